@@ -35,6 +35,15 @@ from faust_assigner.cli.spark import on_spark, tell
     metavar="LOW:HIGH",
     help="The least and the most a weight may be, in medians of its group.",
 )
+@click.option("--since", metavar="TIME", help="Only samples from then on: a day, a time, or 7d.")
+@click.option("--until", metavar="TIME", help="Only samples before.")
+@click.option(
+    "--half-life",
+    default="12h",
+    show_default=True,
+    metavar="TIME",
+    help="The age at which a sample counts half as much as the newest.",
+)
 @click.option(
     "--shadow", is_flag=True, help="Score: the newest decision again, counted and weighted."
 )
@@ -58,6 +67,9 @@ def weights(
     topic: str | None,
     by: str,
     clamp: str,
+    since: str | None,
+    until: str | None,
+    half_life: str,
     shadow: bool,
     replicas: int,
     max_refused: str | None,
@@ -75,6 +87,7 @@ def weights(
     with spoken_errors():
         from datetime import UTC, datetime
 
+        from faust_assigner.pipeline.ledgers.period import Period
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
         from faust_assigner.pipeline.simulate.console import show_weights
         from faust_assigner.pipeline.weights import job
@@ -92,6 +105,8 @@ def weights(
             replicas,
             Tolerance.parse(max_refused),
             shared.properties(config),
+            Period.parse(since, until, now=datetime.now(UTC)),
+            job.half_life_s(half_life),
         )
         report = (
             job.learn_here(request)

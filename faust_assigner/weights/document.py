@@ -126,6 +126,8 @@ class WeightsDocument:
     version: int
     computed_at: datetime
     rows: tuple[Mapping[str, Any], ...]
+    #: Group -> its newest sample, from which the age counts; a group that is absent: ``computed_at``.
+    sampled_at: Mapping[str, datetime] = field(default_factory=dict)
 
     def for_group(
         self,
@@ -136,12 +138,15 @@ class WeightsDocument:
         limits: Limits = DEFAULT_LIMITS,
     ) -> WeightSet:
         """The weights of ``group_id`` clamped around their median, or 1.0 with the reason."""
-        age = (now - self.computed_at).total_seconds()
-        if age > max_age_s:
+        sampled_at = self.sampled_at.get(group_id, self.computed_at)
+        old = (now - min(sampled_at, self.computed_at)).total_seconds()
+        if old > max_age_s:
             return neutral(
                 "stale",
-                f"version {self.version} is stale: {age:.0f} s old, at most {max_age_s:.0f}",
+                f"version {self.version} is stale: its newest sample is {old:.0f} s old, at most "
+                f"{max_age_s:.0f}",
             )
+        age = (now - self.computed_at).total_seconds()
         if age < -CLOCK_SKEW_S:
             return neutral(
                 "future", f"version {self.version} was computed {-age:.0f} s in the future"
@@ -182,13 +187,23 @@ def clamp_to_median(costs: npt.ArrayLike, limits: Limits = DEFAULT_LIMITS) -> Fl
     return clamped
 
 
-def encode(rows: Sequence[WeightRow], *, version: int, computed_at: datetime) -> bytes:
-    """The document with ``rows``, one row a line so that versions can be compared with diff."""
+def encode(
+    rows: Sequence[WeightRow],
+    *,
+    version: int,
+    computed_at: datetime,
+    sampled_at: Mapping[str, datetime] | None = None,
+) -> bytes:
+    """The document with ``rows``, one row a line so that versions can be compared with diff.
+
+    ``sampled_at``: the newest sample of each group, from which the document's age counts.
+    """
     head = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "version": version,
         "computed_at": stamp(computed_at),
+        "sampled_at": {group: stamp(at) for group, at in sorted((sampled_at or {}).items())},
     }
     lines = ",\n".join(
         json.dumps(_plain(row), separators=(", ", ": "), allow_nan=False) for row in rows
@@ -218,7 +233,15 @@ def decode(data: bytes) -> WeightsDocument:
     rows = found.get("partition_weight")
     if not isinstance(rows, list):
         raise WeightsRefused("'partition_weight' is not a list")
-    return WeightsDocument(version, computed_at, _checked_rows(rows))
+    sampled_at = found.get("sampled_at", {})
+    if not isinstance(sampled_at, dict):
+        raise WeightsRefused("'sampled_at' is not an object")
+    return WeightsDocument(
+        version,
+        computed_at,
+        _checked_rows(rows),
+        {group: parse_stamp(at, "sampled_at") for group, at in sampled_at.items()},
+    )
 
 
 def compress(document: bytes) -> bytes:
@@ -231,12 +254,12 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def parse_stamp(value: Any) -> datetime:
+def parse_stamp(value: Any, name: str = "computed_at") -> datetime:
     """The inverse of :func:`stamp`; raises WeightsRefused."""
     try:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise WeightsRefused(f"'computed_at' is no ISO 8601 time: {str(value)[:60]!r}") from None
+        raise WeightsRefused(f"'{name}' is no ISO 8601 time: {str(value)[:60]!r}") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 

@@ -12,6 +12,7 @@ from faust_assigner.ledger import WEIGHTLESS
 from faust_assigner.pipeline.history.transforms import rows
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.simulate.recorded import Facts, TopicFact, decision_at, decision_times
+from faust_assigner.pipeline.weights.rates import NO_DECAY
 from faust_assigner.pipeline.weights.transforms import collect_rates
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def facts_on_spark(parsed: DataFrame) -> Facts:
     return Facts(
         tuple(decisions),
         tuple(_topics(parsed)),
-        tuple(collect_rates(rows(parsed, "partition_sample"))),
+        tuple(collect_rates(rows(parsed, "partition_sample"), half_life_s=NO_DECAY)),
         tuple(_recoveries(parsed)),
         _last_seen(parsed, decisions),
     )

@@ -39,7 +39,7 @@ from faust_assigner.pipeline.simulate.run import (
 from faust_assigner.pipeline.simulate.scenarios import Shape, scenario_seed
 from faust_assigner.pipeline.simulate.settings import recommend, summarise
 from faust_assigner.pipeline.simulate.what_if import Change, Load, generated, load_of, what_if
-from faust_assigner.pipeline.weights.rates import rates_of
+from faust_assigner.pipeline.weights.rates import NO_DECAY, rates_of
 from faust_assigner.simulation.fleet import Costs
 
 TABLE = "sim_result"
@@ -159,7 +159,7 @@ def _current(request: Request) -> tuple[Current, Load]:
         for row in rows
         if row.table == "partition_sample" and row.values["group_id"] == groups[0].group_id
     ]
-    return groups[0], load_of(rates_of(mine))
+    return groups[0], load_of(rates_of(mine, half_life_s=NO_DECAY))
 
 
 def _run(request: Request, facts: Facts | None) -> tuple[Run, tuple[str, ...]]:

@@ -25,7 +25,7 @@ from faust_assigner.ledger import WEIGHTLESS, Row
 from faust_assigner.model import Floats
 from faust_assigner.pipeline.simulate.diary import Diary
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
-from faust_assigner.pipeline.weights.rates import PartitionRate, rates_of, records_kept
+from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate, rates_of, records_kept
 from faust_assigner.simulation.fleet import Kind, Scenario, TaskGroup
 from faust_assigner.weights.document import clamp_to_median
 
@@ -104,7 +104,7 @@ def facts_of(rows: Iterable[Row]) -> Facts:
     return Facts(
         tuple(ordered),
         tuple(TopicFact(*key, *topics[key]) for key in sorted(topics)),
-        tuple(rates_of(samples)),
+        tuple(rates_of(samples, half_life_s=NO_DECAY)),
         tuple(_recoveries(recoveries)),
         _last_seen(ordered, placed, samples),
     )
@@ -261,7 +261,7 @@ def _load(
     for group, topics in zip(groups, members, strict=True):
         for number in range(group.partitions):
             mine = [found[topic, number] for topic in topics if (topic, number) in found]
-            arrived.append(sum(rate.records_in * 1_000.0 / rate.covered_ms for rate in mine))
+            arrived.append(sum(rate.arrived_per_s for rate in mine))
             kept.append(sum(map(records_kept, mine)) if group.changelog else 0.0)
     per_task, records = np.array(arrived), np.array(kept)
     stateful = np.repeat(

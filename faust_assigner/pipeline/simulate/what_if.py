@@ -43,10 +43,7 @@ def load_of(rates: Sequence[PartitionRate]) -> Load:
     """The load that samples measured."""
     keys = [(rate.topic, rate.partition) for rate in rates]
     return Load(
-        {
-            key: rate.records_in * 1_000.0 / rate.covered_ms
-            for key, rate in zip(keys, rates, strict=True)
-        },
+        {key: rate.arrived_per_s for key, rate in zip(keys, rates, strict=True)},
         {key: records_kept(rate) for key, rate in zip(keys, rates, strict=True)},
         {key: float(rate.state_bytes) for key, rate in zip(keys, rates, strict=True)},
     )

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from faust_assigner.errors import FaustAssignerError
+from faust_assigner.errors import ConfigError, FaustAssignerError
 from faust_assigner.pipeline.cluster import Cluster, client_properties, cluster_of
 from faust_assigner.pipeline.ledgers.current import Current, current_here
+from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.ledgers.rows import read_here
+from faust_assigner.pipeline.snapshots.job import duration_ms
 from faust_assigner.pipeline.weights.publish import publish, write_file
-from faust_assigner.pipeline.weights.rates import COSTS, PartitionRate, rates_of, weigh
+from faust_assigner.pipeline.weights.rates import COSTS, HALF_LIFE_S, PartitionRate, rates_of, weigh
 from faust_assigner.weights.document import (
     DEFAULT_LIMITS,
     MAX_AGE_S,
@@ -49,6 +51,8 @@ class Request:
     max_refused: Tolerance = field(default_factory=Tolerance)
     #: Kafka's client properties, for ledgers that are topics.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    period: Period = field(default_factory=Period)
+    half_life_s: float = HALF_LIFE_S
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,11 @@ class Learned:
 
 def learn_here(request: Request) -> dict[str, Any]:
     """The whole job without Spark; returns the report."""
-    rows, refused = read_here(request.ledgers, request.max_refused)
-    rates = rates_of(row.values for row in rows if row.table == "partition_sample")
+    rows, refused = read_here(request.ledgers, request.max_refused, request.period)
+    rates = rates_of(
+        (row.values for row in rows if row.table == "partition_sample"),
+        half_life_s=request.half_life_s,
+    )
     return _finish(
         request, Learned(rates, current_here(rows) if request.shadow else (), refused.lines)
     )
@@ -76,11 +83,13 @@ def learn_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     from faust_assigner.pipeline.ledgers.sources import read_checked
     from faust_assigner.pipeline.weights.transforms import collect_rates
 
-    parsed, refused = read_checked(spark, request.ledgers, request.max_refused, request.properties)
+    parsed, refused = read_checked(
+        spark, request.ledgers, request.max_refused, request.properties, request.period
+    )
     return _finish(
         request,
         Learned(
-            collect_rates(rows(parsed, "partition_sample")),
+            collect_rates(rows(parsed, "partition_sample"), half_life_s=request.half_life_s),
             current_on_spark(parsed) if request.shadow else (),
             refused.lines,
         ),
@@ -100,6 +109,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--topic", help="publish to this compacted topic too")
     parser.add_argument("--by", default="blend", choices=COSTS)
     parser.add_argument("--clamp", default="0.25:4", help="the least and the most a weight may be")
+    parser.add_argument("--since", help="only samples from then on: a day, a time, or 7d")
+    parser.add_argument("--until", help="only samples before")
+    parser.add_argument("--half-life", default="12h", help="the age at which a sample counts half")
     parser.add_argument("--shadow", action="store_true", help="score the newest decision")
     parser.add_argument("--master", default=None, help="default: what spark-submit says")
     given = parser.parse_args(arguments)
@@ -117,6 +129,8 @@ def main(arguments: Sequence[str]) -> int:
         given.shadow,
         max_refused=Tolerance.parse(given.max_refused),
         properties=properties,
+        period=Period.parse(given.since, given.until, now=datetime.now(UTC)),
+        half_life_s=half_life_s(given.half_life),
     )
     from faust_assigner.pipeline.session import spark_session
 
@@ -126,6 +140,14 @@ def main(arguments: Sequence[str]) -> int:
     finally:
         spark.stop()
     return 0
+
+
+def half_life_s(text: str) -> float:
+    """``12h``, ``2d``: more than nothing. Raises ConfigError."""
+    found = duration_ms(text) / 1000
+    if not found:
+        raise ConfigError(f"a half-life is longer than {text!r}")
+    return found
 
 
 def _finish(request: Request, learned: Learned) -> dict[str, Any]:
@@ -138,16 +160,24 @@ def _finish(request: Request, learned: Learned) -> dict[str, Any]:
     version, rows = weigh(
         learned.rates, computed_at=request.now, by=request.by, limits=request.limits
     )
-    document = encode(rows, version=version, computed_at=request.now)
+    sampled_at: dict[str, datetime] = {}
+    for rate in learned.rates:
+        sampled_at[rate.group_id] = max(rate.newest, sampled_at.get(rate.group_id, rate.newest))
+    document = encode(rows, version=version, computed_at=request.now, sampled_at=sampled_at)
     decode(document)  # what no assignor would take is not published
     if request.out is not None:
         write_file(request.out, document)
     records = 0
     if request.topic is not None and request.cluster is not None:
         records = publish(
-            request.cluster, request.topic, rows, version=version, computed_at=request.now
+            request.cluster,
+            request.topic,
+            rows,
+            version=version,
+            computed_at=request.now,
+            sampled_at=sampled_at,
         )
-    newest = max(rate.newest for rate in learned.rates)
+    newest = max(sampled_at.values())
     return {
         "version": version,
         "computed_at": request.now.isoformat(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -63,6 +63,7 @@ def publish(
     *,
     version: int,
     computed_at: datetime,
+    sampled_at: Mapping[str, datetime] | None = None,
     replication: int | None = None,
 ) -> int:
     """One record per group (key: group id, value: its document, compressed); returns how many.
@@ -72,7 +73,14 @@ def publish(
     sent NotPublished, when a group's document is too large for one record.
     """
     records = {
-        group_id: compress(encode(mine, version=version, computed_at=computed_at))
+        group_id: compress(
+            encode(
+                mine,
+                version=version,
+                computed_at=computed_at,
+                sampled_at={group_id: sampled_at[group_id]} if sampled_at else None,
+            )
+        )
         for group_id, mine in _by_group(rows).items()
     }
     for group_id, value in records.items():

@@ -8,7 +8,11 @@ several workers, late, twice, and with holes where nobody ran; what counts is th
 * samples are put in order of ``ts``, whatever the order they arrived in;
 * a sample covers the time since the one before it; the first one of a partition, and one after a hole
   (longer than ten times the group's median interval: a worker was away), cover the median interval;
-* a negative amount (a counter that was reset) counts as nothing.
+* a negative amount (a counter that was reset) counts as nothing;
+* what arrived since the sample before is what the partition's end moved by, whoever sampled. ``records_in``
+  is what was consumed: an overloaded worker consumes less than arrives. Of a topic whose ends never moved
+  (samples without offsets) and of a partition's first sample the consumed records stand for the arrived;
+* a sample counts half as much for each half-life that it is older than the group's newest.
 
 The same steps in SQL are in :mod:`faust_assigner.pipeline.weights.transforms`; a test holds the two together.
 """
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -34,6 +39,10 @@ from faust_assigner.weights.document import (
 
 #: A longer wait than this many median intervals is a hole, not an interval.
 HOLE = 10.0
+#: After so many seconds a sample counts half: half a day forgets last week, and a quiet night is not all.
+HALF_LIFE_S = 43_200.0
+#: Every sample counts alike.
+NO_DECAY = math.inf
 #: Taken for the median interval where no partition of the group was sampled twice.
 NOMINAL_INTERVAL_MS = 60_000.0
 #: What a worker replays (faust-streaming 0.15.3, measured), and a record's size where nothing came in.
@@ -51,23 +60,35 @@ Amounts: TypeAlias = tuple[int, int, float, int, int]
 
 
 class PartitionRate(NamedTuple):
-    """What a partition was seen to do: sums over ``covered_ms`` milliseconds, and its latest state size."""
+    """What a partition was seen to do: sums over ``covered_ms`` milliseconds, all of them decayed, and its
+    latest levels."""
 
     group_id: str
     topic: str
     partition: int
     samples: int
     covered_ms: float
-    records_in: int
-    bytes_in: int
+    #: Consumed, and what that took.
+    records_in: float
+    bytes_in: float
     cpu_ms: float
     state_bytes: int
     newest: dt.datetime
     #: Where the partition ended when last sampled: of a changelog, what a replay from its start has to read.
     end_offset: int = 0
+    #: Records that arrived, by offsets; and how far the end moved while it was sampled.
+    arrived: float = 0.0
+    moved: int = 0
+
+    @property
+    def arrived_per_s(self) -> float:
+        """Records; the consumed ones where no offset moved."""
+        return (self.arrived if self.moved else self.records_in) * 1_000.0 / self.covered_ms
 
 
-def rates_of(samples: Iterable[Mapping[str, Any]]) -> list[PartitionRate]:
+def rates_of(
+    samples: Iterable[Mapping[str, Any]], *, half_life_s: float = HALF_LIFE_S
+) -> list[PartitionRate]:
     """The rates behind rows of table ``partition_sample``, in the order of (group, topic, partition).
 
     Cost: one dict entry per distinct sample; for more than memory holds there is the Spark transform.
@@ -91,7 +112,12 @@ def rates_of(samples: Iterable[Mapping[str, Any]]) -> list[PartitionRate]:
         group_id: float(np.median(found)) if found else NOMINAL_INTERVAL_MS
         for group_id, found in gaps.items()
     }
-    return [_rate(key, kept[key], typical[key[0]]) for key in sorted(kept)]
+    newest: dict[str, dt.datetime] = {}
+    for (group_id, _, _), mine in kept.items():
+        newest[group_id] = max(newest.get(group_id, max(mine)), max(mine))
+    return [
+        _rate(key, kept[key], typical[key[0]], newest[key[0]], half_life_s) for key in sorted(kept)
+    ]
 
 
 def weigh(
@@ -171,35 +197,88 @@ def _gaps_ms(moments: Sequence[dt.datetime]) -> list[int]:
 
 
 def _rate(
-    key: tuple[str, str, int], mine: Mapping[dt.datetime, Amounts], typical: float
+    key: tuple[str, str, int],
+    mine: Mapping[dt.datetime, Amounts],
+    typical: float,
+    newest: dt.datetime,
+    half_life_s: float,
 ) -> PartitionRate:
     moments = sorted(mine)
-    covered = typical + sum(gap if gap <= HOLE * typical else typical for gap in _gaps_ms(moments))
+    gaps = [None, *_gaps_ms(moments)]
+    covered = [typical if gap is None or gap > HOLE * typical else float(gap) for gap in gaps]
+    counts = [0.5 ** ((millis(newest) - millis(at)) / (1000.0 * half_life_s)) for at in moments]
+    amounts = [mine[at] for at in moments]
+    ends = [amount[4] for amount in amounts]
+    arrived = [float(amounts[0][0])]
+    for at in range(1, len(moments)):
+        gap = gaps[at] or 0
+        # What came in a hole came over all of it: the share of the time that is counted.
+        share = covered[at] / gap if gap else 0.0
+        arrived.append(max(0, ends[at] - ends[at - 1]) * share)
+
+    def total(values: Iterable[float]) -> float:
+        return math.fsum(count * value for count, value in zip(counts, values, strict=True))
+
     return PartitionRate(
         *key,
         len(moments),
-        covered,
-        sum(mine[at][0] for at in moments),
-        sum(mine[at][1] for at in moments),
-        sum(mine[at][2] for at in moments),
-        mine[moments[-1]][3],
+        total(covered),
+        total(float(amount[0]) for amount in amounts),
+        total(float(amount[1]) for amount in amounts),
+        total(amount[2] for amount in amounts),
+        amounts[-1][3],
         moments[-1],
-        mine[moments[-1]][4],
+        ends[-1],
+        total(arrived),
+        max(ends) - min(ends),
     )
 
 
 def _costs(rates: Sequence[PartitionRate], by: str) -> Floats:
-    """float64[n]: the load of each partition per second, as shares of the group where blended."""
+    """float64[n]: the load of each partition per second, as shares of the group where blended.
+
+    Bytes and CPU of the records that arrived, at what the consumed ones took each: of the partition, or
+    of its topic where nothing of the partition was consumed.
+    """
     seconds = np.array([rate.covered_ms for rate in rates]) / 1_000.0
-    found = {
-        "cpu": np.array([rate.cpu_ms for rate in rates]) / seconds,
-        "records": np.array([float(rate.records_in) for rate in rates]) / seconds,
-        "bytes": np.array([float(rate.bytes_in) for rate in rates]) / seconds,
-    }
+    arrived = _arrived(rates)
+    found = {"records": arrived / seconds}
+    for name in ("cpu", "bytes"):
+        took = np.array([rate.cpu_ms if name == "cpu" else rate.bytes_in for rate in rates])
+        found[name] = _each_took(rates, took, arrived) / seconds
     if by != "blend":
         return found[by]
-    shares = [values / values.sum() for values in found.values() if values.sum() > 0]
+    shares = [
+        found[name] / found[name].sum()
+        for name in ("cpu", "records", "bytes")
+        if found[name].sum() > 0
+    ]
     return np.asarray(np.mean(shares, axis=0)) if shares else np.zeros(len(rates))
+
+
+def _arrived(rates: Sequence[PartitionRate]) -> Floats:
+    moved = {(rate.group_id, rate.topic) for rate in rates if rate.moved}
+    return np.array(
+        [
+            rate.arrived if (rate.group_id, rate.topic) in moved else rate.records_in
+            for rate in rates
+        ]
+    )
+
+
+def _each_took(rates: Sequence[PartitionRate], took: Floats, arrived: Floats) -> Floats:
+    """What ``arrived`` records take, where ``records_in`` of them took ``took``."""
+    consumed = np.array([rate.records_in for rate in rates])
+    topics = [(rate.group_id, rate.topic) for rate in rates]
+    summed: dict[tuple[str, str], list[float]] = {}
+    for topic, count, amount in zip(topics, consumed.tolist(), took.tolist(), strict=True):
+        mine = summed.setdefault(topic, [0.0, 0.0])
+        mine[0] += count
+        mine[1] += amount
+    usual = np.array([summed[topic][1] / (summed[topic][0] or 1.0) for topic in topics])
+    each = np.where(consumed > 0, took / np.where(consumed > 0, consumed, 1.0), usual)
+    # What took something although nothing was consumed (a changelog that stands still) keeps it.
+    return np.asarray(np.where((consumed > 0) | (arrived > 0), arrived * each, took))
 
 
 def _row(
@@ -214,10 +293,10 @@ def _row(
         rate.topic,
         rate.partition,
         weight,
-        rate.bytes_in / seconds,
-        rate.records_in / seconds,
-        rate.cpu_ms / seconds,
+        round(rate.bytes_in / seconds, 6),
+        round(rate.arrived_per_s, 6),
+        round(rate.cpu_ms / seconds, 6),
         rate.state_bytes,
-        records_kept(rate) / REPLAY_RECORDS_PER_S,
+        round(records_kept(rate) / REPLAY_RECORDS_PER_S, 6),
         rate.samples,
     )

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 from pyspark.sql.window import Window
 
-from faust_assigner.pipeline.weights.rates import HOLE, NOMINAL_INTERVAL_MS, PartitionRate
+from faust_assigner.pipeline.weights.rates import (
+    HALF_LIFE_S,
+    HOLE,
+    NOMINAL_INTERVAL_MS,
+    PartitionRate,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,31 +36,47 @@ def distinct_samples(samples: DataFrame) -> DataFrame:
     )
 
 
-def covered(distinct: DataFrame) -> DataFrame:
-    """The samples with ``covered_ms``: the time each stands for (see the rules in ``rates``)."""
-    before = F.lag("at_ms").over(Window.partitionBy(*KEY).orderBy("at_ms"))
-    spaced = distinct.withColumn("gap_ms", F.col("at_ms") - before)
+def covered(distinct: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
+    """The samples with ``covered_ms``, the time each stands for, ``arrived``, what came in then, and
+    ``counts``, how much it counts for its age (see the rules in ``rates``)."""
+    order = Window.partitionBy(*KEY).orderBy("at_ms")
+    spaced = distinct.withColumns(
+        {
+            "gap_ms": F.col("at_ms") - F.lag("at_ms").over(order),
+            "came": F.greatest(F.col("end_offset") - F.lag("end_offset").over(order), F.lit(0)),
+        }
+    )
     typical = spaced.groupBy("group_id").agg(
-        F.coalesce(F.percentile("gap_ms", 0.5), F.lit(NOMINAL_INTERVAL_MS)).alias("typical_ms")
+        F.coalesce(F.percentile("gap_ms", 0.5), F.lit(NOMINAL_INTERVAL_MS)).alias("typical_ms"),
+        F.max("at_ms").alias("newest_ms"),
     )
     # A first sample has no gap: the comparison is null and ``otherwise`` answers.
     own = F.when(F.col("gap_ms") <= HOLE * F.col("typical_ms"), F.col("gap_ms").cast("double"))
-    return spaced.join(F.broadcast(typical), "group_id").withColumn(
+    timed = spaced.join(F.broadcast(typical), "group_id").withColumn(
         "covered_ms", own.otherwise(F.col("typical_ms"))
+    )
+    share = F.col("covered_ms") / F.col("gap_ms")
+    age = (F.col("newest_ms") - F.col("at_ms")) / F.lit(1000.0 * half_life_s)
+    return timed.withColumns(
+        {
+            "arrived": F.coalesce(F.col("came") * share, F.col("records_in").cast("double")),
+            "counts": F.pow(F.lit(0.5), age),
+        }
     )
 
 
-def rates(samples: DataFrame) -> DataFrame:
+def rates(samples: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
     """One row per partition with the fields of :class:`PartitionRate`; ``newest`` in milliseconds."""
     return (
-        covered(distinct_samples(samples))
+        covered(distinct_samples(samples), half_life_s)
         .groupBy(*KEY)
         .agg(
             F.count("*").alias("samples"),
-            F.sum("covered_ms").alias("covered_ms"),
-            F.sum("records_in").alias("records_in"),
-            F.sum("bytes_in").alias("bytes_in"),
-            F.sum("cpu_ms").alias("cpu_ms"),
+            *(
+                F.sum(F.col("counts") * F.col(name)).alias(name)
+                for name in ("covered_ms", "records_in", "bytes_in", "cpu_ms", "arrived")
+            ),
+            (F.max("end_offset") - F.min("end_offset")).alias("moved"),
             F.max_by("state_bytes", "at_ms").alias("state_bytes"),
             F.max("at_ms").alias("newest"),
             F.max_by("end_offset", "at_ms").alias("end_offset"),
@@ -63,12 +84,12 @@ def rates(samples: DataFrame) -> DataFrame:
     )
 
 
-def collect_rates(samples: DataFrame) -> list[PartitionRate]:
+def collect_rates(samples: DataFrame, *, half_life_s: float = HALF_LIFE_S) -> list[PartitionRate]:
     """The rates on the driver, in the order of (group, topic, partition)."""
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     return sorted(
         PartitionRate(**{**row.asDict(), "newest": epoch + dt.timedelta(milliseconds=row.newest)})
-        for row in rates(samples).select(*PartitionRate._fields).collect()
+        for row in rates(samples, half_life_s).select(*PartitionRate._fields).collect()
     )
 
 

@@ -40,7 +40,7 @@ def messy_samples(seed: int) -> list[dict[str, object]]:
                             "ts": at,
                             "topic": topic,
                             "partition": partition,
-                            "end_offset": 10,
+                            "end_offset": draw.choice([0, 10, draw.randrange(10**5)]),
                             "committed_offset": 9,
                             "bytes_in": records * 87,
                             "records_in": records,
@@ -66,10 +66,11 @@ def test_spark_and_plain_python_learn_the_same_weights(spark: SparkSession, seed
 
     on_spark, here = collect_rates(frame.repartition(3)), rates_of(rows)
 
-    assert [rate._replace(cpu_ms=0.0) for rate in on_spark] == [
-        rate._replace(cpu_ms=0.0) for rate in here
-    ]
-    assert [rate.cpu_ms for rate in on_spark] == pytest.approx([rate.cpu_ms for rate in here])
+    sums = dict.fromkeys(("covered_ms", "records_in", "bytes_in", "cpu_ms", "arrived"), 0.0)
+    assert [rate._replace(**sums) for rate in on_spark] == [rate._replace(**sums) for rate in here]
+    for name in sums:
+        told = [getattr(rate, name) for rate in here]
+        assert [getattr(rate, name) for rate in on_spark] == pytest.approx(told), name
     spark_version, spark_rows = weigh(on_spark, computed_at=NOON)
     version, python_rows = weigh(here, computed_at=NOON)
     assert spark_version == version

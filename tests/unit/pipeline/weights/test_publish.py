@@ -14,7 +14,7 @@ from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.weights import job, publish
 from faust_assigner.pipeline.weights.job import Learned, Request
 from faust_assigner.pipeline.weights.publish import NotPublished, write_file
-from faust_assigner.pipeline.weights.rates import PartitionRate, rates_of, weigh
+from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate, rates_of, weigh
 from faust_assigner.weights.document import MAX_AGE_S
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -98,7 +98,7 @@ def test_of_a_state_its_latest_size_counts() -> None:
     }
     samples = [{**sample, "ts": NOW + timedelta(minutes=minute), "state_bytes": size, "end_offset": size}
                for minute, size in ((2, 20), (0, 500), (1, 90))]  # fmt: skip
-    (found,) = rates_of(samples)
+    (found,) = rates_of(samples, half_life_s=NO_DECAY)
     assert (found.state_bytes, found.end_offset, found.records_in) == (20, 20, 3)
 
 

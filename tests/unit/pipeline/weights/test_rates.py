@@ -14,9 +14,10 @@ from click.testing import CliRunner
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import encode
-from faust_assigner.pipeline.weights.rates import rates_of, weigh
-from faust_assigner.weights.document import decode
+from faust_assigner.pipeline.weights.rates import NO_DECAY, rates_of, weigh
+from faust_assigner.weights.document import Limits, decode
 
+WIDE = Limits(0.02, 50)
 NOON = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 
 
@@ -41,7 +42,9 @@ def sample(
 
 def test_a_rate_is_what_came_in_over_the_time_the_samples_cover() -> None:
     """Three samples a minute apart cover three minutes."""
-    (found,) = rates_of(sample(0, 60.0 * number, 600) for number in range(3))
+    (found,) = rates_of(
+        (sample(0, 60.0 * number, 600) for number in range(3)), half_life_s=NO_DECAY
+    )
     assert (found.samples, found.covered_ms, found.records_in) == (3, 180_000.0, 1_800)
 
 
@@ -59,7 +62,9 @@ def test_order_and_duplicates_change_nothing() -> None:
 
 def test_of_two_samples_of_one_moment_the_larger_counts() -> None:
     """Two workers during a hand-over: a hand-over is no doubling."""
-    (found,) = rates_of([sample(0, 0, 10), sample(0, 60, 600), sample(0, 60, 3)])
+    (found,) = rates_of(
+        [sample(0, 0, 10), sample(0, 60, 600), sample(0, 60, 3)], half_life_s=NO_DECAY
+    )
     assert found.records_in == 610
 
 
@@ -67,14 +72,88 @@ def test_a_hole_covers_one_interval_not_hours() -> None:
     """Nobody sampled for three hours: the rate is of the time that was seen."""
     regular = [sample(1, 60.0 * number, 60) for number in range(10)]
     holed = [sample(0, at, 60) for at in (0, 60, 120, 10_920, 10_980)]
-    by_partition = {rate.partition: rate for rate in rates_of(regular + holed)}
+    by_partition = {
+        rate.partition: rate for rate in rates_of(regular + holed, half_life_s=NO_DECAY)
+    }
     assert by_partition[0].covered_ms == 5 * 60_000.0
 
 
 def test_a_counter_that_was_reset_counts_as_nothing() -> None:
     """A negative amount never lowers a rate."""
-    (found,) = rates_of([sample(0, 0, 60), sample(0, 60, -1_000_000), sample(0, 120, 60)])
+    (found,) = rates_of(
+        [sample(0, 0, 60), sample(0, 60, -1_000_000), sample(0, 120, 60)], half_life_s=NO_DECAY
+    )
     assert (found.records_in, found.bytes_in) == (120, 12_000)
+
+
+def test_a_sample_counts_half_for_each_half_life_of_its_age() -> None:
+    """A week of load on one partition, a day on another: the day weighs more."""
+    hours = [sample(n, 3600.0 * h, 1_000) for n in (1, 2, 3) for h in range(8 * 24)]
+    hours += [sample(0, 3600.0 * h, 10_000 if h < 7 * 24 else 1_000) for h in range(8 * 24)]
+    hours += [sample(5, 3600.0 * h, 1_000 if h < 7 * 24 else 10_000) for h in range(8 * 24)]
+
+    def found(half_life_s: float) -> dict[int, float]:
+        _, rows = weigh(
+            rates_of(hours, half_life_s=half_life_s), computed_at=NOON, limits=Limits(0.02, 50)
+        )
+        return {row.partition: row.weight for row in rows}
+
+    assert found(43_200.0)[5] == pytest.approx(7.75, abs=0.01)
+    assert found(43_200.0)[0] == pytest.approx(3.25, abs=0.01)
+    assert found(NO_DECAY)[0] > 8 > 3 > found(NO_DECAY)[5]
+
+
+def test_what_arrives_is_the_load_where_a_worker_is_overloaded() -> None:
+    """Both partitions are consumed alike, at what one worker can do; five times as much arrives in one."""
+    rates = rates_of(
+        sample(number, 60.0 * at, 100, end_offset=at * arrives, cpu_ms=10.0)
+        for number, arrives in enumerate((100, 500, 100))
+        for at in range(10)
+    )
+    for by in ("records", "bytes", "cpu", "blend"):
+        weights = [row.weight for row in weigh(rates, computed_at=NOON, by=by, limits=WIDE)[1]]
+        assert weights == pytest.approx([1.0, 4.6, 1.0], abs=0.1), by
+
+
+def test_a_backlog_that_is_caught_up_with_is_no_load() -> None:
+    """Nothing arrives any more, much is consumed: the partition is as quiet as it is."""
+    rates = rates_of(
+        sample(number, 60.0 * at, consumed, end_offset=at * arrives)
+        for number, (consumed, arrives) in enumerate(((1_000, 0), (100, 100), (100, 100)))
+        for at in range(1, 10)
+    )
+    weights = [row.weight for row in weigh(rates, computed_at=NOON, limits=WIDE)[1]]
+    assert weights[0] < 1.2
+
+
+def test_a_partition_that_nobody_consumes_costs_what_its_topic_does() -> None:
+    """Its owner is stuck; the records that pile up will take what the others take."""
+    rates = rates_of(
+        sample(number, 60.0 * at, consumed, end_offset=at * 100, cpu_ms=consumed * 0.1)
+        for number, consumed in enumerate((100, 100, 0))
+        for at in range(10)
+    )
+    rows = weigh(rates, computed_at=NOON, by="cpu", limits=WIDE)[1]
+    assert [row.weight for row in rows] == pytest.approx([1.0, 1.0, 0.9], abs=0.15)
+
+
+def test_a_hole_takes_the_share_of_what_came_in_it_that_its_time_counts() -> None:
+    """Three hours unsampled at the same rate: the rate is the same."""
+    moments = (0, 60, 120, 10_920, 10_980)
+    holed = rates_of([sample(0, at, 0, end_offset=at * 5) for at in moments], half_life_s=NO_DECAY)
+    assert holed[0].arrived_per_s == pytest.approx(
+        5 * 4 / 5
+    )  # the first sample has no offset before it
+
+
+def test_a_topic_that_was_made_anew_takes_nothing_away() -> None:
+    """Its end steps back: nothing is known of that interval."""
+    ends = (1_000, 1_100, 50, 150)
+    (found,) = rates_of(
+        [sample(0, 60.0 * at, 100, end_offset=end) for at, end in enumerate(ends)],
+        half_life_s=NO_DECAY,
+    )
+    assert found.arrived == 300
 
 
 def test_weights_are_relative_to_the_median_and_clamped() -> None:
@@ -264,3 +343,31 @@ def test_what_cannot_be_done_is_said(
         )
         assert not Path("w.json").exists()
     assert (done.exit_code, said in done.output) == (code, True), done.output
+
+
+def test_the_command_learns_from_a_period_and_the_document_is_as_old_as_its_samples(
+    tmp_path: Path,
+) -> None:
+    """A month old: the assignor weighs by 1.0 although the file was written just now."""
+    now = dt.datetime.now(dt.UTC)
+    lines = [
+        encode("partition_sample", {**sample(n, 0, load), "ts": now.timestamp() - days * 86_400})
+        for days, loads in ((40, (100, 1)), (30, (1, 100)))
+        for n, load in enumerate(loads)
+    ]
+    (tmp_path / "w.jsonl").write_bytes(b"".join(lines))
+    out, since = tmp_path / "weights.json", (now - dt.timedelta(days=35)).isoformat()
+    done = CliRunner().invoke(
+        main,
+        ["weights", "--ledger", str(tmp_path), "--out", str(out), "--no-spark", "--since", since],
+    )
+    assert done.exit_code == 0, done.output
+    found = decode(out.read_bytes())
+    assert [row["weight"] for row in found.rows] == sorted(row["weight"] for row in found.rows)
+    assert found.for_group("shop", now=now).code == "stale"
+    young = found.for_group("shop", now=now, max_age_s=31 * 86_400.0)
+    assert young.in_force
+    refused = CliRunner().invoke(
+        main, ["weights", "--ledger", str(tmp_path), "--out", str(out), "--half-life", "0s"]
+    )
+    assert (refused.exit_code, "half-life" in refused.output) == (2, True), refused.output
