@@ -284,7 +284,7 @@ LEDGER_BYTES: Final = Setting(
     whole("a number of bytes above 0", least=1),
     1024 * _MIB,
     "bytes",
-    "all ledger files of the folder together; the oldest rotated ones, and files nobody wrote for a day, "
+    "all ledger files of the folder together; the oldest rotated ones, and files of workers that ended, "
     "go first",
     "app/ledger/install.py",
     "1073741824, 1 GiB",

@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "a packed file is cut",
         _FILES,
-        "    if is_packed(name):\n        return [Chunk(name, 0, end)] if end else []\n",
+        "    if is_packed(name):\n        return [Chunk(name, 0, end, inode)] if end else []\n",
         "",
         (f"{_AT_SOURCES}packed_file_gives_its_lines",),
     ),
@@ -193,18 +193,18 @@ MUTANTS = (
     Mutant(
         "lines are numbered from 0",
         _ROWS,
-        "        for _, line in read_lines(Chunk(file.name, 0, file.size)):\n"
+        "        for _, line in read_lines(Chunk(file.name, 0, file.size, file.inode)):\n"
         "            number += 1\n"
         "            found = parse(line)",
-        "        for number, (_, line) in enumerate(read_lines(Chunk(file.name, 0, file.size))):\n"
+        "        for number, (_, line) in enumerate(read_lines(Chunk(file.name, 0, file.size, file.inode))):\n"
         "            found = parse(line)",
         (f"{_AT_REFUSALS}what_is_read_here_is_held_to_the_tolerance",),
     ),
     Mutant(
         "what was refused does not count against the tolerance",
         _ROWS,
-        "    tolerance.check(refused)\n    return rows, refused",
-        "    return rows, refused",
+        "    tolerance.check(refused)\n    return (period",
+        "    return (period",
         (f"{_AT_REFUSALS}what_is_read_here_is_held_to_the_tolerance",),
     ),
     Mutant(
@@ -245,7 +245,7 @@ MUTANTS = (
     Mutant(
         "a stream steps back behind what it read",
         _TOPICS,
-        "max(end, start.get(number, 0))",
+        "max(end, known.get(number, 0))",
         "end",
         (f"{_AT_REFUSALS}a_stream_never_steps_back_behind_what_it_read",),
     ),
@@ -322,15 +322,15 @@ MUTANTS = (
     Mutant(
         "a worker's absence counts as time at work",
         _RATES,
-        "sum(gap if gap <= HOLE * typical else typical for gap in _gaps_ms(moments))",
-        "sum(_gaps_ms(moments))",
+        "typical if gap is None or gap > HOLE * typical else float(gap)",
+        "typical if gap is None else float(gap)",
         (f"{_AT_RATES}a_hole_covers_one_interval_not_hours",),
     ),
     Mutant(
         "a first sample covers nothing",
         _RATES,
-        "    covered = typical + sum",
-        "    covered = sum",
+        "[typical if gap is None or gap",
+        "[0.0 if gap is None else typical if gap",
         (f"{_AT_RATES}a_rate_is_what_came_in_over_the_time_the_samples_cover",),
     ),
     Mutant(
@@ -343,8 +343,8 @@ MUTANTS = (
     Mutant(
         "the first state size counts",
         _RATES,
-        "        mine[moments[-1]][3],",
-        "        mine[moments[0]][3],",
+        "        amounts[-1][3],",
+        "        amounts[0][3],",
         (f"{_AT_PUBLISH}of_a_state_its_latest_size_counts",),
     ),
     Mutant(
@@ -357,8 +357,8 @@ MUTANTS = (
     Mutant(
         "a quiet cost takes part in the blend",
         _RATES,
-        "for values in found.values() if values.sum() > 0]",
-        "for values in found.values() if values.sum() >= 0]",
+        "        if found[name].sum() > 0\n",
+        "        if found[name].sum() >= 0\n",
         (f"{_AT_PUBLISH}a_cost_that_nobody_measured_takes_no_part_in_the_blend",),
     ),
     Mutant(
