@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from faust.transport import by_url
 from faust.transport.drivers import aiokafka as driver
 from mode import get_logger
 
@@ -41,6 +42,9 @@ def install(app: Any) -> None:
             "and the batched replay, installed before the app is in use"
         )
         return
+    if not _has_known_driver(app):
+        _warn_of_driver(app.conf.broker_consumer)
+        return
     app.conf.TableManager = mixed(TablesByState, into=tables)
     leave.install(app)
     lanes.install(app)
@@ -53,9 +57,22 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
         transport.Consumer = mixed(HandsOver, into=transport.Consumer)
         transport.TransactionManager = mixed(LetsGo, into=transport.TransactionManager)
     else:
-        logger.warning(
-            "Rebalances are eager, each stops all partitions: cooperative rounds need Faust's "
-            "aiokafka driver, not the one of %s",
-            transport.url,
-        )
+        _warn_of_driver(transport.url)
     return create()
+
+
+def _has_known_driver(app: Any) -> bool:
+    """Whether the app's consumer will be the one of Faust's aiokafka driver; it is not made yet."""
+    urls = object.__getattribute__(app.conf, "broker_consumer")
+    try:
+        return issubclass(by_url(urls[0]).Consumer, driver.Consumer)
+    except ImportError:  # the app itself will say so when it starts
+        return False
+
+
+def _warn_of_driver(urls: Any) -> None:
+    logger.warning(
+        "Rebalances are eager, each stops all partitions: cooperative rounds need Faust's "
+        "aiokafka driver, not the one of %s",
+        ", ".join(map(str, urls)) if isinstance(urls, list) else urls,
+    )

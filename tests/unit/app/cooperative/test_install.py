@@ -65,6 +65,18 @@ def test_with_another_driver_rounds_are_eager(caplog: pytest.LogCaptureFixture) 
     assert said(caplog) == [EAGER + "Faust's aiokafka driver, not the one of confluent://nowhere"]
 
 
+def test_the_tables_of_another_drivers_app_do_not_go_by_state(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They ask their consumer for what only ours has, and ended the worker at its first recovery."""
+    app = faust.App("made-up", broker="confluent://nowhere", store="memory://")
+    repairs.repair(app)
+    restore.install(app)
+    cooperative.install(app)
+    assert "ByState" not in tables_of(app)
+    assert said(caplog) == [EAGER + "Faust's aiokafka driver, not the one of confluent://nowhere"]
+
+
 def test_twice_is_once_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
     """Where all is there."""
     app = app_of()
