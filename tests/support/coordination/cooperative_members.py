@@ -106,6 +106,8 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, broker: EmbeddedBroker, name: str, plan: Plan, **settings: Any) -> None:
         self.name, self.flowing = name, True
         self.told: list[tuple[str, frozenset[int]]] = []
+        #: Rounds that it was told of, and how much it had been told before each.
+        self.rounds: list[tuple[str, int]] = []
         self.read: list[tuple[float, int, int]] = []
         self.letting_go = asyncio.Event()
         self.may_let_go = asyncio.Event()
@@ -208,10 +210,12 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         self.told.append(("gained", frozenset(tp.partition for tp in gained)))
 
     def joins(self) -> None:
-        """As the app's listener."""
+        """A round begins."""
+        self.rounds.append(("joins", len(self.told)))
 
     async def gives_up(self) -> None:
-        """As the app's listener."""
+        """Everything goes."""
+        self.rounds.append(("gives up", len(self.told)))
 
     def gave_away(self, everything: bool) -> None:
         """Nobody leaves here."""

@@ -75,6 +75,7 @@ async def test_what_a_member_keeps_flows_through_both_rounds() -> None:
         (a,) = members
         plan.wanted = {"a": {0, 1, 2}, "b": {3}}
         told = len(a.told)
+        a.rounds.clear()
         await until(lambda: len(a.offsets(0)) > 20, "records")
         members.append(b := await Member(broker, "b", plan).start())
         await until(lambda: b.owned == {3} and len(b.read) > 5, "the hand-over")
@@ -88,6 +89,8 @@ async def test_what_a_member_keeps_flows_through_both_rounds() -> None:
         for partition in (0, 1, 2):
             offsets = a.offsets(partition)
             assert offsets == list(range(len(offsets))), "a break or a repeat"
+        assert [what for what, _ in a.rounds] == ["joins", "joins"]
+        assert a.rounds[0][1] == told, "a round is announced before anything goes"
         assert [sorted(told) for told in plan.rounds[-2:]] == [["a", "b"], ["a", "b"]]
         assert ("assigned", frozenset({3})) in b.told
 
@@ -306,6 +309,7 @@ async def test_a_lost_membership_gives_everything_up_and_commits_nothing() -> No
         assert not await a.commit(0, 3)
         await until(lambda: ("assigned", frozenset({0, 1, 2, 3})) in a.told[told:], "to join again")
         assert a.told[told][0] == "given up"
+        assert ("gives up", told) in a.rounds, "a round under way ends before all of it goes"
         assert plan.rounds[-1] == {"a": []}, "what is not held any more is claimed by nobody"
         assert await a.commit(0, 3)
 

@@ -448,3 +448,30 @@ async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool
     assert made.restored == {A: 3, B: 3, C: 1}
     assert made.active_offsets == {A: 3, B: 7}
     assert made.active_highwaters == {A: 9}
+
+
+async def test_who_is_interrupted_before_a_table_knows_what_it_has_restores_it_again(
+    made: Any,
+) -> None:
+    """Sets are taken from their rows then; without it a set began anew, empty."""
+    (table,) = made.tables.values()
+    reached = asyncio.Event()
+
+    async def told(*_: Any) -> None:
+        reached.set()
+        await asyncio.sleep(3600)
+
+    async def brought_up(*_: Any) -> AsyncGenerator[frozenset[TP], None]:
+        yield frozenset({A})
+
+    async def at(tps: Any) -> dict[TP, int]:
+        return dict.fromkeys(tps, 4)
+
+    table.data.on_recovery_completed = told
+    made._brought_up, made._ends, made._firsts = brought_up, at, at
+    restoring = asyncio.ensure_future(made._restore_actives({A}))
+    await reached.wait()
+    restoring.cancel()
+    await asyncio.wait({restoring})
+    assert made._complete == set()
+    assert ("go on", {A}) not in made.acts

@@ -111,6 +111,16 @@ async def test_it_stops_all_the_same_when_asking_fails(monkeypatch: pytest.Monke
     assert it.acts == ["stop"]
 
 
+async def test_a_round_that_nobody_answered_is_over_before_faust_stops() -> None:
+    """Faust's fetcher, stopped while the app is rebalancing, takes that for a crash."""
+    it = Stopped()
+    it.consumer.rounds = SimpleNamespace(end=lambda: it.acts.append("round ends"))
+    it.app._default_options = {"": {}}
+    it.consumer._thread.should_stop = True
+    await stop(it.app, it.stop_consumer)
+    assert it.acts == ["round ends", "stop"]
+
+
 async def test_what_is_not_given_away_goes_as_stock_lets_it_go() -> None:
     """Nobody else subscribes to it: nobody is waited for."""
     it = Stopped()

@@ -19,13 +19,15 @@ class Shop:
 
     def __init__(self) -> None:
         self.owned, self.end = {SOURCE, LOG}, 100
+        #: Copies, which are assigned as well.
+        self.copies = set[TP]()
         self.rebalancing = self.in_recovery = False
         self.conf = SimpleNamespace(id="shop")
         self.assignor = SimpleNamespace(
             assigned_actives=lambda: set(self.owned), assigned_standbys=lambda: set[TP]()
         )
         self.consumer = SimpleNamespace(
-            assignment=lambda: set(self.owned),
+            assignment=lambda: self.owned | self.copies,
             highwaters=self._highwaters,
             _committed_offset={},
             between_generations=False,
@@ -89,9 +91,9 @@ async def test_what_others_wrote_is_not_counted_when_a_partition_returns(
 async def test_a_copy_counts_as_gone(sensor: LedgerSensor, shop: Shop) -> None:
     """It is assigned, and another worker writes it."""
     await counted(sensor)
-    shop.owned = {SOURCE}
+    shop.owned, shop.copies = {SOURCE}, {LOG}
     await sensor.forget_others(shop, {SOURCE, LOG})
-    shop.owned, shop.end = {SOURCE, LOG}, 900
+    shop.owned, shop.copies, shop.end = {SOURCE, LOG}, set(), 900
     assert (await counted(sensor))[LOG.topic] == (0, 0)
 
 
