@@ -59,3 +59,16 @@ async def test_a_round_is_spoken_of_where_it_brought_something(
         [],
         ["Took on 0 active and 1 standby changelogs"],
     ]
+
+
+async def test_what_copies_have_read_is_written_while_a_round_is_under_way() -> None:
+    """A round may take as long as its slowest member; a worker that is killed meanwhile keeps its copies."""
+    async with worker_of([0]) as worker:
+        await worker.give([0], standbys=[1])
+        assert await worker.until(lambda: worker.at_rest)
+        worker.app.consumer.rounds.begin()
+        worker.send_changelog(3, partition=1)
+        recovery, log = worker.app.tables.recovery, worker.changelog(1)
+        assert await worker.until(lambda: recovery.standby_offsets.get(log) == 2)
+        assert await worker.until(lambda: not any(recovery.buffers.values()), 5.0)
+        assert worker.app.rebalancing

@@ -19,6 +19,7 @@ from yarl import URL
 
 from faust_assigner.app.reads.decide import Here, Who
 from faust_assigner.app.reads.reading import KEY, Reading, scoped
+from faust_assigner.app.reads.scope import SCOPE
 from tests.support.faust_group import make_app
 
 LOG = "shop-counts-changelog"
@@ -345,6 +346,7 @@ async def test_a_view_may_be_asked_by_something_else_than_our_router(request_: A
     """A request of another server, a mock: the view's own answer comes back as it is."""
 
     async def view(view: Any, request: Any) -> int:
+        assert SCOPE.get() is None, "what is no reading of ours scopes nothing"
         return 42
 
     assert await scoped(view)(None, request_) == 42
