@@ -316,6 +316,8 @@ class HandsOver(Consumer):
         app, recovery = self.app, self.app.tables.recovery
         if app.should_stop:
             return
+        # The recovery of the last round resumes each source that it does not restore.
+        await recovery.interrupt()
         self._paused_partitions &= assigned
         self._paused_partitions |= gained
         self._looked_at -= gained

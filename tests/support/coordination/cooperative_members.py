@@ -108,6 +108,8 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         self.told: list[tuple[str, frozenset[int]]] = []
         #: Rounds that it was told of, and how much it had been told before each.
         self.rounds: list[tuple[str, int]] = []
+        #: What it was told to own, by cooperative round.
+        self.roles: list[frozenset[int]] = []
         self.read: list[tuple[float, int, int]] = []
         self.letting_go = asyncio.Event()
         self.may_let_go = asyncio.Event()
@@ -207,6 +209,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         generation: int,
     ) -> None:
         """Some of it is new."""
+        self.roles.append(frozenset(tp.partition for tp in roles[0]))
         self.told.append(("gained", frozenset(tp.partition for tp in gained)))
 
     def joins(self) -> None:

@@ -137,6 +137,7 @@ async def test_another_transactional_id_begins_after_every_member_has_let_go() -
             ("gained", frozenset()),
             ("gained", frozenset({1})),
         ]
+        assert a.roles[-2:] == [{0, 2}, {0, 1, 2}], "tables of what is not assigned yet"
         assert a.owned == {0, 1, 2}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -133,7 +134,7 @@ async def test_a_worker_whose_producer_was_fenced_joins_again(
         asked = list[bool]()
         coordinator = worker.consumer._coordinator
         coordinator.request_rejoin = lambda: asked.append(True)
-        worker.producers["virtual-0-0"].fenced = True
+        worker.producers["virtual-0-1"].fenced = True
         if found_by == "a commit":
             worker.delay_s = 10.0
             assert not await worker.app.consumer.commit()
@@ -149,4 +150,37 @@ async def test_a_worker_whose_producer_was_fenced_joins_again(
             assert worker.passed(partition)[-1][0] == 30
             assert sum(count for _, count in worker.passed(partition)) == 30
         assert worker.app.crash_reason is None
-        assert caplog.text.count("The producer of virtual-0-0 was fenced") == 1
+        assert caplog.text.count("The producer of virtual-0-1 was fenced") == 1
+
+
+@pytest.mark.usefixtures("cluster")
+async def test_a_gained_partition_flows_only_after_its_transaction_has_begun() -> None:
+    """The last round's recovery is still under way, and resumes each source that it does not restore."""
+    worker = Passing(partitions=3)
+    async with owning(worker, [0]):
+        recovery, restored, began = worker.app.tables.recovery, asyncio.Event(), asyncio.Event()
+        ends, create = recovery._ends, worker.app.producer._new_producer
+
+        async def late_ends(tps: Any) -> Any:
+            await restored.wait()
+            return await ends(tps)
+
+        def late_producer(transactional_id: str) -> Any:
+            producer = create(transactional_id=transactional_id)
+            producer.start = began.wait
+            return producer
+
+        recovery._ends = late_ends
+        await worker.give([0, 1])
+        worker.app.producer._new_producer = late_producer
+        worker.send_orders(10, 2)
+        giving = asyncio.create_task(worker.give([0, 1, 2]))
+        assert await worker.until(
+            lambda: worker.source(2) in worker.app.consumer._paused_partitions
+        )
+        restored.set()
+        await asyncio.sleep(0.2)
+        assert worker.source(2) in worker.app.consumer._paused_partitions
+        began.set()
+        await giving
+        assert await worker.until(lambda: worker.of(2) == list(range(10)))

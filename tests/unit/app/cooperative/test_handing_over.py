@@ -334,6 +334,7 @@ async def test_what_comes_is_paused_and_told_to_agents_topics_and_tables() -> No
     assigned, gone, gained = {A, B, LOG}, {C}, {LOG}
     await consumer.take_on(assigned, gone, gained, ("actives", "standbys"), 7)
     assert consumer.app.acts == [
+        "interrupt",
         ("update", assigned),
         ("agents", gone, gained),
         "subscriptions",
