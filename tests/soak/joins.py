@@ -74,6 +74,7 @@ class Join:
         )
         load = Load(bootstrap, app_id, PARTITIONS, orders_per_s=ORDERS_PER_S, seed=self.number)
         try:
+            go_on()
             load.prepare(5)
             fleet.start("worker-1")
             load.start()
@@ -87,7 +88,8 @@ class Join:
             return str(error).splitlines()[0]
         finally:
             fleet.stop()
-            load.stop()
+            if not stopping.is_set():  # else the broker may have ended, and the load waits for it
+                load.stop()
 
 
 def joins_of(seed: int, count: int) -> list[Join]:
@@ -136,9 +138,10 @@ def run(
                 kind = "static" if join.static else "dynamic"
                 outcome = "at rest" if problem is None else f"FAILED: {problem}"
                 print(f"join {join.number} {kind}, {seconds:.0f} s: {outcome}", flush=True)
-        finally:
+        except BaseException:
             stopping.set()
             pool.shutdown(cancel_futures=True)
+            raise
     return failed
 
 

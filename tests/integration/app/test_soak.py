@@ -1,4 +1,4 @@
-"""Slices of the soak and the journals: few events of a fixed seed; the make targets are the long forms."""
+"""Slices of the soak, the journals and the joins, with fixed seeds; make targets are the long forms."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.soak.joins import joins_of, run
 from tests.soak.journals import Life
 from tests.soak.run import Soak
 
@@ -43,3 +44,11 @@ def test_no_partition_has_two_owners_while_events_overlap(tmp_path: Path) -> Non
     assert (played.faults, played.clean) == ((), 12), "\n".join(lines)
     assert played.overlapping >= 10
     assert any("freeze broker" in line for line in lines)
+
+
+@pytest.mark.processes
+def test_a_static_worker_under_load_shares_with_one_that_joins(tmp_path: Path) -> None:
+    """The second join of the seed, beside two processes that compute; the app has a ``group_by``."""
+    join = joins_of(1, 2)[1]
+    assert join.static
+    assert run("embedded", [join], 1, 2, 170.0, tmp_path) == 0
