@@ -113,3 +113,14 @@ async def test_rounds_are_listened_to_from_the_start(sensor: LedgerSensor, shop:
     sensor.meter = SimpleNamespace(attach=lambda: None)  # type: ignore[assignment]
     await sensor.on_start()
     assert heard == [sensor.forget_others]
+
+
+async def test_what_was_sent_before_a_partition_was_owned_is_not_counted(
+    sensor: LedgerSensor, shop: Shop
+) -> None:
+    """Records that this worker sent to another's partition; each sample forgets them."""
+    shop.owned = {SOURCE}
+    sensor.on_send_initiated(None, LOG.topic, SimpleNamespace(partition=0), 3, 4)
+    await counted(sensor)
+    shop.owned = {SOURCE, LOG}
+    assert (await counted(sensor))[LOG.topic] == (0, 0)

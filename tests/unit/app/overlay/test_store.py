@@ -296,3 +296,16 @@ async def test_a_change_that_a_replay_has_brought_is_no_doubt(it: MadeUp) -> Non
     counts["a"] = 2
     await answer((it.sent[1], 10))
     assert (doubts.told, rows(it)) == ([], {b'"a"': b"2", OFFSET: b"10"})
+
+
+def test_a_record_that_the_file_has_is_not_applied_again(it: MadeUp) -> None:
+    """The row may have changed since without a record; the next record counts."""
+    store = it.tables["counts"].data
+    database = store._db_for_partition(0)
+    database[b'"a"'], database[OFFSET] = b"2", b"7"
+    for offset, value in ((6, b"0"), (7, b"1"), (8, b"3")):
+        message = SimpleNamespace(partition=0, offset=offset, key=b'"a"', value=value)
+        before = rows(it)
+        store.apply_changelog_batch([SimpleNamespace(message=message)], bytes, bytes)
+        assert (rows(it) == before) is (offset < 8)
+    assert rows(it) == {b'"a"': b"3", OFFSET: b"8"}

@@ -230,3 +230,16 @@ def test_a_static_member_knows_whether_the_leader_knows_its_capacity_and_rack(
     again.assignor.metadata(TOPICS)
     again.assignor.on_assignment(ConsumerProtocolMemberAssignment.decode(found.synced["m1"]))
     assert not again.assignor.is_unheard
+
+
+def test_what_a_round_tells_the_leader_is_heard(tmp_path: Path) -> None:
+    """A process that comes back through a round, after its session, has said its capacity there."""
+    found = WireGroup(TOPICS)
+    found.add("m0", make_app("http://w0", tables=["totals"], datadir=str(tmp_path / "0")), TOPICS)
+    found.add("m1", static_app(tmp_path / "1"), TOPICS)
+    found.rebalance("m0")
+    found.rebalance("m0")
+    back = static_app(tmp_path / "1", faust_assigner_capacity=4.0)
+    found.add("m1", back, TOPICS)
+    found.rebalance("m0")
+    assert not back.assignor.is_unheard
