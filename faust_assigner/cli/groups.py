@@ -150,7 +150,15 @@ def _print(group: GroupView) -> None:
         click.echo(f"group epoch {group.epoch}, target assignment epoch {group.target_epoch}")
     if group.members:
         table = _table(
-            "member", "instance", "client", "host", "epoch", "owned", "pending", "revoking"
+            "member",
+            "instance",
+            "client",
+            "host",
+            "epoch",
+            "owned",
+            "standby",
+            "pending",
+            "revoking",
         )
         for member in group.members:
             table.add_row(*_member_cells(member, in_consumer_group=group.epoch is not None))
@@ -188,6 +196,7 @@ def _member_cells(member: GroupMemberView, *, in_consumer_group: bool) -> list[s
         member.host,
         "classic" if member.is_classic and in_consumer_group else _number(member.epoch),
         owned or NOTHING,
+        "\n".join(as_ranges(member.standbys)) or NOTHING,
         "\n".join(as_ranges(member.pending)) or NOTHING,
         "\n".join(as_ranges(member.revoking)) or NOTHING,
     ]

@@ -15,12 +15,15 @@ from aiokafka.errors import IncompatibleBrokerVersion, for_code
 from kio.schema.leave_group.v4.request import MemberIdentity
 
 from faust_assigner.clients.kio_request import KioRequest
-from faust_assigner.errors import FaustAssignerError, TryAgain
+from faust_assigner.errors import FaustAssignerError, MetadataRefused, TryAgain
+from faust_assigner.wire.answer import decode_answer
+from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 Owned = frozenset[tuple[str, int]]
 CONSUMER_TYPE = (
     "consumer"  # of a group: the protocol of KIP-848; as a protocol type: a group of consumers
 )
+FAUST = frozenset({EAGER, COOPERATIVE})  # protocols whose members keep standbys
 _LIST, _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _OFFSETS, _LEAVE = 16, 15, 69, 9, 13
 _NOT_FOUND = 69  # also what a group of the other protocol answers
 _TRY_AGAIN = frozenset({14, 15, 16})  # loading, not available, not the coordinator
@@ -44,6 +47,8 @@ class ListedGroup:
 class GroupMemberView:
     """One member. ``epoch`` is None in a classic group. ``pending`` is to come, ``revoking`` is to go.
 
+    ``standbys`` are partitions whose table rows a Faust worker copies, and which another member owns.
+
     ``shares`` are the bytes of its share where these are no partitions, else None.
     """
 
@@ -57,11 +62,15 @@ class GroupMemberView:
     revoking: Owned = frozenset()
     is_classic: bool = True
     shares: int | None = None
+    standbys: Owned = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionView:
-    """One partition with a committed offset or an owner. ``lag`` is None where nothing was committed."""
+    """One partition with a committed offset, an owner or a standby.
+
+    ``lag`` is None where nothing was committed.
+    """
 
     topic: str
     partition: int
@@ -237,7 +246,10 @@ async def described(client: AIOKafkaClient, node: int, group_id: str) -> Any:
 
 async def _classic_group(client: AIOKafkaClient, node: int, group_id: str, where: str) -> GroupView:
     group = await described(client, node, group_id)
-    members = (_classic_member(member, group.protocol_type) for member in group.members)
+    members = (
+        _classic_member(member, group.protocol_type, group.protocol_data)
+        for member in group.members
+    )
     return GroupView(
         group_id=group_id,
         group_type="classic",
@@ -249,8 +261,9 @@ async def _classic_group(client: AIOKafkaClient, node: int, group_id: str, where
     )
 
 
-def _classic_member(member: Any, protocol_type: str) -> GroupMemberView:
+def _classic_member(member: Any, protocol_type: str, protocol: str) -> GroupMemberView:
     owned: Owned = frozenset()
+    standbys: Owned = frozenset()
     shares: int | None = None
     share: bytes = member.member_assignment or b""
     if protocol_type != CONSUMER_TYPE:
@@ -258,7 +271,9 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMemberView:
     elif share:
         try:
             decoded = ConsumerProtocolMemberAssignment.decode(share)
-            owned = frozenset((tp.topic, tp.partition) for tp in decoded.partitions())
+            given = frozenset((tp.topic, tp.partition) for tp in decoded.partitions())
+            standbys = _standbys(given, decoded.user_data) if protocol in FAUST else frozenset()
+            owned = given - standbys
         except Exception:  # another client's bytes: they are shown by their size
             shares = len(share)
     return GroupMemberView(
@@ -269,7 +284,31 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMemberView:
         epoch=None,
         owned=owned,
         shares=shares,
+        standbys=standbys,
     )
+
+
+def _standbys(given: Owned, user_data: bytes) -> Owned:
+    """Those of a Faust worker's partitions that it only copies; none where the answer is not readable.
+
+    Faust assigns both kinds alike and names the active ones in the answer's user data. A global table's
+    changelog is active everywhere there; who writes to a partition of it stands beside it.
+    """
+    try:
+        answer = decode_answer(user_data)
+    except MetadataRefused:
+        return frozenset()
+    if not answer.actives and not answer.standbys:
+        return frozenset()  # another kind of answer
+    ours = answer.generation >= 0
+
+    def is_active(topic: str, number: int) -> bool:
+        if number not in answer.actives.get(topic, ()):
+            return False
+        is_global = ours and number in answer.standbys.get(topic, ())
+        return not is_global or number in answer.writes.get(topic, ())
+
+    return frozenset(tp for tp in given if not is_active(*tp))
 
 
 async def _committed(client: AIOKafkaClient, node: int, group_id: str) -> dict[TopicPartition, int]:
@@ -290,7 +329,8 @@ async def _partitions(
     connection: Mapping[str, Any], view: GroupView, committed: Mapping[TopicPartition, int]
 ) -> tuple[PartitionView, ...]:
     owners = {tp: member.member_id for member in view.members for tp in member.owned}
-    wanted = sorted({*committed, *(TopicPartition(*tp) for tp in owners)})
+    held = {*owners, *(tp for member in view.members for tp in member.standbys)}
+    wanted = sorted({*committed, *(TopicPartition(*tp) for tp in held)})
     ends = await _end_offsets(connection, wanted)
     return tuple(
         PartitionView(

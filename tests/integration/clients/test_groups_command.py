@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import uuid
@@ -9,11 +10,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from faust_assigner.cli import main
+from faust_assigner.wire.answer import AnswerWriter
+from faust_assigner.wire.directory import Directory
 
 DEADLINE_S = 60.0
 BOTH = ["classic", "consumer"]
@@ -129,6 +135,65 @@ def test_a_group_is_listed_and_described(
     assert f"group {group}: {protocol} consumer, Stable, 1 members" in shown
     assert f"{topic} 0-3" in shown
     assert "total lag 1, of 4 of 4 partitions" in shown
+
+
+class Crosswise(RoundRobinPartitionAssignor):  # type: ignore[misc]
+    """Answers as the leader of two Faust workers: each has two actives, and copies the other's two."""
+
+    name = "faust"
+
+    @classmethod
+    def assign(cls, cluster: Any, members: Any) -> Any:
+        """Partitions 0 and 1 to the first by id, 2 and 3 to the other; all four to both."""
+        (topic,) = {t for said in members.values() for t in said.subscription}
+        writer = AnswerWriter(Directory(), {topic: 0}, generation=1, is_uniform=True)
+        return {
+            member_id: ConsumerProtocolMemberAssignment(
+                0,
+                [(topic, [0, 1, 2, 3])],
+                writer.for_ours(
+                    {topic: [2 * n, 2 * n + 1]}, {topic: [2 - 2 * n, 3 - 2 * n]}, "http://a"
+                ),
+            )
+            for n, member_id in enumerate(sorted(members))
+        }
+
+
+async def described_pair(bootstrap: str, group: str, topic: str) -> Any:
+    """The command's answers once two such members have their partitions: as JSON and as text."""
+    pair = [
+        AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=group, partition_assignment_strategy=[Crosswise]
+        )
+        for _ in range(2)
+    ]
+    try:
+        for one in pair:
+            one.subscribe([topic])
+            await one.start()
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                how = ("describe", group, "--bootstrap", bootstrap)
+                told = json.loads((await asyncio.to_thread(groups, *how, "--json")).stdout)
+                if told["state"] == "Stable" and len(told["members"]) == 2:
+                    return told, (await asyncio.to_thread(groups, *how)).stdout
+                await asyncio.sleep(0.05)
+    finally:
+        for one in pair:
+            await one.stop()
+
+
+@pytest.mark.timeout(120)
+def test_the_owner_of_a_partition_is_its_active_and_no_standby(bootstrap: str, topic: str) -> None:
+    """Every partition is assigned to both workers; the first by id owns 0 and 1, the other 2 and 3."""
+    told, shown = asyncio.run(described_pair(bootstrap, f"g-{uuid.uuid4().hex[:8]}", topic))
+    first, second = (member["member_id"] for member in told["members"])
+    assert [row["owner"] for row in told["partitions"]] == [first, first, second, second]
+    assert [sorted(n for _, n in member["standbys"]) for member in told["members"]] == [
+        [2, 3],
+        [0, 1],
+    ]
+    assert "standby" in shown
 
 
 def test_a_group_without_members_keeps_its_offsets(

@@ -1,0 +1,70 @@
+"""What a member of a group is seen to own, by the bytes of its assignment."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+
+from faust_assigner.clients.groups import GroupMemberView, _classic_member
+from faust_assigner.wire.answer import AnswerWriter
+from faust_assigner.wire.directory import Directory
+from faust_assigner.wire.join import COOPERATIVE, EAGER
+
+WRITER = AnswerWriter(Directory(), {"orders": 0, "log": 0}, generation=3, is_uniform=True)
+GIVEN = [("orders", [0]), ("log", [0, 1, 2])]
+
+
+def seen(user_data: bytes, protocol: str = EAGER) -> GroupMemberView:
+    """A member with the partitions GIVEN."""
+    share = ConsumerProtocolMemberAssignment(0, GIVEN, user_data).encode()
+    member = SimpleNamespace(
+        member_id="m", client_id="c", client_host="/h", member_assignment=share
+    )
+    return _classic_member(member, "consumer", protocol)
+
+
+def names(owned: frozenset[tuple[str, int]]) -> list[str]:
+    """Sorted, short."""
+    return [f"{topic}-{number}" for topic, number in sorted(owned)]
+
+
+@pytest.mark.parametrize("protocol", [EAGER, COOPERATIVE])
+@pytest.mark.parametrize("is_stock", [False, True])
+def test_a_faust_worker_owns_its_actives_alone(protocol: str, is_stock: bool) -> None:
+    """Its standbys stand apart, whoever led the round."""
+    write = WRITER.for_stock if is_stock else WRITER.for_ours
+    view = seen(write({"orders": [0], "log": [0]}, {"log": [1, 2]}, "http://a"), protocol)
+    assert (names(view.owned), names(view.standbys)) == (
+        ["log-0", "orders-0"],
+        ["log-1", "log-2"],
+    )
+
+
+def test_a_worker_owns_of_a_global_table_what_it_was_given() -> None:
+    """Every worker reads all of its changelog, as active and as standby."""
+    everything = {"log": [0, 1, 2]}
+    answer = WRITER.for_ours(
+        {"orders": [0], **everything}, everything, "http://a", writes={"log": [1]}
+    )
+    view = seen(answer)
+    assert (names(view.owned), names(view.standbys)) == (
+        ["log-1", "orders-0"],
+        ["log-0", "log-2"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("user_data", "protocol"),
+    [
+        (b"", EAGER),
+        (b"junk", EAGER),
+        (b"{}", EAGER),
+        (WRITER.for_ours({}, {"log": [0, 1, 2]}, "http://a"), "range"),
+    ],
+)
+def test_a_member_of_another_kind_owns_all_it_was_assigned(user_data: bytes, protocol: str) -> None:
+    """Another protocol, or words that are no answer of a Faust leader."""
+    view = seen(user_data, protocol)
+    assert (len(view.owned), view.standbys, view.shares) == (4, frozenset(), None)
