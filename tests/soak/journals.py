@@ -53,7 +53,7 @@ class Played:
     """What came of one life; ``clean`` counts its events where no promise broke.
 
     ``overlapping`` counts events that began while the group was not at rest, ``rounds`` how often a worker
-    let go of partitions in a cooperative round.
+    let go of partitions in a cooperative round, ``closed`` the windows that were closed.
     """
 
     events: int = 0
@@ -62,6 +62,7 @@ class Played:
     repeats: int = 0
     exits: int = 0
     rounds: int = 0
+    closed: int = 0
     rest_s: float = 0.0
     seconds: float = 0.0
     faults: tuple[str, ...] = ()
@@ -76,6 +77,7 @@ class Played:
         return (
             f"{self.clean} of {self.events} events clean, {self.overlapping} overlapping; "
             f"{self.records} orders, {self.repeats} repeated, {self.rounds} cooperative rounds, "
+            f"{self.closed} windows closed, "
             f"{self.exits} exits; at rest after {self.rest_s:.1f} s; {self.seconds:.0f} s"
         )
 
@@ -152,6 +154,7 @@ class Life:
                 played.rest_s = world.rest()
                 found = balance(world, exactly_once=self.guarantee == "exactly_once", strangers={})
                 played.records, played.faults = found.orders, found.faults
+                played.closed = found.closed
             except Broken as broken:
                 played.faults = (str(broken),)
             played.repeats, played.exits = world.progress.repeats, played.exits + world.exits

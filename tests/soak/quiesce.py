@@ -28,6 +28,8 @@ class Balance:
     missing_outputs: int
     twice: int
     faults: tuple[str, ...]
+    #: Windows that were closed.
+    closed: int = 0
 
 
 def balance(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> Balance:
@@ -53,9 +55,11 @@ def balance(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> B
     if exactly_once and twice:
         faults.append(f"{twice} outputs twice")
     faults += _tables(world, exactly_once=exactly_once, strangers=strangers)
+    closed = 0
     if world.fleet.windows:
-        faults += wrong_sets(world) + wrong_windows(world, exactly_once=exactly_once)
-    return Balance(sum(load.sent), lost, missing, twice, tuple(faults))
+        closed, wrong = wrong_windows(world, exactly_once=exactly_once)
+        faults += wrong_sets(world) + wrong
+    return Balance(sum(load.sent), lost, missing, twice, tuple(faults), closed)
 
 
 def _consume(world: World) -> None:

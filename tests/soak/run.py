@@ -42,7 +42,7 @@ PARTITIONS = 8
 DISK_MIB = 96
 #: Short, so that a round is; all of them public settings.
 SESSION_S = 6.0
-SETTINGS = {"broker_request_timeout": 10.0}
+SETTINGS = {"broker_request_timeout": 10.0, "table_cleanup_interval": 1.0}
 
 
 @dataclass

@@ -62,13 +62,17 @@ def _read(world: World, name: str) -> Iterator[tuple[str, Any]]:
             if message.error() is not None:
                 ends += 1
                 continue
-            yield json.loads(message.key() or b""), json.loads(message.value() or b"null")
+            key = (message.key() or b"").decode().strip('"')
+            yield key, json.loads(message.value() or b"null")
     finally:
         reader.close()
 
 
-def wrong_windows(world: World, *, exactly_once: bool) -> list[str]:
-    """Each window that has expired was closed with its last value, under ``exactly_once`` once."""
+def wrong_windows(world: World, *, exactly_once: bool) -> tuple[int, list[str]]:
+    """How many windows were closed; where not each that has expired was, with its last value.
+
+    Under ``exactly_once`` once.
+    """
     expected, most, since = due(world), -1, time.monotonic()
     while (missing := expected - (found := rows(world)).keys()) and (
         time.monotonic() - since < PATIENCE_S
@@ -87,7 +91,7 @@ def wrong_windows(world: World, *, exactly_once: bool) -> list[str]:
             wrong.append(f"window {window} was closed with {closed}, expected {count}, {last}")
         elif exactly_once and (len(closed) > 1 or closed[0]["count"] > count):
             wrong.append(f"window {window} was closed {len(closed)} times, with {closed[0]}")
-    return wrong
+    return len(found), wrong
 
 
 def wrong_sets(world: World) -> list[str]:
