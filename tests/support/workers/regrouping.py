@@ -11,17 +11,21 @@ import faust
 from tests.support.workers.app import APP_ID, PARTITIONS, Order, app, orders_topic, rates
 
 enriched_topic = app.topic(f"{APP_ID}-enriched", key_type=str, partitions=PARTITIONS)
-spent = app.Table("spent", key_type=int, value_type=int, default=int, partitions=PARTITIONS)
+spent = app.Table("spent", key_type=str, value_type=int, default=int, partitions=PARTITIONS)
 
 
 @app.agent(orders_topic)
 async def add_by_amount(orders: faust.StreamT[Order]) -> None:
     """Add each order to the sum of its amount, on the worker that owns that amount."""
-    async for order in orders.group_by(Order.amount):
-        spent[order.amount] += order.amount
-        await enriched_topic.send(
-            key=str(order.amount), value={"spent": spent[order.amount], "customers": len(rates)}
-        )
+    async for order in orders.group_by(amount_of, name="amount"):
+        amount = amount_of(order)
+        spent[amount] += order.amount
+        await enriched_topic.send(key=amount, value={"spent": spent[amount], "rates": len(rates)})
+
+
+def amount_of(order: Order) -> str:
+    """The key that orders are grouped by."""
+    return str(order.amount)
 
 
 if __name__ == "__main__":
