@@ -29,7 +29,9 @@ class Costs:
     0.5-0.9 s at a rebalance; a worker that held a standby takes over in about 1 s; a cold table is
     replayed at about 3,700 records/s; the default session is 60 s.
 
-    ``acceptable_recovery_lag``: a copy at most this many records behind counts as warm (KIP-441).
+    ``acceptable_recovery_lag``: a copy at most this many records behind counts as warm (KIP-441);
+    ``acceptable_from_nothing``: a longer log is not read from its start while its owner lives;
+    ``follow_up_s``: the least time between a cooperative round and the follow-up round after it.
     """
 
     session_timeout_s: float = 60.0
@@ -37,6 +39,8 @@ class Costs:
     warm_takeover_s: float = 1.0
     replay_records_per_s: float = 3_700.0
     acceptable_recovery_lag: float = 10_000.0
+    acceptable_from_nothing: float = 100.0
+    follow_up_s: float = 5.0
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,9 @@ class PlanLike(Protocol):
     def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
         """Changelog topic -> partitions the member keeps a spare replica of."""
 
+    def awaited(self, member_id: str) -> Mapping[str, Sequence[int]]:
+        """Of these the ones that a follow-up round waits for; asked of cooperative arms alone."""
+
 
 class Policy(Protocol):
     """Anything that assigns: the signature of :func:`faust_assigner.plan`."""
@@ -167,6 +174,7 @@ class Policy(Protocol):
         replicas: int,
         changelogs: Sequence[str],
         weights: Weights | None,
+        **warm: Any,
     ) -> PlanLike:
         """Assign every partition to one of ``members``."""
 
@@ -176,6 +184,8 @@ class Arm:
     """One policy with one choice of settings: a row of the comparison.
 
     ``claims_files``: a worker that starts says whose state it has on disk (ours does, stock does not).
+    ``cooperative``: rounds stop only what moves, and a living owner keeps a task until its new owner has
+    caught up; the policy then takes ``warmups``. ``eager`` says in the label that this is switched off.
     """
 
     policy: str
@@ -183,11 +193,14 @@ class Arm:
     static: bool = False
     weighted: bool = False
     claims_files: bool = True
+    cooperative: bool = False
+    eager: bool = False
 
     @property
     def label(self) -> str:
         """The policy column: ``ours+static+weights``."""
-        return self.policy + "+static" * self.static + "+weights" * self.weighted
+        switches = {"static": self.static, "weights": self.weighted, "eager": self.eager}
+        return "+".join([self.policy, *(name for name, is_on in switches.items() if is_on)])
 
 
 class Outcome(NamedTuple):

@@ -2,10 +2,13 @@
 
 Pure and deterministic: no clock, no randomness, no I/O. The model is Faust's as it was measured:
 
-* A rebalance is eager: the whole group stops from the first JoinGroup until the last member answered,
-  then for ``rebalance_pause_s``. A dead member is waited for until its session ends.
-* A worker resumes its partitions together, once all its actives have recovered (tables/recovery.py):
-  one cold partition stops the warm ones beside it.
+* An eager rebalance stops the whole group from the first JoinGroup until the last member answered, then
+  for ``rebalance_pause_s``. A dead member is waited for until its session ends. A worker resumes its
+  partitions together, once all its actives have recovered (tables/recovery.py): one cold partition stops
+  the warm ones beside it.
+* A cooperative one stops only what moves: for one pause where the old owner is gone, for two where it lets
+  go first, and until what the new owner gained has recovered. The planner's warm-ups keep a task with its
+  living owner until the new owner has caught up; a follow-up round then brings it there.
 * Replaying costs records / ``replay_records_per_s`` per worker, actives first, then standbys.
 * Files stay on disk: a copy that is no longer fed falls behind at the task's rate, never further
   than the size of its table.
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -34,8 +37,9 @@ from faust_assigner.simulation.fleet import (
     Scenario,
     claims_of,
 )
+from faust_assigner.warmup import WarmupPolicy
 
-_DOWN_CLEAN, _DOWN_DEAD, _UP, _EXPIRE = range(4)
+_DOWN_CLEAN, _DOWN_DEAD, _UP, _EXPIRE, _FOLLOW_UP = range(5)
 
 #: Virtual seconds after the last event during which a partition that nobody owns still counts as down.
 HORIZON_S = 600.0
@@ -46,7 +50,7 @@ class PolicyError(FaustAssignerError, ValueError):
 
 
 #: Answers of policies in one scenario, by what they were asked; arms that were asked the same share them.
-Memo: TypeAlias = dict[tuple[str | int | bytes | bool, ...], tuple[Ints, Bools]]
+Memo: TypeAlias = dict[tuple[str | int | bytes | bool, ...], tuple[Ints, Bools, Bools]]
 
 
 def simulate(
@@ -124,6 +128,8 @@ class _Fleet:
         self.owner = np.full(tasks, NOBODY)
         self.standby = np.zeros((workers, tasks), bool)
         self.holds = np.zeros((workers, tasks), bool)
+        self.awaited = np.zeros((workers, tasks), bool)  # copies that a follow-up round waits for
+        self.follow_up = 0  # the token of the round that is to come
         self.lag = np.tile(scenario.records, (workers, 1))
         self.downtime = _Downtime(tasks)
         self.queue: list[tuple[float, int, int, int]] = []  # (at, token, operation, row)
@@ -190,6 +196,8 @@ class _Fleet:
             if self.absent.get(row) == token:
                 del self.absent[row]
                 self._request_rebalance()
+        elif operation == _FOLLOW_UP:
+            self.pending |= token == self.follow_up
         elif operation == _UP:
             if not self.up[row]:
                 self._start(row)
@@ -219,7 +227,8 @@ class _Fleet:
 
     def _request_rebalance(self) -> None:
         self.pending = True
-        self.downtime.stop(np.ones(self.scenario.tasks, bool), self.now)
+        if not self.arm.cooperative:
+            self.downtime.stop(np.ones(self.scenario.tasks, bool), self.now)
 
     def _recovered_at(self, row: int, mine: Bools, *, takeover: bool) -> float:
         replay = float(self.lag[row, mine].sum()) / self.costs.replay_records_per_s
@@ -233,7 +242,8 @@ class _Fleet:
         if not living.size:
             self.owner[:] = NOBODY
             return
-        owner, standby = self._ask(living)
+        owner, standby, awaited = self._ask(living)
+        before = self.owner
         moved = (self.owner != NOBODY) & (owner != self.owner)
         copies = self.lag[owner, np.arange(len(owner))]
         behind = ~self.holds[owner, np.arange(len(owner))] | (
@@ -242,14 +252,40 @@ class _Fleet:
         self.moved += float(moved.sum())
         self.cold += float((moved & behind & self.scenario.stateful).sum())
         gained = (owner != self.owner) & self.scenario.stateful
-        self.owner, self.standby = owner, standby
+        settled = (owner == before).all() and (awaited == self.awaited).all()
+        self.owner, self.standby, self.awaited = owner, standby, awaited
         self.holds |= (self._owned() | standby) & self.scenario.stateful
         for row in living.tolist():
             mine = owner == row
-            takeover = bool(self.fresh[row] or gained[mine].any())
-            self.downtime.resume(mine, self._recovered_at(row, mine, takeover=takeover))
+            if self.arm.cooperative:
+                self._take_over(row, mine, moved, before)
+            else:
+                takeover = bool(self.fresh[row] or gained[mine].any())
+                self.downtime.resume(mine, self._recovered_at(row, mine, takeover=takeover))
         self.fresh[:] = False
         self._measure(living)
+        self.follow_up = 0
+        if awaited.any() and not settled:
+            self.follow_up = self._push(self._caught_up_at(), _FOLLOW_UP, 0)
+
+    def _take_over(self, row: int, mine: Bools, moved: Bools, before: Ints) -> None:
+        """Cooperative: what ``row`` gained, or had before it went and came back, begins; the rest goes on."""
+        gained = mine & (before != row)
+        self.downtime.stop(gained & moved, self.now)
+        begins = gained | (mine & np.isinf(self.downtime.until))
+        if not begins.any():
+            return
+        released = bool(self.up[before[gained & moved]].any())
+        takeover = bool((begins & self.scenario.stateful).any())
+        at = self._recovered_at(row, begins, takeover=takeover)
+        self.downtime.resume(begins, at + self.costs.rebalance_pause_s * released)
+
+    def _caught_up_at(self) -> float:
+        """When all awaited copies have caught up: a worker reads its actives first, then its copies."""
+        behind = np.where(self._owned() | self.standby, self.lag, 0.0).sum(axis=1)
+        slowest = float(behind[self.awaited.any(axis=1)].max())
+        restored_s = slowest / self.costs.replay_records_per_s
+        return self.now + max(self.costs.follow_up_s, restored_s)
 
     def _measure(self, living: Ints) -> None:
         self.rebalances += 1
@@ -260,8 +296,8 @@ class _Fleet:
         )
         self.idle = max(self.idle, len(living) - len(np.unique(self.owner)))
 
-    def _ask(self, living: Ints) -> tuple[Ints, Bools]:
-        """The policy's answer: owners int64[T] and standbys bool[W,T]."""
+    def _ask(self, living: Ints) -> tuple[Ints, Bools, Bools]:
+        """The policy's answer: owners int64[T], standbys bool[W,T] and which of these are awaited."""
         files = self.holds & self.fresh[:, None]
         asked = (
             self.arm.policy,
@@ -272,24 +308,41 @@ class _Fleet:
             self.owner.tobytes(),
             np.packbits(self.standby).tobytes(),
             np.packbits(files).tobytes(),
+            self.arm.cooperative and self._positions().tobytes() + self.awaited.tobytes(),
         )
         if asked not in self.memo:
             self.memo[asked] = self._ask_anew(living)
-        owner, standby = self.memo[asked]
-        return owner.copy(), standby.copy()
+        owner, standby, awaited = self.memo[asked]
+        return owner.copy(), standby.copy(), awaited.copy()
 
-    def _ask_anew(self, living: Ints) -> tuple[Ints, Bools]:
-        members = [self._member(row) for row in living.tolist()]
+    def _positions(self) -> Ints:
+        """int64[W,T]: how far each worker's state of each task has come; an owner's is the log's end."""
+        ends = np.ceil(self.scenario.records)
+        lag = np.where(self._owned(), 0.0, np.where(self.holds, np.round(self.lag), ends))
+        positions: Ints = np.maximum(ends - lag, 0).astype(np.int64)
+        return positions
+
+    def _ask_anew(self, living: Ints) -> tuple[Ints, Bools, Bools]:
+        positions = self._positions()
+        members = [self._member(row, positions[row]) for row in living.tolist()]
+        costs = self.costs
+        warm: dict[str, Any] = {}
+        if self.arm.cooperative:
+            warm["warmups"] = WarmupPolicy(
+                acceptable_recovery_lag=int(costs.acceptable_recovery_lag),
+                acceptable_from_nothing=int(costs.acceptable_from_nothing),
+            )
         plan = self.policy(
             members,
             self.scenario.partitions,
             replicas=self.arm.replicas,
             changelogs=self.scenario.changelogs,
             weights=self.scenario.weights if self.arm.weighted else None,
+            **warm,
         )
         return self._read(plan, living, members)
 
-    def _member(self, row: int) -> Member:
+    def _member(self, row: int, positions: Ints) -> Member:
         worker, scenario = self.scenario.workers[row], self.scenario
         owned, copies = self.owner == row, self.standby[row]
         if self.fresh[row]:
@@ -302,11 +355,28 @@ class _Fleet:
             generation=-1 if self.fresh[row] else 1,
             rack_id=worker.rack_id,
             capacity=worker.capacity,
+            positions=self._told(positions) if self.arm.cooperative else None,
+            awaited=claims_of(scenario.groups, scenario.offsets, self.awaited[row]),
         )
 
-    def _read(self, plan: PlanLike, living: Ints, members: Sequence[Member]) -> tuple[Ints, Bools]:
+    def _told(self, positions: Ints) -> dict[str, tuple[Ints, Ints]]:
+        """Changelog -> (partition numbers, positions), as a member reports them."""
+        scenario = self.scenario
+        return {
+            group.changelog: (
+                np.arange(group.partitions, dtype=np.int64),
+                positions[start : start + group.partitions],
+            )
+            for group, start in zip(scenario.groups, scenario.offsets.tolist(), strict=False)
+            if group.changelog is not None
+        }
+
+    def _read(
+        self, plan: PlanLike, living: Ints, members: Sequence[Member]
+    ) -> tuple[Ints, Bools, Bools]:
         """The plan as arrays over tasks; refuses one that is no assignment."""
         owner, standby = np.full(self.scenario.tasks, NOBODY), np.zeros_like(self.standby)
+        awaited = np.zeros_like(self.standby)
         times = np.zeros(self.scenario.tasks, int)
         for row, member in zip(living.tolist(), members, strict=True):
             actives, standbys = plan.actives(member.member_id), plan.standbys(member.member_id)
@@ -318,13 +388,15 @@ class _Fleet:
                 times[mine] += 1
                 if group.changelog is not None:
                     standby[row, np.asarray(standbys.get(group.changelog, ()), int) + start] = True
+                    waits = plan.awaited(member.member_id) if self.arm.cooperative else {}
+                    awaited[row, np.asarray(waits.get(group.changelog, ()), int) + start] = True
         if (times != 1).any():
             task = int(np.flatnonzero(times != 1)[0])
             raise PolicyError(
                 f"scenario {self.scenario.scenario_id}, policy {self.arm.label}: "
                 f"task {task} has {int(times[task])} owners, expected 1"
             )
-        return owner, standby
+        return owner, standby, awaited
 
     def _owned(self) -> Bools:
         """bool[W,T]: who owns what."""

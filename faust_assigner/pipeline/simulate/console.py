@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faust_assigner.pipeline.console import show
+from faust_assigner.pipeline.simulate.run import REPLAYED
 from faust_assigner.pipeline.simulate.settings import ALL_FLEETS, STOPPED
 
 _METRICS = (
@@ -36,7 +37,8 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
     print()
     show(
         "Settings: the fewest standbys and switches within 10% of the calmest and the evenest; p90 and its "
-        "95% interval; beside it the best other policy under the same conditions",
+        "95% interval, in other scenarios than those they were chosen on; beside it the best other policy "
+        "under the same conditions, and what the settings predict of the recorded time / what was recorded",
         (
             "state",
             "racks",
@@ -49,6 +51,9 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
             "its s stopped/partition",
             "less it, paired",
             "calmer",
+            "rebalances",
+            "moved",
+            "cold",
         ),
         [
             (
@@ -63,6 +68,7 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
                 _within(line[f"its_{STOPPED}"], line["its_interval"]),
                 _within(line["difference_s"], line["difference_interval"]),
                 line["calmer"],
+                *(_predicted(line.get("replay"), name) for name in REPLAYED),
             )
             for line in report["sim_settings"]
         ],
@@ -196,3 +202,8 @@ def _within(value: float | None, interval: Sequence[float] | None, *, digits: in
     return (
         told if interval is None else f"{told} ({interval[0]:.{digits}f}..{interval[1]:.{digits}f})"
     )
+
+
+def _predicted(replay: Mapping[str, Any] | None, name: str) -> str:
+    """``predicted / recorded``; empty where no ledger was replayed."""
+    return f"{replay['predicted'][name]} / {replay['recorded'][name]}" if replay else ""

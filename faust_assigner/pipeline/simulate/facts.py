@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
 from faust_assigner.ledger import WEIGHTLESS
-from faust_assigner.pipeline.history.transforms import rows
+from faust_assigner.pipeline.history.transforms import actives, outcomes, rows
+from faust_assigner.pipeline.history.transforms import decisions as told_decisions
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.simulate.recorded import Facts, TopicFact, decision_at, decision_times
-from faust_assigner.pipeline.weights.rates import NO_DECAY
+from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate
 from faust_assigner.pipeline.weights.transforms import collect_rates
 
 if TYPE_CHECKING:
@@ -35,6 +36,34 @@ def facts_on_spark(parsed: DataFrame) -> Facts:
         tuple(collect_rates(rows(parsed, "partition_sample"), half_life_s=NO_DECAY)),
         tuple(_recoveries(parsed)),
         _last_seen(parsed, decisions),
+        _outcomes(parsed),
+        *_halves(parsed),
+    )
+
+
+def _outcomes(parsed: DataFrame) -> dict[tuple[str, str], tuple[int, int]]:
+    told = outcomes(told_decisions(parsed), actives(parsed)).where("dt is not null")
+    found = told.select("group_id", "decision_id", "tasks_moved", "tasks_cold").collect()
+    return {
+        (row.group_id, row.decision_id): (row.tasks_moved, row.tasks_cold)
+        for row in found
+        if row.tasks_moved
+    }
+
+
+def _halves(
+    parsed: DataFrame,
+) -> tuple[tuple[PartitionRate, ...], tuple[PartitionRate, ...]]:
+    """The rates before and after the middle of the samples' time."""
+    samples = rows(parsed, "partition_sample")
+    at = F.unix_micros("ts")
+    low, high = samples.agg(F.min(at), F.max(at)).collect()[0]
+    if low is None:
+        return (), ()
+    middle = low + (high - low) / 2
+    return (
+        tuple(collect_rates(samples.where(at < middle))),
+        tuple(collect_rates(samples.where(at >= middle), half_life_s=NO_DECAY)),
     )
 
 

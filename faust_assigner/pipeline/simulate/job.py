@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,13 @@ from faust_assigner.pipeline.ledgers.current import Current, current_here
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
-from faust_assigner.pipeline.simulate.recorded import Facts, UnknownGroup, facts_of, week
+from faust_assigner.pipeline.simulate.recorded import (
+    Facts,
+    UnknownGroup,
+    Week,
+    facts_of,
+    week,
+)
 from faust_assigner.pipeline.simulate.run import (
     SIM_DDL,
     Run,
@@ -34,6 +40,8 @@ from faust_assigner.pipeline.simulate.run import (
     Source,
     play_here,
     play_on_spark,
+    replayed,
+    rows_of_part,
     summarise_on_spark,
 )
 from faust_assigner.pipeline.simulate.scenarios import Shape, scenario_seed
@@ -43,6 +51,8 @@ from faust_assigner.pipeline.weights.rates import NO_DECAY, rates_of
 from faust_assigner.simulation.fleet import Costs
 
 TABLE = "sim_result"
+#: With fewer scenarios in each part settings are chosen and judged on the same.
+LEAST_OF_A_PART = 10
 
 
 @dataclass(frozen=True)
@@ -68,10 +78,17 @@ class Request:
 
 def simulate_here(request: Request) -> dict[str, Any]:
     """The whole job without Spark, in ``request.jobs`` processes; returns the report."""
-    run, measured = _run(request, _facts_here(request))
+    facts = _facts_here(request)
+    run, measured = _run(request, facts)
     rows = play_here(run, request.scenarios, jobs=request.jobs)
     _put_rows(rows, request.out)
-    return _finish(request, run, measured, summarise(rows))
+
+    def of_part(part: int | None) -> list[dict[str, Any]]:
+        return summarise(
+            row for row in rows if part in (None, run.source.part_of(int(row.scenario_id)))
+        )
+
+    return _finish(request, run, measured, of_part, facts)
 
 
 def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
@@ -79,9 +96,15 @@ def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     from faust_assigner.pipeline.ledgers.files import hadoop_url
 
     target = hadoop_url(f"{request.out.rstrip('/')}/{TABLE}")
-    run, measured = _run(request, _facts_on_spark(spark, request))
+    facts = _facts_on_spark(spark, request)
+    run, measured = _run(request, facts)
     play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
-    return _finish(request, run, measured, summarise_on_spark(spark.read.parquet(target)))
+    results = spark.read.parquet(target)
+
+    def of_part(part: int | None) -> list[dict[str, Any]]:
+        return summarise_on_spark(results if part is None else rows_of_part(results, run, part))
+
+    return _finish(request, run, measured, of_part, facts)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -200,9 +223,19 @@ def _finish(
     request: Request,
     run: Run,
     measured: Sequence[str],
-    summaries: list[dict[str, Any]],
+    of_part: Callable[[int | None], list[dict[str, Any]]],
+    facts: Facts | None,
 ) -> dict[str, Any]:
+    """``of_part``: the summaries of all scenarios (None), of those to choose on (0) and to judge on (1)."""
     chosen_from = request.policies[0].partition("+")[0]
+    summaries = of_part(None)
+    parts = [run.source.part_of(number) for number in range(request.scenarios)]
+    if min(parts.count(0), parts.count(1)) >= LEAST_OF_A_PART:
+        lines = recommend(of_part(0), policy=chosen_from, judged=of_part(1))
+    else:
+        lines = recommend(summaries, policy=chosen_from)
+    replay = _replay(run, facts.of_group(request.group_id)) if facts is not None else []
+    scores = {(each["policy"], each["standbys"]): each for each in replay}
     report = {
         "options": {
             "scenarios": request.scenarios,
@@ -215,10 +248,20 @@ def _finish(
             "measured_costs": list(measured),
         },
         "sim_summary": summaries,
-        "sim_settings": [line._asdict() for line in recommend(summaries, policy=chosen_from)],
+        "sim_settings": [
+            {**line._asdict(), "replay": scores.get((line.policy, line.standbys))} for line in lines
+        ],
+        "replay": replay,
     }
     _write_text(f"{request.out.rstrip('/')}/report.json", json.dumps(report, indent=1) + "\n")
     return report
+
+
+def _replay(run: Run, facts: Facts) -> list[dict[str, Any]]:
+    """Each arm's prediction of the recorded time beside what was recorded."""
+    assert isinstance(run.source, Week)
+    recorded = facts.recorded()
+    return [{**each, "recorded": recorded} for each in replayed(run, len(run.source.recordings))]
 
 
 def _plain(settings: Any) -> dict[str, Any]:

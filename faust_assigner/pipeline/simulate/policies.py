@@ -19,6 +19,7 @@ from faust_assigner.errors import ConfigError
 from faust_assigner.model import Member
 from faust_assigner.planner import plan
 from faust_assigner.simulation.fleet import Arm, PlanLike, Policy, Weights
+from faust_assigner.warmup import WarmupPolicy
 
 #: name -> where the policy is, and whether its workers say at their first join whose files they hold.
 BUILT_IN: Mapping[str, tuple[str, bool]] = {
@@ -32,7 +33,9 @@ BUILT_IN: Mapping[str, tuple[str, bool]] = {
 DEFAULT_POLICIES = ("ours", "ours+static", "ours+static+weights", "stock", "stock+static")
 DEFAULT_REPLICAS = (0, 1, 2)
 
-_SWITCHES = {"static": "static", "weights": "weighted"}
+_SWITCHES = {"static": "static", "weights": "weighted", "eager": "eager"}
+#: The policies that take warm-ups; they play cooperative rounds unless ``+eager`` is said.
+COOPERATIVE = frozenset({"ours"})
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,10 @@ class Placement:
     def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
         """Changelog topic -> partitions the member keeps a spare replica of."""
         return self.spare.get(member_id, {})
+
+    def awaited(self, member_id: str) -> Mapping[str, Sequence[int]]:
+        """None: without warm-ups everything moves at once."""
+        return {}
 
 
 def arms(
@@ -74,6 +81,7 @@ def arms(
         claims_files = BUILT_IN.get(name, ("", True))[1]
         # No standbys in aiokafka's own strategies: one arm of each says it all.
         counts = replicas if not name.startswith("aiokafka-") else (0,)
+        settings["cooperative"] = name in COOPERATIVE and "eager" not in switches
         found += [Arm(name, count, claims_files=claims_files, **settings) for count in counts]
     if len({(arm.label, arm.replicas) for arm in found}) < len(found):
         raise ConfigError(f"a policy is named twice in {', '.join(policies)}")
@@ -133,9 +141,17 @@ def ours(
     replicas: int,
     changelogs: Sequence[str],
     weights: Weights | None,
+    warmups: WarmupPolicy | None = None,
 ) -> PlanLike:
     """This package's planner."""
-    return plan(members, partitions, replicas=replicas, changelogs=changelogs, weights=weights)
+    return plan(
+        members,
+        partitions,
+        replicas=replicas,
+        changelogs=changelogs,
+        weights=weights,
+        warmups=warmups,
+    )
 
 
 class _Cluster:

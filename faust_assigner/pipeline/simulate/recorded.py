@@ -6,8 +6,8 @@ what a recovery takes (``measured.py``). What a ledger does not say is taken lik
 * topics of one partition count are one co-partitioned group; a topic is a changelog when it had a standby
   or a recovery, or is named like one.
 
-Scenario 0 of each group is the week as it was; every further one keeps its incidents in their order and
-draws anew whom they hit, how long it was quiet before, and which partitions are the heavy ones.
+Scenario 0 of each group is the week as it was; every further one is made of whole days of it, drawn anew
+(of a single day: with other pauses), and draws whom incidents hit and which partitions are the heavy ones.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from faust_assigner.model import Floats
 from faust_assigner.pipeline.simulate.diary import Diary
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate, rates_of, records_kept
-from faust_assigner.simulation.fleet import Kind, Scenario, TaskGroup
+from faust_assigner.simulation.fleet import Event, Kind, Scenario, TaskGroup
 from faust_assigner.weights.document import clamp_to_median
 
 CHANGELOG_SUFFIX = "-changelog"
+DAY_S = 86_400.0
 #: Taken for the table of a stateful partition that no sample measured.
 NOMINAL_RECORDS = 10_000.0
 
@@ -64,6 +65,27 @@ class Facts:
     #: (group, decision, member) -> when one of the partitions it was given was last sampled before the
     #: next decision: silence before that is how a crash shows.
     last_seen: Mapping[tuple[str, str, str], datetime] = field(default_factory=dict)
+    #: (group, decision) -> the tasks it moved, and how many of them cold.
+    outcomes: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    #: The rates of the first half of the samples' time, of which weights are learned, and of the second half,
+    #: by which they are scored.
+    before: tuple[PartitionRate, ...] = ()
+    after: tuple[PartitionRate, ...] = ()
+
+    def recorded(self) -> dict[str, int]:
+        """What the groups did after their first decision: rebalances, tasks moved, and those moved cold."""
+        seen: set[str] = set()
+        later = []
+        for each in self.decisions:
+            if each["group_id"] in seen:
+                later.append((each["group_id"], each["decision_id"]))
+            seen.add(each["group_id"])
+        found = [self.outcomes.get(key, (0, 0)) for key in later]
+        return {
+            "rebalances": len(later),
+            "moved": sum(moved for moved, _ in found),
+            "cold_moves": sum(cold for _, cold in found),
+        }
 
     def of_group(self, group_id: str | None) -> Facts:
         """The facts of one group; None: of all."""
@@ -75,6 +97,8 @@ class Facts:
             topics=tuple(each for each in self.topics if each.group_id == group_id),
             rates=tuple(each for each in self.rates if each.group_id == group_id),
             recoveries=tuple(each for each in self.recoveries if each.group_id == group_id),
+            before=tuple(each for each in self.before if each.group_id == group_id),
+            after=tuple(each for each in self.after if each.group_id == group_id),
         )
 
 
@@ -107,7 +131,53 @@ def facts_of(rows: Iterable[Row]) -> Facts:
         tuple(rates_of(samples, half_life_s=NO_DECAY)),
         tuple(_recoveries(recoveries)),
         _last_seen(ordered, placed, samples),
+        _outcomes(ordered, placed),
+        *_halves(samples),
     )
+
+
+def _halves(
+    samples: Sequence[Mapping[str, Any]],
+) -> tuple[tuple[PartitionRate, ...], tuple[PartitionRate, ...]]:
+    """The rates before and after the middle of the samples' time."""
+    if not samples:
+        return (), ()
+    moments = [row["ts"] for row in samples]
+    middle = min(moments) + (max(moments) - min(moments)) / 2
+    return (
+        tuple(rates_of(row for row in samples if row["ts"] < middle)),
+        tuple(rates_of((row for row in samples if row["ts"] >= middle), half_life_s=NO_DECAY)),
+    )
+
+
+def _outcomes(
+    decisions: Sequence[Mapping[str, Any]], placed: Iterable[Mapping[str, Any]]
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """Tasks, not topic partitions: topics of one partition count travel together."""
+    idle = {
+        (each["group_id"], topic)
+        for each in decisions
+        for topic in each["config"].get(WEIGHTLESS, "").split()
+    }
+    actives = [
+        row
+        for row in placed
+        if row["role"] == "active" and (row["group_id"], row["topic"]) not in idle
+    ]
+    counts: dict[tuple[str, str], int] = {}
+    for row in actives:
+        topic = (row["group_id"], row["topic"])
+        counts[topic] = max(counts.get(topic, 0), row["partition"] + 1)
+    moved: dict[tuple[str, str], set[tuple[int, int]]] = {}
+    cold: dict[tuple[str, str], set[tuple[int, int]]] = {}
+    for row in actives:
+        key = (row["group_id"], row["decision_id"])
+        task = (counts[row["group_id"], row["topic"]], row["partition"])
+        if row["moved"]:
+            moved.setdefault(key, set()).add(task)
+            if row["cold"]:
+                cold.setdefault(key, set()).add(task)
+    return {key: (len(tasks), len(cold.get(key, ()))) for key, tasks in moved.items()}
 
 
 def _recoveries(rows: Iterable[Mapping[str, Any]]) -> list[RecoveryFact]:
@@ -172,7 +242,11 @@ def decision_at(times: Times, moment: datetime) -> str:
 
 @dataclass(frozen=True)
 class Week:
-    """A source of scenarios (see :class:`faust_assigner.pipeline.simulate.run.Source`): recorded groups."""
+    """A source of scenarios (see :class:`faust_assigner.pipeline.simulate.run.Source`): recorded groups.
+
+    A variation of a recording of several days is made of whole days of it, drawn anew: of every other day
+    where settings are chosen (part 0), of the days between where they are judged (part 1).
+    """
 
     recordings: tuple[Scenario, ...]
 
@@ -180,11 +254,14 @@ class Week:
         """The recording as it was, then variations of it; groups take turns."""
         recorded = self.recordings[scenario_id % len(self.recordings)]
         again = replace(recorded, scenario_id=scenario_id, seed=seed)
-        return (
-            again
-            if scenario_id < len(self.recordings)
-            else _varied(again, np.random.default_rng(seed))
-        )
+        if scenario_id < len(self.recordings):
+            return again
+        return _varied(again, np.random.default_rng(seed), self.part_of(scenario_id))
+
+    def part_of(self, scenario_id: int) -> int | None:
+        """0: settings are chosen on it, 1: they are judged on it; None: a recording as it was."""
+        turn = scenario_id // len(self.recordings)
+        return (turn - 1) % 2 if turn else None
 
 
 def week(facts: Facts, *, group_id: str | None = None) -> Week:
@@ -212,9 +289,13 @@ def _recording(facts: Facts, group_id: str) -> Scenario:
             f"no assignment of group {group_id!r} in the ledger: its topics are not known"
         )
     groups, members = _groups(topics)
-    rates, records = _load(
-        groups, members, [rate for rate in facts.rates if rate.group_id == group_id]
-    )
+    mine = facts.of_group(group_id)
+    rates, records = _load(groups, members, mine.rates)
+    learned = rates
+    before, after = (_load(groups, members, half)[0] for half in (mine.before, mine.after))
+    if before.any() and after.any():
+        # Weights know what was before; the load that they meet came after.
+        learned, rates = before, after
     diary = Diary(decisions, facts.last_seen)
     return Scenario(
         0,
@@ -227,7 +308,7 @@ def _recording(facts: Facts, group_id: str) -> Scenario:
         rates,
         records,
         diary.events(),
-        clamp_to_median(rates),
+        clamp_to_median(learned),
     )
 
 
@@ -274,18 +355,41 @@ def _load(
     )
 
 
-def _varied(recorded: Scenario, draw: np.random.Generator) -> Scenario:
-    """The same incidents in the same order; other victims, other pauses, other heavy partitions."""
+def _days(events: Sequence[Event], draw: np.random.Generator, part: int) -> list[Event] | None:
+    """As many days as were recorded, each drawn whole from those of ``part``; None: there are not two."""
+    count = 1 + int(max((event.at_s for event in events), default=0.0) // DAY_S)
+    theirs = [day for day in range(count) if day % 2 == part]
+    if count < 2:
+        return None
+    found = []
+    for place in range(count):
+        day = theirs[int(draw.integers(len(theirs)))]
+        found += [
+            replace(event, at_s=event.at_s + (place - day) * DAY_S)
+            for event in events
+            if event.at_s // DAY_S == day
+        ]
+    return found
+
+
+def _varied(recorded: Scenario, draw: np.random.Generator, part: int | None = None) -> Scenario:
+    """Other victims and other heavy partitions; whole days drawn anew, or of one day other pauses."""
     running, restarts = list(recorded.start), dict.fromkeys(recorded.start, 0)
+    days = None if part is None else _days(recorded.events, draw, part)
     events, at, before = [], 0.0, 0.0
-    for event in recorded.events:
-        at += (event.at_s - before) * float(draw.lognormal(0.0, 0.5))
+    for event in recorded.events if days is None else days:
+        if days is None:
+            at += (event.at_s - before) * float(draw.lognormal(0.0, 0.5))
+        else:
+            at = event.at_s
         before = event.at_s
         if event.kind is Kind.JOIN:
+            if event.member_id in running:
+                continue  # a day that is drawn twice
             running.append(event.member_id)
             restarts.setdefault(event.member_id, 0)
             events.append(replace(event, at_s=at))
-        elif running:
+        elif running and (len(running) > 1 or event.kind not in (Kind.LEAVE, Kind.CRASH)):
             victim = _victim(running, restarts, draw)
             events.append(replace(event, at_s=at, member_id=victim))
             restarts[victim] += 1

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 TASKS_PER_CORE = 4
 #: Scenarios per data frame that a task hands back, and per piece of work of the process pool.
 BATCH = 64
+#: What a replay is scored by.
+REPLAYED = ("rebalances", "moved", "cold_moves")
 
 
 class SimRow(NamedTuple):
@@ -83,6 +85,9 @@ class Source(Protocol):
 
     def scenario(self, scenario_id: int, seed: int) -> Scenario:
         """The scenario with this number; ``seed`` is its own, see :func:`scenario_seed`."""
+
+    def part_of(self, scenario_id: int) -> int | None:
+        """0: settings are chosen on it, 1: they are judged on it; None: neither."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,19 @@ def _row(scenario: Scenario, arm: Arm, costs: Costs, memo: Memo) -> SimRow:
     )
 
 
+def replayed(run: Run, recordings: int) -> list[dict[str, Any]]:
+    """What each arm predicts of the recordings as they were: rebalances, tasks moved, those moved cold."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in play(run, range(recordings)):
+        mine = found.setdefault((row.policy, row.standbys), dict.fromkeys(REPLAYED, 0))
+        for name in REPLAYED:
+            mine[name] += getattr(row, name)
+    return [
+        {"policy": policy, "standbys": standbys, "predicted": sums}
+        for (policy, standbys), sums in found.items()
+    ]
+
+
 def play_here(run: Run, scenarios: int, *, jobs: int = 1) -> list[SimRow]:
     """All scenarios without Spark, in ``jobs`` processes; rows in the order of scenarios and arms."""
     if jobs == 1:
@@ -163,6 +181,14 @@ def play_on_spark(
                 yield to_frame(list(play(run, ids[start : start + BATCH])))
 
     return spark.range(0, scenarios, 1, tasks).mapInPandas(rows, SIM_DDL)
+
+
+def rows_of_part(results: DataFrame, run: Run, part: int) -> DataFrame:
+    """Of ``results`` the scenarios to choose on (0) or to judge on (1)."""
+    from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
+
+    of_part = F.udf(lambda name: run.source.part_of(int(name)) == part, "boolean")
+    return results.where(of_part("scenario_id"))
 
 
 def summarise_on_spark(results: DataFrame) -> list[dict[str, Any]]:

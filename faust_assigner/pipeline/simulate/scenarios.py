@@ -53,6 +53,10 @@ class Shape:
         """The scenario of ``seed`` (see :func:`scenario_seed`), whatever its number."""
         return generate(self, scenario_id, seed)
 
+    def part_of(self, scenario_id: int) -> int | None:
+        """0: settings are chosen on it, 1: they are judged on it. Scenarios are drawn independently."""
+        return scenario_id % 2
+
 
 def scenario_seed(seed: int, scenario_id: int) -> int:
     """The seed of one scenario of a run: 63 bits that depend on both numbers alone."""

@@ -74,6 +74,9 @@ class Recommendation(NamedTuple):
     difference_interval: tuple[float, float] | None
     #: Which of the two stops less, where the difference is no chance; else "even".
     calmer: str
+    #: The first figure in the scenarios that the settings were chosen on; all others are of those that they
+    #: are judged on. None: the same scenarios.
+    chosen_at: float | None = None
 
 
 def state_class(records_per_partition: float) -> str:
@@ -188,8 +191,16 @@ def quantile_interval(values: Floats, share: float) -> tuple[float, float]:
     return float(ordered[min(low, count - 1)]), float(ordered[high])
 
 
-def recommend(summaries: Sequence[Mapping[str, Any]], *, policy: str) -> list[Recommendation]:
+def recommend(
+    summaries: Sequence[Mapping[str, Any]],
+    *,
+    policy: str,
+    judged: Sequence[Mapping[str, Any]] = (),
+) -> list[Recommendation]:
     """The settings table: over all fleets, then per class of state and racks.
+
+    Settings are chosen by ``summaries``; where ``judged`` has other scenarios of their class, the figures are
+    those: the best of many is better than it is where it was found.
 
     ``policy`` names whose settings are chosen from (``ours`` also means ``ours+static``). The
     last columns show the best of the other policies under the same conditions beside it.
@@ -197,7 +208,12 @@ def recommend(summaries: Sequence[Mapping[str, Any]], *, policy: str) -> list[Re
     classes: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for found in summaries:
         classes.setdefault((found["state"], found["racks"]), []).append(found)
-    return [_choose(state, racks, arms, policy) for (state, racks), arms in classes.items()]
+    others: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for found in judged:
+        others.setdefault((found["state"], found["racks"]), []).append(found)
+    return [
+        _choose(*fleets, arms, policy, others.get(fleets, ())) for fleets, arms in classes.items()
+    ]
 
 
 def _values(rows: Sequence[Any], metric: str) -> Floats:
@@ -207,12 +223,20 @@ def _values(rows: Sequence[Any], metric: str) -> Floats:
 
 
 def _choose(
-    state: str, racks: str, arms: Sequence[Mapping[str, Any]], policy: str
+    state: str,
+    racks: str,
+    arms: Sequence[Mapping[str, Any]],
+    policy: str,
+    judged: Sequence[Mapping[str, Any]] = (),
 ) -> Recommendation:
     ours = [arm for arm in arms if arm["policy"].partition("+")[0] == policy]
     calm = _close_to_best(ours, STOPPED)
     even = _close_to_best(calm, "worst_load_p90")
     best = min(even, key=lambda arm: (arm["standbys"], arm["policy"].count("+"), arm["policy"]))
+    chosen_at = best[STOPPED] if judged else None
+    named = (best["policy"], best["standbys"])
+    arms = judged or arms
+    best = next(arm for arm in arms if (arm["policy"], arm["standbys"]) == named)
     rivals = [
         arm
         for arm in arms
@@ -237,6 +261,7 @@ def _choose(
         pair["mean"] if pair else None,
         pair["interval"] if pair else None,
         _calmer(best["policy"], rival["policy"], pair["interval"]) if rival and pair else "",
+        chosen_at,
     )
 
 

@@ -51,9 +51,12 @@ def fleet(
     )
 
 
-def run(scenario: Scenario, replicas: int = 0, *, static: bool = False) -> Outcome:
+def run(
+    scenario: Scenario, replicas: int = 0, *, static: bool = False, cooperative: bool = False
+) -> Outcome:
     """Our planner on ``scenario``."""
-    return simulate(scenario, Arm("ours", replicas, static=static), OURS, costs=COSTS)
+    arm = Arm("ours", replicas, static=static, cooperative=cooperative)
+    return simulate(scenario, arm, OURS, costs=COSTS)
 
 
 def test_a_crash_without_standby_costs_session_pause_takeover_and_replay() -> None:
@@ -170,3 +173,72 @@ def test_a_policy_that_forgets_a_task_is_refused_by_name() -> None:
 
     with pytest.raises(PolicyError, match="scenario 0, policy mine: task 1 has 0 owners"):
         simulate(fleet(), Arm("mine", 0), forgetful)
+
+
+def test_a_newcomer_warms_up_before_it_takes_over() -> None:
+    """Two of six tasks move in a second round, once 40,000 records are read; each stops for 2.4 s."""
+    join = fleet(Event(100.0, Kind.JOIN, "w2"), workers=3, start=2, tasks=6)
+    warm, cold = run(join, cooperative=True), run(join)
+    assert (warm.moved, warm.cold_moves, warm.rebalances) == (2, 0, 2)
+    assert (cold.moved, cold.cold_moves, cold.rebalances) == (2, 2, 1)
+    assert warm.unavailable_s == pytest.approx(2 * (2 * 0.7 + 1.0))
+    assert warm.restored == 40_000
+
+
+def test_a_short_log_is_taken_over_at_once() -> None:
+    """Up to 100 records are read within the round; the planner's own rule."""
+    short = fleet(Event(100.0, Kind.JOIN, "w2"), workers=3, start=2, tasks=6, records=[100.0] * 6)
+    assert run(short, cooperative=True).rebalances == 1
+    longer = replace(short, records=np.array([101.0] * 6))
+    assert run(longer, cooperative=True).rebalances == 2
+
+
+def test_a_follow_up_round_waits_for_its_cool_down() -> None:
+    """The copies have caught up after 0.6 s; the round comes 5 s after the one before it."""
+    join = fleet(
+        Event(100.0, Kind.JOIN, "w2"),
+        Event(104.0, Kind.LEAVE, "w2"),
+        workers=3,
+        start=2,
+        tasks=6,
+        records=[300.0] * 6,
+    )
+    assert run(join, cooperative=True).moved == 0
+    later = replace(join, events=(join.events[0], Event(106.0, Kind.LEAVE, "w2")))
+    assert run(later, cooperative=True).moved == 4
+
+
+@pytest.mark.parametrize(
+    ("event", "replicas", "stopped_s"),
+    [
+        (Event(100.0, Kind.CRASH, "w0"), 0, 60.0 + 0.7 + 1.0 + 20.0),
+        (Event(100.0, Kind.CRASH, "w0"), 1, 60.0 + 0.7 + 1.0),
+        (Event(100.0, Kind.LEAVE, "w0"), 1, 0.7 + 1.0),
+        (Event(100.0, Kind.BOUNCE, "w0", 10.0), 1, 60.0 + 0.7 + 1.0),
+    ],
+    ids=["a crash, cold", "a crash, warm", "a leave", "a bounce"],
+)
+def test_a_cooperative_round_stops_only_what_moves(
+    event: Event, replicas: int, stopped_s: float
+) -> None:
+    """The other worker's task goes on; an eager round stops it too."""
+    scenario = fleet(event)
+    assert run(scenario, replicas, cooperative=True).unavailable_s == pytest.approx(stopped_s)
+    assert run(scenario, replicas).unavailable_s > stopped_s
+
+
+def test_a_bounce_within_the_session_resumes_what_the_worker_had() -> None:
+    """Static: the group does not hear of it, and nothing but its own task stops."""
+    bounce = fleet(Event(100.0, Kind.BOUNCE, "w0", 10.0))
+    found = run(bounce, 1, static=True, cooperative=True)
+    assert (found.rebalances, found.moved) == (0, 0)
+    assert found.unavailable_s == pytest.approx(10.0 + 0.7 + 1.0)
+
+
+def test_rounds_end_when_nothing_is_awaited_any_more() -> None:
+    """Joins during warm-ups, with many tasks: every round brings something, and there is a last one."""
+    events = [Event(100.0 + 3.0 * number, Kind.JOIN, f"w{number}") for number in range(2, 8)]
+    found = run(fleet(*events, workers=8, start=2, tasks=64), 1, cooperative=True)
+    assert found.idle_members <= 6
+    assert (found.cold_moves, found.moved) == (0, 48)
+    assert found.rebalances < 30

@@ -26,11 +26,11 @@ def decided(group: str, name: str, at: datetime = START, **more: Any) -> Row:
     return Row("decision", values | more)
 
 
-def placed(group: str, topic: str) -> Row:
+def placed(group: str, topic: str, **more: Any) -> Row:
     """An active placement."""
     values = {"group_id": group, "decision_id": "d", "topic": topic, "partition": 0, "role": "active",
-              "member_id": "m"}  # fmt: skip
-    return Row("assignment", values)
+              "member_id": "m", "moved": False, "cold": False}  # fmt: skip
+    return Row("assignment", values | more)
 
 
 def recovered(group: str) -> Row:
@@ -174,3 +174,82 @@ def test_only_arms_whose_members_join_alike_are_compared() -> None:
     pairs = {("ours", "stock"): True, ("ours+static", "stock+static"): True, ("ours+static", "stock"): False,
              ("ours+weights", "stock"): True, ("ours", "ours+static"): False}  # fmt: skip
     assert {pair: comparable(*pair) for pair in pairs} == pairs
+
+
+def test_what_was_recorded_counts_tasks_of_all_rounds_but_the_first() -> None:
+    """A source and its changelog are one task; a topic without load is none."""
+    rows = [decided("g", name, START + timedelta(minutes=at)) for at, name in enumerate("abc")]
+    rows[0].values["config"]["weightless"] = "lead"
+    for name, moved, cold in (("a", True, True), ("b", True, False), ("c", True, True)):
+        for topic in ("t", "t-changelog", "lead"):
+            said = {"decision_id": name, "moved": moved, "cold": cold}
+            rows += [placed("g", topic, partition=0, **said), placed("g", topic, partition=1)]
+    # Only one partition number of each decision moved, in topics of one count.
+    assert facts_of(rows).recorded() == {"rebalances": 2, "moved": 2, "cold_moves": 1}
+
+
+def sampled(partition: int, minute: int, records: int) -> Row:
+    """What arrived in a minute."""
+    values = {"group_id": "g", "ts": START + timedelta(minutes=minute), "topic": "t",
+              "partition": partition, "end_offset": 0, "committed_offset": 0, "bytes_in": 0,
+              "records_in": records, "cpu_ms": 0.0, "state_bytes": 0}  # fmt: skip
+    return Row("partition_sample", values)
+
+
+def test_weights_are_learned_from_what_was_before_the_load_they_meet() -> None:
+    """The hot partition changes in the middle: the weights know the first, the load is the second."""
+    rows = [decided("g", "d"), placed("g", "t"), placed("g", "t", partition=1)]
+    for minute in range(20):
+        hot = minute < 10
+        rows += [sampled(0, minute, 600 if hot else 60), sampled(1, minute, 60 if hot else 600)]
+    (recording,) = week(facts_of(rows)).recordings
+    assert recording.rates.tolist() == [1.0, 10.0]
+    assert recording.learned_weights[0] > 3 * recording.learned_weights[1]
+
+
+def test_days_are_drawn_whole_and_each_part_has_its_own() -> None:
+    """Four days: bounces on two of them, restarts on the others, at hours of their own."""
+    day = 86_400.0
+    kinds = (Kind.BOUNCE, Kind.RESTART, Kind.BOUNCE, Kind.RESTART)
+    events = [
+        Event(number * day + hour * 3600.0, kind, "w0", 5.0)
+        for number, kind in enumerate(kinds)
+        for hour in (number + 1, number + 6)
+    ]
+    recorded = Scenario(
+        0, 0, "g", "2026-11-21", (Worker("w0"), Worker("w1")), ("w0", "w1"),
+        (TaskGroup("t", 2),), np.ones(2), np.zeros(2), tuple(events), np.ones(2),
+    )  # fmt: skip
+    source = Week((recorded,))
+    assert source.part_of(0) is None
+    seen: dict[int | None, set[Kind]] = {0: set(), 1: set()}
+    hours = {0: {(1, 6), (3, 8)}, 1: {(2, 7), (4, 9)}}
+    for number in range(1, 21):
+        part, drawn = source.part_of(number), source.scenario(number, scenario_seed(1, number))
+        seen[part] |= {event.kind for event in drawn.events}
+        assert [int(event.at_s // day) for event in drawn.events] == [0, 0, 1, 1, 2, 2, 3, 3]
+        at = [int(event.at_s % day // 3600) for event in drawn.events]
+        assert set(zip(at[::2], at[1::2], strict=True)) <= hours[part or 0]
+    assert seen == {0: {Kind.BOUNCE}, 1: {Kind.RESTART}}
+
+
+def test_a_worker_that_joins_on_a_day_that_is_drawn_twice_joins_once() -> None:
+    """And the last worker does not leave."""
+    day = 86_400.0
+    events = (
+        Event(10.0, Kind.JOIN, "w1"), Event(20.0, Kind.LEAVE, "w0"), Event(30.0, Kind.LEAVE, "w1"),
+        Event(day + 5.0, Kind.RESTART, "w0", 5.0),
+    )  # fmt: skip
+    recorded = Scenario(
+        0, 0, "g", "2026-11-21", (Worker("w0"), Worker("w1")), ("w0",),
+        (TaskGroup("t", 2),), np.ones(2), np.zeros(2), events, np.ones(2),
+    )  # fmt: skip
+    drawn = Week((recorded,)).scenario(1, 7)
+    running = {"w0"}
+    for event in drawn.events:
+        if event.kind is Kind.JOIN:
+            assert event.member_id not in running
+            running.add(event.member_id)
+        elif event.kind is Kind.LEAVE:
+            running.remove(event.member_id)
+        assert running

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from faust_assigner.cli import main
 from faust_assigner.ledger import encode
 from faust_assigner.pipeline.ledgers.rows import Refused, accepted_rows
 from faust_assigner.pipeline.simulate.recorded import NothingRecorded, facts_of, week
@@ -209,3 +211,26 @@ def test_a_ledger_without_decisions_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_bytes(sample("orders", 0, 60, 5))
     with pytest.raises(NothingRecorded, match="no decision in the ledger"):
         week(facts_of(accepted_rows([str(tmp_path)])))
+
+
+def test_what_the_replay_predicts_stands_beside_what_was_recorded(
+    recorded_week: Path, tmp_path: Path
+) -> None:
+    """For each arm, with each recommendation, and on the terminal."""
+    out = tmp_path / "out"
+    asked = ["--ledger", str(recorded_week), "--scenarios", "24", "--replicas", "0,1"]
+    asked += ["--policies", "ours,ours+eager", "--no-spark", "--jobs", "1", "--out", str(out)]
+    done = CliRunner().invoke(main, ["simulate", *asked])
+    assert done.exit_code == 0, done.output
+    report = json.loads((out / "report.json").read_text())
+    assert {(each["policy"], each["standbys"]) for each in report["replay"]} == {
+        (policy, count) for policy in ("ours", "ours+eager") for count in (0, 1)
+    }
+    recorded = {"rebalances": 4, "moved": 0, "cold_moves": 0}
+    assert all(each["recorded"] == recorded for each in report["replay"])
+    for line in report["sim_settings"]:
+        assert line["replay"] in report["replay"]
+        predicted = line["replay"]["predicted"]["rebalances"]
+        assert f"{predicted} / 4" in done.output
+        assert line["chosen_at"] is not None
+        assert line["scenarios"] == 11  # of 23 variations those that are judged on

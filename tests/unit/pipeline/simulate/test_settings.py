@@ -239,7 +239,7 @@ def test_the_command_writes_rows_and_a_report_twice_the_same(tmp_path: Path) -> 
     ]
     assert table.num_rows == 16
     report = json.loads((tmp_path / "report.json").read_text())
-    assert set(report) == {"options", "sim_summary", "sim_settings"}
+    assert set(report) == {"options", "sim_summary", "sim_settings", "replay"}
 
 
 def test_it_runs_where_neither_spark_nor_arrow_is_installed(tmp_path: Path) -> None:
@@ -359,3 +359,20 @@ def test_stock_is_played_with_static_members_too_unless_told_otherwise() -> None
     """What is compared by default can be compared."""
     labels = {arm.label for arm in arms()}
     assert {"ours+static", "stock+static", "ours", "stock"} <= labels
+
+
+def test_settings_are_chosen_on_one_part_and_judged_on_another() -> None:
+    """The luckiest of many is named, with the figures of scenarios that nobody chose by."""
+    chosen = [row(n, "ours", count, 10.0 + count) for n in range(20) for count in (0, 1)]
+    judged = [row(n, "ours", count, 50.0 - count) for n in range(20) for count in (0, 1)]
+    line = recommend(summarise(chosen), policy="ours", judged=summarise(judged))[0]
+    assert (line.standbys, line.chosen_at) == (0, 1.0)
+    assert line.unavailable_s_per_partition_p90 == 5.0
+    alone = recommend(summarise(chosen), policy="ours")[0]
+    assert (alone.unavailable_s_per_partition_p90, alone.chosen_at) == (1.0, None)
+
+
+def test_ours_plays_cooperative_rounds_unless_told_otherwise() -> None:
+    """As workers do by default; stock Faust's rounds are eager."""
+    found = {arm.label: arm.cooperative for arm in arms(("ours", "ours+eager", "stock"), (1,))}
+    assert found == {"ours": True, "ours+eager": False, "stock": False}
