@@ -254,6 +254,28 @@ async def test_a_row_that_changes_while_its_window_is_closed_is_closed_again(
         assert worker.rows() == {("a", 1020.0): 1}
 
 
+async def test_a_row_that_changes_while_what_was_sent_is_awaited_is_closed_again(
+    store: str, unended: None
+) -> None:
+    """The callback has not seen the change."""
+    async with owner(store) as worker:
+        held, producer = asyncio.Event(), worker.app.producer
+        flush = producer.flush
+
+        async def slow() -> None:
+            if worker.closed:
+                await held.wait()
+            await flush()
+
+        producer.flush = slow
+        await worker.at(1005)
+        await worker.at(1025)
+        assert await worker.until(lambda: len(worker.closed) == 1)
+        await worker.at(1006)
+        held.set()
+        await worker.is_closed(("a", 1000.0, 1), ("a", 1000.0, 2))
+
+
 async def test_a_partition_goes_only_after_the_window_that_is_being_closed(
     store: str, unended: None
 ) -> None:
@@ -337,6 +359,7 @@ async def test_where_no_record_is_left_time_goes_on_from_the_newest(store: str) 
         steps = hurry(worker, 0.0)
         await worker.at(1005)
         steps[0] += 14.0
+        await asyncio.sleep(1.5)  # an idle fetcher takes a second for a round
         await worker.stays()
         steps[0] += 2.0
         await worker.is_closed(("a", 1000.0, 1))
@@ -358,6 +381,7 @@ async def test_windows_of_before_a_restart_are_closed_although_no_record_comes(
         await given(made, [0], eager=True)
         await made.stays()
         steps[0] += 9.0
+        await asyncio.sleep(1.5)
         await made.stays()
         steps[0] += 2.0
         await made.is_closed(("before", 1000.0, 4))
@@ -374,6 +398,7 @@ async def test_records_that_are_still_to_be_read_keep_windows_open() -> None:
 
         worker.consumer.end_offsets = more  # type: ignore[method-assign]
         await worker.at(1005)
+        await asyncio.sleep(1.5)  # an idle fetcher takes a second for a round
         await worker.stays()
         worker.consumer.end_offsets = ends  # type: ignore[method-assign]
         await worker.is_closed(("a", 1000.0, 1))
