@@ -121,8 +121,11 @@ async def test_a_partition_that_comes_back_ahead_of_its_changelog_is_refused(
 
 
 @pytest.mark.parametrize("kind", [Rows, EagerRows])
-async def test_a_standby_ahead_of_its_changelog_is_refused(kind: Kind) -> None:
-    """It would apply none of what the owner changes."""
+async def test_a_standby_ahead_of_its_changelog_is_refused(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would apply none of what the owner changes; found as it begins to follow."""
+    monkeypatch.setattr(recovery_loop, "COMPARE_S", 60.0)
     worker = kind(partitions=2, store="rocksdb://")
     worker.begin()
     async with running(worker):
@@ -171,6 +174,7 @@ async def test_a_file_beyond_an_open_transaction_is_not_refused(kind: Kind) -> N
         await counted(worker, 9)
         await given(worker, [1])
         worker.stable[worker.changelog(0)] = 4
+        await given(worker, [1], [0])
         await given(worker, [0, 1])
         await counted(worker, 2)
         assert not worker.refusals
