@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 
 class Phase(Enum):
@@ -24,9 +25,8 @@ class Phase(Enum):
     COMPLETE = "Complete"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """A partition of a topic."""
+class TopicPartition(NamedTuple):
+    """A partition of a topic. A tuple: plans compare and hash hundreds of thousands of them."""
 
     topic: str
     partition: int

@@ -46,7 +46,11 @@ def _at(names: tuple[str, ...]) -> TopicPartition:
 
 @dataclass(eq=False)
 class View:
-    """The keys of one group by what they mean. ``refused`` counts values that could not be read."""
+    """The keys of one group by what they mean. ``refused`` counts values that could not be read.
+
+    Two indexes by consumer are kept with each change: ``owned`` has its assignments, ``moving`` the hand-offs
+    to it or from it. A consumer without any has no entry.
+    """
 
     keys: Keys
     consumers: dict[str, Entry[Consumer]] = field(default_factory=dict)
@@ -58,6 +62,8 @@ class View:
     leaders: dict[str, Entry[Leader]] = field(default_factory=dict)
     bases: dict[str, Entry[int]] = field(default_factory=dict)
     raw: dict[str, KeyValue] = field(default_factory=dict)
+    owned: dict[str, set[TopicPartition]] = field(default_factory=dict)
+    moving: dict[str, set[TopicPartition]] = field(default_factory=dict)
     refused: int = 0
 
     def apply(self, event: Event) -> Change | None:
@@ -79,7 +85,47 @@ class View:
         after = None if event.kv is None else self._read(reader, name, event.kv)
         if after is not None:
             mine[name] = after
-        return Change(reader.field, name, before, after)
+        change = Change(reader.field, name, before, after)
+        self._index(change)
+        return change
+
+    def _index(self, change: Change) -> None:
+        consumers_of: Callable[[Entry[Any] | None], tuple[str, ...]]
+        if change.kind == "assignments":
+            index, consumers_of = self.owned, _owner_of
+        elif change.kind == "handoffs":
+            index, consumers_of = self.moving, _parties_of
+        else:
+            return
+        for name in consumers_of(change.before):
+            found = index.get(name)
+            if found is not None:
+                found.discard(change.name)
+                if not found:
+                    del index[name]
+        for name in consumers_of(change.after):
+            index.setdefault(name, set()).add(change.name)
+
+    def frozen(self) -> View:
+        """A copy that later changes leave as it is, for a reader in another thread. Entries are shared.
+
+        Cost: some ten nanoseconds a key.
+        """
+        return View(
+            self.keys,
+            consumers=dict(self.consumers),
+            assignments=dict(self.assignments),
+            handoffs=dict(self.handoffs),
+            topics=dict(self.topics),
+            cooldowns=dict(self.cooldowns),
+            replicas=dict(self.replicas),
+            leaders=dict(self.leaders),
+            bases=dict(self.bases),
+            raw=dict(self.raw),
+            owned={name: set(mine) for name, mine in self.owned.items()},
+            moving={name: set(mine) for name, mine in self.moving.items()},
+            refused=self.refused,
+        )
 
     def _read(self, reader: _Reader, name: Any, kv: KeyValue) -> Entry[Any] | None:
         try:
@@ -140,18 +186,22 @@ class View:
 
 def has_more(view: View, name: str) -> bool:
     """Whether a consumer owns something, or something is on its way to it or from it."""
-    return any(entry.value.owner == name for entry in view.assignments.values()) or any(
-        name in (e.value.old_owner, e.value.new_owner) for e in view.handoffs.values()
-    )
+    return name in view.owned or name in view.moving
 
 
 def waits_in_vain(view: View, name: str) -> bool:
     """Whether nobody is left to take what a draining consumer has."""
     ready = view.ready()
-    return not any(
-        entry.value.owner == name and any(taker.wants(at.topic) for taker in ready)
-        for at, entry in view.assignments.items()
-    )
+    topics = {at.topic for at in view.owned.get(name, ())}
+    return not any(taker.wants(topic) for topic in topics for taker in ready)
+
+
+def _owner_of(entry: Entry[Assigned] | None) -> tuple[str, ...]:
+    return () if entry is None else (entry.value.owner,)
+
+
+def _parties_of(entry: Entry[Handoff] | None) -> tuple[str, ...]:
+    return () if entry is None else (entry.value.old_owner, entry.value.new_owner)
 
 
 @dataclass(frozen=True)

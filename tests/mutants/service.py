@@ -231,8 +231,8 @@ _SERVING = (
     seen(
         _RELAY,
         "a reconnected owner goes on with what it has let go",
-        "        if entry.value.owner == name and at not in leaving",
-        "        if entry.value.owner == name",
+        "        if at not in leaving",
+        "        if at in view.assignments",
         f"{_RELAYED}test_a_reconnected_owner_does_not_go_on_with_what_it_may_have_let_go",
     ),
     seen(

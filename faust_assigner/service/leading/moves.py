@@ -212,24 +212,28 @@ def rebalance(
     if not view.consumers:
         yield from _nobody(view)
         return
-    for at in sorted(wanted):
-        if _is_orphan(view, at):
-            yield _given(view, at, wanted[at])
-    for at in sorted(view.assignments.keys() | view.handoffs.keys()):
-        if not view.exists(at) or (
-            at not in wanted and not _is_leaving(view, _living_owner(view, at))
-        ):
-            yield _forgotten(view, at)
+    for at in sorted(at for at in wanted if _is_orphan(view, at)):
+        yield _given(view, at, wanted[at])
+    for at in sorted(
+        at
+        for at in view.assignments.keys() | view.handoffs.keys()
+        if not view.exists(at)
+        or (at not in wanted and not _is_leaving(view, _living_owner(view, at)))
+    ):
+        yield _forgotten(view, at)
     yield from _unwanted(view, wanted)
     yield from _begun(view, wanted, settings, now)
 
 
 def waiting(view: View, targets: Targets) -> int:
     """How many partitions are to move and have no hand-off yet."""
-    return sum(
-        at not in view.handoffs and _living_owner(view, at) not in (None, name)
-        for at, name in targets.owner.items()
-    )
+    return sum(1 for _ in _due(view, targets.owner))
+
+
+def _due(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[TopicPartition]:
+    for at, name in wanted.items():
+        if at not in view.handoffs and _living_owner(view, at) not in (None, name):
+            yield at
 
 
 def _is_leaving(view: View, owner: str | None) -> bool:
@@ -298,14 +302,9 @@ def _begun(
         if entry.value.phase is not Phase.COMPLETE
     )
     room, bound = settings.max_handoffs - warming.total(), bound_topics(view)
-    for crew in sorted({crew_of(at, bound) for at in wanted}):
-        moving = [
-            at
-            for at in crew
-            if at in wanted
-            and at not in view.handoffs
-            and _living_owner(view, at) not in (None, wanted[at])
-        ]
+    due = set(_due(view, wanted))
+    for crew in sorted({crew_of(at, bound) for at in due}):
+        moving = [at for at in crew if at in due]
         for new in sorted({wanted[at] for at in moving}):
             mine = [at for at in moving if wanted[at] == new]
             # What travels together begins together, even where one consumer's limit is less than that.

@@ -126,11 +126,11 @@ def _ended(
 def snapshot(view: View, name: str) -> Iterator[Command]:
     """Everything a consumer has to know: its full assignment, even when empty, and what it is asked for.
 
-    Cost: one pass over all assignments and hand-offs.
+    Cost: one pass over the consumer's own assignments and hand-offs.
     """
     yield _full(view, name)
-    for _, handoff in sorted(view.handoffs.items()):
-        yield from (command for told, command in _asked(handoff) if told == name)
+    for at in sorted(view.moving.get(name, ())):
+        yield from (command for told, command in _asked(view.handoffs[at]) if told == name)
     if name in view.replicas:
         yield Replicas(view.replicas[name].value)
 
@@ -143,12 +143,14 @@ def _full(view: View, name: str) -> Assignment:
     """
     leaving = {
         at
-        for at, entry in view.handoffs.items()
-        if entry.value.old_owner == name and entry.value.strict and entry.value.phase is Phase.READY
+        for at in view.moving.get(name, ())
+        if (handoff := view.handoffs[at].value).old_owner == name
+        and handoff.strict
+        and handoff.phase is Phase.READY
     }
     owned = [
-        _owned(view, entry.value)
-        for at, entry in sorted(view.assignments.items())
-        if entry.value.owner == name and at not in leaving
+        _owned(view, view.assignments[at].value)
+        for at in sorted(view.owned.get(name, ()))
+        if at not in leaving
     ]
     return Assignment(tuple(owned), full=True)

@@ -1,0 +1,93 @@
+"""The view's indexes by consumer, and its copies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
+from faust_assigner.service.records import Assigned, Consumer
+from faust_assigner.service.serving.relay import snapshot
+from faust_assigner.service.store.base import Event, KeyValue
+from faust_assigner.service.view import View, has_more, waits_in_vain
+from tests.unit.service.stories import ALL, view_of
+
+NAMES = ("a", "b", "c")
+
+
+def _changes(chance: random.Random, count: int) -> Iterable[Event]:
+    """Random writes and deletions of a few assignments and hand-offs, some of them unreadable."""
+    for revision in range(100, 100 + count):
+        at = TopicPartition("t", chance.randrange(6))
+        old, new = chance.sample(NAMES, 2)
+        key, value = chance.choice(
+            (
+                (ALL.assignment(at), codec.dump_assigned(Assigned(at, chance.choice(NAMES)))),
+                (
+                    ALL.handoff(at),
+                    codec.dump_handoff(Handoff(at, old, new, Phase.WARMING, 1.0)),
+                ),
+            )
+        )
+        value = chance.choice((value, value, b"?"))
+        is_deleted = chance.random() < 0.3
+        kv = None if is_deleted else KeyValue(key, value, revision, revision)
+        yield Event(key, revision, kv)
+
+
+def test_the_indexes_by_consumer_are_those_of_a_scan_after_every_change() -> None:
+    """Moved, deleted, unreadable and written again: a consumer without any has no entry."""
+    view = View(ALL)
+    for event in _changes(random.Random(7), 3_000):
+        view.apply(event)
+        owned: dict[str, set[TopicPartition]] = {}
+        for at, assigned in view.assignments.items():
+            owned.setdefault(assigned.value.owner, set()).add(at)
+        moving: dict[str, set[TopicPartition]] = {}
+        for at, handoff in view.handoffs.items():
+            for name in (handoff.value.old_owner, handoff.value.new_owner):
+                moving.setdefault(name, set()).add(at)
+        assert (view.owned, view.moving) == (owned, moving)
+
+
+def test_a_frozen_view_stays_as_it_was() -> None:
+    """A plan in another thread reads it while the mirror applies what comes."""
+    view = view_of(Consumer(name="a"), topics={"t": 6})
+    chance = random.Random(8)
+    for event in _changes(chance, 200):
+        view.apply(event)
+    frozen, again = view.frozen(), view.frozen()
+    assert _parts(frozen) == _parts(view)
+    for event in _changes(chance, 200):
+        view.apply(event)
+    assert _parts(frozen) == _parts(again) != _parts(view)
+
+
+def _parts(view: View) -> list[Any]:
+    return [getattr(view, part.name) for part in fields(view)]
+
+
+class _NoScan(dict[TopicPartition, Any]):
+    """A mapping that fails where it is gone through whole."""
+
+    def _scanned(self, *_: object) -> Any:
+        raise AssertionError("all partitions of the group were gone through for one consumer")
+
+    __iter__ = keys = values = items = _scanned
+
+
+def test_a_snapshot_for_one_consumer_goes_through_its_own_partitions_only() -> None:
+    """A thousand registrations at once after an instance stopped: each must not cost the whole group's."""
+    owners = {TopicPartition("t", number): NAMES[number % 3] for number in range(9)}
+    handoff = Handoff(TopicPartition("t", 0), "a", "b", Phase.WARMING, 1.0)
+    consumers = [Consumer(name=name) for name in NAMES]
+    view = view_of(*consumers, topics={"t": 9}, owners=owners, handoffs=[handoff])
+    view.assignments, view.handoffs = _NoScan(view.assignments), _NoScan(view.handoffs)
+    told = [list(snapshot(view, name)) for name in NAMES]
+    assert [len(commands) for commands in told] == [1, 2, 1]
+    assert all(has_more(view, name) for name in NAMES)
+    assert not has_more(view, "d")
+    assert not waits_in_vain(view, "a")
