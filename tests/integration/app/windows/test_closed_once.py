@@ -201,7 +201,7 @@ class Group:
         rows: set[tuple[str, float]] = set()
         for (key, (begin, _)), value in self.read("windows-changelog"):
             (rows.discard if value is None else rows.add)((key, begin))
-        return {row for row in rows if not row[0].startswith("end-")}
+        return {row for row in rows if "end-" not in row[0]}
 
     def judge(self) -> None:
         """Each window was closed with its last value, under ``exactly_once`` once; no row of it is left."""
