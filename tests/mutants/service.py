@@ -176,8 +176,8 @@ _LEADING = (
     seen(
         _TARGETS,
         "who could not warm a partition is asked again at once",
-        "    barred = {pair for pair, entry in view.cooldowns.items() if entry.value > now}\n",
-        "    barred = set()\n",
+        "    _avoid(owner, view.cooldowns.keys(), ",
+        "    _avoid(owner, set(), ",
         f"{_LEADER}test_7_a_handoff_ends_by_its_deadline_and_another_target_is_chosen",
     ),
     seen(

@@ -53,6 +53,10 @@ class Leadership:
             raise Deposed(f"term of revision {self.revision} is over")
         return await self._store.txn((self._guard, *compares), writes)
 
+    async def timed(self, ttl_s: float) -> int:
+        """A lease that nobody renews: the store deletes its keys after ``ttl_s``, whoever leads by then."""
+        return (await self._store.grant(ttl_s)).lease_id
+
 
 Lead = Callable[[Leadership], Awaitable[None]]
 

@@ -32,6 +32,8 @@ from faust_assigner.service.view import Entry, View, has_more
 MAX_BUNDLE = MAX_OPERATIONS - 1
 #: etcd refuses a request of 1.5 MiB, keys and all.
 MAX_CHUNK_BYTES = 1 << 20
+#: Stands for a lease of the cool-down's time, which the leader takes out when it writes the bundle.
+COOLDOWN_LEASE = -1
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Bundle:
 def advance(
     view: View, ages_s: Mapping[TopicPartition, float], settings: ServiceSettings, now: float
 ) -> Iterator[Bundle]:
-    """What is due of the hand-offs under way. ``ages_s`` in seconds; ``now`` unix seconds."""
+    """What is due of the hand-offs under way. ``ages_s`` in seconds, by a monotonic clock; ``now`` (unix
+    seconds) is written into cool-downs for readers and decides nothing."""
     bound = bound_topics(view)
     late = {at for at in view.handoffs if ages_s.get(at, 0.0) >= settings.handoff_timeout_s}
     given: dict[TopicPartition, list[Bundle]] = {}
@@ -178,7 +181,8 @@ def _moved(
             compares.append(_still_gone(view, handoff.old_owner))
         writes.append(_owner(view, at, handoff.new_owner, handoff.offset))
     elif effect is Effect.COOL:
-        writes.append(Put(view.keys.cooldown(at, handoff.new_owner), codec.dump_until(cool_until)))
+        key = view.keys.cooldown(at, handoff.new_owner)
+        writes.append(Put(key, codec.dump_until(cool_until), COOLDOWN_LEASE))
     outcome = None
     if effect is Effect.GIVE:
         outcome = "orphan" if happening is Happening.OLD_GONE else "handed"
@@ -331,17 +335,17 @@ def _beginning(
 # -- around it -------------------------------------------------------------------------------------------
 
 
-def tidy(view: View, targets: Targets, now: float) -> Iterator[Bundle]:
-    """Replicas, drained consumers, cool-downs that are over."""
+def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
+    """Replicas, drained consumers, cool-downs that no lease ends (earlier releases wrote such ones)."""
     for name in sorted(targets.replicas.keys() | view.replicas.keys()):
         yield from _replicas(view, name, targets.replicas.get(name, ()))
     for name, entry in sorted(view.consumers.items()):
         if entry.value.status is Status.DRAINING and not has_more(view, name):
             key = view.keys.consumer(name)
             yield Bundle(f"{name}: drained", (view.same(key),), (Delete(key),))
-    for (at, name), until in sorted(view.cooldowns.items()):
-        if until.value <= now:
-            key = view.keys.cooldown(at, name)
+    for (at, name), cooling in sorted(view.cooldowns.items()):
+        if not cooling.kv.lease:
+            key = cooling.kv.key
             yield Bundle(f"{at}: {name} may be asked again", (view.same(key),), (Delete(key),))
 
 

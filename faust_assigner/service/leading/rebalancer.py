@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeGuard
 
 from faust_assigner.errors import PlanInputError
 from faust_assigner.service.clock import Clock
@@ -16,6 +18,7 @@ from faust_assigner.service.errors import QuotaExceeded, StoreError
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading.election import Deposed, Leadership
 from faust_assigner.service.leading.moves import (
+    COOLDOWN_LEASE,
     MAX_BUNDLE,
     Bundle,
     advance,
@@ -29,6 +32,7 @@ from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import RETRY_S, Mirror
 from faust_assigner.service.records import Consumer
 from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.service.store.base import Put, Write
 from faust_assigner.service.view import Change, Entry
 
 logger = logging.getLogger(__name__)
@@ -56,15 +60,25 @@ class Rebalancer:
         """A listener of the mirror: a plan is due a debounce after the first change that asks for one."""
         now = self._clock.monotonic()
         for change in changes:
+            if change.kind == "handoffs":
+                self._date(change, now)
             if _asks_for_plan(change):
                 self._plan_at = min(self._plan_at, now + self._settings.debounce_s)
             elif change.kind == "handoffs" and change.after is None and self._waiting:
                 self._plan_at = min(self._plan_at, now)
         self._wake.set()
 
+    def _date(self, change: Change, now: float) -> None:
+        """Note when a hand-off was seen first; leading or not, for this instance may lead later."""
+        if change.after is None:
+            self._seen.pop(change.name, None)
+            return
+        began = change.after.kv.create_revision
+        if self._seen.get(change.name, (0, 0.0))[0] != began:
+            self._seen[change.name] = (began, now)
+
     async def lead(self, term: Leadership) -> None:
         """One term. Raises Deposed when it is over."""
-        self._seen.clear()
         self._plan_at = self._clock.monotonic() + self._settings.debounce_s
         await self._mirror.reached(term.revision)
         while True:
@@ -99,7 +113,7 @@ class Rebalancer:
 
     def _decide(self) -> list[Bundle]:
         view, now, wall = self._mirror.view, self._clock.monotonic(), self._clock.wall()
-        bundles = list(advance(view, self._ages(now, wall), self._settings, wall))
+        bundles = list(advance(view, self._ages(now), self._settings, wall))
         if now >= self._plan_at:
             self._plan_at = now + self._settings.reconcile_s
             busy = {change.key for bundle in bundles for change in bundle.compares}
@@ -113,40 +127,35 @@ class Rebalancer:
     def _plan(self, wall: float) -> Iterable[Bundle]:
         began = self._clock.monotonic()
         view = self._mirror.view
-        targets = self.targets(view.ready(), wall)
+        targets = self.targets(view.ready())
         if targets is None:
             return []
         self._waiting = waiting(view, targets)
         moves = list(rebalance(view, targets, self._settings, wall))
         if moves:
             self._metrics.rebalanced(len(moves), self._clock.monotonic() - began)
-        return [*moves, *tidy(view, targets, wall)]
+        return [*moves, *tidy(view, targets)]
 
-    def targets(self, consumers: Sequence[Consumer], wall: float) -> Targets | None:
+    def targets(self, consumers: Sequence[Consumer]) -> Targets | None:
         """The plan for these consumers; ``None`` where none can be made: our own bug, logged."""
         try:
-            return choose(self._mirror.view, consumers, replicas=self._settings.replicas, now=wall)
+            return choose(self._mirror.view, consumers, replicas=self._settings.replicas)
         except PlanInputError:
             logger.exception("no plan")
             return None
 
-    def _ages(self, now: float, wall: float) -> dict[TopicPartition, float]:
-        """Seconds that each hand-off has been under way, by hand-off.
+    def _ages(self, now: float) -> dict[TopicPartition, float]:
+        """Seconds for which this instance has known each hand-off, by its monotonic clock.
 
-        Its date gives its age when this instance sees it first, because leaders change. From then on the
-        monotonic clock counts: a step of the wall clock ends no hand-off.
+        The date that the hand-off carries is the wall clock of the leader that began it, and is not used: an
+        instance whose clock is wrong would end every hand-off, or none. An instance that started after the
+        hand-off began gives it the whole time-out again.
         """
-        found: dict[TopicPartition, float] = {}
         handoffs = self._mirror.view.handoffs
-        self._seen = {
-            at: seen
-            for at, seen in self._seen.items()
-            if at in handoffs and handoffs[at].kv.create_revision == seen[0]
+        found = {
+            at: now - self._seen.setdefault(at, (entry.kv.create_revision, now))[1]
+            for at, entry in handoffs.items()
         }
-        for at, entry in handoffs.items():
-            began = now - max(wall - entry.value.started_at, 0.0)
-            _, since = self._seen.setdefault(at, (entry.kv.create_revision, began))
-            found[at] = now - since
         phases: dict[str, int] = {}
         for entry in handoffs.values():
             name = entry.value.phase.value
@@ -163,7 +172,7 @@ class Rebalancer:
         """
         revision = 0
         try:
-            for chunk in chunks(bundles, MAX_BUNDLE):
+            for chunk in chunks(await self._leased(term, bundles), MAX_BUNDLE):
                 revision = max(revision, await self._apply(term, chunk))
         except QuotaExceeded as error:
             logger.error("%s", error)
@@ -173,6 +182,19 @@ class Rebalancer:
             logger.info("not written: %s", error)
             self._plan_at, self._conflict = min(self._plan_at, self._clock.monotonic()), True
         await self._mirror.reached(revision)
+
+    async def _leased(self, term: Leadership, bundles: Sequence[Bundle]) -> Sequence[Bundle]:
+        """Cool-downs bound to a lease of their time: the store ends them, by its own clock."""
+        if not any(_cools(write) for bundle in bundles for write in bundle.writes):
+            return bundles
+        lease = await term.timed(self._settings.cooldown_s)
+        return [
+            replace(
+                bundle,
+                writes=tuple(replace(w, lease=lease) if _cools(w) else w for w in bundle.writes),
+            )
+            for bundle in bundles
+        ]
 
     async def _apply(self, term: Leadership, bundles: Sequence[Bundle]) -> int:
         """Halve what does not hold until what hinders is alone; the revision of the last write."""
@@ -205,6 +227,10 @@ class Rebalancer:
             outcome, at = bundle.ended
             _, since = self._seen.get(at, (0, self._clock.monotonic()))
             self._metrics.handoff_ended(outcome, self._clock.monotonic() - since)
+
+
+def _cools(write: Write) -> TypeGuard[Put]:
+    return isinstance(write, Put) and write.lease == COOLDOWN_LEASE
 
 
 def _asks_for_plan(change: Change) -> bool:

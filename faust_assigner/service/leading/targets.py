@@ -60,8 +60,8 @@ def crew_of(at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> tuple[T
     return tuple(TopicPartition(topic, at.partition) for topic in bound.get(at.topic, (at.topic,)))
 
 
-def choose(view: View, consumers: Sequence[Consumer], *, replicas: int, now: float) -> Targets:
-    """The plan for ``consumers``; ``now`` (unix seconds) decides which cool-downs count.
+def choose(view: View, consumers: Sequence[Consumer], *, replicas: int) -> Targets:
+    """The plan for ``consumers``. A cool-down counts while its key is there: a lease ends it.
 
     Cost: that of :func:`faust_assigner.plan`, plus one pass over all partitions.
     """
@@ -86,8 +86,7 @@ def choose(view: View, consumers: Sequence[Consumer], *, replicas: int, now: flo
         for topic, numbers in made.actives(name).items()
         for number in numbers
     }
-    barred = {pair for pair, entry in view.cooldowns.items() if entry.value > now}
-    _avoid(owner, barred, by_name, mine, bound_topics(view))
+    _avoid(owner, view.cooldowns.keys(), by_name, mine, bound_topics(view))
     return Targets(owner, _replicas(made, by_name))
 
 

@@ -36,7 +36,7 @@ def test_11_two_hundred_topics_of_one_partition_are_spread(chooser: Any, even: b
     """40 each for five consumers, not 200 for one."""
     consumers = [Consumer(name=f"c{i}") for i in range(5)]
     view = view_of(*consumers, topics={f"t{i}": 1 for i in range(200)})
-    owner = chooser(view, consumers, replicas=0, now=0.0).owner
+    owner = chooser(view, consumers, replicas=0).owner
     loads = sorted(list(owner.values()).count(c.name) for c in consumers)
     assert (loads == [40] * 5) is even
 
@@ -47,7 +47,7 @@ def test_11_topics_travel_together_where_a_consumer_declares_it() -> None:
         Consumer(name=f"c{i}", co_partitioned=(("a", "b"),) if i == 0 else ()) for i in range(3)
     ]
     view = view_of(*consumers, topics={"a": 6, "b": 6, "c": 6})
-    owner = choose(view, consumers, replicas=0, now=0.0).owner
+    owner = choose(view, consumers, replicas=0).owner
     assert all(owner[TopicPartition("a", n)] == owner[TopicPartition("b", n)] for n in range(6))
     assert sorted(list(owner.values()).count(c.name) for c in consumers) == [6, 6, 6]
 
@@ -56,7 +56,7 @@ def test_11_a_consumer_gets_the_topics_it_named_and_no_others() -> None:
     """None named: all of the service."""
     consumers = [Consumer(name="all"), Consumer(name="one", topics=("a",))]
     view = view_of(*consumers, topics={"a": 4, "b": 4})
-    owner = choose(view, consumers, replicas=0, now=0.0).owner
+    owner = choose(view, consumers, replicas=0).owner
     assert {at.topic for at, name in owner.items() if name == "one"} == {"a"}
     assert sorted(list(owner.values()).count(c.name) for c in consumers) == [4, 4]
 
@@ -66,12 +66,12 @@ def test_11_weights_and_capacities_count() -> None:
     heavy = {"t": {0: 5.0}}
     consumers = [Consumer(name="a", weights=heavy), Consumer(name="b")]
     view = view_of(*consumers, topics={"t": 6})
-    owner = choose(view, consumers, replicas=0, now=0.0).owner
+    owner = choose(view, consumers, replicas=0).owner
     mine = [at for at, name in owner.items() if name == owner[TopicPartition("t", 0)]]
     assert len(mine) <= 2
     consumers = [Consumer(name="a", capacity=2.0), Consumer(name="b")]
     view = view_of(*consumers, topics={"t": 6})
-    owner = choose(view, consumers, replicas=0, now=0.0).owner
+    owner = choose(view, consumers, replicas=0).owner
     assert list(owner.values()).count("a") == 4
 
 
@@ -81,7 +81,7 @@ def test_11_a_warm_replica_is_the_preferred_new_owner() -> None:
     view = view_of(
         *consumers, topics={"t": 4}, owners={TopicPartition("t", n): "a" for n in (0, 1)}
     )
-    owner = choose(view, consumers, replicas=0, now=0.0).owner
+    owner = choose(view, consumers, replicas=0).owner
     assert [owner[TopicPartition("t", n)] for n in range(4)] == ["a", "a", "b", "b"]
 
 

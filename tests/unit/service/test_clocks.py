@@ -1,0 +1,91 @@
+"""Instances whose wall clocks differ by an hour: deadlines and cool-downs are what the settings say."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from faust_assigner.service.commands import AbortWarm, Warm
+from faust_assigner.service.node import AssignerNode
+from tests.support.assigning.consumers import Bench, LoopClock, eventually, quick, virtually
+from tests.unit.service.stories import store
+
+
+class _WrongClock(LoopClock):
+    """A machine whose date is wrong."""
+
+    def __init__(self, ahead_s: float) -> None:
+        self.ahead_s = ahead_s
+
+    def wall(self) -> float:
+        """Unix time as this machine has it."""
+        return super().wall() + self.ahead_s
+
+
+async def _skewed(bench: Bench, ahead_s: float, *, topics: int | None = None) -> AssignerNode:
+    settings = quick(bench.prefix, handoff_timeout_s=20.0, cooldown_s=10.0)
+    node = AssignerNode(
+        bench.open_store(),
+        settings,
+        node_id=f"n{len(bench.nodes)}",
+        topics={"t": topics} if topics else None,
+        clock=_WrongClock(ahead_s),
+    )
+    bench.nodes.append(node)
+    await node.start()
+    return node
+
+
+@pytest.mark.parametrize("ahead_s", [3_600.0, -3_600.0])
+def test_a_new_leader_with_another_date_ends_no_handoff_before_its_timeout_and_each_at_it(
+    ahead_s: float,
+) -> None:
+    """It ended every hand-off at once where it was ahead, and an hour late where it was behind."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            first = await _skewed(b, 0.0, topics=2)
+            second = await _skewed(b, ahead_s)
+            await b.consumer(second, "a")
+            await b.settles(2)
+            slow = await b.consumer(second, "b", warm_s=None)
+            await eventually(lambda: slow.of(Warm))
+            began = asyncio.get_running_loop().time()
+            await asyncio.sleep(8.0)
+            await first.stop()
+            await asyncio.sleep(8.0)
+            assert second.leads
+            assert not slow.of(AbortWarm)
+            await eventually(lambda: slow.of(AbortWarm))
+            assert 19.0 < asyncio.get_running_loop().time() - began < 22.0
+        await kept.close()
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("ahead_s", [3_600.0, -3_600.0])
+def test_a_cool_down_lasts_as_long_whatever_the_dates_of_two_leaders(ahead_s: float) -> None:
+    """The one that writes it is an hour ahead or behind; the next leader reads it."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            first = await _skewed(b, ahead_s, topics=2)
+            second = await _skewed(b, 0.0)
+            await b.consumer(second, "a")
+            await b.settles(2)
+            broken = await b.consumer(second, "b", fails=True)
+            await eventually(lambda: second._mirror.view.cooldowns)
+            began = asyncio.get_running_loop().time()
+            await first.stop()
+            await asyncio.sleep(5.0)
+            assert second.leads
+            assert second._mirror.view.cooldowns
+            broken.fails = False
+            await eventually(lambda: broken.owned)
+            assert 9.0 < asyncio.get_running_loop().time() - began < 14.0
+        await kept.close()
+
+    virtually(story)
