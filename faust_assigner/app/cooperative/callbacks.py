@@ -27,6 +27,8 @@ class RecoverCallbacks:
         #: Tables of which something was restored since their callbacks began last; in this order.
         self._due: dict[Any, None] = {}
         self._running: dict[Any, asyncio.Task[None]] = {}
+        #: All tasks: of a table that was restored again meanwhile, those that wait for their turn as well.
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def running(self) -> frozenset[Any]:
@@ -43,6 +45,8 @@ class RecoverCallbacks:
             del self._due[table]
             task = asyncio.ensure_future(self._call(table, self._running.get(table)))
             self._running[table] = task
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
             task.add_done_callback(partial(self._ended, table))
 
     async def _call(self, table: Any, before: asyncio.Task[None] | None) -> None:
@@ -76,9 +80,9 @@ class RecoverCallbacks:
 
     async def stop(self) -> None:
         """Cancel those that run: the worker stops."""
-        running = set(self._running.values())
+        tasks = set(self._tasks)
         self._due.clear()
-        for task in running:
+        for task in tasks:
             task.cancel()
-        if running:
-            await asyncio.wait(running)
+        if tasks:
+            await asyncio.wait(tasks)

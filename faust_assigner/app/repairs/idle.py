@@ -1,7 +1,8 @@
 """A worker that took no records for longer than ``broker_max_poll_interval`` comes back to the group.
 
 aiokafka leaves the group then, so that other members get the partitions, and joins again at the next fetch.
-Faust fetches nothing while it has no partitions: such a worker stayed alive without work for good.
+Faust fetches nothing while it has no partitions: such a worker stayed alive without work for good. And a
+worker that was given no partitions was taken for idle, and left the group again and again: it stays.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ async def _start(consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
 async def _leave(coordinator: Any) -> None:
     """Leave the group, because the consumer stops or because it was idle for too long."""
     if not coordinator._closing.done():
+        if not coordinator._subscription.assigned_partitions():
+            _count_anew(coordinator)
+            return  # it has nothing to fetch
         logger.error(
             "No records were taken for %.1f s, and broker_max_poll_interval is %.1f s: this worker "
             "leaves the group, and other members get its partitions. It joins again as soon as its "
@@ -47,6 +51,13 @@ async def _stop_heartbeat_task(coordinator: Any) -> None:
     """As aiokafka does before each join; what was given up by then cannot be fetched, and is not idle."""
     await type(coordinator)._stop_heartbeat_task(coordinator)
     membership = getattr(coordinator, "membership", None)
+    has_something = bool(coordinator._subscription.assigned_partitions())
+    if membership is None or membership.gave_up or not has_something:
+        _count_anew(coordinator)
+
+
+def _count_anew(coordinator: Any) -> None:
+    """The idle time begins now, unless a fetch is under way: then there is none."""
     subscription = coordinator._subscription
-    if (membership is None or membership.gave_up) and not subscription._fetch_count:
+    if not subscription._fetch_count:
         subscription._last_fetch_ended = monotonic()

@@ -80,3 +80,28 @@ async def test_a_member_that_keeps_its_partitions_does_not_pass_for_busy() -> No
             assert member.coordinator._subscription.fetcher_idle_time > 0.2
         finally:
             await member.stop()
+
+
+@pytest.mark.parametrize("cooperative", [True, False])
+async def test_a_member_without_partitions_stays_in_the_group(
+    cooperative: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has no record to take, and its leaving would cost the group a rebalance each time."""
+    async with EmbeddedBroker() as broker:
+        broker.node.catalogue.create(TOPIC, 4, {})
+        member = LikeFaust(broker, "spare", Plan({"a": ALL}), max_poll_interval_ms=500)
+        comes_back(member.consumer)
+        try:
+            await (member.start() if cooperative else member.start_eager())
+            await until(lambda: ("assigned", frozenset()) in member.told, "the first round")
+            told, generation = list(member.told), member.coordinator.generation
+            await asyncio.sleep(1.2)
+            assert (member.told, member.coordinator.generation) == (told, generation)
+            assert "broker_max_poll_interval" not in caplog.text
+            # What it gains is not idle since before it came.
+            member.assignor.plan.wanted = {"spare": ALL}
+            member.coordinator.request_rejoin()
+            await until(lambda: member.owned == ALL, "the second round")
+            assert member.coordinator._subscription.fetcher_idle_time < 0.5
+        finally:
+            await member.stop()

@@ -111,3 +111,16 @@ async def test_a_worker_that_stops_cancels_them() -> None:
     await due.stop()
     due.begin(everything)
     assert (table.calls, other.calls, due.running) == ([1, 0], [0, 0], frozenset())
+
+
+async def test_a_stop_cancels_the_callback_of_a_former_recovery_too() -> None:
+    """The table was restored again while its callback ran: none of both outlives the worker."""
+    table, due = Table(), RecoverCallbacks()
+    for _ in range(3):
+        due.owe([table])
+        due.begin(everything)
+        await asyncio.sleep(0)
+    await due.stop()
+    table.may_end.set()
+    await asyncio.sleep(0.01)
+    assert (table.calls, due.running) == ([1, 0], frozenset())
