@@ -7,6 +7,7 @@ from tests.mutants import Mutant
 FETCHING = "faust_assigner/app/repairs/fetching.py"
 COMMITS = "faust_assigner/app/repairs/commits.py"
 TRANSACTIONS = "faust_assigner/app/repairs/transactions.py"
+WHOLE_RECORDS = "faust_assigner/app/repairs/whole_records.py"
 BATCHES = "faust_assigner/app/repairs/batches.py"
 REPLAY_LOOP = "faust_assigner/app/repairs/replay_loop.py"
 RECOVERY = "faust_assigner/app/repairs/recovery_loop.py"
@@ -183,7 +184,7 @@ _IN_TRANSACTIONS = (
     ),
     Mutant(
         "the clock of a commit that waits runs on over a generation",
-        TRANSACTIONS,
+        WHOLE_RECORDS,
         "            self._late_since.clear()\n",
         "",
         (LEFT,),
@@ -225,14 +226,14 @@ _IN_TRANSACTIONS = (
     ),
     Mutant(
         "new records are not held back for a commit",
-        TRANSACTIONS,
+        WHOLE_RECORDS,
         "                        self.transactions.settle(transactional_id)\n",
         "                        pass\n",
         (OVERLAP,),
     ),
     Mutant(
         "a commit that waited for slow records never comes to them",
-        TRANSACTIONS,
+        WHOLE_RECORDS,
         "            self._soon = self.add_future(self._commit_soon())\n",
         "            pass\n",
         (
@@ -241,14 +242,14 @@ _IN_TRANSACTIONS = (
     ),
     Mutant(
         "what the next record has attached is published with this commit",
-        TRANSACTIONS,
+        WHOLE_RECORDS,
         "self._handle_attached({tp: offset - 1})",
         "self._handle_attached({tp: offset})",
         (f"{WHOLE_BATCHES}::test_what_is_published_on_commit_is_in_that_transaction[repaired]",),
     ),
     Mutant(
         "what is published on commit is in no transaction",
-        TRANSACTIONS,
+        WHOLE_RECORDS,
         "            with self.transactions.within(tp):\n",
         "            if True:\n",
         (f"{WHOLE_BATCHES}::test_what_is_published_on_commit_is_in_that_transaction[repaired]",),

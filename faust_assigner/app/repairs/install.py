@@ -22,8 +22,9 @@ from faust_assigner.app.repairs.fetching import FlowControl, SteadyPartitions, U
 from faust_assigner.app.repairs.goodbye import LeavesInTime
 from faust_assigner.app.repairs.membership import OnlyMembersWrite
 from faust_assigner.app.repairs.recovery_loop import SteadyTables
-from faust_assigner.app.repairs.transactions import OwnTransactions, WholeRecords
+from faust_assigner.app.repairs.transactions import OwnTransactions
 from faust_assigner.app.repairs.waits import Waited
+from faust_assigner.app.repairs.whole_records import WholeRecords
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings.table import REPAIRS
 

@@ -39,7 +39,7 @@ CALLS: Final[Mapping[str, str]] = {
     "repairs.replay_loop:ChangelogQueue": "get",
     "repairs.replay_loop:ReplayLoop": "_set_recovery_started",
     "repairs.topics:ChecksTopics": "add on_rebalance on_start",
-    "repairs.transactions:WholeRecords": "on_partitions_revoked",
+    "repairs.whole_records:WholeRecords": "on_partitions_revoked",
     "repairs.waits:Waited": "_commit force_commit on_partitions_assigned on_partitions_revoked",
     "restore.batched_replay:BareFetcher": "_proc_fetch_request",
     "restore.recovery:RestoringRecovery": "_wait on_recovery_completed on_stop",

@@ -112,10 +112,10 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_CONSUMER}._commit_tps",
-        "repairs.transactions:WholeRecords._commit_tps",
+        "repairs.whole_records:WholeRecords._commit_tps",
         "The original is called without transactions; with them a commit falls between two records.",
         ("does crash", HERE),
-        ("also publishes what is attached", "repairs.transactions:WholeRecords._publish_attached"),
+        ("also publishes what is attached", "repairs.whole_records:WholeRecords._publish_attached"),
         ("also commits the offsets", HERE),
     ),
     taken(

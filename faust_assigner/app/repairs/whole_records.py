@@ -1,0 +1,198 @@
+"""Under ``exactly_once`` the consumer commits each transaction between two records of its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from faust import Sensor
+from faust.exceptions import ProducerSendError
+from mode import get_logger
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
+else:
+    Consumer = object
+
+logger = get_logger(__name__)
+
+#: Seconds a commit waits for records that are half processed; their partitions are left to the next commit.
+PATIENCE_S = 1.0
+
+#: Seconds after which it no longer waits for them; the broker aborts a transaction after 60.
+LONGEST_S = 30.0
+
+
+class RecordsEnd(Sensor):  # type: ignore[misc]
+    """Calls when a record is done, before its stream takes the next; acks themselves cannot be overridden.
+
+    Faust's compiled streams acknowledge without a call of the consumer.
+    """
+
+    def __init__(self, done: Callable[[Any], None]) -> None:
+        self.done = done
+        super().__init__()
+
+    def on_stream_event_out(
+        self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
+    ) -> None:
+        """Called after the ack."""
+        self.done(tp)
+
+
+class WholeRecords(Consumer):
+    """Of the consumer: under ``exactly_once`` a commit falls between two records of a partition.
+
+    During a commit each transactional id is either in ``_open`` or decided: then ``_cut`` has its offsets, or
+    it had none that may be committed. ``_late_since`` tells since when an id has been left to the next commit
+    without a break; closing it ends that.
+    """
+
+    #: Partitions by transactional id that the commit under way has still to close; None outside of it.
+    _open: dict[str, list[Any]] | None = None
+
+    _cut: dict[Any, int]
+
+    #: Of OnlyMembersWrite.
+    fence: Any
+
+    #: A commit that follows as soon as the records are done that held up the last one.
+    _soon: Any = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._late_since: dict[str, float] = {}
+        if self.in_transaction:
+            self.app.sensors.add(RecordsEnd(self.record_ended))
+
+    async def _commit_tps(self, tps: Iterable[Any], start_new_transaction: bool) -> bool:
+        """Commit each transaction at a moment when no record has sent into it that is not done."""
+        committed: bool
+        if not self.in_transaction:
+            committed = await super()._commit_tps(tps, start_new_transaction=start_new_transaction)
+            return committed
+        self._cut, self._open = {}, defaultdict(list)
+        if self.transactions.is_fenced:
+            return False
+        # All of them, whatever was asked for: the topics of one transaction cannot be told apart.
+        for tp in {**self._acked, **self.transactions.sources()}:
+            if (transactional_id := self.transactions.id_of(tp)) is not None:
+                self._open[transactional_id].append(tp)
+        await self._close_all()
+        if not self._cut:
+            return False
+        try:
+            # In a context without an event, whose transaction might be the next and wait for this commit.
+            await asyncio.create_task(self._publish_attached(self._cut), context=Context())
+            committed = await self._commit_offsets(
+                self._cut, start_new_transaction=start_new_transaction
+            )
+            return committed
+        except ProducerSendError as exc:
+            if not self.transactions.is_fenced:
+                await self.crash(exc)
+            return False
+        finally:
+            self.transactions.begin_next()
+
+    async def _publish_attached(self, offsets: Mapping[Any, int]) -> None:
+        """Publish what ``stream_publish_on_commit`` holds back, in the transaction of its records."""
+        for tp, offset in offsets.items():
+            with self.transactions.within(tp):
+                # Stock takes the record at the offset along, of which nothing is committed yet.
+                await self._handle_attached({tp: offset - 1})
+
+    async def _close_all(self) -> None:
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        try:
+            while self._open and asyncio.get_running_loop().time() < deadline:
+                for transactional_id, tps in list(self._open.items()):
+                    self.close_settled(tps[0])
+                    if transactional_id in self._open:
+                        self.transactions.settle(transactional_id)
+                await asyncio.sleep(0.01 if self._open else 0)
+            for transactional_id, (tp, *_) in list((self._open or {}).items()):
+                late_since = self._late_since.setdefault(transactional_id, deadline - PATIENCE_S)
+                if deadline - late_since > LONGEST_S:
+                    logger.warning(
+                        "%s: in %s s there was no moment between two records; should this "
+                        "worker die now, some are repeated",
+                        transactional_id,
+                        LONGEST_S,
+                    )
+                    self.close_settled(tp, whatever=True)
+        finally:
+            self._open = None
+
+    def record_ended(self, tp: Any) -> None:
+        """A record of ``tp`` is done, before its stream takes the next one."""
+        self.close_settled(tp)
+        transactional_id = self.transactions.id_of(tp)
+        # The commit that waited for it has gone on with the others; new records wait for the next one.
+        if (
+            self._open is None
+            and transactional_id
+            and self.transactions.is_settling(transactional_id)
+            and (self._soon is None or self._soon.done())
+            and self._is_settled(self.transactions.reached(transactional_id))
+        ):
+            self._soon = self.add_future(self._commit_soon())
+
+    async def _commit_soon(self) -> None:
+        await self.maybe_wait_for_commit_to_finish()
+        await self.commit()
+
+    def _is_settled(self, reached: Mapping[Any, int]) -> bool:
+        return not any(
+            message.offset <= reached.get(message.tp, -1) and not message.acked
+            for message in list(self._unacked_messages)
+        )
+
+    def close_settled(self, tp: Any, *, whatever: bool = False) -> None:
+        """Close the transaction of ``tp`` if the commit under way waits for it and no record is half sent.
+
+        Or ``whatever`` there is, as stock does.
+        """
+        transactional_id = self.transactions.id_of(tp)
+        if self._open and transactional_id in self._open:
+            reached = {} if whatever else self.transactions.reached(transactional_id)
+            if not self._is_settled(reached):
+                return
+            self._late_since.pop(transactional_id, None)
+            self.transactions.let_go(transactional_id)
+            offsets = self._offsets_of(self._open.pop(transactional_id), reached)
+            if offsets:
+                self.transactions.close(transactional_id)
+                self._cut.update(offsets)
+
+    def _offsets_of(self, tps: list[Any], reached: Mapping[Any, int]) -> dict[Any, int]:
+        """What to commit, the books then closed up to there; nothing where a gap hides what was sent."""
+        books = {
+            tp: (list(self._acked[tp]), set(self._acked_index[tp]), self._gap[tp].copy())
+            for tp in tps
+        }
+        offsets: dict[Any, int] = self._filter_committable_offsets(tps)
+        safe = {tp: max(offsets.get(tp, 0), self._committed_offset[tp] or 0) for tp in reached}
+        if all(safe[tp] > last for tp, last in reached.items()):
+            # Windows are closed as part of a record that is committed already: its offset says so again.
+            return offsets or {tp: safe[tp] for tp in reached}
+        for tp, (acked, index, gap) in books.items():
+            self._acked[tp], self._acked_index[tp], self._gap[tp] = acked, index, gap
+        return {}
+
+    def lose_membership(self) -> None:
+        """Give up everything and join again."""
+        self.fence.lose()
+        coordinator = self._thread._consumer._coordinator
+        rejoin = getattr(coordinator, "give_everything_up", coordinator.request_rejoin)
+        self._thread.thread_loop.call_soon_threadsafe(rejoin)
+
+    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        """After the final commit no transaction stays open into the next generation."""
+        await super().on_partitions_revoked(revoked)
+        if self.in_transaction:
+            self._late_since.clear()
+            await self.transactions.abandon(fenced=self.fence.lost)
