@@ -334,6 +334,7 @@ PUT: Final[tuple[Put, ...]] = (
         f"{_COORDINATOR}._maybe_leave_group",
         "repairs.idle:_leave",
         "type(coordinator)._maybe_leave_group",
+        "A member that was given no partitions is not idle, and stays.",
     ),
     Put(
         "repairs.idle:_start coordinator._stop_heartbeat_task",

@@ -15,7 +15,7 @@ import pytest
 from faust import Event
 from faust.streams import _current_event
 
-from faust_assigner.app.repairs import transactions
+from faust_assigner.app.repairs import whole_records
 from tests.support.workers.passing_on import PassingOn
 from tests.support.workers.passing_on import cluster as cluster
 from tests.support.workers.virtual import running
@@ -159,7 +159,7 @@ async def test_a_commit_comes_while_records_flow_that_overlap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each begins before the last one ends: without holding back there is no moment between two."""
-    monkeypatch.setattr(transactions, "LONGEST_S", 1e9)
+    monkeypatch.setattr(whole_records, "LONGEST_S", 1e9)
     worker = FourAtATime(repaired=True, broker_commit_interval=0.1)
     async with running(worker):
         worker.delay_s = 0.05
@@ -177,8 +177,8 @@ async def test_a_commit_follows_as_soon_as_the_records_are_done_that_held_it_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One commit is asked for, which goes on without them; the timer's next would be a minute away."""
-    monkeypatch.setattr(transactions, "LONGEST_S", 1e9)
-    monkeypatch.setattr(transactions, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(whole_records, "LONGEST_S", 1e9)
+    monkeypatch.setattr(whole_records, "PATIENCE_S", 0.02)
     worker = FourAtATime(repaired=True)
     async with running(worker):
         worker.delay_s = 0.2
