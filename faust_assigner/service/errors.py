@@ -4,6 +4,7 @@ FaustAssignerError
 |- ServiceRefused        the caller asked for what may not be; says what and why
 |  |- BadRequest         a name, a number or a topic that cannot be
 |  |- NotFound           no such topic, consumer or hand-off
+|  |- Replaced           another incarnation of the consumer has taken its place
 |  |- WrongCaller        the caller is not whom the hand-off, or the name, belongs to
 |  `- WrongPhase         the hand-off has moved on
 `- TryAgain
@@ -45,6 +46,18 @@ class NotFound(ServiceRefused, LookupError):
 
 class WrongCaller(ServiceRefused):
     """The hand-off, or the name, belongs to another consumer."""
+
+
+class Replaced(ServiceRefused):
+    """Another process registered under the same name and took this one's place."""
+
+
+def replaced(name: str, got: str, current: str) -> Replaced:
+    """The refusal of incarnation ``got`` while ``current`` is registered."""
+    return Replaced(
+        f"{name}: incarnation {got or '(none)'} is replaced by {current or '(none)'}: "
+        "stop processing and do not register again"
+    )
 
 
 class WrongPhase(ServiceRefused):

@@ -10,6 +10,7 @@ import grpc
 from faust_assigner.service.errors import (
     BadRequest,
     NotFound,
+    Replaced,
     ServiceRefused,
     WrongCaller,
     WrongPhase,
@@ -18,10 +19,6 @@ from faust_assigner.service.errors import (
 
 class Unauthenticated(ServiceRefused):
     """Nobody knows who calls: no certificate, no token, or a wrong one."""
-
-
-class Replaced(ServiceRefused):
-    """Another process registered under the same name and took this one's place."""
 
 
 class Unserved(ServiceRefused):

@@ -44,6 +44,7 @@ class Handoff:
     ``released``    strict: the old owner has drained; ``offset`` is the next one to process, where it said so
     ``failed``      why the new owner (or an operator) gives up; the leader aborts it
     ``progress``    0..1, as the new owner last said
+    ``old_incarnation``, ``new_incarnation``  the processes of the two owners
     """
 
     at: TopicPartition
@@ -56,6 +57,8 @@ class Handoff:
     offset: int | None = None
     failed: str | None = None
     progress: float = 0.0
+    old_incarnation: str = ""
+    new_incarnation: str = ""
 
 
 class State(Enum):

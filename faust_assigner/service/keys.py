@@ -19,6 +19,7 @@ from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.records import Assigned, Consumer, Leader, Status, TopicConfig
 
 _CONSUMER_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_INCARNATION = re.compile(r"[A-Za-z0-9._:-]{0,128}")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TO_ESCAPE = re.compile(r"[^A-Za-z0-9_-]")
 T = TypeVar("T")
@@ -37,6 +38,15 @@ def checked_consumer(name: str) -> str:
     if not _CONSUMER_NAME.fullmatch(name):
         raise BadRequest(f"a consumer's name is 1 to 128 of A-Z a-z 0-9 . _ -, got {name[:200]!r}")
     return name
+
+
+def checked_incarnation(incarnation: str) -> str:
+    """The incarnation, if it can be one; "" is none. Raises ``BadRequest``."""
+    if not _INCARNATION.fullmatch(incarnation) or incarnation == "-":
+        raise BadRequest(
+            f"an incarnation is up to 128 of A-Z a-z 0-9 . _ : -, got {incarnation[:200]!r}"
+        )
+    return incarnation
 
 
 def checked_topic(name: str) -> str:
@@ -65,6 +75,10 @@ class Keys:
     def consumer(self, name: str) -> str:
         """A consumer; bound to its lease."""
         return f"{self.prefix}consumers/{escape(name)}"
+
+    def fence(self, name: str, incarnation: str) -> str:
+        """A replaced incarnation; bound to its lease: it may be working until the key is gone. Ours alone."""
+        return f"{self.prefix}fences/{escape(name)}/{escape(incarnation) or '-'}"
 
     def topic(self, name: str) -> str:
         """A topic's partition count."""
@@ -140,6 +154,9 @@ def dump_consumer(consumer: Consumer) -> bytes:
         },
         "capacity": consumer.capacity if consumer.capacity != 1.0 else None,
         "dismissed": consumer.dismissed,
+        "incarnation": consumer.incarnation,
+        "replaced": list(consumer.replaced),
+        "by_operator": consumer.by_operator,
     }
     return _dump(document | {name: value for name, value in ours.items() if value})
 
@@ -175,6 +192,9 @@ def load_consumer(value: bytes) -> Consumer:
             for topic, (numbers, weights) in d.get("weights", {}).items()
         },
         dismissed=bool(d.get("dismissed", False)),
+        incarnation=str(d.get("incarnation", "")),
+        replaced=tuple(map(str, d.get("replaced", ()))),
+        by_operator=bool(d.get("by_operator", False)),
     )
 
 
@@ -199,7 +219,8 @@ def dump_assigned(assigned: Assigned) -> bytes:
         "owner": assigned.owner,
         "status": "Active",
     }
-    return _dump(document if assigned.offset is None else document | {"offset": assigned.offset})
+    ours = {"offset": assigned.offset, "incarnation": assigned.incarnation or None}
+    return _dump(document | {name: value for name, value in ours.items() if value is not None})
 
 
 def load_assigned(value: bytes, mod_revision: int) -> Assigned:
@@ -210,6 +231,7 @@ def load_assigned(value: bytes, mod_revision: int) -> Assigned:
         str(d["owner"]),
         mod_revision,
         _offset(d),
+        str(d.get("incarnation", "")),
     )
 
 
@@ -229,6 +251,8 @@ def dump_handoff(handoff: Handoff) -> bytes:
         "offset": handoff.offset,
         "failed": handoff.failed,
         "progress": handoff.progress or None,
+        "old_incarnation": handoff.old_incarnation or None,
+        "new_incarnation": handoff.new_incarnation or None,
     }
     return _dump(document | {name: value for name, value in ours.items() if value is not None})
 
@@ -248,6 +272,8 @@ def load_handoff(value: bytes) -> Handoff:
         offset=_offset(d),
         failed=None if failed is None else str(failed),
         progress=float(d.get("progress", 0.0)),
+        old_incarnation=str(d.get("old_incarnation", "")),
+        new_incarnation=str(d.get("new_incarnation", "")),
     )
 
 

@@ -19,9 +19,16 @@ from faust_assigner.service.errors import (
     NotFound,
     TooManyClaims,
     WrongCaller,
+    replaced,
 )
 from faust_assigner.service.handoff import TopicPartition
-from faust_assigner.service.keys import MAX_PARTITIONS, Keys, checked_consumer, checked_topic
+from faust_assigner.service.keys import (
+    MAX_PARTITIONS,
+    Keys,
+    checked_consumer,
+    checked_incarnation,
+    checked_topic,
+)
 from faust_assigner.service.leading.catalogue import Catalogue, CountPartitions
 from faust_assigner.service.leading.election import Election, Leadership
 from faust_assigner.service.leading.moves import planned
@@ -38,6 +45,7 @@ from faust_assigner.service.records import (
     PlannedMove,
     Status,
     TopicConfig,
+    names_itself,
 )
 from faust_assigner.service.serving.acks import Acks
 from faust_assigner.service.serving.sessions import Sessions
@@ -62,6 +70,7 @@ class CommandStream(Protocol):
 
     consumer_name: str
     session: str
+    incarnation: str
     ended: Ended | None
 
     @property
@@ -183,8 +192,10 @@ class AssignerNode:
 
     async def register(self, consumer: Consumer) -> CommandStream:
         """Let a consumer in (``status``, ``registered_at`` and ``session`` are set here). A living stream of
-        the same name on any instance ends as REPLACED."""
+        the same name on any instance ends as REPLACED; another incarnation gets its partitions under new
+        epochs, in strict mode once the lease of the replaced one has run out. Raises also ``Replaced``."""
         checked_consumer(consumer.name)
+        checked_incarnation(consumer.incarnation)
         _check_claims(consumer)
         for topic in consumer.topics:
             await self._catalogue.need(checked_topic(topic))
@@ -197,10 +208,11 @@ class AssignerNode:
         *,
         handoff_id: int | None = None,
         identity: str = "",
+        incarnation: str = "",
     ) -> None:
         """The new owner is warm. ``handoff_id`` may be left out by the original's clients."""
-        self._check_identity(consumer_name, identity)
-        await self._acks.ready(consumer_name, at, handoff_id)
+        self.check(consumer_name, identity, incarnation)
+        await self._acks.ready(consumer_name, at, handoff_id, incarnation)
 
     async def partition_released(
         self,
@@ -210,10 +222,11 @@ class AssignerNode:
         handoff_id: int | None = None,
         offset: int | None = None,
         identity: str = "",
+        incarnation: str = "",
     ) -> None:
         """The old owner let go; in strict mode it has drained and ``offset`` is the next one to process."""
-        self._check_identity(consumer_name, identity)
-        await self._acks.released(consumer_name, at, handoff_id, offset)
+        self.check(consumer_name, identity, incarnation)
+        await self._acks.released(consumer_name, at, handoff_id, offset, incarnation)
 
     async def warm_failed(
         self,
@@ -223,10 +236,11 @@ class AssignerNode:
         reason: str,
         handoff_id: int | None = None,
         identity: str = "",
+        incarnation: str = "",
     ) -> None:
         """The new owner cannot warm the partition: another one is chosen for a while."""
-        self._check_identity(consumer_name, identity)
-        await self._acks.failed(consumer_name, at, handoff_id, reason)
+        self.check(consumer_name, identity, incarnation)
+        await self._acks.failed(consumer_name, at, handoff_id, reason, incarnation)
 
     async def progress(
         self,
@@ -236,10 +250,11 @@ class AssignerNode:
         *,
         handoff_id: int | None = None,
         identity: str = "",
+        incarnation: str = "",
     ) -> None:
         """How far the new owner is, 0..1; too many of them are ignored."""
-        self._check_identity(consumer_name, identity)
-        await self._acks.progress(consumer_name, at, handoff_id, fraction)
+        self.check(consumer_name, identity, incarnation)
+        await self._acks.progress(consumer_name, at, handoff_id, fraction, incarnation)
 
     async def holds(
         self,
@@ -247,38 +262,53 @@ class AssignerNode:
         replicas: Mapping[str, Sequence[int]],
         *,
         identity: str = "",
+        incarnation: str = "",
     ) -> None:
         """What the consumer keeps warm by now: topic -> partitions."""
-        self._check_identity(consumer_name, identity)
+        self.check(consumer_name, identity, incarnation)
         held = {
             checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()
         }
 
         def holding(consumer: Consumer) -> Consumer:
+            _check_incarnation(consumer, incarnation)
             _check_claims(after := replace(consumer, holds=held))
             return after
 
         await self._change_consumer(consumer_name, holding)
 
-    async def deregister(self, consumer_name: str, *, identity: str = "") -> Action:
+    async def deregister(
+        self, consumer_name: str, *, identity: str = "", incarnation: str = ""
+    ) -> Action:
         """The consumer wants to stop. An unknown one may: it has nothing.
 
         WAIT_FOR_DRAIN: its stream ends with DRAINED when everything is handed over (or ask again).
         """
-        self._check_identity(consumer_name, identity)
+        self.check(consumer_name, identity, incarnation)
+
+        def leaving(consumer: Consumer) -> Consumer:
+            _check_incarnation(consumer, incarnation)
+            return replace(consumer, status=Status.DRAINING)
+
         try:
-            return await self.drain(consumer_name)
+            return await self._drained(consumer_name, leaving)
         except NotFound:
             return Action.SHUTDOWN_NOW
 
     # -- for operators -------------------------------------------------------------------------------
 
     async def drain(self, consumer_name: str) -> Action:
-        """As :meth:`deregister`, by an operator. Raises ``NotFound``."""
-        revision = await self._change_consumer(
-            checked_consumer(consumer_name),
-            lambda consumer: replace(consumer, status=Status.DRAINING),
+        """As :meth:`deregister`, by an operator: it counts for the name, whichever process uses it.
+
+        Raises ``NotFound``.
+        """
+        return await self._drained(
+            consumer_name,
+            lambda consumer: replace(consumer, status=Status.DRAINING, by_operator=True),
         )
+
+    async def _drained(self, consumer_name: str, change: Callable[[Consumer], Consumer]) -> Action:
+        revision = await self._change_consumer(checked_consumer(consumer_name), change)
         # The leader decides by the same view: what is assigned from here on is not assigned to this one.
         await self._mirror.reached(revision)
         entry = self._mirror.view.consumers.get(consumer_name)
@@ -309,11 +339,18 @@ class AssignerNode:
 
         return await rewritten(self._store, key, changed)
 
-    def _check_identity(self, name: str, identity: str) -> None:
-        """Who registered under an identity is believed under that one alone."""
+    def check(self, name: str, identity: str, incarnation: str) -> None:
+        """Raises WrongCaller for another identity than the registered one, and Replaced for a process that
+        is known to be replaced; this instance's copy of the store may be late, so that others pass."""
         entry = self._mirror.view.consumers.get(checked_consumer(name))
-        if entry is not None and entry.value.identity and entry.value.identity != identity:
+        if entry is None:
+            return
+        if entry.value.identity and entry.value.identity != identity:
             raise WrongCaller(f"{name} is registered by another identity")
+        if incarnation in entry.value.replaced and (
+            incarnation or names_itself(entry.value.incarnation)
+        ):
+            raise replaced(name, incarnation, entry.value.incarnation)
 
     async def abort_warm(self, at: TopicPartition, *, handoff_id: int | None = None) -> None:
         """Give a hand-off up; its new owner is not asked again for a while."""
@@ -346,6 +383,10 @@ class AssignerNode:
         view = self._mirror.view
         return tuple(view.topics[topic].value for topic in sorted(view.topics))
 
+    def incarnation(self, name: str) -> str:
+        """The process that is registered under a name, as far as this instance has seen; "" without one."""
+        return self._mirror.view.incarnation(name)
+
     @property
     def revision(self) -> int:
         """Of the store, as far as this instance has seen it."""
@@ -377,6 +418,15 @@ class AssignerNode:
     def watch(self) -> AsyncIterator[Change]:
         """For operators' screens: changes of the store as they come; of too many, the newest."""
         return _watched(self._mirror)
+
+
+def _check_incarnation(registered: Consumer, incarnation: str) -> None:
+    """Raises ``Replaced`` where another process is registered. One without an incarnation is believed where
+    the registered one has none either."""
+    if incarnation != registered.incarnation and (
+        incarnation or names_itself(registered.incarnation)
+    ):
+        raise replaced(registered.name, incarnation, registered.incarnation)
 
 
 def _check_claims(consumer: Consumer) -> None:

@@ -26,6 +26,10 @@ class Consumer:
     ``weights``        topic -> partition -> what it costs, of those it knows; 1.0 is ordinary
     ``identity``       who the channel says it is; "" where channels say nothing
     ``session``        one registration: a second one of the same name is another
+    ``incarnation``    the process, among those that use the name; "" for all clients of the first proto
+    ``replaced``       the incarnations before this one, newest first, as far as they are remembered
+    ``returns``        of a request alone: this incarnation was registered before and may replace no other
+    ``by_operator``    an operator drained the name: a new incarnation stays drained
     ``dismissed``      draining, and told to stop though nobody relieves it: who comes next is a new process
     """
 
@@ -41,6 +45,10 @@ class Consumer:
     holds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     identity: str = ""
     session: str = ""
+    incarnation: str = ""
+    replaced: tuple[str, ...] = ()
+    returns: bool = False
+    by_operator: bool = False
     dismissed: bool = False
 
     def wants(self, topic: str) -> bool:
@@ -48,6 +56,15 @@ class Consumer:
         return not self.topics or topic in self.topics
 
 
+def names_itself(incarnation: str) -> bool:
+    """Whether the process sends this incarnation itself: the service's own begin with ``~``."""
+    return incarnation != "" and not incarnation.startswith("~")
+
+
+#: Replaced incarnations that a registration remembers.
+MOST_REPLACED = 16
+#: A consumer with this capability calls Heartbeat.
+HEARTBEATS = "heartbeats"
 #: A consumer with this capability is given replicas to keep warm, where the service has ``replicas``.
 KEEPS_REPLICAS = "replicas"
 
@@ -56,6 +73,8 @@ KEEPS_REPLICAS = "replicas"
 class Assigned:
     """Whose a partition is, since which epoch; ``offset`` is where the owner before stopped.
 
+    ``incarnation`` is the owner's: another process of the same name does not own the partition.
+
     In the store the epoch is the key's revision; what consumers are told is ``View.dated``.
     """
 
@@ -63,6 +82,7 @@ class Assigned:
     owner: str
     epoch: int = 0
     offset: int | None = None
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ class View:
     replicas: dict[str, Entry[tuple[TopicPartition, ...]]] = field(default_factory=dict)
     leaders: dict[str, Entry[Leader]] = field(default_factory=dict)
     bases: dict[str, Entry[int]] = field(default_factory=dict)
+    fences: dict[tuple[str, str], Entry[bytes]] = field(default_factory=dict)
     raw: dict[str, KeyValue] = field(default_factory=dict)
     owned: dict[str, set[TopicPartition]] = field(default_factory=dict)
     moving: dict[str, set[TopicPartition]] = field(default_factory=dict)
@@ -121,6 +122,7 @@ class View:
             replicas=dict(self.replicas),
             leaders=dict(self.leaders),
             bases=dict(self.bases),
+            fences=dict(self.fences),
             raw=dict(self.raw),
             owned={name: set(mine) for name, mine in self.owned.items()},
             moving={name: set(mine) for name, mine in self.moving.items()},
@@ -167,6 +169,20 @@ class View:
         """With the epoch that consumers are told: both of its parts only rise, and so does the sum."""
         return replace(assigned, epoch=self.base + assigned.epoch)
 
+    def is_registered(self, name: str, incarnation: str) -> bool:
+        """Whether this process of the consumer is the one that is registered now."""
+        entry = self.consumers.get(name)
+        return entry is not None and entry.value.incarnation == incarnation
+
+    def may_work(self, name: str, incarnation: str) -> bool:
+        """Whether this process may be working: it is registered, or its lease has not run out yet."""
+        return self.is_registered(name, incarnation) or (name, incarnation) in self.fences
+
+    def incarnation(self, name: str) -> str:
+        """The registered incarnation of a consumer; "" where there is none."""
+        entry = self.consumers.get(name)
+        return "" if entry is None else entry.value.incarnation
+
     def ready(self) -> list[Consumer]:
         """Those that may be given partitions, by name."""
         found = (self.consumers[name].value for name in sorted(self.consumers))
@@ -186,13 +202,24 @@ class View:
 
 def has_more(view: View, name: str) -> bool:
     """Whether a consumer owns something, or something is on its way to it or from it."""
-    return name in view.owned or name in view.moving
+    mine = view.incarnation(name)
+    return any(
+        view.assignments[at].value.incarnation == mine for at in view.owned.get(name, ())
+    ) or any(
+        (name, mine) in ((h.old_owner, h.old_incarnation), (h.new_owner, h.new_incarnation))
+        for h in (view.handoffs[at].value for at in view.moving.get(name, ()))
+    )
 
 
 def waits_in_vain(view: View, name: str) -> bool:
     """Whether nobody is left to take what a draining consumer has."""
     ready = view.ready()
-    topics = {at.topic for at in view.owned.get(name, ())}
+    mine = view.incarnation(name)
+    topics = {
+        at.topic
+        for at in view.owned.get(name, ())
+        if view.assignments[at].value.incarnation == mine
+    }
     return not any(taker.wants(topic) for topic in topics for taker in ready)
 
 
@@ -232,6 +259,9 @@ _READERS = {
         _at,
         lambda kv: keys.load_handoff(kv.value),
         lambda handoff, at: handoff.at == at,
+    ),
+    ("fences", 2): _Reader(
+        "fences", lambda n: (n[0], "" if n[1] == "-" else n[1]), lambda kv: kv.value
     ),
     ("config", 2): _Reader(
         "topics",

@@ -18,6 +18,7 @@ import contextlib
 import logging
 import math
 import random
+import secrets
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -37,7 +38,7 @@ from faust_assigner.service.client.handlers import Handlers, Jobs, end
 from faust_assigner.service.client.holdings import Holdings
 from faust_assigner.service.client.messages import grants_of, other_command, to_message
 from faust_assigner.service.client.registration import Registration, Retry
-from faust_assigner.service.errors import ServiceRefused
+from faust_assigner.service.errors import Replaced, ServiceRefused
 from faust_assigner.service.faults import refusal
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
@@ -57,7 +58,8 @@ _Key = tuple[type[Warm | Release], TopicPartition]
 class AssignerClient:
     """One consumer, registered at any of ``targets`` (``host:port``); see the module's text.
 
-    ``clock`` gives seconds and goes on while the process is stopped.
+    ``clock`` gives seconds and goes on while the process is stopped. ``incarnation`` tells this process from
+    others that use the name before or after it: a random one is made where none is given.
     """
 
     def __init__(
@@ -70,9 +72,11 @@ class AssignerClient:
         access: Access | None = None,
         retry: Retry | None = None,
         clock: Callable[[], float] = seconds,
+        incarnation: str = "",
     ) -> None:
         self.targets = (targets,) if isinstance(targets, str) else tuple(targets)
         self.name = name
+        self.incarnation = incarnation or secrets.token_hex(8)
         self.holdings = Holdings()
         self.streams = 0  # how often it was registered
         self._registration = registration or Registration(topics=topics)
@@ -145,6 +149,7 @@ class AssignerClient:
         """Acknowledge a partition as warm, trying again until it is heard. Raises :class:`ServiceRefused`."""
         request = pb.PartitionReadyRequest(
             consumer_name=self.name,
+            incarnation=self.incarnation,
             partition=to_message(command.partition),
             handoff_id=command.handoff_id,
         )
@@ -155,6 +160,7 @@ class AssignerClient:
         self.holdings.released(command)
         request = pb.PartitionReleasedRequest(
             consumer_name=self.name,
+            incarnation=self.incarnation,
             partition=to_message(command.partition),
             handoff_id=command.handoff_id,
             final_offset=final_offset,
@@ -167,6 +173,7 @@ class AssignerClient:
             "WarmFailed",
             pb.WarmFailedRequest(
                 consumer_name=self.name,
+                incarnation=self.incarnation,
                 partition=to_message(command.partition),
                 handoff_id=command.handoff_id,
                 reason=reason[:1000],
@@ -178,7 +185,9 @@ class AssignerClient:
         await self._call(
             "ReportReplicas",
             pb.ReportReplicasRequest(
-                consumer_name=self.name, replicas=[to_message(p) for p in sorted(partitions)]
+                consumer_name=self.name,
+                incarnation=self.incarnation,
+                replicas=[to_message(p) for p in sorted(partitions)],
             ),
         )
 
@@ -189,6 +198,7 @@ class AssignerClient:
                 "ReportProgress",
                 pb.ReportProgressRequest(
                     consumer_name=self.name,
+                    incarnation=self.incarnation,
                     partition=to_message(command.partition),
                     handoff_id=command.handoff_id,
                     progress=progress,
@@ -198,11 +208,14 @@ class AssignerClient:
     async def leave(self) -> bool:
         """Give everything back; :meth:`commands` ends when it is done. Whether there is anything to drain."""
         self._is_leaving = True
-        answer = await self._call("Deregister", pb.DeregisterRequest(consumer_name=self.name))
+        answer = await self._call("Deregister", self._farewell())
         if answer.action == pb.SHUTDOWN_NOW:
             self._queue.put_nowait(None)
             return False
         return True
+
+    def _farewell(self) -> pb.DeregisterRequest:
+        return pb.DeregisterRequest(consumer_name=self.name, incarnation=self.incarnation)
 
     async def close(self) -> None:
         """End the connection; without :meth:`leave` the session lives on for its time to live."""
@@ -225,6 +238,8 @@ class AssignerClient:
                     return
                 log.info("%s: the service does not answer", self.name)
             except ServiceRefused as error:
+                if isinstance(error, Replaced):
+                    self._replaced()
                 self._queue.put_nowait(error)
                 return
             except grpc.aio.AioRpcError as error:
@@ -242,7 +257,8 @@ class AssignerClient:
         self._stub = KafkaAssignerStub(self._channel)
         sent_at, is_first = self._clock(), True
         self._stream = self._stub.Register(
-            self._registration.message(self.name), metadata=self._access.metadata()
+            self._registration.message(self.name, self.incarnation, returns=self.streams > 0),
+            metadata=self._access.metadata(),
         )
         # A stopped process takes the call and does not answer; once it has, heartbeats watch over it.
         patience = asyncio.get_running_loop().call_later(patience_s, self._stream.cancel)
@@ -318,7 +334,7 @@ class AssignerClient:
     async def _leave_again(self) -> None:
         """That this consumer leaves was said to a session that is over."""
         with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
-            answer = await self._once("Deregister", pb.DeregisterRequest(consumer_name=self.name))
+            answer = await self._once("Deregister", self._farewell())
             if answer.action == pb.SHUTDOWN_NOW:
                 self._queue.put_nowait(None)
 
@@ -332,7 +348,9 @@ class AssignerClient:
             every = self._lives_s / 6
             await asyncio.sleep(every)
             sent_at, session = self._clock(), self._session_id
-            request = pb.HeartbeatRequest(consumer_name=self.name, session_id=session)
+            request = pb.HeartbeatRequest(
+                consumer_name=self.name, session_id=session, incarnation=self.incarnation
+            )
             try:
                 answer = await self._once("Heartbeat", request, timeout=every)
             except (grpc.aio.AioRpcError, ServiceRefused):
@@ -353,6 +371,11 @@ class AssignerClient:
             await asyncio.sleep(min(max(left, 0.02), 1.0))
             if self._check_time() and self._stream is not None:
                 self._stream.cancel()
+
+    def _replaced(self) -> None:
+        """Another process has taken the name: what this one holds is over, whatever time is left."""
+        self.holdings.begin(-math.inf)
+        self._check_time()
 
     def _check_time(self) -> bool:
         """Whether the session's time was over just now; what it held is lost then."""

@@ -45,10 +45,14 @@ class Registration:
     replicas: Callable[[], Iterable[tuple[str, int]]] = tuple
     keeps_replicas: bool = False
 
-    def message(self, name: str) -> pb.RegisterRequest:
-        """The request, with the replicas held now."""
+    def message(
+        self, name: str, incarnation: str = "", *, returns: bool = False
+    ) -> pb.RegisterRequest:
+        """The request, with the replicas held now; ``returns``: the incarnation was registered before."""
         return pb.RegisterRequest(
             consumer_name=name,
+            incarnation=incarnation,
+            returns=returns,
             topics=sorted(self.topics),
             rack=self.rack,
             capacity=self.capacity,

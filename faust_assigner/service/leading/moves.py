@@ -125,19 +125,24 @@ def _happenings(
     view: View, handoff: Handoff, crew: Sequence[Handoff], late: Collection[TopicPartition]
 ) -> Iterator[Happening]:
     """What is the case, the most urgent first."""
-    old, new = view.consumers.get(handoff.old_owner), view.consumers.get(handoff.new_owner)
+    new = view.consumers.get(handoff.new_owner)
     owner = view.assignments.get(handoff.at)
     # Somebody else has written the assignment, or the partition is no more: the hand-off has no object.
     lost = (
         owner is None
         or not view.exists(handoff.at)
-        or owner.value.owner
-        != (handoff.new_owner if handoff.phase is Phase.COMPLETE else handoff.old_owner)
+        or (owner.value.owner, owner.value.incarnation)
+        != (
+            (handoff.new_owner, handoff.new_incarnation)
+            if handoff.phase is Phase.COMPLETE
+            else (handoff.old_owner, handoff.old_incarnation)
+        )
     )
+    is_new_gone = not view.is_registered(handoff.new_owner, handoff.new_incarnation)
     leaving = new is not None and new.value.status is Status.DRAINING
-    if new is None or lost or (leaving and handoff.phase is not Phase.COMPLETE):
+    if is_new_gone or lost or (leaving and handoff.phase is not Phase.COMPLETE):
         yield Happening.NEW_GONE
-    if old is None:
+    if not view.may_work(handoff.old_owner, handoff.old_incarnation):
         yield Happening.OLD_GONE
     if handoff.phase is not Phase.COMPLETE:
         # What travels together is given together, and given up together.
@@ -179,7 +184,7 @@ def _moved(
         compares.append(view.same(assignment))
         if happening is Happening.OLD_GONE:
             compares.append(_still_gone(view, handoff.old_owner))
-        writes.append(_owner(view, at, handoff.new_owner, handoff.offset))
+        writes.append(_owner(view, at, handoff.new_owner, handoff.new_incarnation, handoff.offset))
     elif effect is Effect.COOL:
         key = view.keys.cooldown(at, handoff.new_owner)
         writes.append(Put(key, codec.dump_until(cool_until), COOLDOWN_LEASE))
@@ -201,8 +206,11 @@ def _still_gone(view: View, name: str) -> Compare:
     return view.same(view.keys.consumer(name))
 
 
-def _owner(view: View, at: TopicPartition, owner: str, offset: int | None = None) -> Put:
-    return Put(view.keys.assignment(at), codec.dump_assigned(Assigned(at, owner, offset=offset)))
+def _owner(
+    view: View, at: TopicPartition, owner: str, incarnation: str, offset: int | None = None
+) -> Put:
+    assigned = Assigned(at, owner, offset=offset, incarnation=incarnation)
+    return Put(view.keys.assignment(at), codec.dump_assigned(assigned))
 
 
 # -- a rebalance -----------------------------------------------------------------------------------------
@@ -222,7 +230,11 @@ def rebalance(
         at
         for at in view.assignments.keys() | view.handoffs.keys()
         if not view.exists(at)
-        or (at not in wanted and not _is_leaving(view, _living_owner(view, at)))
+        or (
+            at not in wanted
+            and not _is_fenced(view, at)
+            and not _is_leaving(view, _living_owner(view, at))
+        )
     ):
         yield _forgotten(view, at)
     yield from _unwanted(view, wanted)
@@ -255,9 +267,10 @@ def planned(view: View, targets: Targets, without: Collection[str] = ()) -> Iter
 
 
 def _nobody(view: View) -> Iterator[Bundle]:
-    """No consumers: nothing is anybody's."""
+    """No consumers: nothing is anybody's, but for replaced processes that may still be working."""
     for at in sorted(view.assignments.keys() | view.handoffs.keys()):
-        yield _forgotten(view, at)
+        if not _is_fenced(view, at):
+            yield _forgotten(view, at)
 
 
 def _forgotten(view: View, at: TopicPartition) -> Bundle:
@@ -272,19 +285,28 @@ def _of_owner(view: View, at: TopicPartition) -> list[Compare]:
 
 
 def _living_owner(view: View, at: TopicPartition) -> str | None:
+    """The owner's name, where the process that owns the partition is the registered one."""
     entry = view.assignments.get(at)
-    return entry.value.owner if entry is not None and entry.value.owner in view.consumers else None
+    if entry is None or not view.is_registered(entry.value.owner, entry.value.incarnation):
+        return None
+    return entry.value.owner
+
+
+def _is_fenced(view: View, at: TopicPartition) -> bool:
+    """Whether the owner is a replaced process whose lease has not run out: nobody else may begin."""
+    entry = view.assignments.get(at)
+    return entry is not None and (entry.value.owner, entry.value.incarnation) in view.fences
 
 
 def _is_orphan(view: View, at: TopicPartition) -> bool:
     """Nobody living owns it. What a hand-off does about it is done before (see ``advance``)."""
-    return _living_owner(view, at) is None
+    return _living_owner(view, at) is None and not _is_fenced(view, at)
 
 
 def _given(view: View, at: TopicPartition, to: str) -> Bundle:
     key = view.keys.handoff(at)
     compares = (view.same(view.keys.assignment(at)), view.same(key), *_of_owner(view, at))
-    writes: tuple[Write, ...] = (_owner(view, at, to),)
+    writes: tuple[Write, ...] = (_owner(view, at, to, view.incarnation(to)),)
     return Bundle(
         f"{at}: to {to} at once", compares, (*writes, Delete(key)) if key in view.raw else writes
     )
@@ -323,8 +345,18 @@ def _begun(
 def _beginning(
     view: View, at: TopicPartition, new: str, settings: ServiceSettings, now: float
 ) -> Bundle:
-    key, old = view.keys.handoff(at), view.assignments[at].value.owner
-    handoff = Handoff(at, old, new, Phase.WARMING, now, strict=settings.strict)
+    key, owner = view.keys.handoff(at), view.assignments[at].value
+    old = owner.owner
+    handoff = Handoff(
+        at,
+        old,
+        new,
+        Phase.WARMING,
+        now,
+        strict=settings.strict,
+        old_incarnation=owner.incarnation,
+        new_incarnation=view.incarnation(new),
+    )
     return Bundle(
         f"{at}: from {old} to {new}",
         (view.same(key), view.same(view.keys.assignment(at))),

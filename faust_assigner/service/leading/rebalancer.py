@@ -237,11 +237,13 @@ def _asks_for_plan(change: Change) -> bool:
     """A consumer that reconnects and wants what it wanted asks for nothing."""
     if change.kind == "consumers":
         return _wishes(change.before) != _wishes(change.after)
-    return change.kind == "topics" or (change.kind == "assignments" and change.after is None)
+    return change.kind == "topics" or (
+        change.kind in ("assignments", "fences") and change.after is None
+    )
 
 
 def _wishes(entry: Entry[Consumer] | None) -> object:
     if entry is None:
         return None
     c = entry.value
-    return c.status, c.topics, c.capacity, c.rack, c.capabilities, c.co_partitioned
+    return c.incarnation, c.status, c.topics, c.capacity, c.rack, c.capabilities, c.co_partitioned

@@ -37,7 +37,7 @@ class PartitionWeight(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas")
+    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas", "incarnation", "returns")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +48,8 @@ class RegisterRequest(_message.Message):
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     HEARTBEATS_FIELD_NUMBER: _ClassVar[int]
     KEEPS_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    RETURNS_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     topic: str
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -58,7 +60,9 @@ class RegisterRequest(_message.Message):
     replicas: _containers.RepeatedCompositeFieldContainer[TopicPartition]
     heartbeats: bool
     keeps_replicas: bool
-    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ...) -> None: ...
+    incarnation: str
+    returns: bool
+    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ..., incarnation: _Optional[str] = ..., returns: _Optional[bool] = ...) -> None: ...
 
 class AssignmentCommand(_message.Message):
     __slots__ = ("assignment", "warm", "release", "abort_warm", "standby")
@@ -141,40 +145,46 @@ class StandbyUpdate(_message.Message):
     def __init__(self, standbys: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
 
 class PartitionReadyRequest(_message.Message):
-    __slots__ = ("consumer_name", "partition", "handoff_id")
+    __slots__ = ("consumer_name", "partition", "handoff_id", "incarnation")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     partition: TopicPartition
     handoff_id: int
-    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class PartitionReadyResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class PartitionReleasedRequest(_message.Message):
-    __slots__ = ("consumer_name", "partition", "handoff_id", "final_offset")
+    __slots__ = ("consumer_name", "partition", "handoff_id", "final_offset", "incarnation")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
     FINAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     partition: TopicPartition
     handoff_id: int
     final_offset: int
-    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., final_offset: _Optional[int] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., final_offset: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class PartitionReleasedResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class DeregisterRequest(_message.Message):
-    __slots__ = ("consumer_name",)
+    __slots__ = ("consumer_name", "incarnation")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
-    def __init__(self, consumer_name: _Optional[str] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, consumer_name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class DeregisterResponse(_message.Message):
     __slots__ = ("action",)
@@ -183,44 +193,50 @@ class DeregisterResponse(_message.Message):
     def __init__(self, action: _Optional[_Union[DeregisterAction, str]] = ...) -> None: ...
 
 class WarmFailedRequest(_message.Message):
-    __slots__ = ("consumer_name", "partition", "handoff_id", "reason")
+    __slots__ = ("consumer_name", "partition", "handoff_id", "reason", "incarnation")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     partition: TopicPartition
     handoff_id: int
     reason: str
-    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., reason: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class WarmFailedResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class ReportProgressRequest(_message.Message):
-    __slots__ = ("consumer_name", "partition", "handoff_id", "progress")
+    __slots__ = ("consumer_name", "partition", "handoff_id", "progress", "incarnation")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     partition: TopicPartition
     handoff_id: int
     progress: float
-    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., progress: _Optional[float] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., progress: _Optional[float] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class ReportProgressResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("consumer_name", "session_id")
+    __slots__ = ("consumer_name", "session_id", "incarnation")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     session_id: str
-    def __init__(self, consumer_name: _Optional[str] = ..., session_id: _Optional[str] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, consumer_name: _Optional[str] = ..., session_id: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("known", "lives_ms")
@@ -231,12 +247,14 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, known: _Optional[bool] = ..., lives_ms: _Optional[int] = ...) -> None: ...
 
 class ReportReplicasRequest(_message.Message):
-    __slots__ = ("consumer_name", "replicas")
+    __slots__ = ("consumer_name", "replicas", "incarnation")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     replicas: _containers.RepeatedCompositeFieldContainer[TopicPartition]
-    def __init__(self, consumer_name: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, consumer_name: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class ReportReplicasResponse(_message.Message):
     __slots__ = ()
@@ -247,7 +265,7 @@ class GetStateRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Consumer(_message.Message):
-    __slots__ = ("consumer_name", "status", "topics", "rack", "capacity", "registered_at", "replicas")
+    __slots__ = ("consumer_name", "status", "topics", "rack", "capacity", "registered_at", "replicas", "incarnation")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -255,6 +273,7 @@ class Consumer(_message.Message):
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_AT_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     status: str
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -262,19 +281,22 @@ class Consumer(_message.Message):
     capacity: float
     registered_at: float
     replicas: _containers.RepeatedCompositeFieldContainer[TopicPartition]
-    def __init__(self, consumer_name: _Optional[str] = ..., status: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., registered_at: _Optional[float] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, consumer_name: _Optional[str] = ..., status: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., registered_at: _Optional[float] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("partition", "owner", "epoch", "start_offset")
+    __slots__ = ("partition", "owner", "epoch", "start_offset", "incarnation")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     partition: TopicPartition
     owner: str
     epoch: int
     start_offset: int
-    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Handoff(_message.Message):
     __slots__ = ("partition", "old_owner", "new_owner", "phase", "handoff_id", "age_s", "progress", "strict", "released")

@@ -13,6 +13,7 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import checked_topic
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import (
+    HEARTBEATS,
     KEEPS_REPLICAS,
     Assigned,
     Consumer,
@@ -85,7 +86,12 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
         rack=request.rack or None,
         identity=identity,
         weights=await _weights(request.weights),
-        capabilities=(KEEPS_REPLICAS,) if request.keeps_replicas else (),
+        capabilities=(
+            *((KEEPS_REPLICAS,) if request.keeps_replicas else ()),
+            *((HEARTBEATS,) if request.heartbeats else ()),
+        ),
+        incarnation=request.incarnation,
+        returns=request.returns,
         co_partitioned=tuple(tuple(sorted(group.topics)) for group in request.copartitioned),
         holds=await by_topic(request.replicas),
     )
@@ -190,6 +196,7 @@ def _consumer(one: Consumer, counts: Mapping[str, int]) -> pb.Consumer:
         capacity=one.capacity,
         registered_at=one.registered_at,
         replicas=_flat(holds),
+        incarnation=one.incarnation,
     )
 
 
@@ -203,7 +210,11 @@ def _flat(partitions: Mapping[str, Sequence[int]]) -> list[pb.TopicPartition]:
 
 def _assigned(one: Assigned) -> pb.Assignment:
     return pb.Assignment(
-        partition=message_of(one.at), owner=one.owner, epoch=one.epoch, start_offset=one.offset
+        partition=message_of(one.at),
+        owner=one.owner,
+        epoch=one.epoch,
+        start_offset=one.offset,
+        incarnation=one.incarnation,
     )
 
 

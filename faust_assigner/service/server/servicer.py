@@ -12,7 +12,13 @@ from typing import Any
 import grpc
 
 from faust_assigner.service.commands import Assignment
-from faust_assigner.service.errors import MAX_CLAIMS, ServiceRefused, StoreError, TooManyClaims
+from faust_assigner.service.errors import (
+    MAX_CLAIMS,
+    ServiceRefused,
+    StoreError,
+    TooManyClaims,
+    replaced,
+)
 from faust_assigner.service.faults import code_of
 from faust_assigner.service.node import AssignerNode, CommandStream
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -93,7 +99,14 @@ class ConsumerServicer:
         if (
             code := ENDED.get(stream.ended or Ended.CLOSED)
         ) is not None and stream.ended is not None:
-            await context.abort(code, stream.ended.value)
+            await context.abort(code, self._why(stream, stream.ended))
+
+    def _why(self, stream: CommandStream, ended: Ended) -> str:
+        """The text of a stream's end; the other process is named where there is one."""
+        current = self._node.incarnation(stream.consumer_name)
+        if ended is Ended.REPLACED and current != stream.incarnation:
+            return str(replaced(stream.consumer_name, stream.incarnation, current))
+        return ended.value
 
     def _begin(self, stream: CommandStream) -> Session:
         self._count += 1
@@ -135,7 +148,8 @@ class ConsumerServicer:
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
         """The consumer lives."""
         async with spoken(context):
-            self._door.caller(context).acting_as(request.consumer_name)
+            identity = self._door.caller(context).acting_as(request.consumer_name)
+            self._node.check(request.consumer_name, identity, request.incarnation)
             session = self._sessions.get(request.consumer_name)
             if (
                 session is None
@@ -159,6 +173,7 @@ class ConsumerServicer:
                 partition_of(request.partition),
                 handoff_id=request.handoff_id or None,
                 identity=identity,
+                incarnation=request.incarnation,
             )
         return pb.PartitionReadyResponse()
 
@@ -177,6 +192,7 @@ class ConsumerServicer:
                 handoff_id=request.handoff_id or None,
                 offset=offset,
                 identity=identity,
+                incarnation=request.incarnation,
             )
         return pb.PartitionReleasedResponse()
 
@@ -192,6 +208,7 @@ class ConsumerServicer:
                 reason=request.reason[:1000],
                 handoff_id=request.handoff_id or None,
                 identity=identity,
+                incarnation=request.incarnation,
             )
         return pb.WarmFailedResponse()
 
@@ -209,6 +226,7 @@ class ConsumerServicer:
                 request.progress,
                 handoff_id=request.handoff_id or None,
                 identity=identity,
+                incarnation=request.incarnation,
             )
         return pb.ReportProgressResponse()
 
@@ -223,7 +241,12 @@ class ConsumerServicer:
             if len(request.replicas) > MAX_CLAIMS:
                 raise TooManyClaims(request.consumer_name, len(request.replicas))
             replicas = await by_topic(request.replicas)
-            await self._node.holds(request.consumer_name, replicas, identity=identity)
+            await self._node.holds(
+                request.consumer_name,
+                replicas,
+                identity=identity,
+                incarnation=request.incarnation,
+            )
         return pb.ReportReplicasResponse()
 
     async def Deregister(
@@ -232,5 +255,7 @@ class ConsumerServicer:
         """Leave: at once, or after everything is handed over."""
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
-            action = await self._node.deregister(request.consumer_name, identity=identity)
+            action = await self._node.deregister(
+                request.consumer_name, identity=identity, incarnation=request.incarnation
+            )
         return pb.DeregisterResponse(action=pb.DeregisterAction.Name(action.value))

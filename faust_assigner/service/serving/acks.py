@@ -11,7 +11,13 @@ from dataclasses import replace
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import BadRequest, NotFound, WrongCaller, WrongPhase
+from faust_assigner.service.errors import (
+    BadRequest,
+    NotFound,
+    WrongCaller,
+    WrongPhase,
+    replaced,
+)
 from faust_assigner.service.handoff import (
     Handoff,
     Happening,
@@ -22,6 +28,7 @@ from faust_assigner.service.handoff import (
     step,
 )
 from faust_assigner.service.keys import MAX_OFFSET, Keys
+from faust_assigner.service.records import names_itself
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import rewritten
 
@@ -50,18 +57,31 @@ class Acks:
         self._reported: dict[tuple[TopicPartition, str], float] = {}
         self._tidied_at = -float("inf")
 
-    async def ready(self, name: str, at: TopicPartition, handoff_id: int | None) -> None:
-        """The new owner is warm. Raises NotFound, WrongCaller or WrongPhase."""
-        await self._answer(name, at, handoff_id, Happening.WARM, lambda h: _said(h, Happening.WARM))
+    async def ready(
+        self, name: str, at: TopicPartition, handoff_id: int | None, incarnation: str = ""
+    ) -> None:
+        """The new owner is warm. Raises NotFound, WrongCaller, WrongPhase or Replaced."""
+        await self._answer(
+            (name, incarnation),
+            at,
+            handoff_id,
+            Happening.WARM,
+            lambda h: _said(h, Happening.WARM),
+        )
 
     async def released(
-        self, name: str, at: TopicPartition, handoff_id: int | None, offset: int | None
+        self,
+        name: str,
+        at: TopicPartition,
+        handoff_id: int | None,
+        offset: int | None,
+        incarnation: str = "",
     ) -> None:
         """The old owner let go. Raises as :meth:`ready`, and BadRequest for an offset that is none."""
         if offset is not None and not 0 <= offset <= MAX_OFFSET:
             raise BadRequest(f"{at}: an offset is 0 to {MAX_OFFSET}, got {offset}")
         await self._answer(
-            name,
+            (name, incarnation),
             at,
             handoff_id,
             Happening.LET_GO,
@@ -69,11 +89,16 @@ class Acks:
         )
 
     async def failed(
-        self, name: str, at: TopicPartition, handoff_id: int | None, reason: str
+        self,
+        name: str,
+        at: TopicPartition,
+        handoff_id: int | None,
+        reason: str,
+        incarnation: str = "",
     ) -> None:
         """The new owner cannot. Raises as :meth:`ready`."""
         await self._answer(
-            name,
+            (name, incarnation),
             at,
             handoff_id,
             Happening.GAVE_UP,
@@ -91,7 +116,12 @@ class Acks:
         )
 
     async def progress(
-        self, name: str, at: TopicPartition, handoff_id: int | None, fraction: float
+        self,
+        name: str,
+        at: TopicPartition,
+        handoff_id: int | None,
+        fraction: float,
+        incarnation: str = "",
     ) -> None:
         """How far it is, written down every few seconds at most."""
         now = self._clock.monotonic()
@@ -99,7 +129,7 @@ class Acks:
             return
         said = min(max(0.0, fraction), 1.0)  # in this order, so that what is no number is 0
         await self._answer(
-            name,
+            (name, incarnation),
             at,
             handoff_id,
             Happening.WARM,
@@ -115,7 +145,7 @@ class Acks:
 
     async def _answer(
         self,
-        name: str | None,
+        caller: tuple[str, str] | None,
         at: TopicPartition,
         handoff_id: int | None,
         happening: Happening,
@@ -126,13 +156,13 @@ class Acks:
         async def answered(kv: KeyValue | None) -> Write | None:
             handoff = None if kv is None else codec.readable(codec.load_handoff, kv.value)
             if kv is None or handoff is None:
-                await self._afterwards(name, at, happening)
+                await self._afterwards(caller, at, happening)
                 return None
             if handoff_id is not None and handoff_id != kv.create_revision:
                 raise WrongPhase(
                     f"{at}: hand-off {handoff_id} is over, this is {kv.create_revision}"
                 )
-            _check_caller(handoff, name, happening)
+            _check_caller(handoff, caller, happening)
             after = decide(handoff)
             if after is None:
                 return None
@@ -140,7 +170,9 @@ class Acks:
 
         await rewritten(self._store, key, answered)
 
-    async def _afterwards(self, name: str | None, at: TopicPartition, happening: Happening) -> None:
+    async def _afterwards(
+        self, caller: tuple[str, str] | None, at: TopicPartition, happening: Happening
+    ) -> None:
         """No hand-off: the answer came before, if what it leads to is the case."""
         kv = await self._store.get(self._keys.assignment(at))
         said = (
@@ -148,14 +180,33 @@ class Acks:
             if kv is None
             else codec.readable(lambda value: codec.load_assigned(value, 0), kv.value)
         )
-        if name is None or said is None or (said.owner == name) != (happening is Happening.WARM):
+        is_owner = (
+            said is not None and caller is not None and _is(caller, said.owner, said.incarnation)
+        )
+        if caller is None or said is None or is_owner != (happening is Happening.WARM):
             raise NotFound(f"{at}: no hand-off")
 
 
-def _check_caller(handoff: Handoff, name: str | None, happening: Happening) -> None:
-    expected = handoff.old_owner if happening is Happening.LET_GO else handoff.new_owner
-    if name is not None and name != expected:
-        raise WrongCaller(f"{handoff.at}: {expected} is asked, not {name}")
+def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:
+    """Whether the caller is that process; where that one names itself by no incarnation its name does."""
+    return caller[0] == name and (
+        caller[1] == incarnation or (caller[1] == "" and not names_itself(incarnation))
+    )
+
+
+def _check_caller(handoff: Handoff, caller: tuple[str, str] | None, happening: Happening) -> None:
+    """Raises WrongCaller and Replaced; ``None`` is an operator."""
+    if caller is None:
+        return
+    expected, incarnation = (
+        (handoff.old_owner, handoff.old_incarnation)
+        if happening is Happening.LET_GO
+        else (handoff.new_owner, handoff.new_incarnation)
+    )
+    if caller[0] != expected:
+        raise WrongCaller(f"{handoff.at}: {expected} is asked, not {caller[0]}")
+    if not _is(caller, expected, incarnation):
+        raise replaced(caller[0], caller[1], incarnation)
 
 
 def _said(

@@ -24,6 +24,7 @@ class Stream:
         consumer_name: str,
         session: str,
         *,
+        incarnation: str = "",
         limit: int,
         lives: Callable[[], float],
         snapshot: Callable[[], Iterable[Command]],
@@ -33,6 +34,7 @@ class Stream:
     ) -> None:
         self.consumer_name = consumer_name
         self.session = session
+        self.incarnation = incarnation
         self.ended: Ended | None = None
         self._limit = limit
         self._lives = lives

@@ -57,7 +57,7 @@ def _assignment(
 ) -> None:
     before: Assigned | None = change.before.value if change.before else None
     after: Assigned | None = change.after.value if change.after else None
-    if after is not None:
+    if after is not None and view.is_registered(after.owner, after.incarnation):
         gained.setdefault(after.owner, []).append(_owned(view, after))
     if before is None or (after is not None and after.owner == before.owner):
         return
@@ -89,16 +89,18 @@ def _handoff(
     if after is not None and current is not None and current.kv == after.kv:
         known = state_of(before.value) if before else None
         if known is not state_of(after.value):
-            yield from _asked(after)
+            yield from _asked(view, after)
 
 
-def _asked(entry: Entry[Handoff]) -> Iterator[Told]:
-    """What the state of a hand-off asks of its two consumers."""
+def _asked(view: View, entry: Entry[Handoff]) -> Iterator[Told]:
+    """What the state of a hand-off asks of its two consumers, where they are the processes that it means."""
     handoff, handoff_id = entry.value, entry.kv.create_revision
     state = state_of(handoff)
-    if state is State.WARMING:
+    if state is State.WARMING and view.is_registered(handoff.new_owner, handoff.new_incarnation):
         yield handoff.new_owner, Warm(handoff.at, handoff.old_owner, handoff_id, handoff.strict)
-    elif state in (State.RELEASING, State.COMPLETE):
+    elif state in (State.RELEASING, State.COMPLETE) and view.is_registered(
+        handoff.old_owner, handoff.old_incarnation
+    ):
         yield (
             handoff.old_owner,
             Release(handoff.at, handoff.new_owner, handoff_id, state is State.RELEASING),
@@ -119,8 +121,15 @@ def _ended(
         return
     yield handoff.new_owner, AbortWarm(handoff.at, entry.kv.create_revision)
     # A strict old owner was asked to release and may have: it is to go on.
-    if assigned and owner == handoff.old_owner and handoff.strict and handoff.phase is Phase.READY:
-        gained.setdefault(owner, []).append(_owned(view, assigned.value))
+    if (
+        assigned
+        and view.is_registered(handoff.old_owner, handoff.old_incarnation)
+        and (assigned.value.owner, assigned.value.incarnation)
+        == (handoff.old_owner, handoff.old_incarnation)
+        and handoff.strict
+        and handoff.phase is Phase.READY
+    ):
+        gained.setdefault(handoff.old_owner, []).append(_owned(view, assigned.value))
 
 
 def snapshot(view: View, name: str) -> Iterator[Command]:
@@ -130,7 +139,7 @@ def snapshot(view: View, name: str) -> Iterator[Command]:
     """
     yield _full(view, name)
     for at in sorted(view.moving.get(name, ())):
-        yield from (command for told, command in _asked(view.handoffs[at]) if told == name)
+        yield from (command for told, command in _asked(view, view.handoffs[at]) if told == name)
     if name in view.replicas:
         yield Replicas(view.replicas[name].value)
 
@@ -141,16 +150,18 @@ def _full(view: View, name: str) -> Assignment:
     A partition that it was asked to release in strict mode is not in it, though it is its own yet: what it
     said of it may be under way, and it must not go on with what it has said it let go.
     """
+    mine = view.incarnation(name)
     leaving = {
         at
         for at in view.moving.get(name, ())
         if (handoff := view.handoffs[at].value).old_owner == name
+        and handoff.old_incarnation == mine
         and handoff.strict
         and handoff.phase is Phase.READY
     }
     owned = [
-        _owned(view, view.assignments[at].value)
+        _owned(view, assigned)
         for at in sorted(view.owned.get(name, ()))
-        if at not in leaving
+        if (assigned := view.assignments[at].value).incarnation == mine and at not in leaving
     ]
     return Assignment(tuple(owned), full=True)

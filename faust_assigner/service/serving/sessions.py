@@ -9,16 +9,23 @@ from dataclasses import replace
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import ServiceRefused, WrongCaller
+from faust_assigner.service.errors import LeaseLost, ServiceRefused, WrongCaller
+from faust_assigner.service.errors import replaced as replaced_by
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
-from faust_assigner.service.records import Consumer, Ended, Status
+from faust_assigner.service.records import (
+    HEARTBEATS,
+    MOST_REPLACED,
+    Consumer,
+    Ended,
+    Status,
+)
 from faust_assigner.service.serving.registry import Registry, Stream
 from faust_assigner.service.serving.relay import snapshot, tell
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import KeyValue, Put, Store
+from faust_assigner.service.store.base import KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import rewritten
 from faust_assigner.service.tasks import ended
 from faust_assigner.service.view import Change, View, has_more, waits_in_vain
@@ -59,19 +66,21 @@ class Sessions:
         known = self._mirror.revision
         lease = await HeldLease.grant(self._store, self._clock, self._settings.consumer_ttl_s)
         try:
-            revision, session = await self._write(consumer, lease)
+            revision, written = await self._write(consumer, lease)
         except ServiceRefused:
             await lease.revoke()
             raise
         # Where nobody knows what became of it, time ends the lease: the consumer may be processing still,
         # and a revoked lease would give away at once what it owns.
         await self._mirror.past(revision, known)
-        stream = self._stream(consumer.name, session, lease)
+        stream = self._stream(written, lease)
         self.registry.add(
             stream
         )  # one that was here before has ended when the mirror heard of this one
         loop = asyncio.get_running_loop()
-        self._keeping[stream] = loop.create_task(self._keep(stream, lease), name=f"keep {session}")
+        self._keeping[stream] = loop.create_task(
+            self._keep(stream, lease), name=f"keep {written.session}"
+        )
         self._metrics.streams(len(self.registry))
         self._check(self._mirror.view, consumer.name)
         self._relieve(self._mirror.view)
@@ -79,41 +88,67 @@ class Sessions:
             await self.stop()
         return stream
 
-    async def _write(self, consumer: Consumer, lease: HeldLease) -> tuple[int, str]:
+    async def _write(self, consumer: Consumer, lease: HeldLease) -> tuple[int, Consumer]:
         key, session = self._keys.consumer(consumer.name), f"{self._node_id}-{lease.lease_id:x}"
+        incarnation = consumer.incarnation or (
+            f"~{session}" if HEARTBEATS in consumer.capabilities else ""
+        )
+        consumer = replace(consumer, incarnation=incarnation, session=session)
 
-        async def registered(kv: KeyValue | None) -> Put:
-            status, dismissed = Status.READY, False
+        async def registered(kv: KeyValue | None) -> list[Write]:
             before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
-            if before is not None:
-                if before.identity and before.identity != consumer.identity:
-                    raise WrongCaller(f"{consumer.name} is registered by another identity")
-                # A drain is the process's last; it is not undone by a connection that broke. Only a process
-                # that was told to stop, with its partitions left to it, has a successor that may take them.
-                if before.status is Status.DRAINING and not before.dismissed:
-                    status = before.status
-                    dismissed = _is_left_alone(
-                        self._mirror.view, consumer.name
-                    )  # what it is told first
+            after = replace(consumer, registered_at=self._clock.wall())
+            beside: list[Write] = []
+            if kv is not None and before is not None:
+                after = self._following(before, after)
+                is_other = before.incarnation != after.incarnation
+                if self._settings.strict and is_other and kv.lease:
+                    # Its lease runs on: while it does, the process that is replaced may be working.
+                    fence = self._keys.fence(before.name, before.incarnation)
+                    beside = [Put(fence, before.session.encode(), kv.lease)]
             await asyncio.sleep(0)  # claims may be long to read and to write: the others' turn
-            value = codec.dump_consumer(
-                replace(
-                    consumer,
-                    status=status,
-                    dismissed=dismissed,
-                    registered_at=self._clock.wall(),
-                    session=session,
-                )
-            )
+            value = codec.dump_consumer(after)
             await asyncio.sleep(0)
-            return Put(key, codec.checked_size(consumer.name, value), lease.lease_id)
+            put = Put(key, codec.checked_size(consumer.name, value), lease.lease_id)
+            return [put, *beside]
 
-        return await rewritten(self._store, key, registered), session
+        while True:
+            try:
+                return await rewritten(self._store, key, registered), consumer
+            except LeaseLost:
+                # The lease of the replaced process ran out meanwhile, unless it was our own.
+                if await self._store.keep_alive(lease.lease_id) <= 0:
+                    raise
 
-    def _stream(self, name: str, session: str, lease: HeldLease) -> Stream:
+    def _following(self, before: Consumer, after: Consumer) -> Consumer:
+        """The registration ``after`` as it follows ``before``. Raises WrongCaller and Replaced."""
+        if before.identity and before.identity != after.identity:
+            raise WrongCaller(f"{after.name} is registered by another identity")
+        if before.incarnation != after.incarnation:
+            if after.returns or after.incarnation in before.replaced:
+                raise replaced_by(after.name, after.incarnation, before.incarnation)
+            # A new process begins warm of nothing and drained of nothing, but for an operator's word.
+            passed = (before.incarnation, *before.replaced)[:MOST_REPLACED]
+            after = replace(after, replaced=passed)
+            if not before.by_operator:
+                return after
+        # A drain is the process's last; it is not undone by a connection that broke. Only a process
+        # that was told to stop, with its partitions left to it, has a successor that may take them.
+        if before.status is Status.DRAINING and not before.dismissed:
+            after = replace(
+                after,
+                status=before.status,
+                by_operator=before.by_operator,
+                dismissed=_is_left_alone(self._mirror.view, after.name),  # what it is told first
+            )
+        return replace(after, replaced=after.replaced or before.replaced)
+
+    def _stream(self, consumer: Consumer, lease: HeldLease) -> Stream:
+        name = consumer.name
         return Stream(
             name,
-            session,
+            consumer.session,
+            incarnation=consumer.incarnation,
             limit=self._settings.channel,
             lives=lambda: lease.left_s,
             snapshot=lambda: snapshot(self._mirror.view, name),

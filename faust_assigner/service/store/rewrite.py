@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.store.base import KeyValue, Store, Write, absent, unchanged
 
 ATTEMPTS = 20
 
-#: What to write for a key as it is, or is not; ``None``: nothing.
-Decide = Callable[[KeyValue | None], Awaitable[Write | None]]
+#: What to write for a key as it is, or is not, and beside it; ``None``: nothing.
+Decide = Callable[[KeyValue | None], Awaitable[Write | Sequence[Write] | None]]
 
 
 async def rewritten(store: Store, key: str, decide: Decide) -> int:
@@ -25,7 +25,7 @@ async def rewritten(store: Store, key: str, decide: Decide) -> int:
         if write is None:
             return 0 if kv is None else kv.mod_revision
         compare = absent(key) if kv is None else unchanged(kv)
-        result = await store.txn([compare], [write])
+        result = await store.txn([compare], write if isinstance(write, Sequence) else [write])
         if result.succeeded:
             return result.revision
     raise StoreUnavailable(f"{key} changed {ATTEMPTS} times meanwhile")

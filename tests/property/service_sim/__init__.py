@@ -1,7 +1,7 @@
 """The assigner service on virtual time: instances, consumers, a store, and everything that goes wrong.
 
 The real instances run on the store in memory behind a network that delays, loses and parts; each process has
-its own clock and can be paused or killed. The promises (C1-C9) are checked at every revision and every step.
+its own clock and can be paused or killed. The promises (C1-C10) are checked at every revision and every step.
 """
 
 from __future__ import annotations

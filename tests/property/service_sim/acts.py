@@ -35,6 +35,7 @@ KINDS = {
     "crash": 4,
     "stall": 5,
     "reconnect": 6,
+    "restart": 5,
     "leave": 4,
     "stuck": 2,
     "failing": 2,

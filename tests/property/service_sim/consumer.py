@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owned, Release, Warm
-from faust_assigner.service.errors import ServiceRefused, StoreError
+from faust_assigner.service.errors import Replaced, ServiceRefused, StoreError
 from faust_assigner.service.handoff import Happening, TopicPartition
 from faust_assigner.service.node import AssignerNode, CommandStream
 from faust_assigner.service.records import Action, Consumer, Ended
@@ -40,6 +40,7 @@ class SimConsumer:
     """``stuck``: it never gets warm; ``failing``: it says that it cannot; ``mute``: it never releases."""
 
     name: str
+    incarnation: str
     process: Process
     draw: random.Random
     sink: Sink
@@ -54,6 +55,7 @@ class SimConsumer:
     fence_at: float = 0.0
     gone: bool = False
     drain: bool = False
+    returns: bool = False
     stream: CommandStream | None = None
     _break: asyncio.Event = field(default_factory=asyncio.Event)
     _jobs: list[asyncio.Task[None]] = field(default_factory=list)
@@ -95,20 +97,26 @@ class SimConsumer:
         while True:
             await self.process.sleep(0.2)
             for at in self.processing():
-                if not self.sink.commit(at, self.owned[at]):
+                if not self.sink.commit(at, self.owned[at], self.incarnation):
                     self.owned.pop(at, None)
 
     async def _life(self) -> None:
         while not self.gone:
             instance = self.draw.choice(self.instances)
             self._break.clear()
-            with contextlib.suppress(Broken, ServiceRefused, StoreError, TimeoutError):
+            try:
                 await self._connected(instance)
+            except Replaced:
+                self.gone = True
+                self.owned.clear()
+            except (Broken, ServiceRefused, StoreError, TimeoutError):
+                pass
             if not self.gone:
                 await self.process.sleep(self.draw.choice((0.05, 0.3, 1.0)))
 
     async def _connected(self, instance: Instance) -> None:
         stream = self.stream = await self._registered(instance)
+        self.returns = True
         beating: asyncio.Task[None] | None = None
         broken = asyncio.get_running_loop().create_task(_any(self._break, instance.process.dead))
         try:
@@ -148,7 +156,12 @@ class SimConsumer:
         opened: list[CommandStream] = []
 
         async def register() -> CommandStream:
-            wishes = Consumer(name=self.name, co_partitioned=self.declares)
+            wishes = Consumer(
+                name=self.name,
+                incarnation=self.incarnation,
+                returns=self.returns,
+                co_partitioned=self.declares,
+            )
             opened.append(await instance.node.register(wishes))
             return opened[0]
 
@@ -205,7 +218,10 @@ class SimConsumer:
 
     async def _leave(self, instance: Instance) -> None:
         with contextlib.suppress(Broken, ServiceRefused, StoreError, TimeoutError):
-            action = await self._call(instance, lambda: instance.node.deregister(self.name))
+            action = await self._call(
+                instance,
+                lambda: instance.node.deregister(self.name, incarnation=self.incarnation),
+            )
             if action is Action.SHUTDOWN_NOW:
                 self.crash()
 
@@ -240,26 +256,31 @@ class SimConsumer:
         *,
         offset: int | None = None,
         name: str | None = None,
+        incarnation: str | None = None,
     ) -> bool:
         """Once; whether it was refused."""
         name, sent = name or self.name, self.process.monotonic()
-        node = instance.node
+        node, own = instance.node, self.incarnation if incarnation is None else incarnation
         calls: dict[Happening, Callable[[], Awaitable[None]]] = {
-            Happening.WARM: lambda: node.partition_ready(name, at, handoff_id=handoff_id),
+            Happening.WARM: lambda: node.partition_ready(
+                name, at, handoff_id=handoff_id, incarnation=own
+            ),
             Happening.LET_GO: lambda: node.partition_released(
-                name, at, handoff_id=handoff_id, offset=offset
+                name, at, handoff_id=handoff_id, offset=offset, incarnation=own
             ),
             Happening.GAVE_UP: lambda: node.warm_failed(
-                name, at, reason="no", handoff_id=handoff_id
+                name, at, reason="no", handoff_id=handoff_id, incarnation=own
             ),
         }
         refused = False
         try:
             await self._call(instance, calls[happening])
+        except Replaced:
+            return True  # whatever the hand-off says
         except ServiceRefused:
             refused = True
         self.heard.append(
-            Said(at, name, happening, handoff_id, sent, self.process.monotonic(), refused)
+            Said(at, name, happening, handoff_id, sent, self.process.monotonic(), refused, own)
         )
         return refused
 

@@ -100,7 +100,8 @@ class Promises:
         """C1, C2 and C5, of every revision."""
         before_owner = {at: entry.value for at, entry in self.view.assignments.items()}
         before_handoff = dict(self.view.handoffs)
-        living = set(self.view.consumers)
+        living = {(name, entry.value.incarnation) for name, entry in self.view.consumers.items()}
+        living |= set(self.view.fences)
         touched: set[TopicPartition] = set()
         for event in events:
             change = self.view.apply(event)
@@ -155,17 +156,22 @@ class Promises:
         was: Assigned | None,
         now: Assigned | None,
         handoff: Entry[Handoff] | None,
-        living: set[str],
+        living: set[tuple[str, str]],
     ) -> None:
         """C2: nobody living loses a partition but by a hand-off that was ready, and released where strict."""
         if now is not None and was is not None:
             must(now.epoch > was.epoch or now == was, "C2 epochs rise", was, now)
-        if was is None or was.owner not in living or (now is not None and now.owner == was.owner):
+        if was is None or (was.owner, was.incarnation) not in living:
+            return
+        if now is not None and (now.owner, now.incarnation) == (was.owner, was.incarnation):
             return
         if now is None:
             must(
                 not self.view.exists(at)
-                or not self.view.consumers[was.owner].value.wants(at.topic),
+                or not (
+                    self.view.is_registered(was.owner, was.incarnation)
+                    and self.view.consumers[was.owner].value.wants(at.topic)
+                ),
                 "C6 a living owner keeps what there is",
                 at,
                 was,
@@ -200,7 +206,7 @@ class Promises:
             at
             for at in self.view.partitions()
             if (entry := self.view.assignments.get(at)) is None
-            or entry.value.owner not in self.view.consumers
+            or not self.view.is_registered(entry.value.owner, entry.value.incarnation)
         ]
 
     def parted(self) -> list[int]:

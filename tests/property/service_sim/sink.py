@@ -20,6 +20,7 @@ class Sink:
         self.epoch: dict[TopicPartition, int] = {}
         self.offset: dict[TopicPartition, int] = {}
         self.accepted = self.refused = 0
+        self._writers: dict[tuple[TopicPartition, int], str] = {}
 
     def begins(self, owned: Owned) -> None:
         """A consumer takes up a partition: where it is told to begin is where the last one stopped."""
@@ -31,8 +32,17 @@ class Sink:
                 self.offset.get(owned.at, 0),
             )
 
-    def commit(self, at: TopicPartition, epoch: int) -> bool:
-        """One more record; False where another one has a higher epoch."""
+    def commit(self, at: TopicPartition, epoch: int, incarnation: str) -> bool:
+        """One more record; False where another one has a higher epoch. C10: an epoch has one writer."""
+        first = self._writers.setdefault((at, epoch), incarnation)
+        must(
+            first == incarnation,
+            "C10 one process writes in an epoch",
+            at,
+            epoch,
+            first,
+            incarnation,
+        )
         if epoch < self.epoch.get(at, 0):
             self.refused += 1
             return False

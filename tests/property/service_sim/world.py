@@ -66,7 +66,7 @@ class World:
         self.counts = {"t": setting.partitions, "one.more": 2}
         if setting.pairs:
             self.counts["twin"] = setting.partitions
-        self.names = 0
+        self.names = self.processes = 0
         self._later: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
@@ -143,9 +143,15 @@ class World:
         if len(self.consumers) >= MAX_CONSUMERS:
             return
         self.names += 1
+        self._begins(f"c{self.names}", act)
+
+    def _begins(self, name: str, act: Act) -> None:
+        """A process that uses the name, the first or another one."""
+        self.processes += 1
         consumer = SimConsumer(
-            f"c{self.names}",
-            Process(f"c{self.names}"),
+            name,
+            f"p{self.processes}",
+            Process(name),
             random.Random(self.draw.random()),
             self.sink,
             self.instances,
@@ -159,6 +165,16 @@ class World:
     async def _crash(self, act: Act) -> None:
         if consumer := self._one(act):
             consumer.crash()
+
+    async def _restart(self, act: Act) -> None:
+        """Another process begins under a name whose process was killed, is frozen, or works on."""
+        if consumer := self._one(act):
+            if act.who % 3 == 0:
+                consumer.crash()
+            elif act.who % 3 == 1:
+                consumer.process.pause()
+                self._after(act.seconds, consumer.process.go_on)
+            self._begins(consumer.name, act)
 
     async def _stall(self, act: Act) -> None:
         if consumer := self._one(act):
@@ -263,6 +279,9 @@ class World:
                     happening,
                     offset=self.sink.offset.get(at, 0),
                     name=name,
+                    incarnation=next(
+                        (c.incarnation for c in reversed(self.consumers) if c.name == name), ""
+                    ),
                 )
 
     def _after(self, seconds: float, then: object) -> None:
@@ -334,7 +353,8 @@ class World:
             == {
                 at
                 for at, entry in self.promises.view.assignments.items()
-                if entry.value.owner == consumer.name
+                if (entry.value.owner, entry.value.incarnation)
+                == (consumer.name, consumer.incarnation)
             }
             for consumer in self.consumers
             if not consumer.gone

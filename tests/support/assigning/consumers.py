@@ -68,6 +68,11 @@ class Helper:
     _task: asyncio.Task[None] | None = None
     _jobs: list[asyncio.Task[None]] = field(default_factory=list)
 
+    @property
+    def incarnation(self) -> str:
+        """The process's, as it registered."""
+        return self.consumer.incarnation if self.consumer else ""
+
     async def connect(self) -> Helper:
         """Register, and do as told from now on."""
         self.stream = await self.node.register(self.consumer or Consumer(name=self.name))
@@ -96,15 +101,25 @@ class Helper:
         with contextlib.suppress(ServiceRefused):
             if self.fails:
                 await self.node.warm_failed(
-                    self.name, warm.at, reason="no", handoff_id=warm.handoff_id
+                    self.name,
+                    warm.at,
+                    reason="no",
+                    handoff_id=warm.handoff_id,
+                    incarnation=self.incarnation,
                 )
             else:
-                await self.node.partition_ready(self.name, warm.at, handoff_id=warm.handoff_id)
+                await self.node.partition_ready(
+                    self.name, warm.at, handoff_id=warm.handoff_id, incarnation=self.incarnation
+                )
 
     async def _release(self, release: Release) -> None:
         with contextlib.suppress(ServiceRefused):
             await self.node.partition_released(
-                self.name, release.at, handoff_id=release.handoff_id, offset=7
+                self.name,
+                release.at,
+                handoff_id=release.handoff_id,
+                offset=7,
+                incarnation=self.incarnation,
             )
 
     def of(self, kind: type[Command]) -> list[Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from faust_assigner.service.handoff import Handoff, Happening, TopicPartition, step
 from faust_assigner.service.handoff import state_of as where
 from faust_assigner.service.keys import Keys
-from faust_assigner.service.records import Assigned
+from faust_assigner.service.records import Assigned, names_itself
 from faust_assigner.service.serving.acks import SAID
 from faust_assigner.service.store.base import Compare, Field, Put, Write
 from faust_assigner.service.view import Entry
@@ -49,6 +49,7 @@ class Said:
     sent: float
     answered: float
     refused: bool
+    incarnation: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,16 +92,26 @@ def during(moments: Sequence[Moment], answer: Said) -> list[Moment]:
     return seen
 
 
+def _is(answer: Said, name: str, incarnation: str) -> bool:
+    """Whether that process answers; one without an incarnation of its own is known by its name."""
+    is_named = answer.incarnation == "" and not names_itself(incarnation)
+    return answer.name == name and (answer.incarnation == incarnation or is_named)
+
+
 def _refused(answer: Said, entry: Entry[Handoff] | None, owner: Assigned | None) -> bool:
     """What the model says of this answer in this state."""
     if entry is None:
-        owns = owner is not None and owner.owner == answer.name
+        owns = owner is not None and _is(answer, owner.owner, owner.incarnation)
         return owner is None or owns != (answer.happening is Happening.WARM)
     if answer.handoff_id not in (NO_ID, entry.kv.create_revision):
         return True
     handoff = entry.value
-    right = handoff.old_owner if answer.happening is Happening.LET_GO else handoff.new_owner
-    if answer.name != right:
+    right = (
+        (handoff.old_owner, handoff.old_incarnation)
+        if answer.happening is Happening.LET_GO
+        else (handoff.new_owner, handoff.new_incarnation)
+    )
+    if not _is(answer, *right):
         return True
     state = where(handoff)
     says = step(state, answer.happening, strict=handoff.strict)

@@ -286,7 +286,7 @@ async def test_a_fault_of_the_client_itself_is_raised_where_its_commands_are_rea
     """Nobody waits for commands that no task brings any more."""
     client = AssignerClient("127.0.0.1:1", "a")
 
-    def broken(name: str) -> pb.RegisterRequest:
+    def broken(name: str, incarnation: str, *, returns: bool) -> pb.RegisterRequest:
         raise RuntimeError("no such file")
 
     client._registration = type("R", (), {"message": staticmethod(broken)})()  # type: ignore[assignment]

@@ -22,6 +22,7 @@ def given(*handoffs: Handoff) -> View:
     return view_of(
         Consumer(name="old"),
         Consumer(name="new"),
+        Consumer(name="third"),
         topics={"t": 2},
         owners={AT: "old", OTHER: "old"},
         handoffs=handoffs,
@@ -143,4 +144,5 @@ def test_raised_epochs_are_told_to_all_and_give_nobody_back_what_it_lets_go() ->
     assert told == [
         ("new", Assignment(full=True)),
         ("old", Assignment((Owned(OTHER, epoch + 1_000),), full=True)),
+        ("third", Assignment(full=True)),
     ]
