@@ -34,9 +34,10 @@ INSTALLERS = {
     "follow_up": "faust_assigner.app.round.follow_up",
     "cooperative": "faust_assigner.app.cooperative.install",
     "reads": "faust_assigner.app.reads.install",
+    "metrics": "faust_assigner.app.metrics.install",
 }
 #: Without them an app works as it does on any host; what is missing then is said.
-OPTIONAL = frozenset({"cooperative"})
+OPTIONAL = frozenset({"cooperative", "metrics"})
 
 
 class Fixup(FaustFixup):  # type: ignore[misc]

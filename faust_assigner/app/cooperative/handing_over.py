@@ -26,7 +26,7 @@ from faust_assigner.app.cooperative.rounds import Rounds
 from faust_assigner.app.overlay.consumer import told
 from faust_assigner.app.overlay.tables import rest
 from faust_assigner.app.repairs.fetching import seek_committed
-from faust_assigner.app.repairs.waits import Wait, agents_s, broker_s, unsent, waits_of
+from faust_assigner.app.repairs.waits import HAND_OVER, Wait, agents_s, broker_s, unsent, waits_of
 
 if TYPE_CHECKING:
     from faust_assigner.app.cooperative.bases import Consumer
@@ -219,7 +219,7 @@ class HandsOver(Consumer):
         self.leaving = frozenset(revoked)
         try:
             with waits_of(self.app).during(
-                f"The hand-over of {len(revoked)} partitions",
+                f"{HAND_OVER} of {len(revoked)} partitions",
                 "the recovery to pause",
                 self.app.conf.broker_rebalance_timeout,
             ) as wait:

@@ -32,13 +32,19 @@ class SetAside:
 
     def __init__(self) -> None:
         self._until: WeakKeyDictionary[Any, tuple[float, float]] = WeakKeyDictionary()
+        self._names: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def __len__(self) -> int:
         return len(self._until)
 
+    def partitions(self) -> list[Any]:
+        """The partitions that could not be read at their last try; asked from any thread."""
+        return [tp for state, tp in self._names.copy().items() if state in self._until]
+
     def unreadable(self, tp: Any, state: Any, error: Exception, now: float) -> None:
         """Leave ``tp`` alone from ``now`` on, and say so."""
         wait_s = self._wait(state, now, RETRY_S, MOST_RETRY_S)
+        self._names[state] = tp
         logger.error(
             "%s-%d cannot be read from offset %s: %s: %s; it stands still and others flow, tried "
             "again in %.1f s",
@@ -52,6 +58,7 @@ class SetAside:
     def refused(self, tp: Any, state: Any, now: float) -> None:
         """The same where the broker has answered for it with an error, which aiokafka names."""
         wait_s = self._wait(state, now, REFUSED_S, MOST_REFUSED_S)
+        self._names[state] = tp
         logger.info("%s-%d: the broker answers with an error; asked again in %.1f s", *tp, wait_s)
 
     def _wait(self, state: Any, now: float, first_s: float, most_s: float) -> float:

@@ -27,7 +27,7 @@ the newest releases, and runs the app's unit tests on them.
 A shape is a signature (`=` where there is a default), a property, an attribute of the class, or the method
 that sets it. Parts: `repairs` nothing lost or repeated at a rebalance, `restore` snapshots and batched
 replay, `driver_assignor` the driver asks the app's assignor, `router`, `reads` requests for
-keys, `weights`, `ledger`; `cooperative`
+keys, `weights`, `ledger`, `metrics`; `cooperative`
 rounds in which kept partitions flow, eager ones where a row of theirs does not fit; `assignor` is needed by
 every app, `stock` by comparisons only. The test is the one that goes red when the name comes to mean
 something else.

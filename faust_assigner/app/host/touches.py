@@ -88,7 +88,7 @@ _APP: Final = rows_of(
     (
         "_consumer",
         "class attribute",
-        "assignor repairs driver_assignor",
+        "assignor repairs driver_assignor metrics",
         "whether there is a consumer, without making one",
         _FIXUP + "too_late_is_said",
     ),
@@ -176,7 +176,13 @@ _CONSUMER: Final = rows_of(
         "how far each partition is committed",
         _BOOKS,
     ),
-    ("_unacked_messages", "set in __init__", "repairs", "records that are half processed", _BOOKS),
+    (
+        "_unacked_messages",
+        "set in __init__",
+        "repairs metrics",
+        "records that are half processed",
+        _BOOKS,
+    ),
     (
         "_active_partitions",
         "set in _reset_state",
@@ -187,7 +193,7 @@ _CONSUMER: Final = rows_of(
     (
         "_paused_partitions",
         "set in _reset_state",
-        "repairs",
+        "repairs metrics",
         "partitions that wait for their recovery",
         _PAUSED,
     ),
@@ -771,14 +777,14 @@ _RECOVERY: Final = rows_of(
     (
         "active_offsets",
         "set in __init__",
-        "repairs ledger",
+        "repairs ledger metrics",
         "how far each active has come",
         _UNREADABLE,
     ),
     (
         "standby_offsets",
         "set in __init__",
-        "restore follow_up",
+        "restore follow_up metrics",
         "how far each standby has come",
         _EXCHANGED,
     ),

@@ -23,7 +23,8 @@ else:
     Consumer = object
 
 _MARK = "_faust_assigner_waits"
-COMMIT = "The commit"
+#: How the waits are called; a number of partitions may follow.
+COMMIT, REVOCATION, HAND_OVER = "The commit", "The revocation", "The hand-over"
 
 
 @dataclass(eq=False)
@@ -103,6 +104,11 @@ class Waits:
                 lines.append(line)
         return lines
 
+    def age_s(self, *names: str) -> float | None:
+        """Seconds of the oldest wait whose name begins with one of ``names``; None without one."""
+        ages = [wait.total_s for wait in list(self._waits) if wait.what.startswith(names)]
+        return max(ages, default=None)
+
     def problem(self) -> str | None:
         """The first wait beyond its deadline, in words; None if there is none."""
         for wait in list(self._waits):
@@ -162,7 +168,7 @@ class Waited(Consumer):
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
         """Give up everything."""
-        what = f"The revocation of {len(revoked)} partitions"
+        what = f"{REVOCATION} of {len(revoked)} partitions"
         with waits_of(self.app).during(what, "agents, callbacks and commits", agents_s(self.app)):
             await super().on_partitions_revoked(revoked)
 

@@ -85,7 +85,7 @@ class Watched(ChecksTopics):
         while not self.should_stop and not self.app.should_stop:
             await self.sleep(LOOK_S)
             looked = self._look_at_waits(looked)
-            dead = {text: dead.get(text, 0) + 1 for _, text in self._problems()}
+            dead = {text: dead.get(text, 0) + 1 for _, text in self.problems()}
             for text, looks in dead.items():
                 if looks >= LOOKS and not self.app.should_stop:
                     raise CannotGoOn(text)
@@ -102,7 +102,7 @@ class Watched(ChecksTopics):
             logger.warning("%s", line)
         return now
 
-    def _problems(self) -> Iterator[tuple[str, str]]:
+    def problems(self) -> Iterator[tuple[str, str]]:
         """What has ended and must not have, by name."""
         if self.should_stop or self.app.should_stop:
             return

@@ -30,6 +30,8 @@ class Progress:
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
+        #: Records that were restored since the worker started.
+        self.total = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -52,6 +54,10 @@ class Progress:
         """Records that were restored since it was idle."""
         return self._passed
 
+    def next_offset(self, tp: Any) -> int:
+        """The next offset to read of a partition that is being restored; 0 of any other."""
+        return self._at.get(tp, 0)
+
     def begin(self, spans: Mapping[Any, tuple[int, int]]) -> None:
         """Partitions are to be restored: (next offset, end) of each; the done ones are left out."""
         for tp, (at, end) in spans.items():
@@ -68,6 +74,7 @@ class Progress:
             at = min(at, self._ends[tp])
             self._at[tp] = at
             self._passed += max(0, at - before)
+            self.total += max(0, at - before)
 
     def finish(self, tp: Any) -> None:
         """Nothing remains to do for ``tp``."""

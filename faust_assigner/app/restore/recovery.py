@@ -42,7 +42,6 @@ from faust_assigner.app.restore.bring_up import (
     sweep_scratch,
 )
 from faust_assigner.app.restore.decoding import decoding_of
-from faust_assigner.app.restore.metrics import Gauges
 from faust_assigner.app.restore.pace import Pace
 from faust_assigner.app.restore.progress import Progress
 from faust_assigner.app.restore.unreadable import unreadable_of
@@ -181,17 +180,15 @@ class RestoringRecovery(Recovery):
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _tell_progress(self) -> None:
-        gauges, was_idle = Gauges(self.app), True
+        was_idle = True
         while not self.should_stop:
             await self.sleep(TELL_S)
             idle = self.progress.is_idle
             if idle and was_idle:
                 continue
-            gauges.set(self.progress.figures())
+            self.progress.figures()  # the rate of its line is that of regular looks
             if line := self.progress.end() if idle else self.progress.line():
                 logger.info("%s", line)
-            if idle:
-                gauges.set(self.progress.figures())
             was_idle = idle
 
     # -- active partitions

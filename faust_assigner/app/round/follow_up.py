@@ -202,8 +202,8 @@ class FollowUp(Service):  # type: ignore[misc]
         Each with the offset up to which it has been read.
         """
         ends = self._ends or {}
-        read = await self._read_to(ends)
-        self._ends = await self._ask_of_each(_end_of, sorted(awaited.tps))
+        read = await read_to(self.app, ends)
+        self._ends = await ends_of(self.app, sorted(awaited.tps))
         recovery = self.app.tables.recovery
         done = {
             tp: read[tp]
@@ -213,34 +213,6 @@ class FollowUp(Service):  # type: ignore[misc]
         lacks = {tp: end - read.get(tp, 0) for tp, end in self._ends.items() if tp not in done}
         self._behind = sum(max(0, lack) for lack in lacks.values())
         return done
-
-    async def _read_to(self, ends: Mapping[TP, int]) -> dict[TP, int]:
-        """The offset up to which each has been read; what is no record, before its end, is read as well."""
-        tables = self.app.tables
-        offsets = tables.recovery.standby_offsets
-        read = {tp: 0 if (offset := offsets.get(tp)) is None else offset + 1 for tp in ends}
-        positions = await self._ask_of_each(
-            _position_of, [tp for tp, end in ends.items() if read[tp] < end]
-        )
-        # What was fetched before them may wait here still; what waits of other partitions says nothing.
-        waiting = {event.message.tp for event in tables.changelog_queue._queue} if positions else ()
-        for tp, position in positions.items():
-            if tp not in waiting:
-                read[tp] = max(read[tp], position)
-        return read
-
-    async def _ask_of_each(self, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
-        """What the consumer says of each of ``tps`` in time, by a question on its thread.
-
-        Not by call_thread(), which serves two questions at a time, and commits are among them.
-        """
-        if not tps:
-            return {}
-        thread = self.app.consumer._thread
-        asked = asyncio.run_coroutine_threadsafe(
-            _known(ask, thread._consumer, tps), thread.thread_loop
-        )
-        return await asyncio.wrap_future(asked)
 
     async def _ask_to_be_heard(self, generation: int) -> None:
         """A static member came back with another capacity or rack, and without a round nobody knows it."""
@@ -269,6 +241,39 @@ class FollowUp(Service):  # type: ignore[misc]
             f"; {len(late)} took too long and are given up" if late else "",
         )
         return True
+
+
+async def ends_of(app: Any, tps: Sequence[TP]) -> dict[TP, int]:
+    """Where each of ``tps`` ends, as far as its broker answers in time."""
+    return await _ask_of_each(app, _end_of, tps)
+
+
+async def read_to(app: Any, ends: Mapping[TP, int]) -> dict[TP, int]:
+    """The offset up to which each copy has been read; what is no record, before its end, is read as well."""
+    tables = app.tables
+    offsets = tables.recovery.standby_offsets
+    read = {tp: 0 if (offset := offsets.get(tp)) is None else offset + 1 for tp in ends}
+    positions = await _ask_of_each(
+        app, _position_of, [tp for tp, end in ends.items() if read[tp] < end]
+    )
+    # What was fetched before them may wait here still; what waits of other partitions says nothing.
+    waiting = {event.message.tp for event in tables.changelog_queue._queue} if positions else ()
+    for tp, position in positions.items():
+        if tp not in waiting:
+            read[tp] = max(read[tp], position)
+    return read
+
+
+async def _ask_of_each(app: Any, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
+    """What the consumer says of each of ``tps`` in time, by a question on its thread.
+
+    Not by call_thread(), which serves two questions at a time, and commits are among them.
+    """
+    if not tps:
+        return {}
+    thread = app.consumer._thread
+    asked = asyncio.run_coroutine_threadsafe(_known(ask, thread._consumer, tps), thread.thread_loop)
+    return await asyncio.wrap_future(asked)
 
 
 async def _known(ask: Ask, consumer: Any, tps: Sequence[TP]) -> dict[TP, int]:

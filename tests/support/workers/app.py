@@ -50,6 +50,7 @@ HAS_WINDOWS = ENV.get("WINDOWS") == "1"
 WINDOW, EXPIRES = 10.0, 60.0
 
 SETTINGS = {
+    "web_enabled": False,
     "broker_session_timeout": float(ENV["SESSION_S"]),
     "broker_heartbeat_interval": min(1.0, float(ENV["SESSION_S"]) / 5),
     **json.loads(ENV.get("SETTINGS", "{}")),
@@ -67,7 +68,6 @@ app = faust.App(
     table_standby_replicas=int(ENV["REPLICAS"]),
     broker_commit_interval=1.0,
     consumer_auto_offset_reset="earliest",
-    web_enabled=False,
     canonical_url=f"http://{ENV['NAME']}:6066",
     **SETTINGS,
 )

@@ -84,6 +84,12 @@ PUT: Final[tuple[Put, ...]] = (
         "stop_consumer",
     ),
     Put(
+        "metrics.install:install app.on_webserver_init",
+        f"{_APP}.on_webserver_init",
+        "metrics.install:_add_pages",
+        "init",
+    ),
+    Put(
         "cooperative.install:install app._new_consumer",
         f"{_APP}._new_consumer",
         "cooperative.install:_new_consumer",

@@ -1,15 +1,9 @@
-"""How far restores are: figures and lines by a clock that the test moves, and where they are shown."""
+"""How far restores are: figures and lines by a clock that the test moves."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-import faust
 import pytest
-from faust.sensors.monitor import Monitor
 
-from faust_assigner.app.restore.metrics import ETA, PREFIX, RATE, REMAINING, Gauges
 from faust_assigner.app.restore.progress import BETWEEN_S, SILENT_S, Figures, Progress
 
 
@@ -120,54 +114,3 @@ def test_a_second_restore_begins_anew(progress: Progress, clock: Clock) -> None:
     clock.now += 1
     progress.move("c", 50)
     assert progress.figures() == Figures(1, 50, 50.0, 1.0)
-
-
-@pytest.fixture
-async def app() -> Any:
-    """An app that is not started."""
-    return faust.App("shop", broker="kafka://127.0.0.1:1", store="memory://", web_enabled=False)
-
-
-async def test_the_monitor_shows_the_figures(app: Any) -> None:
-    """And with it Faust's page of statistics."""
-    monitor = Monitor()
-    app.sensors.add(monitor)
-    Gauges(app).set(Figures(2, 1000, 199.6, None))
-    assert monitor.asdict()["metric_counts"] == {
-        PREFIX + REMAINING: 1000,
-        PREFIX + RATE: 200,
-        PREFIX + ETA: -1,
-    }
-
-
-async def test_statsd_and_datadog_get_gauges(app: Any) -> None:
-    """Both have a client with such a call; one that fails is said and harms nobody."""
-    told: list[tuple[str, int]] = []
-
-    class Sending(Monitor):
-        """As Faust's monitors for them."""
-
-        client = SimpleNamespace(gauge=lambda name, value: told.append((name, value)))
-
-    class Broken(Monitor):
-        """A daemon that is not there."""
-
-        client = SimpleNamespace(gauge=lambda name, value: 1 / 0)
-
-    for sensor in (Broken(), Sending()):
-        app.sensors.add(sensor)
-    Gauges(app).set(Figures(1, 10, 5.0, 2.0))
-    assert dict(told) == {PREFIX + REMAINING: 10, PREFIX + RATE: 5, PREFIX + ETA: 2}
-
-
-async def test_prometheus_shows_the_figures_of_each_app(app: Any) -> None:
-    """In the default registry, which Faust's own page shows."""
-    prometheus_client = pytest.importorskip("prometheus_client")
-    from faust.sensors.prometheus import FaustMetrics, PrometheusMonitor
-
-    metrics = FaustMetrics.create(prometheus_client.CollectorRegistry(), "shop")
-    app.sensors.add(PrometheusMonitor(metrics=metrics))
-    Gauges(app).set(Figures(1, 10, 5.0, 2.0))
-    Gauges(app).set(Figures(1, 8, 5.0, 2.0))  # made once
-    text = prometheus_client.generate_latest().decode()
-    assert f'{PREFIX}{REMAINING}{{app="shop"}} 8.0' in text

@@ -1,0 +1,61 @@
+"""How far this worker's copies are behind, by the broker's word of where their changelogs end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from faust_assigner.app.reads.freshness import Look, Marks
+from faust_assigner.app.round import follow_up
+
+#: (records that a copy lacks, seconds since it had everything).
+Lag = tuple[int, float]
+
+
+class Copies:
+    """Asks the broker once for all copies; what is not a copy any more is forgotten at once."""
+
+    def __init__(self, app: Any, clock: Callable[[], float]) -> None:
+        self._app, self._clock = app, clock
+        self._marks: dict[Any, Marks] = {}
+        #: When a copy last had everything; of one that never did, when it was first looked at.
+        self._fresh_at: dict[Any, float] = {}
+        self._read: Mapping[Any, int] = {}
+
+    async def look(self) -> None:
+        """Ask where the changelogs of all copies end; a broker that is silent leaves the last look."""
+        app = self._app
+        tps = sorted(app.assignor.assigned_standbys())
+        self._forget(tps)
+        if not tps or app._consumer is None:
+            return
+        asked_at = self._clock()
+        ends = await follow_up.ends_of(app, tps)
+        self._read = await follow_up.read_to(app, ends)
+        for tp, end in ends.items():
+            self._marks.setdefault(tp, Marks()).note(Look(asked_at, end))
+            self._fresh_at.setdefault(tp, asked_at)
+
+    def _forget(self, tps: list[Any]) -> None:
+        for tp in self._marks.keys() - set(tps):
+            del self._marks[tp], self._fresh_at[tp]
+
+    def lags(self, now: float) -> dict[Any, Lag]:
+        """Of each copy that was looked at."""
+        self._forget(list(self._app.assignor.assigned_standbys()))
+        recovery = self._app.tables.recovery
+        found: dict[Any, Lag] = {}
+        for tp, marks in self._marks.items():
+            offset = recovery.standby_offsets.get(tp)
+            restored = getattr(recovery, "progress", None)
+            at = max(
+                self._read.get(tp, 0),
+                0 if offset is None else offset + 1,
+                0 if restored is None else restored.next_offset(tp),
+            )
+            fresh_at = marks.fresh_at(at - 1)
+            if fresh_at is not None:
+                self._fresh_at[tp] = max(self._fresh_at[tp], fresh_at)
+            lag = marks.lag(at - 1) or 0
+            found[tp] = lag, max(0.0, now - self._fresh_at[tp]) if lag else 0.0
+        return found

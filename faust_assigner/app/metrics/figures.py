@@ -1,0 +1,274 @@
+"""All metrics of a worker, one row each. docs/reference/metrics.md is made from this table, see ``page.py``.
+
+The conventions are those of prometheus-client: base units, ``_total`` for counters, and no sentinels. A gauge
+that has no value is absent. Every other series is there with 0 from the start, the known values of its labels
+included. Series of a partition go when the worker gives the partition up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+PREFIX: Final = "faust_assigner_"
+GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
+
+#: Why a round was led; SEVERAL where there was more than one cause.
+SEVERAL: Final = "several"
+TRIGGERS: Final = ("first", "join", "leave", "subscription", "partitions", "rejoin", SEVERAL)
+
+#: Reason -> why a source partition that this worker owns is not processed now.
+REASONS: Final = {
+    "restoring": "its tables are being restored",
+    "round": "a rebalance that stops everything is under way",
+    "hand_over": "its records are finished and committed before it goes to another worker",
+    "group": "the group coordinator has answered no heartbeat for a session",
+    "unreadable": "its records cannot be read; they are tried again",
+    "refused": "its broker answers with an error; it is asked again",
+    "record": "the agents have not finished its oldest record for 30 seconds",
+    "paused": "it is paused for another reason",
+}
+
+#: Seconds, upper bounds.
+ROUND_BUCKETS: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+PLAN_BUCKETS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+
+TP_LABELS: Final = ("topic", "partition")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One metric. ``name`` is without prefix and without ``_total``.
+
+    ``starts`` are the values of its labels that are there from the start, with 0: none for a gauge that is
+    absent while it has no value. Figures that are ``leader_only`` are known to the leader alone: counters of
+    what it decided, and gauges that go when another member leads.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+    starts: tuple[tuple[str, ...], ...] = ((),)
+    leader_only: bool = False
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def exported(self) -> str:
+        """The name as Prometheus has it."""
+        return PREFIX + self.name + ("_total" if self.kind == COUNTER else "")
+
+
+def _gauge(name: str, unit: str, meaning: str, *, labels: tuple[str, ...] = ()) -> Figure:
+    return Figure(
+        name=name,
+        kind=GAUGE,
+        unit=unit,
+        meaning=meaning,
+        labels=labels,
+        starts=() if labels else ((),),
+    )
+
+
+def _maybe(name: str, unit: str, meaning: str, *, leader_only: bool = False) -> Figure:
+    return Figure(
+        name=name, kind=GAUGE, unit=unit, meaning=meaning, starts=(), leader_only=leader_only
+    )
+
+
+def _counter(name: str, meaning: str, *, unit: str = "", leader_only: bool = False) -> Figure:
+    return Figure(name=name, kind=COUNTER, unit=unit, meaning=meaning, leader_only=leader_only)
+
+
+_COPIES = (
+    _gauge("owned_partitions", "partitions", "partitions that this worker owns"),
+    _gauge("standby_partitions", "partitions", "changelog partitions that it keeps a copy of"),
+    _gauge(
+        "warmup_partitions",
+        "partitions",
+        "those copies whose task moves here in a follow-up round once they have caught up",
+    ),
+    _gauge(
+        "owned_changelog_partition",
+        "",
+        "1 for each changelog partition that it owns",
+        labels=TP_LABELS,
+    ),
+    _gauge(
+        "standby_lag_records",
+        "records",
+        "offsets that a copy lacks, by the broker's word of the last seconds; a warm-up counts as a copy",
+        labels=TP_LABELS,
+    ),
+    _gauge(
+        "standby_lag_seconds",
+        "seconds",
+        "a copy has all that was written until so long ago; if it never caught up: since it is followed",
+        labels=TP_LABELS,
+    ),
+)
+_STANDING = (
+    Figure(
+        name="standing_partitions",
+        kind=GAUGE,
+        unit="partitions",
+        meaning="owned source partitions that are not processed, by reason",
+        labels=("reason",),
+        starts=tuple((reason,) for reason in REASONS),
+    ),
+    _gauge(
+        "standing_seconds",
+        "seconds",
+        "how long a source partition has not been processed for that reason",
+        labels=(*TP_LABELS, "reason"),
+    ),
+    _gauge("ready", "", "1 where /assignor/ready answers 200"),
+    _counter(
+        "fences", "memberships that ended because the group did not know this worker any more"
+    ),
+    _maybe(
+        "group_silent_seconds", "seconds", "since the last heartbeat that was answered was sent"
+    ),
+    _gauge(
+        "unreadable_partitions", "partitions", "partitions whose records cannot be read at present"
+    ),
+    _counter("unreadable_fetches", "tries to read a partition whose records could not be read"),
+    _counter("unreadable_records", "changelog records that did not decode and were left out"),
+)
+_ROUNDS = (
+    _counter("rounds", "rebalances that this worker began to take part in"),
+    Figure(
+        name="round_answer_seconds",
+        kind=HISTOGRAM,
+        unit="seconds",
+        meaning="from the beginning of a rebalance until its answer was taken",
+        buckets=ROUND_BUCKETS,
+    ),
+    Figure(
+        name="round_seconds",
+        kind=HISTOGRAM,
+        unit="seconds",
+        meaning="from the beginning of a rebalance until all that is owned was restored",
+        buckets=ROUND_BUCKETS,
+    ),
+    _maybe("round_age_seconds", "seconds", "the age of the rebalance under way"),
+    _maybe("commit_age_seconds", "seconds", "the age of the oldest commit under way"),
+    _maybe("revocation_age_seconds", "seconds", "the age of the revocation or hand-over under way"),
+    _counter("follow_ups", "rounds that this worker asked for, to move what has caught up"),
+    Figure(
+        name="rounds_led",
+        kind=COUNTER,
+        unit="",
+        meaning="rounds that this worker decided, by what had changed since the last",
+        labels=("trigger",),
+        starts=tuple((trigger,) for trigger in TRIGGERS),
+        leader_only=True,
+    ),
+    Figure(
+        name="plan_seconds",
+        kind=HISTOGRAM,
+        unit="seconds",
+        meaning="the time that the planner took",
+        buckets=PLAN_BUCKETS,
+        leader_only=True,
+    ),
+    _counter("moves", "tasks that got another owner", leader_only=True),
+    _counter(
+        "cold_moves", "stateful tasks given to a member without their state", leader_only=True
+    ),
+)
+_RESTORES = (
+    _gauge(
+        "restore_remaining_records",
+        "records",
+        "changelog records still to be restored, those of standbys and warm-ups included",
+    ),
+    _maybe(
+        "restore_remaining_seconds",
+        "seconds",
+        "until they are restored at the rate of the last ten seconds; absent while nothing moves",
+    ),
+    _counter("restored_records", "changelog records that were restored", unit="records"),
+    _maybe("disk_free_bytes", "bytes", "room that is left where the tables are kept"),
+    _maybe("disk_size_bytes", "bytes", "size of the file system where the tables are kept"),
+)
+_LEADERS = (
+    _gauge("leads", "", "1 on the member that decided the group's last round"),
+    _maybe("members", "members", "members of the last round", leader_only=True),
+    _maybe("tasks", "tasks", "tasks of the last round", leader_only=True),
+    _maybe(
+        "off_target_tasks", "tasks", "tasks that are not where they belong yet", leader_only=True
+    ),
+    _maybe("warming_tasks", "tasks", "tasks with a warm-up", leader_only=True),
+    _maybe(
+        "uncovered_tasks",
+        "tasks",
+        "stateful tasks without a caught-up copy on another member, as members said at the last round",
+        leader_only=True,
+    ),
+)
+
+#: Key in ``PartitionAssignor.counters`` -> its figure: what a round's log lines count as well.
+COUNTED: Final = {
+    "refused_members": _counter(
+        "refused_members", "members whose claims were refused", leader_only=True
+    ),
+    "disbelieved_positions": _counter(
+        "disbelieved_positions",
+        "copies said to be beyond the end of their changelog; they count as empty",
+        leader_only=True,
+    ),
+    "fallbacks": _counter(
+        "fallbacks",
+        "rounds in which the planner failed, dealt out without memory",
+        leader_only=True,
+    ),
+    "missing_topics": _counter(
+        "missing_topics", "subscribed topics without partitions", leader_only=True
+    ),
+    "shrunk_topics": _counter(
+        "shrunk_topics", "topics with fewer partitions than members claim", leader_only=True
+    ),
+    "duplicate_urls": _counter(
+        "duplicate_urls", "URLs that several members gave", leader_only=True
+    ),
+    "unknown_tables": _counter(
+        "unknown_tables", "changelogs that the leader's code does not know", leader_only=True
+    ),
+    "directories_left_out": _counter(
+        "directories_left_out",
+        "rounds whose directory of owners was too large for the group's record",
+        leader_only=True,
+    ),
+    "weights_failures": _counter(
+        "weights_failures",
+        "rounds without weights because they could not be read",
+        leader_only=True,
+    ),
+    "follow_ups": next(figure for figure in _ROUNDS if figure.name == "follow_ups"),
+    "unreadable_partitions": next(f for f in _STANDING if f.name == "unreadable_fetches"),
+    "unreadable_answers": _counter("unreadable_answers", "answers of a leader that did not decode"),
+    "foreign_urls": _counter("foreign_urls", "answers that name another URL for this worker"),
+    "metadata_failures": _counter(
+        "metadata_failures", "joins without claims because they could not be encoded"
+    ),
+    "memory_failures": _counter(
+        "memory_failures", "times that the list of owned partitions was not written to disk"
+    ),
+    "memories_ignored": _counter(
+        "memories_ignored", "times that the list of owned partitions could not be read from disk"
+    ),
+    "sensor_failures": _counter("sensor_failures", "calls of a Faust sensor that failed"),
+}
+
+FIGURES: Final = (
+    *_COPIES,
+    *_STANDING,
+    *_ROUNDS,
+    *_RESTORES,
+    *_LEADERS,
+    *(f for f in COUNTED.values() if f not in _ROUNDS + _STANDING),
+    _gauge("info", "", "1, with the version of this package", labels=("version",)),
+)
+BY_NAME: Final = {figure.name: figure for figure in FIGURES}

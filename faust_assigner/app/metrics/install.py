@@ -1,0 +1,33 @@
+"""Installs the metrics and the probes in one app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from faust_assigner.app.metrics.probes import MARK, PREFIX, blueprint
+from faust_assigner.app.metrics.sensor import MetricsSensor
+
+
+def install(app: Any) -> MetricsSensor:
+    """Add the sensor of the metrics, and the pages of the probes to the app's web server, if it has one.
+
+    Before that starts; a second call does nothing.
+    """
+    present: MetricsSensor | None = getattr(app, MARK, None)
+    if present is not None:
+        return present
+    sensor = MetricsSensor(app)
+    setattr(app, MARK, sensor)
+    app.sensors.add(sensor)
+    # Not now: to ask for the web server makes it, and the command line may still switch it off.
+    app.on_webserver_init = partial(_add_pages, app.on_webserver_init)
+    return sensor
+
+
+def _add_pages(init: Callable[[Any], None], server: Any) -> None:
+    """The web server is set up, with Faust's own pages; called again where it is mounted as well."""
+    init(server)
+    if not any(str(path).startswith(f"{PREFIX}/") for path in server.views):
+        blueprint.register(server.app, url_prefix=PREFIX)

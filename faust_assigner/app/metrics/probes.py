@@ -1,0 +1,121 @@
+"""Kubernetes' probes in the worker's web server: ``/assignor/live`` and ``/assignor/ready``.
+
+Both answer 200 or 503 with the reasons as JSON. A worker that is not live is better restarted. A worker that
+is not ready does not do its part of the work: partitions that it owns stand still, and not because they are
+restored or handed over as they should.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from faust import web
+
+from faust_assigner.app.metrics.figures import REASONS
+from faust_assigner.app.metrics.standing import Standing
+from faust_assigner.app.restore.disk import known
+
+MARK = "_faust_assigner_metrics"
+#: Where the pages are.
+PREFIX = "/assignor"
+#: Seconds for which a restore may make no progress.
+STALLED_S = 60.0
+#: Seconds for which a partition may stand still for these reasons; for the others none. A round and a
+#: hand-over have the group's rebalance timeout, a restore as long as it makes progress.
+PATIENCE_S = {"refused": 10.0, "paused": 60.0}
+
+blueprint = web.Blueprint("faust_assigner")
+
+
+@blueprint.route("/live", name="live")
+class Live(web.View):  # type: ignore[misc]
+    """---
+    description: Whether this worker can go on.
+    produces:
+    - application/json
+    """
+
+    async def get(self, request: Any) -> Any:
+        """Answer 503 where the worker has lost a part without which it does nothing."""
+        return _answer(self, "live", live_problems(self.app))
+
+
+@blueprint.route("/ready", name="ready")
+class Ready(web.View):  # type: ignore[misc]
+    """---
+    description: Whether what this worker owns is processed, or restored as it should.
+    produces:
+    - application/json
+    """
+
+    async def get(self, request: Any) -> Any:
+        """Answer 503 with the reasons where it is not."""
+        return _answer(self, "ready", getattr(self.app, MARK).not_ready())
+
+
+def _answer(view: Any, word: str, reasons: Sequence[str]) -> Any:
+    status = word if not reasons else f"not {word}"
+    return view.json({"status": status, "reasons": list(reasons)}, status=503 if reasons else 200)
+
+
+def live_problems(app: Any) -> list[str]:
+    """Why the worker is better restarted."""
+    if app.crashed:
+        return ["the app has crashed"]
+    problems = getattr(app.tables, "problems", tuple)
+    return [text for _, text in problems()]
+
+
+class Restores:
+    """Whether restores make progress."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._at: tuple[int, ...] = ()
+        self._since = 0.0
+
+    def stalled_s(self, now: float) -> float:
+        """Seconds since something was restored, or since another assignment."""
+        app, recovery = self._app, self._app.tables.recovery
+        progress = getattr(recovery, "progress", None)
+        at = (
+            0 if progress is None else progress.total,
+            sum(known(offset) for offset in tuple(recovery.active_offsets.values())),
+            app.assignor.generation,
+        )
+        if at != self._at:
+            self._at, self._since = at, now
+        return now - self._since
+
+
+def ready_problems(
+    app: Any, still: Sequence[Standing], *, now: float, stalled_s: float
+) -> list[str]:
+    """Why this worker is not ready; ``still`` are the partitions that are not processed at ``now``."""
+    if app.client_only or app.producer_only:
+        return []
+    if app.should_stop or app.assignor.leaves:
+        return ["the worker stops and gives its partitions away"]
+    if app.assignor.generation < 0:
+        return ["the group has not given this worker an assignment yet"]
+    rebalance_s = float(app.conf.broker_rebalance_timeout)
+    patience = {**PATIENCE_S, "round": rebalance_s, "hand_over": rebalance_s}
+    late = Counter(
+        one.reason
+        for one in still
+        if one.reason != "restoring" and now - one.since >= patience.get(one.reason, 0.0)
+    )
+    found = [
+        f"{late[reason]} partitions stand still: {why}"
+        for reason, why in REASONS.items()
+        if late[reason]
+    ]
+    restoring = sum(one.reason == "restoring" for one in still)
+    if restoring and stalled_s >= STALLED_S:
+        found.append(
+            f"{restoring} partitions stand still: the restore of their tables has made no progress "
+            f"for {stalled_s:.0f} s"
+        )
+    return found

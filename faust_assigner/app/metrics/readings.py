@@ -1,0 +1,136 @@
+"""Reads the gauges, and the counters that other rooms keep, from one worker; on the app's thread."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from faust_assigner import __version__
+from faust_assigner.app.metrics.book import Series
+from faust_assigner.app.metrics.copies import Lag
+from faust_assigner.app.metrics.figures import COUNTED
+from faust_assigner.app.metrics.standing import Standing, unreadable
+from faust_assigner.app.repairs.waits import COMMIT, HAND_OVER, REVOCATION, waits_of
+from faust_assigner.app.restore.unreadable import unreadable_of
+from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.model import NOBODY
+from faust_assigner.planner import Plan
+from faust_assigner.warmup import Progress, WarmupPolicy
+
+#: Where a figure has no labels.
+_BARE: tuple[str, ...] = ()
+
+
+def worker(app: Any) -> dict[str, Series]:
+    """What is known of this worker without asking anybody. Cost: O(its partitions)."""
+    assignor, changelogs = app.assignor, app.tables._changelogs
+    actives, standbys = assignor.assigned_actives(), assignor.assigned_standbys()
+    found: dict[str, Series] = {
+        "info": {(__version__,): 1.0},
+        "owned_partitions": {_BARE: len(actives)},
+        "standby_partitions": {_BARE: len(standbys)},
+        "warmup_partitions": {_BARE: len(assignor.awaited.tps)},
+        "owned_changelog_partition": {_place(tp): 1.0 for tp in actives if tp.topic in changelogs},
+        "unreadable_partitions": {_BARE: len(unreadable(app._consumer))},
+        "unreadable_records": {_BARE: sum(unreadable_of(app).counts.values())},
+        **{figure.name: {_BARE: float(assignor.counters[key])} for key, figure in COUNTED.items()},
+    }
+    fence = getattr(app._consumer, "fence", None)
+    if fence is not None:
+        found["fences"] = {_BARE: fence.losses}
+        if assignor.generation >= 0:
+            found["group_silent_seconds"] = {_BARE: fence.silent_s()}
+    return found | _waits(app) | _restore(app)
+
+
+def _waits(app: Any) -> dict[str, Series]:
+    waits = waits_of(app)
+    ages = {
+        "commit_age_seconds": waits.age_s(COMMIT),
+        "revocation_age_seconds": waits.age_s(REVOCATION, HAND_OVER),
+    }
+    return {name: {_BARE: age} for name, age in ages.items() if age is not None}
+
+
+def _restore(app: Any) -> dict[str, Series]:
+    progress = getattr(app.tables.recovery, "progress", None)
+    if progress is None:
+        return {}
+    figures = progress.figures()
+    found: dict[str, Series] = {
+        "restore_remaining_records": {_BARE: figures.remaining},
+        "restored_records": {_BARE: progress.total},
+    }
+    if figures.eta_s is not None:
+        found["restore_remaining_seconds"] = {_BARE: figures.eta_s}
+    return found
+
+
+def standing(still: Sequence[Standing], now: float) -> dict[str, Series]:
+    """The partitions that are not processed."""
+    counts = Counter(one.reason for one in still)
+    return {
+        "standing_partitions": {(reason,): count for reason, count in counts.items()},
+        "standing_seconds": {(*_place(one.tp), one.reason): now - one.since for one in still},
+    }
+
+
+def copies(lags: Mapping[Any, Lag]) -> dict[str, Series]:
+    """How far copies are behind."""
+    return {
+        "standby_lag_records": {_place(tp): records for tp, (records, _) in lags.items()},
+        "standby_lag_seconds": {_place(tp): seconds for tp, (_, seconds) in lags.items()},
+    }
+
+
+def disk(folder: Path) -> dict[str, Series]:
+    """The file system of the tables; nothing where it does not answer. May block."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return {}
+    return {"disk_free_bytes": {_BARE: usage.free}, "disk_size_bytes": {_BARE: usage.total}}
+
+
+def decision(inputs: DecisionInputs, plan: Plan) -> dict[str, Series]:
+    """What the leader of a round knows. Cost: O(tasks)."""
+    return {
+        "members": {_BARE: len(inputs.members)},
+        "tasks": {_BARE: plan.layout.tasks},
+        "off_target_tasks": {_BARE: int(np.count_nonzero(plan.flat_owner != plan.flat_target))},
+        "warming_tasks": {_BARE: int(np.count_nonzero(plan.flat_warmup != NOBODY))},
+        "uncovered_tasks": {_BARE: uncovered(inputs, plan)},
+    }
+
+
+def uncovered(inputs: DecisionInputs, plan: Plan) -> int:
+    """How many stateful tasks have no caught-up copy on another member than their owner.
+
+    A copy counts if its member said that it has it, is no further behind than is acceptable, and keeps it.
+    """
+    layout, previous = plan.layout, plan.previous
+    by_id = {m.member_id: m for m in inputs.members}
+    members = [by_id[member_id] for member_id in plan.member_ids]
+    progress = Progress(layout, members, previous, inputs.warmups or WarmupPolicy())
+    covered = np.zeros(layout.tasks, dtype=np.bool_)
+    keeps = np.column_stack((plan.flat_standby, plan.flat_warmup))
+    for g in range(len(layout.groups)):
+        first, last = np.searchsorted(previous.copy_task, layout.start[g : g + 2]).tolist()
+        task, member = previous.copy_task[first:last], previous.copy_member[first:last]
+        if task.size:
+            kept = (keeps[task] == member[:, None]).any(axis=1) & (member != plan.flat_owner[task])
+            near = progress.caught_up(g, task - layout.start[g], member)
+            covered[task[kept & near]] = True
+    stateful = layout.per_task(lambda group: group.is_stateful)
+    return int(np.count_nonzero(stateful & ~covered))
+
+
+def _place(tp: Any) -> tuple[str, str]:
+    return tp.topic, str(tp.partition)

@@ -1,0 +1,100 @@
+"""Which source partitions of this worker are not processed at present, since when, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+#: Seconds for which the agents may be busy with one record before its partition counts as standing still.
+RECORD_S = 30.0
+
+
+class Standing(NamedTuple):
+    """``tp`` has not been processed since ``since`` (seconds), for one of REASONS."""
+
+    tp: Any
+    reason: str
+    since: float
+
+
+class StandingStill:
+    """Remembers since when; on the app's thread."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._since: dict[Any, tuple[str, float]] = {}
+        #: Partition -> its oldest record that is not done, and since when that is the oldest.
+        self._oldest: dict[Any, tuple[int, float]] = {}
+
+    def look(self, now: float) -> tuple[Standing, ...]:
+        """As it is at ``now``, by partition. Cost: O(owned partitions + records under way)."""
+        self._note_oldest(now)
+        found = dict(self._reasons(now))
+        since = {}
+        for tp, reason in found.items():
+            before, began = self._since.get(tp, ("", now))
+            since[tp] = (reason, began if before == reason else now)
+            if reason == "record":
+                since[tp] = (reason, self._oldest[tp][1])
+        self._since = since
+        return tuple(Standing(tp, *since[tp]) for tp in sorted(since))
+
+    def _reasons(self, now: float) -> Iterator[tuple[Any, str]]:
+        app = self._app
+        consumer, changelogs = app._consumer, app.tables._changelogs
+        if consumer is None:
+            return
+        sources = [tp for tp in app.assignor.assigned_actives() if tp.topic not in changelogs]
+        whole = self._reason_of_all(consumer)
+        leaving: frozenset[Any] = getattr(consumer, "leaving", frozenset())
+        aside, refused = unreadable(consumer), refused_by_brokers(consumer)
+        is_taking_on = getattr(app.tables.recovery, "is_taking_on", False)
+        for tp in sources:
+            if whole:
+                yield tp, whole
+            elif tp in leaving:
+                yield tp, "hand_over"
+            elif tp in consumer._paused_partitions:
+                yield tp, "restoring" if is_taking_on else "paused"
+            elif tp in aside:
+                yield tp, "unreadable"
+            elif tp in refused:
+                yield tp, "refused"
+            elif tp in self._oldest and now - self._oldest[tp][1] >= RECORD_S:
+                yield tp, "record"
+
+    def _reason_of_all(self, consumer: Any) -> str:
+        """Why nothing is processed; "" where something may be."""
+        app = self._app
+        if not getattr(consumer, "is_surely_member", lambda: True)():
+            return "group"
+        if getattr(consumer, "between_generations", False):
+            return "round"
+        if app.in_recovery or app.tables.recovery.in_recovery:
+            # Beside a cooperative worker's replay of one table the others flow: see is_taking_on.
+            return "" if getattr(app.tables.recovery, "is_flowing", False) else "restoring"
+        return ""
+
+    def _note_oldest(self, now: float) -> None:
+        consumer = self._app._consumer
+        oldest: dict[Any, int] = {}
+        for message in tuple(consumer._unacked_messages) if consumer is not None else ():
+            oldest[message.tp] = min(message.offset, oldest.get(message.tp, message.offset))
+        self._oldest = {
+            tp: before
+            if (before := self._oldest.get(tp, (-1, now)))[0] == offset
+            else (offset, now)
+            for tp, offset in oldest.items()
+        }
+
+
+def unreadable(consumer: Any) -> frozenset[Any]:
+    """The partitions whose records cannot be read now; only a cooperative worker goes on beside them."""
+    fetcher = getattr(consumer, "fetcher", None)
+    return frozenset() if fetcher is None else frozenset(fetcher.aside.partitions())
+
+
+def refused_by_brokers(consumer: Any) -> frozenset[Any]:
+    """The partitions for which a broker answered with an error at the last try."""
+    fetcher = getattr(consumer, "fetcher", None)
+    return frozenset() if fetcher is None else frozenset(fetcher.refused.partitions())

@@ -1,0 +1,188 @@
+"""Real workers with Faust's Prometheus monitor: figures and probes over HTTP, in health and frozen."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from examples.orders.fleet import ROOT
+from faust_assigner.app.metrics.figures import FIGURES, PREFIX, TRIGGERS
+from faust_assigner.testing.broker import broker_process
+from tests.support.waiting import wait_until
+from tests.support.workers.fleet import Fleet
+from tests.support.workers.load import Load
+
+PARTITIONS, SESSION_S = 4, 6.0
+
+
+@dataclass
+class Measured(Fleet):
+    """Workers with a web server on loopback."""
+
+    module: str = "tests.support.workers.measured"
+    ports: dict[str, int] = field(default_factory=dict)
+    broker: Any = None
+
+    def launch(
+        self, name: str, module: str, environment: Mapping[str, str], *, level: str
+    ) -> subprocess.Popen[bytes]:
+        """As ever, but with a web server."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.ports[name] = free.getsockname()[1]
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        web = ["--web-port", str(self.ports[name]), "--web-bind", "127.0.0.1"]
+        with (folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, "worker", "-l", level, *web],
+                cwd=ROOT,
+                env=os.environ | environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def get(self, name: str, path: str) -> tuple[int, str]:
+        """(status, text); 0 where nobody answers within two seconds."""
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.ports[name]}{path}", timeout=2
+            ) as r:
+                return r.status, r.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def scrape(self, name: str) -> dict[str, dict[tuple[str, ...], float]]:
+        """Ours, by name without prefix: values of the labels, by label -> value."""
+        _, text = self.get(name, "/metrics")
+        found: dict[str, dict[tuple[str, ...], float]] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name.startswith(PREFIX):
+                    assert sample.labels.pop("app") == self.app_id
+                    labels = tuple(value for _, value in sorted(sample.labels.items()))
+                    found.setdefault(sample.name.removeprefix(PREFIX), {})[labels] = sample.value
+        return found
+
+    def value(self, name: str, metric: str, *labels: str) -> float:
+        """One series; -1 where it is not there."""
+        return self.scrape(name).get(metric, {}).get(labels, -1.0)
+
+    def status(self, name: str, probe: str) -> tuple[int, list[str]]:
+        """(status, reasons) of a probe."""
+        status, text = self.get(name, f"/assignor/{probe}")
+        return status, json.loads(text)["reasons"] if text else []
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+    """Two workers under a load, each with copies of the other's tables."""
+    folder, app_id = tmp_path_factory.mktemp("measured"), f"measured-{time.time_ns()}"
+    with broker_process() as broker:
+        fleet = Measured(app_id, broker.bootstrap, PARTITIONS, folder, session_s=SESSION_S)
+        fleet.broker = broker
+        load = Load(broker.bootstrap, app_id, PARTITIONS)
+        try:
+            load.prepare(waiting=5)
+            load.start()
+            fleet.start("a")
+            fleet.start("b")
+            yield fleet
+        finally:
+            fleet.stop()
+            load.stop()
+
+
+def at_rest(fleet: Measured) -> None:
+    """Until both are ready and keep copies of each other's tables."""
+
+    def is_at_rest() -> bool:
+        return all(
+            fleet.status(name, "ready")[0] == 200
+            and fleet.value(name, "standby_partitions") > 0
+            and fleet.scrape(name).get("standby_lag_records")
+            for name in ("a", "b")
+        )
+
+    wait_until(is_at_rest, seconds=90)
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(150)
+def test_a_real_worker_shows_its_figures_on_faust_s_page(fleet: Measured) -> None:
+    """Every metric by name; each partition is owned once; copies have a lag; the probes answer 200."""
+    at_rest(fleet)
+    both = {name: fleet.scrape(name) for name in ("a", "b")}
+    for name, found in both.items():
+        _, text = fleet.get(name, "/metrics")
+        assert {f"# TYPE {figure.exported} {figure.kind}" for figure in FIGURES} <= set(
+            text.splitlines()
+        )
+        assert found["ready"] == {(): 1.0}
+        assert found["rounds_led_total"].keys() == {(trigger,) for trigger in TRIGGERS}
+        assert found["round_seconds_count"][()] >= 1
+        assert found["disk_free_bytes"][()] > 0
+        assert all(lag < 1000 for lag in found["standby_lag_records"].values())
+        assert fleet.status(name, "live") == (200, [])
+    owned = [place for found in both.values() for place in found["owned_changelog_partition"]]
+    assert len(owned) == len(set(owned)) == 2 * PARTITIONS
+    copies = {place for found in both.values() for place in found["standby_lag_records"]}
+    assert copies == set(owned)
+    assert sorted(found["leads"][()] for found in both.values()) == [0.0, 1.0]
+    assert [found["members"] for found in both.values() if "members" in found] == [{(): 2.0}]
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(200)
+def test_a_frozen_worker_is_seen_by_the_others_and_says_so_when_it_is_back(
+    fleet: Measured,
+) -> None:
+    """It does not answer; the leader counts a leave; back again it counts a fence and becomes ready."""
+    at_rest(fleet)
+    leader = next(name for name in ("a", "b") if fleet.value(name, "leads") == 1.0)
+    other = "b" if leader == "a" else "a"
+    left = fleet.value(leader, "rounds_led_total", "leave")
+    fleet.workers[other].process.send_signal(signal.SIGSTOP)
+    try:
+        assert fleet.status(other, "live") == (0, [])
+        wait_until(lambda: fleet.value(leader, "rounds_led_total", "leave") == left + 1, seconds=60)
+        wait_until(lambda: fleet.value(leader, "standby_partitions") == 0, seconds=30)
+        assert "standby_lag_records" not in fleet.scrape(leader), "labels of copies that went"
+    finally:
+        fleet.workers[other].process.send_signal(signal.SIGCONT)
+    wait_until(lambda: fleet.value(other, "fences_total") >= 1, seconds=60)
+    at_rest(fleet)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(200)
+def test_a_worker_whose_group_is_silent_is_live_and_not_ready(fleet: Measured) -> None:
+    """The broker is frozen for longer than a session; the worker names why, and is ready again after."""
+    at_rest(fleet)
+    fleet.broker.process.send_signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: fleet.status("a", "ready")[0] == 503, seconds=60)
+        assert "the group coordinator has answered no heartbeat" in fleet.status("a", "ready")[1][0]
+        assert fleet.status("a", "live") == (200, [])
+        wait_until(lambda: fleet.value("a", "ready") == 0.0, seconds=10)
+        assert fleet.value("a", "standing_partitions", "group") > 0
+    finally:
+        fleet.broker.process.send_signal(signal.SIGCONT)
+    at_rest(fleet)

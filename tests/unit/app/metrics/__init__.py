@@ -1,0 +1,1 @@
+"""The worker's metrics and probes."""

@@ -1,0 +1,422 @@
+"""A worker's figures: from the start, over rounds, with and without a value, and where they are shown."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.sensors.datadog import DatadogMonitor
+from faust.sensors.monitor import Monitor
+from faust.sensors.prometheus import FaustMetrics, PrometheusMonitor
+from faust.types import TP
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from faust_assigner.app.metrics import exporters
+from faust_assigner.app.metrics.figures import (
+    COUNTED,
+    COUNTER,
+    FIGURES,
+    GAUGE,
+    PREFIX,
+    REASONS,
+    TRIGGERS,
+)
+from faust_assigner.app.metrics.install import install
+from faust_assigner.app.metrics.sensor import MetricsSensor
+from faust_assigner.app.repairs.waits import COMMIT, waits_of
+from faust_assigner.app.round import follow_up
+from tests.support.faust_group import WireGroup, make_app
+
+PARTITIONS = 6
+LOG = "shop-totals-changelog"
+
+
+class Clock:
+    """Seconds that pass when told."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+class Scraped:
+    """One app's sensor in a registry of its own."""
+
+    is_frozen = False
+
+    def __init__(self, app: Any) -> None:
+        self.app, self.clock = app, Clock()
+        self.sensor = MetricsSensor(app, clock=self.clock)
+        app.assignor.on_decision(self.sensor.on_decision)
+        self.registry = CollectorRegistry()
+        exporters.export_to_prometheus(self.sensor, self.registry)
+
+    def series(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """(name, labels) -> value, by prometheus-client's parser; nothing of one that is frozen."""
+        if self.is_frozen:
+            return {}
+        self.app.assignor.decisions.join()
+        self.sensor.look()
+        text = generate_latest(self.registry).decode()
+        samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
+        found = {(s.name, frozenset(s.labels.items())): s.value for s in samples}
+        assert len(found) == len(samples)
+        return found
+
+    def __call__(self) -> dict[tuple[str, tuple[str, ...]], float]:
+        """(name, values of the labels but ``app``, by label) -> value."""
+        found = {}
+        for (name, labels), value in self.series().items():
+            known = dict(labels)
+            assert known.pop("app") == "shop"
+            values = tuple(known[label] for label in sorted(known))
+            found[name.removeprefix(PREFIX), values] = value
+        return found
+
+    def of(self, name: str) -> dict[tuple[str, ...], float]:
+        """The series of one metric."""
+        return {labels: value for (found, labels), value in self().items() if found == name}
+
+
+class Shop(WireGroup):
+    """Members of one app with a table and one standby."""
+
+    def __init__(self) -> None:
+        super().__init__({"orders": PARTITIONS, LOG: PARTITIONS})
+        self.scraped: dict[str, Scraped] = {}
+
+    def start(self, name: str) -> Scraped:
+        """A member that joins with the next rebalance."""
+        app = make_app(f"http://{name}", tables=("totals",), broker="kafka://127.0.0.1:1")
+        app.finalize()
+        self.add(name, app, {"orders", LOG})
+        self.scraped[name] = Scraped(app)
+        return self.scraped[name]
+
+
+@pytest.fixture
+async def shop() -> Shop:
+    """An empty group."""
+    return Shop()
+
+
+def test_names_follow_the_conventions() -> None:
+    """Base units, no name twice, no ``_total`` of its own, a meaning for each."""
+    assert len({figure.name for figure in FIGURES}) == len(FIGURES) > 40
+    for figure in FIGURES:
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)*", figure.name)
+        assert not figure.name.endswith("_total")
+        assert figure.meaning
+        assert figure.unit not in ("ms", "minutes", "kilobytes")
+        if figure.unit in ("seconds", "bytes"):
+            assert figure.name.endswith("_" + figure.unit)
+
+
+def test_each_thing_that_findings_count_has_a_figure() -> None:
+    """The counters that the round's log lines speak of, but ``assignments``: those are led rounds."""
+    from faust_assigner.app.round import findings
+
+    listed = re.findall(r"``(\w+)``", str(findings.__doc__))
+    assert set(listed) - {"assignments"} == set(COUNTED)
+
+
+async def test_every_counter_and_known_label_is_there_with_zero_from_the_start(shop: Shop) -> None:
+    """Before the first assignment; a rate over the first increase would be lost otherwise."""
+    found = shop.start("a")()
+    for figure in FIGURES:
+        name = figure.exported.removeprefix(PREFIX)
+        for labels in figure.starts if figure.kind in (COUNTER, GAUGE) else ():
+            assert found[name, labels] == 0.0, name
+    assert {labels for name, labels in found if name == "rounds_led_total"} == {
+        (t,) for t in TRIGGERS
+    }
+    assert {labels for name, labels in found if name == "standing_partitions"} == {
+        (r,) for r in REASONS
+    }
+    assert found["round_seconds_count", ()] == found["plan_seconds_count", ()] == 0.0
+
+
+async def test_what_has_no_value_is_absent(shop: Shop) -> None:
+    """No -1, no NaN: neither of a leader that leads nothing, nor of waits that there are not."""
+    found = shop.start("a")()
+    names = {name for name, _ in found}
+    absent = {f.name for f in FIGURES if f.kind == GAUGE and not f.starts} - {"info"}
+    assert {"commit_age_seconds", "members", "standby_lag_seconds", "disk_free_bytes"} <= absent
+    assert not absent & names - {"restore_remaining_seconds"}
+    assert all(value >= 0 for value in found.values())
+
+
+async def test_roles_are_counted_after_a_round(shop: Shop) -> None:
+    """Two members, one standby: each partition is once active and once a copy."""
+    a, b = shop.start("a"), shop.start("b")
+    shop.rebalance()
+    assert a.of("owned_partitions")[()] + b.of("owned_partitions")[()] == 2 * PARTITIONS
+    assert a.of("standby_partitions")[()] + b.of("standby_partitions")[()] == PARTITIONS
+    owned = a.of("owned_changelog_partition") | b.of("owned_changelog_partition")
+    assert owned == {(str(p), LOG): 1.0 for p in range(PARTITIONS)}
+
+
+async def test_only_the_leader_of_the_last_round_has_leader_gauges(shop: Shop) -> None:
+    """One that led before has its counters, and no gauge of another time."""
+    a, b = shop.start("a"), shop.start("b")
+    shop.rebalance()
+    leader, other = (a, b) if shop.leader == "a" else (b, a)
+    assert leader.of("members") == {(): 2.0}
+    assert leader.of("leads") == {(): 1.0}
+    assert other.of("members") == {}
+    assert other.of("leads") == {(): 0.0}
+    shop.rebalance(leader="b" if leader is a else "a")
+    assert leader.of("members") == {}
+    assert leader.of("leads") == {(): 0.0}
+    assert sum(leader.of("rounds_led_total").values()) == 1.0
+    assert other.of("members") == {(): 2.0}
+
+
+async def test_rounds_are_counted_by_their_trigger(shop: Shop) -> None:
+    """The first one, one for a member that joins, and the moves that it makes."""
+    a = shop.start("a")
+    shop.rebalance()
+    assert a.of("rounds_led_total")["first",] == 1.0
+    shop.start("b")
+    shop.rebalance()
+    shop.rebalance()
+    assert a.of("rounds_led_total")["join",] == 1.0
+    assert a.of("plan_seconds_count") == {(): 3.0}
+    assert a.of("tasks")[()] == PARTITIONS
+
+
+async def test_tasks_without_a_copy_elsewhere_are_counted(shop: Shop) -> None:
+    """All of them while one member is alone; none once the other one has said that it has copies."""
+    a = shop.start("a")
+    shop.rebalance()
+    assert a.of("uncovered_tasks") == {(): PARTITIONS}
+    shop.start("b")
+    for _ in range(3):
+        shop.rebalance()
+    assert a.of("uncovered_tasks") == {(): 0.0}
+
+
+async def test_ten_rebalances_leave_no_label_of_a_partition_that_went(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members come and go; after each round the labels are exactly those of the assignment."""
+
+    async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
+        return dict.fromkeys(tps, 50)
+
+    async def read_to(app: Any, ends: dict[TP, int]) -> dict[TP, int]:
+        return dict.fromkeys(ends, 20)
+
+    monkeypatch.setattr(follow_up, "ends_of", ends_of)
+    monkeypatch.setattr(follow_up, "read_to", read_to)
+    a = shop.start("a")
+    a.app._consumer = consumer()
+    seen = set()
+    for turn in range(10):
+        if turn % 2:
+            shop.remove(f"b{turn - 1}")
+        else:
+            shop.start(f"b{turn}")
+        shop.rebalance()
+        await a.sensor._copies.look()
+        owned = {_place(tp) for tp in a.app.assignor.assigned_actives() if tp.topic == LOG}
+        copies = {_place(tp) for tp in a.app.assignor.assigned_standbys()}
+        assert a.of("owned_changelog_partition").keys() == owned
+        assert a.of("standby_lag_records") == dict.fromkeys(copies, 30.0)
+        assert a.of("standby_lag_seconds").keys() == copies
+        seen.add(frozenset(owned))
+    assert len(seen) > 1, "partitions went and came"
+    # A copy that goes between two questions goes from the page at the next look.
+    a.app.assignor._standby_tps = set()
+    assert a.of("standby_lag_records") == {}
+
+
+async def test_a_lag_in_seconds_is_since_the_copy_had_everything(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10 s behind while the changelog grows and the copy stands; 0 once it has caught up."""
+    ends, at = [100], [100]
+
+    async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
+        return dict.fromkeys(tps, ends[0])
+
+    async def read_to(app: Any, of: dict[TP, int]) -> dict[TP, int]:
+        return dict.fromkeys(of, at[0])
+
+    monkeypatch.setattr(follow_up, "ends_of", ends_of)
+    monkeypatch.setattr(follow_up, "read_to", read_to)
+    a = shop.start("a")
+    a.app._consumer = consumer()
+    tp = TP(LOG, 0)
+    a.app.assignor._standby_tps = {tp}
+    await a.sensor._copies.look()
+    assert a.of("standby_lag_seconds") == {_place(tp): 0.0}
+    for _ in range(2):
+        a.clock.now += 5
+        ends[0] += 40
+        await a.sensor._copies.look()
+    assert a.of("standby_lag_records") == {_place(tp): 80.0}
+    assert a.of("standby_lag_seconds") == {_place(tp): 10.0}
+    at[0] = ends[0]
+    await a.sensor._copies.look()
+    assert a.of("standby_lag_seconds") == {_place(tp): 0.0}
+
+
+async def test_a_round_between_two_scrapes_is_counted_and_one_under_way_has_an_age(
+    shop: Shop,
+) -> None:
+    """The first one took 2 s to its answer and 3 s to its end; the second one is 7 s old."""
+    a = shop.start("a")
+    state = a.sensor.on_rebalance_start(a.app)
+    a.clock.now += 2
+    a.sensor.on_rebalance_return(a.app, state)
+    a.clock.now += 1
+    a.sensor.on_rebalance_end(a.app, state)
+    a.sensor.on_rebalance_start(a.app)
+    a.app.rebalancing = True
+    a.clock.now += 7
+    found = a()
+    assert found["rounds_total", ()] == 2.0
+    assert found["round_answer_seconds_sum", ()] == 2.0
+    assert found["round_seconds_sum", ()] == 3.0
+    assert found["round_seconds_bucket", ("2.5",)] == 0.0
+    assert found["round_seconds_bucket", ("5.0",)] == found["round_seconds_bucket", ("+Inf",)] == 1
+    assert found["round_age_seconds", ()] == 7.0
+    a.app.rebalancing = False
+    assert ("round_age_seconds", ()) not in a()
+
+
+async def test_a_commit_under_way_has_an_age(shop: Shop) -> None:
+    """As long as it is under way."""
+    a = shop.start("a")
+    with waits_of(a.app).during(COMMIT, "the group", 60.0):
+        waits_of(a.app).look(4.0, group_answers=True)
+        assert a.of("commit_age_seconds") == {(): 4.0}
+        assert a.of("revocation_age_seconds") == {}
+    assert a.of("commit_age_seconds") == {}
+
+
+def consumer(**parts: Any) -> Any:
+    """As much of a consumer as is read; nothing stands still."""
+    return SimpleNamespace(
+        **{"_paused_partitions": set(), "_unacked_messages": set(), "_closed": False, **parts}
+    )
+
+
+def _place(tp: TP) -> tuple[str, str]:
+    return str(tp.partition), tp.topic
+
+
+# -- where they are shown
+
+
+@pytest.fixture
+def monitored(shop: Shop) -> Scraped:
+    """A member."""
+    return shop.start("a")
+
+
+async def test_every_monitor_has_the_figures_without_labels(monitored: Scraped) -> None:
+    """And with it Faust's page of statistics; what lost its value goes from it."""
+    monitor = Monitor()
+    monitored.app.sensors.add(monitor)
+    with waits_of(monitored.app).during(COMMIT, "the group", 60.0):
+        waits_of(monitored.app).look(4.0, group_answers=True)
+        monitored.sensor._look_once()
+        assert monitor.asdict()["metric_counts"][PREFIX + "commit_age_seconds"] == 4.0
+    monitored.sensor._look_once()
+    counts = monitor.asdict()["metric_counts"]
+    assert PREFIX + "commit_age_seconds" not in counts
+    assert counts[PREFIX + "rounds_total"] == 0.0
+
+
+async def test_statsd_and_datadog_get_gauges(
+    monitored: Scraped, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Labels are tags of Datadog's and part of StatsD's names; one that fails is logged once."""
+    sent: dict[str, list[Any]] = {"statsd": [], "datadog": []}
+
+    class StatsD(Monitor):
+        """As Faust's monitor for it."""
+
+        client = SimpleNamespace(gauge=lambda name, value: sent["statsd"].append((name, value)))
+
+    class Broken(Monitor):
+        """A daemon that is not there."""
+
+        client = SimpleNamespace(gauge=lambda name, value: 1 / 0)
+
+    datadog = DatadogMonitor.__new__(DatadogMonitor)
+    Monitor.__init__(datadog)
+    datadog.__dict__["client"] = SimpleNamespace(
+        gauge=lambda name, value, labels=None: sent["datadog"].append((name, value, labels))
+    )
+    for sensor in (Broken(), StatsD(), datadog):
+        monitored.app.sensors.add(sensor)
+    for _ in range(2):
+        monitored.sensor._look_once()
+    assert (PREFIX + "standing_partitions.group", 0.0) in sent["statsd"]
+    assert (PREFIX + "standing_partitions", 0.0, {"reason": "group"}) in sent["datadog"]
+    assert caplog.text.count("did not reach") == 1
+
+
+async def test_faust_s_prometheus_monitor_brings_the_figures_to_its_page(shop: Shop) -> None:
+    """In the default registry; and they go with the app."""
+    a = shop.start("a")
+    a.app.sensors.add(PrometheusMonitor(metrics=FaustMetrics.create(CollectorRegistry(), "shop")))
+    a.sensor._look_once()
+    assert f'{PREFIX}rounds_total{{app="shop"}} 0.0' in generate_latest().decode()
+    await a.sensor.on_stop()
+    assert f'{PREFIX}rounds_total{{app="shop"}}' not in generate_latest().decode()
+
+
+async def test_apps_of_one_process_share_a_registry() -> None:
+    """Told apart by their label."""
+    registry = CollectorRegistry()
+    for name in ("shop", "bank"):
+        app = make_app("http://w", app_id=name, broker="kafka://127.0.0.1:1")
+        app.finalize()
+        exporters.export_to_prometheus(MetricsSensor(app), registry)
+    text = generate_latest(registry).decode()
+    assert f'{PREFIX}fences_total{{app="shop"}} 0.0' in text
+    assert f'{PREFIX}fences_total{{app="bank"}} 0.0' in text
+    assert text.count(f"# TYPE {PREFIX}fences_total counter") == 1
+
+
+async def test_opentelemetry_has_an_instrument_for_each_figure(monitored: Scraped) -> None:
+    """Read by its own SDK; histograms count from when the monitor is there."""
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    exporters.export_to_otel(monitored.sensor, provider.get_meter("test"))
+    monitored.sensor.book.observe("round_seconds", 3.0)
+    monitored.sensor.book.count("rounds")
+    monitored.sensor.look()
+    (resource,) = reader.get_metrics_data().resource_metrics  # type: ignore[union-attr]
+    found = {m.name.removeprefix(PREFIX): m for m in resource.scope_metrics[0].metrics}
+    assert found["rounds"].data.data_points[0].value == 1.0
+    assert found["round_seconds"].data.data_points[0].sum == 3.0
+    reasons = {p.attributes["reason"] for p in found["standing_partitions"].data.data_points}
+    assert reasons == set(REASONS)
+    valueless = {f.name for f in FIGURES if not f.starts} | {
+        "round_answer_seconds",
+        "plan_seconds",
+    }
+    assert set(found) >= {f.name for f in FIGURES} - valueless
+    provider.shutdown()
+
+
+async def test_it_is_installed_once_with_each_app_that_chose_the_assignor() -> None:
+    """By the fixup; a second call does nothing."""
+    app = make_app("http://w", assignor="faust_assigner:PartitionAssignor", broker="kafka://x")
+    app.finalize()
+    (sensor,) = [s for s in app.sensors if isinstance(s, MetricsSensor)]
+    assert install(app) is sensor
+    assert len([s for s in app.sensors if isinstance(s, MetricsSensor)]) == 1

@@ -1,0 +1,285 @@
+"""The page, the board and the alert rules speak of metrics that there are; each alert fires at its fault."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import promql_parser
+import pytest
+import yaml
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from faust.types import TP
+
+from faust_assigner.app.cooperative.set_aside import SetAside
+from faust_assigner.app.metrics import board, page, readings
+from faust_assigner.app.metrics.figures import FIGURES, HISTOGRAM, PREFIX
+from faust_assigner.app.repairs.membership import HeartbeatFence
+from faust_assigner.app.repairs.waits import COMMIT, Wait, waits_of
+from faust_assigner.app.round import follow_up, leader
+from tests.support.promql import Scrape, evaluate
+from tests.unit.app.metrics.test_metrics import Scraped, Shop, consumer
+
+DOCS = Path(__file__).resolve().parents[4] / "docs"
+(GROUP,) = yaml.safe_load((DOCS / "operations/alerts.yml").read_text())["groups"]
+RULES = {rule["alert"]: rule for rule in GROUP["rules"]}
+NAMES = {
+    name
+    for figure in FIGURES
+    for name in (
+        [figure.exported + end for end in ("_bucket", "_sum", "_count")]
+        if figure.kind == HISTOGRAM
+        else [figure.exported]
+    )
+}
+SOURCE = TP("orders", 0)
+
+
+def test_the_page_is_the_tables(tmp_path: Path) -> None:
+    """A stale page is written anew with ``python -m faust_assigner.app.metrics.page``."""
+    page.main([str(tmp_path / "page")])
+    assert (
+        (tmp_path / "page").read_text()
+        == page.page()
+        == (DOCS / "reference/metrics.md").read_text()
+    )
+
+
+def test_the_board_is_the_panels(tmp_path: Path) -> None:
+    """A stale board is written anew with ``python -m faust_assigner.app.metrics.board``."""
+    board.main([str(tmp_path / "board")])
+    assert (tmp_path / "board").read_text() == (DOCS / "operations/board.json").read_text()
+
+
+def expressions() -> list[str]:
+    """Those of the rules and the board."""
+    shown = json.loads((DOCS / "operations/board.json").read_text())["panels"]
+    lines = [target["expr"] for panel in shown for target in panel["targets"]]
+    return [rule["expr"] for rule in RULES.values()] + lines
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_an_expression_parses_and_names_metrics_that_there_are(expression: str) -> None:
+    """By a parser of PromQL."""
+    promql_parser.parse(expression.replace("$__rate_interval", "5m"))
+    named = set(re.findall(rf"\b{PREFIX}\w+", expression))
+    assert named
+    assert named <= NAMES
+
+
+def test_rules_have_a_severity_and_say_what_to_do() -> None:
+    """As Prometheus wants them: durations, and texts."""
+    assert len(RULES) == len(GROUP["rules"])
+    for rule in RULES.values():
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert re.fullmatch(r"\d+[smh]", rule.get("for", "0m"))
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert set(rule["annotations"]) == {"summary", "description"}
+
+
+# -- faults
+
+
+class Bench(NamedTuple):
+    """Two members of one group; the first one is scraped. ``patch`` is undone after the test."""
+
+    shop: Shop
+    a: Scraped
+    patch: pytest.MonkeyPatch
+
+
+async def frozen(bench: Bench) -> None:
+    """Its scrape fails from now on."""
+    bench.a.is_frozen = True
+
+
+async def cut_off(bench: Bench) -> None:
+    """The group answers no heartbeat."""
+    bench.a.app._consumer.is_surely_member = lambda: False
+
+
+async def stuck(bench: Bench) -> None:
+    """An agent does not finish a record."""
+    owned = min(tp for tp in bench.a.app.assignor.assigned_actives() if tp.topic == "orders")
+    bench.a.app._consumer._unacked_messages = (SimpleNamespace(tp=owned, offset=7),)
+    bench.a.of("standing_seconds")
+    bench.a.clock.now += 130
+
+
+async def hanging_round(bench: Bench) -> None:
+    """A rebalance does not end."""
+    bench.a.sensor.on_rebalance_start(bench.a.app)
+    bench.a.app.rebalancing = True
+    bench.a.clock.now += 601
+
+
+async def hanging_commit(bench: Bench) -> None:
+    """The group does not answer a commit."""
+    waits = waits_of(bench.a.app)
+    waits._waits.append(Wait(COMMIT, "the group", 90.0))
+    waits.look(61.0, group_answers=True)
+
+
+async def slow_copy(bench: Bench) -> None:
+    """The changelog grows faster than its copies are filled."""
+    ends = [0]
+
+    async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
+        ends[0] += 20_000
+        return dict.fromkeys(tps, ends[0])
+
+    async def read_to(app: Any, of: dict[TP, int]) -> dict[TP, int]:
+        return dict.fromkeys(of, 500)
+
+    bench.patch.setattr(follow_up, "ends_of", ends_of)
+    bench.patch.setattr(follow_up, "read_to", read_to)
+    for _ in range(2):
+        await bench.a.sensor._copies.look()
+        bench.a.clock.now += 301
+
+
+async def full_disk(bench: Bench) -> None:
+    """A twentieth is free."""
+    usage = SimpleNamespace(total=1000, used=950, free=50)
+    bench.patch.setattr(shutil, "disk_usage", lambda path: usage)
+    bench.a.sensor._disk = readings.disk(Path("/nowhere/tables"))
+
+
+async def liar(bench: Bench) -> None:
+    """A member's claims do not decode."""
+    join_bytes = bench.shop.join_bytes
+
+    def spoiled() -> dict[str, bytes]:
+        said = join_bytes()
+        data = ConsumerProtocolMemberMetadata.decode(said["b"])
+        data.user_data = data.user_data[: len(data.user_data) // 2]
+        return {**said, "b": data.encode()}
+
+    bench.patch.setattr(bench.shop, "join_bytes", spoiled)
+    bench.shop.rebalance()
+
+
+async def flapping(bench: Bench) -> None:
+    """A member comes and goes."""
+    for turn in range(6):
+        bench.shop.remove("b" if turn == 0 else f"b{turn - 1}")
+        bench.shop.rebalance()
+        bench.shop.start(f"b{turn}")
+        bench.shop.rebalance()
+        bench.a.app.assignor.decisions.join()
+
+
+async def fenced(bench: Bench) -> None:
+    """The group went on without it."""
+    bench.a.app._consumer.fence.lose()
+
+
+async def corrupt(bench: Bench) -> None:
+    """A batch cannot be read."""
+    fetcher = bench.a.app._consumer.fetcher
+    fetcher.aside.unreadable(SOURCE, STATE, ValueError("corrupt"), 0.0)
+
+
+async def failing_planner(bench: Bench) -> None:
+    """It raises."""
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ArithmeticError("on purpose")
+
+    bench.patch.setattr(leader, "plan", fails)
+    bench.shop.rebalance()
+
+
+class State:
+    """aiokafka's of a partition."""
+
+    position = 7
+
+
+STATE = State()
+
+
+FAULTS: dict[str, Callable[[Bench], Awaitable[None]]] = {
+    "WorkerSilent": frozen,
+    "WorkerNotReady": cut_off,
+    "PartitionStandsStill": stuck,
+    "RoundHangs": hanging_round,
+    "CommitHangs": hanging_commit,
+    "StandbyBehind": slow_copy,
+    "NoCaughtUpCopy": slow_copy,
+    "DiskNearlyFull": full_disk,
+    "MemberRefused": liar,
+    "MemberFlaps": flapping,
+    "WorkerFenced": fenced,
+    "Unreadable": corrupt,
+    "PlannerFailed": failing_planner,
+}
+
+
+def test_each_alert_has_a_fault() -> None:
+    """And each fault an alert."""
+    assert {f"FaustAssigner{name}" for name in FAULTS} == set(RULES)
+
+
+async def healthy(shop: Shop, patch: pytest.MonkeyPatch) -> Bench:
+    """Two members with caught-up copies of each other's tables."""
+
+    async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
+        return dict.fromkeys(tps, 500)
+
+    patch.setattr(follow_up, "ends_of", ends_of)
+    patch.setattr(follow_up, "read_to", ends_of)
+    a, b = shop.start("a"), shop.start("b")
+    for one in (a, b):
+        one.app._consumer = consumer(
+            fence=HeartbeatFence(10.0),
+            fetcher=SimpleNamespace(aside=SetAside(), refused=SetAside()),
+        )
+    for _ in range(3):
+        shop.rebalance(leader="a")
+    for one in (a, b):
+        await one.sensor._copies.look()
+    bench = Bench(shop, a, patch)
+    usage = SimpleNamespace(total=1000, used=100, free=900)
+    with pytest.MonkeyPatch.context() as only:
+        only.setattr(shutil, "disk_usage", lambda path: usage)
+        a.sensor._disk = readings.disk(Path("/"))
+    return bench
+
+
+def scrape(bench: Bench, at: float) -> Scrape:
+    """What Prometheus would have of both members."""
+    found: dict[Any, float] = {}
+    for name, one in (("a", bench.a), ("b", bench.shop.scraped["b"])):
+        target = {("job", "shop"), ("instance", name)}
+        series = one.series()
+        found["up", frozenset(target)] = float(bool(series))
+        for (metric, labels), value in series.items():
+            found[metric, frozenset({*labels, *target})] = value
+    return at, found
+
+
+@pytest.mark.parametrize("alert", list(FAULTS))
+async def test_an_alert_fires_at_its_fault_and_not_before(
+    alert: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its expression over scrapes a minute apart; how long it must hold is Prometheus' business."""
+    bench = await healthy(Shop(), monkeypatch)
+    expression = RULES[f"FaustAssigner{alert}"]["expr"]
+    before = [scrape(bench, 0.0), scrape(bench, 60.0)]
+    assert evaluate(expression, before) == {}
+    await FAULTS[alert](bench)
+    assert evaluate(expression, [*before, scrape(bench, 120.0)])
+
+
+async def test_a_worker_that_was_never_measured_is_no_silent_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Other jobs of the same Prometheus may be down without it."""
+    other: Scrape = (60.0, {("up", frozenset({("job", "else"), ("instance", "x")})): 0.0})
+    assert evaluate(RULES["FaustAssignerWorkerSilent"]["expr"], [other]) == {}

@@ -1,0 +1,212 @@
+"""What a worker answers to Kubernetes: ready while it works or restores as it should, else why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.cooperative.set_aside import SetAside
+from faust_assigner.app.metrics.figures import REASONS
+from faust_assigner.app.metrics.install import install
+from faust_assigner.app.metrics.probes import STALLED_S, live_problems
+from faust_assigner.app.metrics.sensor import MetricsSensor
+from faust_assigner.app.metrics.standing import RECORD_S
+from tests.support.faust_group import make_app
+from tests.unit.app.metrics.test_metrics import Clock
+
+ORDERS, LOG = TP("orders", 3), TP("shop-totals-changelog", 3)
+
+
+class Bench:
+    """A worker that owns one task, and a clock."""
+
+    def __init__(self) -> None:
+        self.app: Any = make_app(
+            "http://w",
+            assignor="faust_assigner:PartitionAssignor",
+            tables=("totals",),
+            broker="kafka://127.0.0.1:1",
+        )
+        self.app.finalize()
+        self.clock = Clock()
+        self.sensor = MetricsSensor(self.app, clock=self.clock)
+        self.recovery = SimpleNamespace(
+            in_recovery=False, is_taking_on=False, is_flowing=True, active_offsets={}
+        )
+        self.app.tables._recovery = self.recovery
+        self.fetcher = SimpleNamespace(aside=SetAside(), refused=SetAside())
+        self.consumer = SimpleNamespace(
+            _paused_partitions=set(),
+            _unacked_messages=[],
+            leaving=frozenset(),
+            between_generations=False,
+            fetcher=self.fetcher,
+            is_surely_member=lambda: True,
+        )
+        self.app._consumer = self.consumer
+        self.own()
+
+    def own(self) -> None:
+        """It has an assignment."""
+        assignor = self.app.assignor
+        assignor._memory = SimpleNamespace(generation=4)
+        assignor._active_tps = {ORDERS, LOG}
+
+    def reasons(self, after_s: float = 0.0) -> list[str]:
+        """Why it is not ready ``after_s`` from now, having been looked at meanwhile."""
+        self.sensor.not_ready()
+        self.clock.now += after_s
+        return self.sensor.not_ready()
+
+    def standing(self) -> list[tuple[Any, str]]:
+        """What stands still, and why."""
+        return [(one.tp, one.reason) for one in self.sensor._still.look(self.clock.now)]
+
+
+class State:
+    """aiokafka's of a partition."""
+
+    position = 7
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """A worker that works."""
+    made = Bench()
+    monkeypatch.setattr(type(made.app.tables), "recovery", made.recovery)
+    yield made
+    made.app._consumer = None
+
+
+async def test_a_worker_that_works_is_ready(bench: Bench) -> None:
+    """And one that was given nothing: it is idle, as it should be."""
+    assert bench.reasons() == []
+    bench.app.assignor._active_tps = set()
+    assert bench.reasons(600) == []
+
+
+async def test_before_the_first_assignment_it_is_not_ready(bench: Bench) -> None:
+    """The group has not answered yet."""
+    bench.app.assignor._memory = SimpleNamespace(generation=-1)
+    assert bench.reasons() == ["the group has not given this worker an assignment yet"]
+
+
+async def test_a_worker_that_stops_is_not_ready(bench: Bench) -> None:
+    """So that requests go elsewhere while it hands over."""
+    bench.app.assignor.leaves = True
+    assert bench.reasons() == ["the worker stops and gives its partitions away"]
+
+
+async def test_a_restore_that_makes_progress_is_as_it_should_be(bench: Bench) -> None:
+    """For however long it takes; one that makes none is named after a while."""
+    bench.recovery.is_taking_on = True
+    bench.consumer._paused_partitions.add(ORDERS)
+    for offset in range(5):
+        bench.recovery.active_offsets[LOG] = offset
+        assert bench.reasons(STALLED_S - 1) == []
+    (reason,) = bench.reasons(STALLED_S)
+    assert "1 partitions stand still: the restore of their tables has made no progress" in reason
+    assert bench.standing() == [(ORDERS, "restoring")]
+
+
+def silent(bench: Bench) -> None:
+    """The group answers no heartbeat."""
+    bench.consumer.is_surely_member = lambda: False
+
+
+def unreadable(bench: Bench) -> None:
+    """Its records are corrupt."""
+    bench.fetcher.aside.unreadable(ORDERS, STATE, ValueError("corrupt"), 0.0)
+
+
+def busy(bench: Bench) -> None:
+    """An agent does not finish a record."""
+    bench.consumer._unacked_messages = [
+        SimpleNamespace(tp=ORDERS, offset=9),
+        SimpleNamespace(tp=ORDERS, offset=7),
+    ]
+
+
+def refused(bench: Bench) -> None:
+    """Its broker answers with an error."""
+    bench.fetcher.refused.refused(ORDERS, STATE, 0.0)
+
+
+def paused(bench: Bench) -> None:
+    """Something else paused it."""
+    bench.consumer._paused_partitions.add(ORDERS)
+
+
+def going(bench: Bench) -> None:
+    """It goes to another worker."""
+    bench.consumer.leaving = frozenset({ORDERS})
+
+
+def stopped(bench: Bench) -> None:
+    """A rebalance stops everything."""
+    bench.consumer.between_generations = True
+
+
+STATE = State()
+#: Reason -> what brings it about, the seconds for which it is no fault.
+BROUGHT: dict[str, tuple[Any, float]] = {
+    "group": (silent, 0.0),
+    "unreadable": (unreadable, 0.0),
+    "record": (busy, RECORD_S),
+    "refused": (refused, 10.0),
+    "paused": (paused, 60.0),
+    "hand_over": (going, 60.0),
+    "round": (stopped, 60.0),
+}
+
+
+def test_each_reason_is_brought_about() -> None:
+    """But a restore's, which has a test of its own."""
+    assert {*BROUGHT, "restoring"} == REASONS.keys()
+
+
+@pytest.mark.parametrize("reason", list(BROUGHT))
+async def test_a_standstill_is_named_once_it_takes_too_long(bench: Bench, reason: str) -> None:
+    """Not before; and gone with its cause, when the time begins anew."""
+    bring_about, patience_s = BROUGHT[reason]
+    bring_about(bench)
+    named = [f"1 partitions stand still: {REASONS[reason]}"]
+    if patience_s:
+        assert bench.reasons(patience_s - 0.1) == []
+        assert bench.reasons(0.2) == named
+    assert bench.reasons() == named
+    assert bench.standing() == [(ORDERS, reason)]
+
+
+async def test_a_record_that_is_followed_by_the_next_is_no_standstill(bench: Bench) -> None:
+    """Streams are slow, not stuck: the oldest record is another one each time."""
+    for offset in range(10):
+        bench.consumer._unacked_messages = [SimpleNamespace(tp=ORDERS, offset=offset)]
+        assert bench.reasons(RECORD_S - 1) == []
+
+
+async def test_what_has_ended_makes_a_worker_not_live(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the watchdog finds it; the worker ends by itself soon."""
+    assert live_problems(SimpleNamespace(crashed=False, tables=SimpleNamespace())) == []
+    tables = SimpleNamespace(problems=lambda: [("fetcher", "the fetcher has ended")])
+    app = SimpleNamespace(crashed=False, tables=tables)
+    assert live_problems(app) == ["the fetcher has ended"]
+    assert live_problems(SimpleNamespace(crashed=True)) == ["the app has crashed"]
+
+
+async def test_the_pages_are_added_once_when_the_web_server_is_set_up(bench: Bench) -> None:
+    """Not before: whether there is one may still be decided on the command line."""
+    install(bench.app)
+    assert "web" not in vars(bench.app)
+    for _ in range(2):
+        bench.app.on_webserver_init(bench.app.web)
+    assert [path for path in bench.app.web.views if path.startswith("/assignor")] == [
+        "/assignor/live",
+        "/assignor/ready",
+    ]
