@@ -74,11 +74,11 @@ class WholeRecords(Consumer):
         if not self.in_transaction:
             committed = await super()._commit_tps(tps, start_new_transaction=start_new_transaction)
             return committed
-        self._cut, self._open = {}, defaultdict(list)
         if self.transactions.is_fenced:
             return False
+        self._cut, self._open = {}, defaultdict(list)
         # All of them, whatever was asked for: the topics of one transaction cannot be told apart.
-        for tp in {**self._acked, **self.transactions.sources()}:
+        for tp in {*self._acked, *self._sources_without_acks()}:
             if (transactional_id := self.transactions.id_of(tp)) is not None:
                 self._open[transactional_id].append(tp)
         await self._close_all()
@@ -97,6 +97,15 @@ class WholeRecords(Consumer):
             return False
         finally:
             self.transactions.begin_next()
+
+    def _sources_without_acks(self) -> list[Any]:
+        """Sources whose committed records have sent again, as windows do that are closed.
+
+        A record under way has nothing to commit yet: a commit that waits for it alone would wait in vain.
+        """
+        committed = self._committed_offset
+        sources = self.transactions.sources()
+        return [tp for tp, reached in sources.items() if reached < (committed.get(tp) or 0)]
 
     async def _publish_attached(self, offsets: Mapping[Any, int]) -> None:
         """Publish what ``stream_publish_on_commit`` holds back, in the transaction of its records."""
