@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any, Protocol
 
 from aiokafka import errors
@@ -26,7 +25,7 @@ from mode import get_logger
 
 from faust_assigner.app.cooperative.assignment import change
 from faust_assigner.app.cooperative.fetcher import make_prompt
-from faust_assigner.app.repairs.membership import HeartbeatFence, watch
+from faust_assigner.app.repairs.membership import HeartbeatFence, sent, watch
 from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 logger = get_logger(__name__)
@@ -130,12 +129,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         """Send; requests that wait for other members go by a connection of their own."""
         if not isinstance(request, (JoinGroupRequest, SyncGroupRequest)):
             return await super()._send_req(request)
-        asked_at = monotonic()
-        response = await self._send_in_round(request)
-        if isinstance(request, SyncGroupRequest) and response.error_code == errors.NoError.errno:
-            # The group has admitted this member. Rounds may be shorter than the heartbeat interval.
-            self.membership.fence.hear(asked_at)
-        return response
+        return await sent(self._send_in_round, self.membership.fence, request)
 
     async def _send_in_round(self, request: Any) -> Any:
         """Send a request that waits for other members, with heartbeats beside it where partitions are kept.
@@ -173,6 +167,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         while self._own() is not None and not self.membership.gave_up:
             await asyncio.sleep(self._heartbeat_interval_ms / 1000)
             with contextlib.suppress(errors.KafkaError):
+                await self.ensure_coordinator_known()
                 await self._do_heartbeat()
 
     async def ensure_active_group(self, subscription: Any, prev_assignment: Any) -> Any:

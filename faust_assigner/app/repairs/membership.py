@@ -5,11 +5,11 @@ that others own its partitions by now. Stock's goes on with what is in its queue
 changes land in the changelogs behind those of the new owners, and for good; and it takes the offset of its
 own last change for how far its files have come, over all the others' in between. Both lose rows.
 
-Kafka fences no producer without transactions. So a worker counts the time since it sent the last heartbeat
-that was answered. Within a session of that nobody else can own its partitions; beyond it, what goes to
-changelogs waits, at the last moment before it is sent, until an answer tells. Where the group has gone on
-without the worker, it is dropped: its records were not committed and are processed again, by whoever owns
-them.
+Kafka fences no producer without transactions. So a worker counts the time since it sent the last request that
+began its session anew and was answered. Within a session of that nobody else can own its partitions; beyond
+it, what goes to changelogs waits, at the last moment before it is sent, until an answer tells. Where the
+group has gone on without the worker, it is dropped: its records were not committed and are processed again,
+by whoever owns them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.errors import KafkaError, NodeNotReadyError, RequestTimedOutError
+from aiokafka.errors import KafkaError, NodeNotReadyError, NoError, RequestTimedOutError
+from aiokafka.protocol.group import SyncGroupRequest
 from mode import get_logger
 
 from faust_assigner.app.overlay.tables import give_up
@@ -49,10 +50,12 @@ class NoMember(KafkaError):  # type: ignore[misc]
 class HeartbeatFence:
     """How long this worker may act as the owner of its partitions; read from any thread.
 
-    The group may remove a member whose last heartbeat is older than the session timeout. So the fence opens
-    with a round that admits this member, and only its answered heartbeats keep it open: other answers, to an
-    OffsetFetch for instance, come from a coordinator that need not know this member any more.
-    ``session_s`` is the session timeout; times are those of ``clock()``.
+    The group may remove a member whose last heartbeat is older than the session timeout. Kafka begins a
+    session anew with each answered Heartbeat and with each answered SyncGroup, when the group admits the
+    member in a new generation. So these two answers keep the fence open, and no others: OffsetFetch, for
+    instance, is answered by a coordinator that need not know this member any more. Without SyncGroup, rounds
+    that follow each other faster than heartbeats would close it. An answer counts from the time when it was
+    asked for. ``session_s`` is the session timeout; times are those of ``clock()``.
     """
 
     def __init__(self, session_s: float, clock: Callable[[], float] = monotonic) -> None:
@@ -74,14 +77,15 @@ class HeartbeatFence:
         self.losses += 1
 
     def join(self) -> None:
-        """Note that the group has admitted this member, in a new generation."""
-        now = self._clock()
+        """Note that the app hears of an assignment: the group had admitted this member in a new generation.
+
+        That may be long ago, where the process was stopped meanwhile: only an answer opens the fence.
+        """
         if self.lost:
-            self._since, self.lost = now, False
-        self.hear(now)
+            self._since, self.lost = self._clock(), False
 
     def silent_s(self) -> float:
-        """Seconds since the last heartbeat was sent that was answered."""
+        """Seconds since the last request was sent whose answer began a session."""
         return self._clock() - self._heard_at
 
     def is_sure(self) -> bool:
@@ -103,6 +107,11 @@ def watch(coordinator: Any, fence: HeartbeatFence) -> bool:
     if hasattr(coordinator, _MARK):
         return True
     setattr(coordinator, _MARK, fence)
+    if not hasattr(
+        coordinator, "membership"
+    ):  # a cooperative one has watched its rounds from the start
+        coordinator._send_req = partial(sent, coordinator._send_req, fence)
+        fence.hear(monotonic())  # it has just been answered
     beat, reset = coordinator._do_heartbeat, coordinator.reset_generation
 
     async def do_heartbeat() -> Any:
@@ -122,6 +131,15 @@ def watch(coordinator: Any, fence: HeartbeatFence) -> bool:
 
     coordinator._do_heartbeat, coordinator.reset_generation = do_heartbeat, reset_generation
     return True
+
+
+async def sent(send: Callable[[Any], Awaitable[Any]], fence: HeartbeatFence, request: Any) -> Any:
+    """The answer to a request of aiokafka's group coordinator; one to SyncGroup renews ``fence``."""
+    asked_at = monotonic()
+    response = await send(request)
+    if isinstance(request, SyncGroupRequest) and response.error_code == NoError.errno:
+        fence.hear(asked_at)
+    return response
 
 
 async def send_as_member(

@@ -228,6 +228,12 @@ PUT: Final[tuple[Put, ...]] = (
         "Called first, by the function that watch() makes.",
     ),
     Put(
+        "repairs.membership:watch coordinator._send_req",
+        f"{_COORDINATOR}._send_req",
+        "repairs.membership:sent",
+        "send",
+    ),
+    Put(
         "repairs.membership:watch coordinator.reset_generation",
         f"{_COORDINATOR}.reset_generation",
         "repairs.membership:watch",

@@ -420,6 +420,28 @@ async def test_a_heartbeat_of_a_stranger_keeps_nothing_flowing(answers: type[Kaf
         await until(lambda: a.told[-1][0] == "assigned", "to come back")
 
 
+async def test_heartbeats_beside_a_round_look_for_a_coordinator_that_is_not_known() -> None:
+    """Their connection broke while JoinGroup waits on its own, and the coordinator is alive."""
+    plan = Plan({"a": {0, 1, 2, 3}})
+    async with group(plan, "a", session_timeout_ms=1_500) as (_, (a,)):
+        real, told, over = a.coordinator._client.send, len(a.told), asyncio.Event()
+
+        async def send(node: Any, request: Any, **more: Any) -> Any:
+            if isinstance(request, JoinGroupRequest):
+                await over.wait()
+            return await real(node, request, **more)
+
+        a.coordinator._client.send = send
+        a.coordinator.request_rejoin()
+        await until(lambda: a.coordinator.membership.round is not None, "the round")
+        await asyncio.sleep(0.2)
+        a.coordinator.coordinator_dead()
+        await asyncio.sleep(2.0)
+        assert (a.told[told:], a.fence.is_sure()) == ([], True)
+        over.set()
+        await until(lambda: a.coordinator.membership.round is None, "the end of the round")
+
+
 async def test_who_stood_still_for_a_moment_reads_again_what_was_passed_over() -> None:
     """JoinGroup takes almost a session; between its answer and the next one streams skip what they get."""
     plan = Plan({"a": {0, 1, 2, 3}})

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import RequestTimedOutError
+from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 
 from faust_assigner.app.repairs.membership import (
     HeartbeatFence,
@@ -114,6 +115,7 @@ async def test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent() -> 
     assert isinstance(old.error, NoMember)
     assert output.error is None
     now[0] = 41.0
+    fence.hear(41.0)
     fence.join()
     late, fresh = Batch(40.5), Batch(41.5)
     assert (await attempt(fence, {TP(CHANGES): late})).sent == []
@@ -183,6 +185,40 @@ async def test_a_request_goes_on_once_the_group_has_answered() -> None:
     assert await sending == "answer"
 
 
+def test_an_assignment_after_a_freeze_proves_no_membership() -> None:
+    """The group admitted this member at 1.0; the app hears of it at 40.0, long after the session."""
+    now = [0.0]
+    fence = HeartbeatFence(6.0, lambda: now[0])
+    fence.lose()
+    fence.hear(1.0)
+    now[0] = 40.0
+    fence.join()
+    assert (fence.lost, fence.is_sure()) == (False, False)
+    fence.hear(39.0)
+    assert fence.is_sure()
+
+
+@pytest.mark.parametrize(("error", "heard"), [(0, True), (27, False)])
+async def test_a_round_that_admits_an_eager_member_renews_the_fence(
+    error: int, heard: bool
+) -> None:
+    """Kafka begins the session anew with each answered SyncGroup; one that is refused proves nothing."""
+    answers = [SimpleNamespace(error_code=error)]
+
+    async def send(request: Any) -> Any:
+        return answers[0]
+
+    coordinator = SimpleNamespace(_do_heartbeat=None, reset_generation=None, _send_req=send)
+    fence = HeartbeatFence(3600.0)
+    assert watch(coordinator, fence)
+    fence._heard_at -= 3600.0
+    assert await coordinator._send_req(SyncGroupRequest("g", 1, "m", None, [])) is answers[0]
+    assert fence.is_sure() is heard
+    fence._heard_at -= 7200.0
+    await coordinator._send_req(HeartbeatRequest("g", 1, "m"))
+    assert not fence.is_sure()
+
+
 async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
     """And a refusal ends the membership at once."""
     heard: list[str] = []
@@ -191,7 +227,7 @@ async def test_an_answer_counts_from_when_it_was_asked_for() -> None:
         return True
 
     coordinator = SimpleNamespace(
-        _do_heartbeat=beat, reset_generation=lambda: heard.append("reset")
+        _do_heartbeat=beat, reset_generation=lambda: heard.append("reset"), _send_req=None
     )
     fence = HeartbeatFence(3600.0)
     assert watch(coordinator, fence)
