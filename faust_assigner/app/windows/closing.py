@@ -23,6 +23,7 @@ from typing import Any
 
 from aiokafka import TopicPartition
 from faust import Event
+from faust.exceptions import ProducerSendError
 from faust.streams import _current_event
 from faust.tables.sets import SetTable
 from faust.types import TP
@@ -123,8 +124,10 @@ class Closing:
 
         Whoever owned it may go on as its copy: then its changelog stays, and only its sources go.
         """
-        restored = self._app.tables.recovery.is_restored(TP(self.changelog, partition))
-        return restored and not self._table.should_stop and bool(self._sources(partition))
+        app, changelog = self._app, TP(self.changelog, partition)
+        if self._table.should_stop or getattr(app.consumer.transactions, "is_fenced", False):
+            return False
+        return app.tables.recovery.is_restored(changelog) and bool(self._sources(partition))
 
     def _is_due(self, partition: int, until: float | None) -> bool:
         end = self.windows.first(partition)
@@ -238,7 +241,14 @@ class Closing:
                 self.windows.discard(key, partition)
                 continue
             event.key, event.value = key, value
-            await table.on_window_close(key, value)
+            try:
+                await table.on_window_close(key, value)
+            except ProducerSendError:
+                if self._is_here(partition):
+                    raise
+                # Fenced or revoked meanwhile: its transaction is aborted, and its next owner closes it.
+                logger.info("Table %s: window %s stays open", table.name, key)
+                return False
             if self._app.in_transaction:
                 self._delete([key])
             elif key not in self._late:
