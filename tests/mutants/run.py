@@ -129,10 +129,12 @@ def run(tree: Path, tests: Iterable[str]) -> tuple[dict[str, bool], str]:
         )
         output.seek(0)
         said = [line for line in output if line.strip()]
-    if code not in (0, 1) or not report.exists():
+    outcomes = failed(report) if report.exists() else {}
+    # A pytest that found no test may have been ended before it could say so by its exit code.
+    if code not in (0, 1) or not outcomes:
         reason = next((line for line in said if line.startswith("ERROR")), said[-1] if said else "")
         return {}, reason.strip() or f"pytest ended with {code}"
-    return failed(report), ""
+    return outcomes, ""
 
 
 def _end_of(process: subprocess.Popen[bytes], report: Path) -> int:
