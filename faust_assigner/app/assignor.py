@@ -205,12 +205,17 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         )
 
     def torn(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
-        """The partitions that this answer leaves here and whose transaction ends nevertheless."""
+        """The partitions that this answer leaves here and whose transaction ends nevertheless.
+
+        Never those of a global table's changelog: their offsets are in no transaction, and streams that flow
+        on read the table.
+        """
         if not self.app.in_transaction:
             return frozenset()
         _, memory, _ = self._read(assignment)
-        stays = _tps(memory.actives)
-        return torn(self._active_tps, stays, self._topic_groups, memory.group_ids)
+        shared = facts_of(self.app).globals_.keys()
+        own = {tp for tp in self._active_tps if tp.topic not in shared}
+        return torn(own, _tps(memory.actives), self._topic_groups, memory.group_ids)
 
     def _read(
         self, assignment: ConsumerProtocolMemberAssignment

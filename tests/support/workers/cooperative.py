@@ -52,11 +52,12 @@ class CooperativeWorker(Worker):
     ) -> None:
         """One answered round: some partitions go, some come, the others flow on.
 
-        ``torn`` are kept, and let go and taken on again.
+        ``torn`` are kept, and let go and taken on again; never parts of a global table.
         """
         actives_now, standbys_now = self.roles(actives, standbys)
         told = asyncio.run_coroutine_threadsafe(
-            self._give(actives_now, standbys_now, self.roles(torn, ())[0]), self.consumer.loop
+            self._give(actives_now, standbys_now, self.roles(torn, ())[0] - self.roles((), ())[0]),
+            self.consumer.loop,
         )
         await asyncio.wrap_future(told)
 

@@ -165,6 +165,24 @@ def test_group_ids_stay_when_topics_come(caplog: pytest.LogCaptureFixture) -> No
     assert assignor_of(found).group_for_topic("a-first-one") not in before.values()
 
 
+def torn_by_a_round(found: WireGroup, *, transactions: bool = True) -> dict[str, frozenset[TP]]:
+    """What each member is asked to let go and to take on again; the round is played by the way."""
+    torn = dict[str, frozenset[TP]]()
+    with patch.object(
+        faust.App, "in_transaction", new_callable=PropertyMock, return_value=transactions
+    ):
+        for m, app in found.apps.items():
+            take = app.assignor.on_assignment
+
+            def noted(answer: Any, m: str = m, app: Any = app, take: Any = take) -> None:
+                torn[m] = app.assignor.torn(answer)
+                take(answer)
+
+            app.assignor.on_assignment = noted
+        found.rebalance("m0")
+    return torn
+
+
 @pytest.mark.parametrize("transactions", [True, False])
 def test_only_transactions_are_torn_where_groups_merge(transactions: bool) -> None:
     """A topic that only some members read becomes one that all read: its partitions get another id."""
@@ -175,25 +193,31 @@ def test_only_transactions_are_torn_where_groups_merge(transactions: bool) -> No
     narrow = assignor_of(found, "m0").group_for_topic("returns")
     for m in found.topics:
         found.topics[m].add("returns")
-    with patch.object(
-        faust.App, "in_transaction", new_callable=PropertyMock, return_value=transactions
-    ):
-        before = {m: app.assignor.assigned_actives() for m, app in found.apps.items()}
-        torn = dict[str, frozenset[TP]]()
-        for m, app in found.apps.items():
-            take = app.assignor.on_assignment
-
-            def noted(answer: Any, m: str = m, app: Any = app, take: Any = take) -> None:
-                torn[m] = app.assignor.torn(answer)
-                take(answer)
-
-            app.assignor.on_assignment = noted
-        found.rebalance("m0")
+    before = {m: app.assignor.assigned_actives() for m, app in found.apps.items()}
+    torn = torn_by_a_round(found, transactions=transactions)
     assert assignor_of(found, "m0").group_for_topic("returns") != narrow
     kept = before["m0"] & assignor_of(found, "m0").assigned_actives()
     expected = {tp for tp in kept if tp.topic == "returns"}
     assert expected
     assert torn == {"m0": expected if transactions else set(), "m1": set(), "m2": set()}
+
+
+@pytest.mark.parametrize("flags", [{}, {"synchronize_all_active_partitions": True}])
+def test_a_global_table_is_never_torn(flags: dict[str, bool]) -> None:
+    """A partition of its source goes, or gets another id; streams of other partitions read the table on."""
+    found = WireGroup({"orders": 8, "shop-rates-changelog": 8})
+    for i in range(3):
+        app = make_app(f"http://w{i}", global_tables={"rates": flags})
+        found.add(f"m{i}", app, found.partitions)
+        if i:
+            assert torn_by_a_round(found) == dict.fromkeys(found.apps, frozenset())
+        else:
+            found.rebalance()
+    log = "shop-rates-changelog"
+    before = assignor_of(found, "m0").group_for_topic(log)
+    found.topics["m2"].discard("orders")
+    assert torn_by_a_round(found) == dict.fromkeys(found.apps, frozenset())
+    assert assignor_of(found, "m0").group_for_topic(log) != before, "the case asks nothing"
 
 
 def test_group_ids_outlive_their_topics_and_unreadable_answers() -> None:
