@@ -58,6 +58,9 @@ CHANNEL_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
+#: A member that is cut off from its peers lets calls wait, and a watch for ever, unless they ask for a leader.
+REQUIRE_LEADER = (("hasleader", "true"),)
+
 _TARGETS = {
     Field.VALUE: (pb.Compare.VALUE, "value"),
     Field.VERSION: (pb.Compare.VERSION, "version"),
@@ -182,23 +185,25 @@ class EtcdStore:
                 response = await call.read()
             while response is not grpc.aio.EOF:
                 if response.canceled:
-                    raise self._cancelled(response, start_revision)
+                    raise self._cancelled(response, start_revision, number)
                 held += map(_event, response.events)
                 if held and not response.fragment:
                     # Not the header's revision: while the watch catches up that is ahead of the events.
                     batch, held = Batch(held[-1].revision, tuple(held)), []
                     yield batch
                 response = await call.read()
+            self._turn(number)
             raise StoreUnavailable("the watch ended")
         except (grpc.aio.AioRpcError, TimeoutError, asyncio.InvalidStateError) as error:
             raise self._failed(error, number) from None
         finally:
             await _settled(call)
 
-    def _cancelled(self, response: Any, start_revision: int) -> StoreError:
+    def _cancelled(self, response: Any, start_revision: int, number: int) -> StoreError:
         if response.compact_revision:
             return Compacted(start_revision, response.compact_revision)
         self._token = None
+        self._turn(number)
         return StoreUnavailable(
             f"the watch was cancelled: {response.cancel_reason or 'no reason given'}"
         )
@@ -254,6 +259,7 @@ class EtcdStore:
             took_s = asyncio.get_running_loop().time() - began
             self._observe("Lease/LeaseKeepAlive", took_s, type(error).__name__ if error else None)
         if answer is grpc.aio.EOF:
+            self._turn(number)
             raise StoreUnavailable("the keepalive ended")
         # etcd says so with a time to live of 0, not with an error.
         if answer.TTL <= 0:
@@ -305,9 +311,9 @@ class EtcdStore:
         )
 
     async def _metadata(self) -> tuple[tuple[str, str], ...]:
-        """A token, where there is a user."""
+        """Of every call: refuse it at once where the member has no leader; a token, where there is a user."""
         if self._access.user is None:
-            return ()
+            return REQUIRE_LEADER
         if self._token is None:
             request = pb.AuthenticateRequest(
                 name=self._access.user, password=self._access.password or ""
@@ -321,7 +327,7 @@ class EtcdStore:
             except grpc.aio.AioRpcError as failed:
                 raise self._failed(failed, number) from None
             self._token = answer.token
-        return (("token", self._token),)
+        return (*REQUIRE_LEADER, ("token", self._token))
 
     def _failed(self, error: Exception, number: int, request: Any = None) -> StoreError:
         """etcd's answer as one of ours; the next endpoint follows where ``number`` did not answer."""
@@ -342,7 +348,9 @@ class EtcdStore:
         ):
             self._token = None
             return StoreError(f"{where} refuses: {details}")
-        if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        if (
+            code is not grpc.StatusCode.RESOURCE_EXHAUSTED
+        ):  # too many, or too large, at any endpoint
             self._turn(number)
         return StoreUnavailable(f"{where}: {code.name}: {details}")
 
