@@ -412,7 +412,7 @@ class AssignerNode:
                 raise NotFound(f"no consumer {name}")
         gone = {*without, *(consumer.name for consumer in extra)}
         there = [consumer for consumer in self._mirror.view.ready() if consumer.name not in gone]
-        targets = self._rebalancer.targets(sorted([*there, *extra], key=lambda c: c.name))
+        targets = await self._rebalancer.targets(sorted([*there, *extra], key=lambda c: c.name))
         return tuple(planned(self._mirror.view, targets, without)) if targets else ()
 
     def watch(self) -> AsyncIterator[Change]:

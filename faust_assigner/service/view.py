@@ -49,7 +49,8 @@ class View:
     """The keys of one group by what they mean. ``refused`` counts values that could not be read.
 
     Two indexes by consumer are kept with each change: ``owned`` has its assignments, ``moving`` the hand-offs
-    to it or from it. A consumer without any has no entry.
+    to it or from it. A consumer without any has no entry. ``inputs`` counts the changes that a plan
+    depends on: while it stays, so does the plan.
     """
 
     keys: Keys
@@ -66,6 +67,7 @@ class View:
     owned: dict[str, set[TopicPartition]] = field(default_factory=dict)
     moving: dict[str, set[TopicPartition]] = field(default_factory=dict)
     refused: int = 0
+    inputs: int = 0
 
     def apply(self, event: Event) -> Change | None:
         """One key's change; ``None`` for a key of no kind we know."""
@@ -88,6 +90,7 @@ class View:
             mine[name] = after
         change = Change(reader.field, name, before, after)
         self._index(change)
+        self.inputs += _is_input(change)
         return change
 
     def _index(self, change: Change) -> None:
@@ -127,6 +130,7 @@ class View:
             owned={name: set(mine) for name, mine in self.owned.items()},
             moving={name: set(mine) for name, mine in self.moving.items()},
             refused=self.refused,
+            inputs=self.inputs,
         )
 
     def _read(self, reader: _Reader, name: Any, kv: KeyValue) -> Entry[Any] | None:
@@ -221,6 +225,23 @@ def waits_in_vain(view: View, name: str) -> bool:
         if view.assignments[at].value.incarnation == mine
     }
     return not any(taker.wants(topic) for topic in topics for taker in ready)
+
+
+def _is_input(change: Change) -> bool:
+    """Whether a plan may depend on it: not on who leads, on a session, or on how far a hand-off is."""
+    if change.kind in ("leaders", "bases"):
+        return False
+    if change.before is None or change.after is None:
+        return change.before is not change.after
+    before, after = change.before.value, change.after.value
+    if change.kind == "consumers":
+        return bool(
+            replace(before, session="", registered_at=0.0)
+            != replace(after, session="", registered_at=0.0)
+        )
+    if change.kind == "handoffs":
+        return bool(replace(before, progress=0.0) != replace(after, progress=0.0))
+    return True
 
 
 def _owner_of(entry: Entry[Assigned] | None) -> tuple[str, ...]:

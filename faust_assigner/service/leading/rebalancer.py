@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TypeGuard
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeGuard, TypeVar
 
 from faust_assigner.errors import PlanInputError
 from faust_assigner.service.clock import Clock
@@ -33,9 +33,14 @@ from faust_assigner.service.mirror import RETRY_S, Mirror
 from faust_assigner.service.records import Consumer
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Put, Write
-from faust_assigner.service.view import Change, Entry
+from faust_assigner.service.view import Change, Entry, View
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
+#: Partitions and assignments from which a plan is made in another thread: below it takes less than 50 ms.
+LARGE = 4_000
+#: The leader rests for so many times what a plan took: planning takes a third of one processor at most.
+REST = 2.0
 
 
 class Rebalancer:
@@ -53,6 +58,8 @@ class Rebalancer:
         self._plan_at = 0.0
         self._waiting = 0
         self._conflict = False
+        self._planned = -1
+        self._rest_until = 0.0
 
     # -- when ----------------------------------------------------------------------------------------
 
@@ -80,10 +87,11 @@ class Rebalancer:
     async def lead(self, term: Leadership) -> None:
         """One term. Raises Deposed when it is over."""
         self._plan_at = self._clock.monotonic() + self._settings.debounce_s
+        self._planned = -1
         await self._mirror.reached(term.revision)
         while True:
             self._wake.clear()
-            bundles = self._decide()
+            bundles = await self._decide()
             self._conflict = False
             if bundles:
                 await self._write(term, bundles)
@@ -97,7 +105,7 @@ class Rebalancer:
             (since + self._settings.handoff_timeout_s for _, since in self._seen.values()),
             default=float("inf"),
         )
-        due = max(self._plan_at, now + RETRY_S if self._conflict else now)
+        due = max(self._plan_at, self._rest_until, now + RETRY_S if self._conflict else now)
         until = min(max(late, now + RETRY_S), due, now + self._settings.reconcile_s)
         timer = asyncio.get_running_loop().create_task(self._ring(until - now), name="timer")
         try:
@@ -111,38 +119,36 @@ class Rebalancer:
 
     # -- what ----------------------------------------------------------------------------------------
 
-    def _decide(self) -> list[Bundle]:
+    async def _decide(self) -> list[Bundle]:
         view, now, wall = self._mirror.view, self._clock.monotonic(), self._clock.wall()
         bundles = list(advance(view, self._ages(now), self._settings, wall))
-        if now >= self._plan_at:
+        if now >= max(self._plan_at, self._rest_until):
             self._plan_at = now + self._settings.reconcile_s
-            busy = {change.key for bundle in bundles for change in bundle.compares}
-            bundles += [
-                bundle
-                for bundle in self._plan(wall)
-                if not busy.intersection(compare.key for compare in bundle.compares)
-            ]
+            if self._conflict or view.inputs != self._planned:
+                busy = {change.key for bundle in bundles for change in bundle.compares}
+                bundles += await self._plan(wall, busy)
         return bundles
 
-    def _plan(self, wall: float) -> Iterable[Bundle]:
-        began = self._clock.monotonic()
-        view = self._mirror.view
-        targets = self.targets(view.ready())
-        if targets is None:
-            return []
-        self._waiting = waiting(view, targets)
-        moves = list(rebalance(view, targets, self._settings, wall))
-        if moves:
-            self._metrics.rebalanced(len(moves), self._clock.monotonic() - began)
-        return [*moves, *tidy(view, targets)]
+    async def _plan(self, wall: float, busy: Collection[str]) -> Sequence[Bundle]:
+        """A plan's bundles, without those that compare a key in ``busy``.
 
-    def targets(self, consumers: Sequence[Consumer]) -> Targets | None:
+        A large group's plan is made by another thread from a copy of the view, while this instance answers.
+        Each bundle compares the keys that it was decided by: where one has changed, it is not carried out.
+        """
+        began, view = self._clock.monotonic(), self._mirror.view
+        settings, self._planned = self._settings, view.inputs
+        made = await _beside(view, lambda view: _decided(view, settings, wall, busy))
+        took = self._clock.monotonic() - began
+        self._rest_until = self._clock.monotonic() + REST * took
+        self._waiting = made.waiting
+        if made.moves:
+            self._metrics.rebalanced(made.moves, took)
+        return made.bundles
+
+    async def targets(self, consumers: Sequence[Consumer]) -> Targets | None:
         """The plan for these consumers; ``None`` where none can be made: our own bug, logged."""
-        try:
-            return choose(self._mirror.view, consumers, replicas=self._settings.replicas)
-        except PlanInputError:
-            logger.exception("no plan")
-            return None
+        replicas = self._settings.replicas
+        return await _beside(self._mirror.view, lambda view: _targets(view, consumers, replicas))
 
     def _ages(self, now: float) -> dict[TopicPartition, float]:
         """Seconds for which this instance has known each hand-off, by its monotonic clock.
@@ -176,6 +182,7 @@ class Rebalancer:
                 revision = max(revision, await self._apply(term, chunk))
         except QuotaExceeded as error:
             logger.error("%s", error)
+            self._planned = -1
             await self._clock.sleep(self._settings.election_retry_s)
         except StoreError as error:
             # It may be written or not: the view will tell.
@@ -227,6 +234,44 @@ class Rebalancer:
             outcome, at = bundle.ended
             _, since = self._seen.get(at, (0, self._clock.monotonic()))
             self._metrics.handoff_ended(outcome, self._clock.monotonic() - since)
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """A plan's bundles; ``moves`` of them move a partition, and ``waiting`` partitions wait for a slot."""
+
+    bundles: Sequence[Bundle] = ()
+    moves: int = 0
+    waiting: int = 0
+
+
+def _decided(view: View, settings: ServiceSettings, wall: float, busy: Collection[str]) -> _Decided:
+    targets = _targets(view, view.ready(), settings.replicas)
+    if targets is None:
+        return _Decided()
+    moves = list(rebalance(view, targets, settings, wall))
+    free = [
+        bundle
+        for bundle in (*moves, *tidy(view, targets))
+        if not busy or not any(compare.key in busy for compare in bundle.compares)
+    ]
+    return _Decided(free, len(moves), waiting(view, targets))
+
+
+def _targets(view: View, consumers: Sequence[Consumer], replicas: int) -> Targets | None:
+    try:
+        return choose(view, consumers, replicas=replicas)
+    except PlanInputError:
+        logger.exception("no plan")
+        return None
+
+
+async def _beside(view: View, work: Callable[[View], T]) -> T:
+    """``work`` on the view; where that takes long, in another thread, on a copy."""
+    size = len(view.assignments) + sum(e.value.partition_count for e in view.topics.values())
+    if size < LARGE:
+        return work(view)
+    return await asyncio.to_thread(work, view.frozen())
 
 
 def _cools(write: Write) -> TypeGuard[Put]:

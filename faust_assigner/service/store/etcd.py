@@ -58,7 +58,7 @@ CHANNEL_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
-#: A member that is cut off from its peers lets calls wait, and a watch for ever, unless they ask for a leader.
+#: A member that is cut off from its peers lets a call wait, and a watch for ever, unless asked for a leader.
 REQUIRE_LEADER = (("hasleader", "true"),)
 
 _TARGETS = {

@@ -1,4 +1,4 @@
-"""One member of etcd that cannot serve: the next endpoint is asked, and a watch does not wait there for ever."""
+"""One member of etcd that cannot serve: the next endpoint is asked, and no watch waits there for ever."""
 
 from __future__ import annotations
 

@@ -236,10 +236,10 @@ class _ByEvents(Rebalancer):
         self.heard_of = frozenset()
         await super().lead(term)
 
-    def _decide(self) -> list[moves.Bundle]:
+    async def _decide(self) -> list[moves.Bundle]:
         return [
             b
-            for b in super()._decide()
+            for b in await super()._decide()
             if any(b.story.startswith(f"{at}:") for at in self.heard_of) or "at once" in b.story
         ]
 

@@ -1,0 +1,117 @@
+"""When the leader plans, and where: only for what changed, and beside its event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from faust_assigner.service.leading import rebalancer
+from faust_assigner.service.leading.targets import Targets, choose
+from faust_assigner.service.store.base import TxnResult
+from faust_assigner.service.store.memory import MemoryStore
+from tests.support.assigning.consumers import PATIENCE_S, Bench, LoopClock, virtually
+from tests.unit.service.stories import store
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many consumers each plan was made for."""
+    made: list[int] = []
+
+    def counted(view: Any, consumers: Any, **options: Any) -> Targets:
+        made.append(len(consumers))
+        return choose(view, consumers, **options)
+
+    monkeypatch.setattr(rebalancer, "choose", counted)
+    return made
+
+
+def test_a_group_that_nothing_happens_to_is_not_planned_again(plans: list[int]) -> None:
+    """A plan of 100,000 partitions takes a second of a processor, and was made every five seconds."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 8})
+            first = await b.consumer(node, "a")
+            await b.consumer(node, "b")
+            await b.settles(4, 4)
+            await asyncio.sleep(10.0)
+            plans.clear()
+            await asyncio.sleep(600.0)
+            assert plans == []
+            await first.disconnect()
+            b.helpers.remove(first)
+            await b.consumer(node, "a")  # back in time, and wants what it wanted
+            await asyncio.sleep(60.0)
+            assert plans == []
+            await b.consumer(node, "c")
+            await b.settles(2, 3, 3)
+            assert 3 in plans
+        await kept.close()
+
+    virtually(story)
+
+
+class _Failing(MemoryStore):
+    """A store that is asked in vain while ``fails``."""
+
+    fails: type[Exception] | None = None
+
+    async def txn(self, compares: Any, writes: Any) -> TxnResult:
+        """Nothing is written."""
+        if self.fails is not None and any("/assignments/" in write.key for write in writes):
+            raise self.fails("not now")
+        return await super().txn(compares, writes)
+
+
+@pytest.mark.parametrize("error", ["StoreUnavailable", "QuotaExceeded"])
+def test_a_plan_that_could_not_be_written_is_made_again(error: str) -> None:
+    """Nothing has changed since, and nothing is anybody's."""
+    from faust_assigner.service import errors
+
+    async def story() -> None:
+        kept = _Failing(clock=LoopClock())
+        kept.fails = getattr(errors, error)
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 8})
+            await b.consumer(node, "a")
+            await asyncio.sleep(20.0)
+            assert b.owners() == {}
+            kept.fails = None
+            await b.settles(8)
+        await kept.close()
+
+    virtually(story)
+
+
+async def test_the_loop_goes_on_while_a_large_group_is_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The plan waits here for a word that only the loop can give; meanwhile consumers register."""
+    begun, free = threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    def waits(view: Any, consumers: Any, **options: Any) -> Targets:
+        seen.append(view)
+        begun.set()
+        assert free.wait(PATIENCE_S), "the loop stood still meanwhile"
+        return choose(view, consumers, **options)
+
+    monkeypatch.setattr(rebalancer, "choose", waits)
+    monkeypatch.setattr(rebalancer, "LARGE", 8)
+    kept = store()
+    async with Bench(lambda: kept) as b:
+        node = await b.node({"t": 8}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
+        await b.consumer(node, "a")
+        async with asyncio.timeout(PATIENCE_S):
+            while not begun.is_set():
+                await asyncio.sleep(0.01)
+        await b.consumer(node, "b")
+        free.set()
+        await b.settles(4, 4)
+        assert all(view is not node._mirror.view for view in seen)
+    await kept.close()
