@@ -166,8 +166,9 @@ suites: BROKER = ours
 suites: $(VENV)/.dev kafka      ## a client's own tests on our broker or Kafka; SUITE=, SOURCES=its checkout, PROTOCOL=, BROKER=ours|kafka
 	$(RUN) -m tests.suites.run $(SUITE) --sources $(SOURCES) --protocol $(PROTOCOL) --broker $(BROKER)
 
-bench-service: $(VENV)/.dev     ## the assigner service with 1,000 consumers: memory, an event's latency
+bench-service: $(VENV)/.dev     ## the assigner service: memory, latency; one of three instances ends at 1k, 20k, 100k partitions; SCALE="--sizes ..."
 	$(RUN) -m benchmarks.service
+	$(RUN) -m benchmarks.service_scale $(SCALE)
 
 GAPS ?=
 bench-gaps: $(VENV)/.dev kafka  ## what each change of a group costs: stock, eager, cooperative, Kafka Streams; 15 minutes; GAPS="--rounds 3 ..."

@@ -8,6 +8,7 @@ FaustAssignerError
 |  |- WrongCaller        the caller is not whom the hand-off, or the name, belongs to
 |  `- WrongPhase         the hand-off has moved on
 `- TryAgain
+   |- Busy               too many registrations at once
    `- StoreError         the store did not do it, or did not say
       |- StoreUnavailable    no answer in time: it may have been done or not
       |- Compacted           the revision asked for is gone: list again
@@ -62,6 +63,10 @@ def replaced(name: str, got: str, current: str) -> Replaced:
 
 class WrongPhase(ServiceRefused):
     """The hand-off is not where this answer fits."""
+
+
+class Busy(TryAgain):
+    """Too many registrations at once: try again, at another instance where there is one."""
 
 
 class StoreError(TryAgain):

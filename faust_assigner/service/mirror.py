@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 Listener = Callable[[Sequence[Change]], None]
 RETRY_S = 0.5
+#: No listing follows for so many times what the last one took.
+REST = 20.0
 #: Epochs are raised by so much more: another instance may have seen what this one had not heard of.
 AHEAD = 1_000_000
 
@@ -51,7 +53,8 @@ class Mirror:
 
     async def load(self) -> None:
         """The first listing."""
-        self._take(await self._store.list(self._prefix))
+        listing = await self._store.list(self._prefix)
+        self._take(listing, self.view.differences(listing))
 
     async def follow(self) -> None:
         """Watch for ever."""
@@ -78,10 +81,25 @@ class Mirror:
                 self._apply(batch.events, batch.revision)
 
     async def reconcile(self) -> None:
-        """Compare with a listing every few seconds, for ever."""
+        """Compare with a listing every few seconds, for ever; a large group less often, so that listings take
+        a twentieth of the time at most. In between the store is only asked whether it answers."""
+        rest_until = -float("inf")
         while True:
             await self._clock.sleep(self._reconcile_s)
+            began = self._clock.monotonic()
+            if began < rest_until:
+                await self._greet()
+                continue
             await self._relist()
+            ended = self._clock.monotonic()
+            rest_until = ended + REST * (ended - began)
+
+    async def _greet(self) -> None:
+        try:
+            await self._store.get(self._keys.leader)
+            self._heard()
+        except StoreError as error:
+            logger.info("the store does not answer: %s", error)
 
     async def _relist(self) -> bool:
         """Compare with a listing; whether there was one."""
@@ -89,7 +107,8 @@ class Mirror:
             asked = self.revision
             try:
                 listing = await self._store.list(self._prefix)
-                if self._is_of_another_past(listing, asked):
+                differences = self.view.differences(listing)
+                if self._is_of_another_past(listing, differences, asked):
                     logger.error(
                         "the store's past up to revision %d, of now %d, is not what it was: "
                         "was it restored from a snapshot?",
@@ -99,7 +118,8 @@ class Mirror:
                     await self._raise_epochs(self.view.base + self.revision)
                     listing = await self._store.list(self._prefix)
                     self._forget()
-                self._take(listing)
+                    differences = self.view.differences(listing)
+                self._take(listing, differences)
             except StoreError as error:
                 logger.info("listing failed: %s", error)
                 return False
@@ -108,14 +128,15 @@ class Mirror:
     def _heard(self) -> None:
         self.heard_at = self._clock.monotonic()
 
-    def _is_of_another_past(self, listing: Listing, asked: int) -> bool:
+    def _is_of_another_past(
+        self, listing: Listing, differences: Sequence[Event], asked: int
+    ) -> bool:
         """Whether what was written up to our revision is not what we have seen there. ``asked``: our
         revision when we asked; only that of a store that went back is older."""
         if self.revision > listing.revision >= asked:
             return False  # the watch is ahead of the listing
         return listing.revision < asked or any(
-            kv.mod_revision <= self.revision and self.view.raw.get(kv.key) != kv
-            for kv in listing.items
+            event.kv is not None and event.kv.mod_revision <= self.revision for event in differences
         )
 
     async def _raise_epochs(self, seen: int) -> None:
@@ -133,10 +154,10 @@ class Mirror:
         if self._listening is not None:
             self._listening.cancel()
 
-    def _take(self, listing: Listing) -> None:
+    def _take(self, listing: Listing, differences: Sequence[Event]) -> None:
         self._heard()
         if listing.revision > self.revision:
-            self._apply(self.view.differences(listing), listing.revision, known=True)
+            self._apply(differences, listing.revision, known=True)
 
     def _apply(self, events: Sequence[Event], revision: int, *, known: bool = False) -> None:
         """Events at or below our revision came by a listing already."""

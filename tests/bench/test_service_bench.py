@@ -16,3 +16,12 @@ def test_it_prints_memory_and_latency() -> None:
     said = printed("benchmarks.service", "--consumers", "8", "--partitions", "32", "--rounds", "3")
     assert re.search(r"memory of the service: \d+ MiB empty, \d+ MiB with them", said)
     assert re.search(r"from acknowledgement to assignment p50 [\d.]+ ms, p99 [\d.]+ ms", said)
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_it_prints_what_the_end_of_an_instance_did() -> None:
+    """With a handful of consumers: nobody loses a session, and everything is owned again."""
+    said = printed("benchmarks.service_scale", "--sizes", "100x6", "--planning", "1000")
+    assert re.search(r"sessions lost 0; registrations \d+; terms of a leader begun 1", said)
+    assert re.search(r"1000 partitions, 1000 consumers, in one process", said)

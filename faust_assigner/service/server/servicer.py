@@ -14,6 +14,7 @@ import grpc
 from faust_assigner.service.commands import Assignment
 from faust_assigner.service.errors import (
     MAX_CLAIMS,
+    Busy,
     ServiceRefused,
     StoreError,
     TooManyClaims,
@@ -40,11 +41,14 @@ ENDED = {
 
 @contextlib.asynccontextmanager
 async def spoken(context: Any) -> AsyncIterator[None]:
-    """Refusals as the call's status; what the store did not do as UNAVAILABLE: the caller may try again."""
+    """Refusals as the call's status; what the store did not do, and what there is no room for now, as
+    UNAVAILABLE: the caller may try again."""
     try:
         yield
     except ServiceRefused as error:
         await context.abort(code_of(error), str(error))
+    except Busy as error:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
     except StoreError as error:
         log.warning("%s: %s", type(error).__name__, error)
         await context.abort(grpc.StatusCode.UNAVAILABLE, f"{type(error).__name__}: {error}")

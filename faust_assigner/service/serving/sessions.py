@@ -22,6 +22,7 @@ from faust_assigner.service.records import (
     Ended,
     Status,
 )
+from faust_assigner.service.serving.admission import Admission
 from faust_assigner.service.serving.registry import Registry, Stream
 from faust_assigner.service.serving.relay import snapshot, tell
 from faust_assigner.service.settings import ServiceSettings
@@ -47,6 +48,7 @@ class Sessions:
         node_id: str,
     ) -> None:
         self.registry = Registry()
+        self._admission = Admission()
         self._store = store
         self._keys = keys
         self._settings = settings
@@ -61,8 +63,12 @@ class Sessions:
         """Write the consumer's key under a lease of its own, see it in the mirror, and begin its stream.
 
         The stream begins only where the mirror is past the registration: whatever the consumer has said
-        before, anywhere, is in what it is told first.
+        before, anywhere, is in what it is told first. Raises ``Busy`` where too many register at once.
         """
+        async with self._admission.turn():
+            return await self._registered(consumer)
+
+    async def _registered(self, consumer: Consumer) -> Stream:
         known = self._mirror.revision
         lease = await HeldLease.grant(self._store, self._clock, self._settings.consumer_ttl_s)
         try:

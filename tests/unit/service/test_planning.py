@@ -10,7 +10,7 @@ import pytest
 
 from faust_assigner.service.leading import rebalancer
 from faust_assigner.service.leading.targets import Targets, choose
-from faust_assigner.service.store.base import TxnResult
+from faust_assigner.service.store.base import Listing, TxnResult
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import PATIENCE_S, Bench, LoopClock, virtually
 from tests.unit.service.stories import store
@@ -115,3 +115,34 @@ async def test_the_loop_goes_on_while_a_large_group_is_planned(
         await b.settles(4, 4)
         assert all(view is not node._mirror.view for view in seen)
     await kept.close()
+
+
+class _Slow(MemoryStore):
+    """Its listings take two seconds, as those of a large group."""
+
+    listings = 0
+
+    async def list(self, prefix: str) -> Listing:
+        """As the store, later."""
+        self.listings += 1
+        await asyncio.sleep(2.0)
+        return await super().list(prefix)
+
+
+def test_listings_that_take_long_are_made_less_often_and_the_instance_stays_well() -> None:
+    """A twentieth of the time is spent on them; in between the store is asked for one key."""
+
+    async def story() -> None:
+        kept = _Slow(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 4}, reconcile_s=5.0)
+            await b.consumer(node, "a")
+            await b.settles(4)
+            kept.listings = 0
+            for _ in range(400):
+                await asyncio.sleep(1.0)
+                assert node.serving
+            assert 7 <= kept.listings <= 10
+        await kept.close()
+
+    virtually(story)

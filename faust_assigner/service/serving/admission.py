@@ -1,0 +1,64 @@
+"""How many registrations are carried out at once, and how many wait.
+
+After an instance stopped, its consumers register at the others within a second. All at once, each would take
+so long that heartbeats time out and the consumers give up and register again. A few at a time, each is short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from faust_assigner.service.errors import Busy
+
+logger = logging.getLogger(__name__)
+
+#: Registrations under way; most of their time is the store's.
+AT_ONCE = 16
+#: Registrations that wait for a place.
+MOST_WAITING = 4_096
+#: Seconds that one waits: below the client's patience for a first answer, 12 s.
+PATIENCE_S = 8.0
+
+
+class Admission:
+    """Places for registrations, given in the order of asking."""
+
+    def __init__(
+        self,
+        *,
+        at_once: int = AT_ONCE,
+        most_waiting: int = MOST_WAITING,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._places = asyncio.Semaphore(at_once)
+        self._most_waiting = most_waiting
+        self._patience_s = patience_s
+        self._waiting = 0
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Hold a place. Raises ``Busy`` where too many wait already, or none gets free in time."""
+        if self._waiting >= self._most_waiting:
+            raise Busy(f"{self._waiting} registrations wait here already: try again")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await self._places.acquire()
+        except TimeoutError:
+            logger.warning(
+                "a registration waited for %g s and is refused; its consumer tries again; %d wait",
+                self._patience_s,
+                self._waiting,
+            )
+            raise Busy(
+                f"no place for a registration within {self._patience_s:g} s: try again"
+            ) from None
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._places.release()

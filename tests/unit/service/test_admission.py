@@ -1,0 +1,100 @@
+"""Registrations that come all at once: a few at a time, in their order, and none waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from faust_assigner.service.errors import Busy
+from faust_assigner.service.server.servicer import spoken
+from faust_assigner.service.serving.admission import AT_ONCE, Admission
+from faust_assigner.service.store.base import Lease
+from faust_assigner.service.store.memory import MemoryStore
+from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
+
+
+class _Counting(MemoryStore):
+    """Each lease takes a while; ``most`` were asked for at once."""
+
+    under_way = most = 0
+
+    async def grant(self, ttl_s: float) -> Lease:
+        """As the store, later."""
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0.05)
+        self.under_way -= 1
+        return await super().grant(ttl_s)
+
+
+def test_of_many_registrations_at_once_a_few_are_carried_out_at_a_time_and_all_succeed() -> None:
+    """Else each of them takes as long as all of them."""
+
+    async def story() -> None:
+        kept = _Counting(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 200}, consumer_ttl_s=30.0)
+            await eventually(lambda: node.leads)  # it takes out a lease, too
+            kept.most = 0
+            await asyncio.gather(*(b.consumer(node, f"c{number:03}") for number in range(200)))
+            assert kept.most == AT_ONCE
+            await b.settles(*[1] * 200)
+        await kept.close()
+
+    virtually(story)
+
+
+def test_a_registration_that_gets_no_place_in_time_is_refused_and_the_next_is_not() -> None:
+    """Who gave up waiting leaves no place taken."""
+
+    async def story() -> None:
+        admission = Admission(at_once=1, patience_s=5.0)
+        loop = asyncio.get_running_loop()
+        async with admission.turn():
+            began = loop.time()
+            with pytest.raises(Busy, match="try again"):
+                async with admission.turn():
+                    raise AssertionError("a second place")
+            assert loop.time() - began == pytest.approx(5.0)
+        async with admission.turn():
+            pass
+
+    virtually(story)
+
+
+def test_more_registrations_than_may_wait_are_refused_at_once() -> None:
+    """The line has an end: memory, and the time of the last one in it."""
+
+    async def story() -> None:
+        admission = Admission(at_once=1, most_waiting=2)
+
+        async def register() -> float:
+            async with admission.turn():
+                await asyncio.sleep(1.0)
+            return asyncio.get_running_loop().time()
+
+        async with admission.turn():
+            waiting = [asyncio.create_task(register()) for _ in range(3)]
+            await asyncio.sleep(0.1)
+            assert [task.done() for task in waiting] == [False, False, True]
+            assert isinstance(waiting[2].exception(), Busy)
+        assert await waiting[0] < await waiting[1]
+
+    virtually(story)
+
+
+async def test_a_refusal_for_want_of_room_may_be_tried_again() -> None:
+    """UNAVAILABLE: the client asks the next instance. Any refusal else ends it."""
+    told: list[grpc.StatusCode] = []
+
+    class Context:
+        async def abort(self, code: grpc.StatusCode, details: str) -> None:
+            told.append(code)
+
+    context: Any = Context()
+    async with spoken(context):
+        raise Busy("later")
+    assert told == [grpc.StatusCode.UNAVAILABLE]
