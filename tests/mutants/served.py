@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         story="A store that was restored to an older revision is waited for until it has caught up",
         file="faust_assigner/service/mirror.py",
-        old="                if self._is_of_another_past(listing, asked):\n",
+        old="                if self._is_of_another_past(listing, differences, asked):\n",
         new="                if False:\n",
         red=(
             "tests/unit/service/holes/test_holes_leader.py"
