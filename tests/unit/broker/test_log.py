@@ -355,6 +355,16 @@ def test_times_are_found_over_batches(store: Store) -> None:
     assert log.newest_time() == (3, 40)
 
 
+def test_a_time_in_the_trimmed_part_of_a_batch_is_found_at_the_log_start(store: Store) -> None:
+    """The batch is still there, its first records cannot be read any more."""
+    log = PartitionLog(store, TOPIC, 0)
+    append(log, aiokafka_batch([10, 20, 30]))
+    log.trim(2)
+    found = log.find_time(10)
+    assert found is not None
+    assert found[0] == 2
+
+
 def test_a_reopened_log_is_the_log_that_was_written(tmp_path: Path) -> None:
     """Records, offsets, and what is known of producers."""
     store = RocksStore(tmp_path)

@@ -21,6 +21,8 @@ from faust_assigner.clients import (
     RedundantAssignor,
     StickyAssignor,
 )
+from faust_assigner.clients.assignors import Joined
+from faust_assigner.clients.redundant import _even_out
 from faust_assigner.clients.words import LAST_ROUND, Word, decode_word, encode_word
 from faust_assigner.errors import MetadataRefused
 
@@ -148,6 +150,19 @@ def test_after_a_death_only_its_copies_find_new_members() -> None:
     del group.members["b"]
     assert group.round() == 6
     assert group.loads == [8, 8, 8]
+
+
+def test_to_even_loads_out_a_spare_that_its_member_never_held_goes_first() -> None:
+    """Moving the one that it holds already would be a copy made anew for nothing."""
+    heavy = Joined(member_id="heavy", topics=("orders",), word=Word(round=1, spare={"orders": [1]}))
+    light = Joined(member_id="light", topics=("orders",), word=Word())
+    active = {"heavy": {("orders", 0)}, "light": set[tuple[str, int]]()}
+    spare = {
+        "heavy": {("orders", 1), ("orders", 2), ("orders", 3)},
+        "light": set[tuple[str, int]](),
+    }
+    _even_out([heavy, light], active, spare)
+    assert spare == {"heavy": {("orders", 1)}, "light": {("orders", 2), ("orders", 3)}}
 
 
 def test_partitions_go_to_the_rack_of_their_leader() -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
-from faust_assigner.clients.groups import GroupMemberView, _classic_member
+from faust_assigner.clients.groups import GroupMemberView, PartitionView, _classic_member
 from faust_assigner.wire.answer import AnswerWriter
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import COOPERATIVE, EAGER
@@ -69,3 +69,9 @@ def test_a_member_of_another_kind_owns_all_it_was_assigned(user_data: bytes, pro
     """Another protocol, or words that are no answer of a Faust leader."""
     view = seen(user_data, protocol)
     assert (len(view.owned), view.standbys, view.shares) == (4, frozenset(), None)
+
+
+def test_the_lag_behind_a_log_that_ends_before_the_commit_is_zero() -> None:
+    """A topic that was deleted and created again is shorter than what was committed of it."""
+    view = PartitionView(topic="orders", partition=0, committed=5, end=3, owner=None)
+    assert view.lag == 0

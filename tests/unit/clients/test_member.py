@@ -51,6 +51,7 @@ class Coordinator:
         self.beat: Callable[[], int] = lambda: 0
         self.silent_since = float("inf")
         self.sync_error = 0
+        self.beat_takes_s = 0.0
         self.unfindable: KafkaError | None = None
         self.hung_up = 0
 
@@ -92,6 +93,8 @@ class Coordinator:
         if name == "SyncGroup":
             states = dict(request._group_assignment)
             return SimpleNamespace(error_code=self.sync_error, member_assignment=states["m"])
+        if name == "Heartbeat" and self.beat_takes_s:
+            await asyncio.sleep(self.beat_takes_s)
         return SimpleNamespace(error_code=self.beat() if name == "Heartbeat" else 0)
 
 
@@ -163,6 +166,21 @@ def test_silence_counts_as_loss_when_the_session_ends_and_no_later(
 
     async def story() -> None:
         coordinator.silent_since = BEAT_S * 1.5
+        async with a_member(work):
+            await asyncio.sleep(10 * SESSION_S)
+
+    play(story())
+    last_answered = max(at for at in coordinator.times("Heartbeat") if at < BEAT_S * 1.5)
+    (at,) = (at for at, what in work.told if what == "lost")
+    assert at - last_answered <= SESSION_S + 1e-6
+
+
+def test_a_session_counts_from_the_question_not_from_its_answer(coordinator: Coordinator) -> None:
+    """The coordinator renewed the session when it read the question; the answer may come much later."""
+    work = Diary()
+
+    async def story() -> None:
+        coordinator.silent_since, coordinator.beat_takes_s = BEAT_S * 1.5, 1.5
         async with a_member(work):
             await asyncio.sleep(10 * SESSION_S)
 
@@ -277,6 +295,27 @@ def test_who_waits_for_another_round_stays_in_the_group(coordinator: Coordinator
     beats = sorted(coordinator.times("Heartbeat") + coordinator.times("JoinGroup"))
     assert max(b - a for a, b in itertools.pairwise(beats)) <= BEAT_S + 1e-6
     assert len(coordinator.times("JoinGroup")) < 20
+
+
+def test_a_round_that_succeeds_ends_the_growth_of_the_pause(coordinator: Coordinator) -> None:
+    """The next failure after it is tried again as soon as the first one ever was."""
+    work, strategy = Diary(), Alone()
+    again = 0.0
+
+    async def story() -> None:
+        nonlocal again
+        strategy.fails = True
+        async with a_member(work, strategy) as member:
+            await asyncio.sleep(20)
+            strategy.fails = False
+            await asyncio.sleep(60)
+            assert member.share is not None
+            strategy.fails, again = True, asyncio.get_running_loop().time()
+            member.rejoin()
+            await asyncio.sleep(1)
+
+    play(story())
+    assert len([at for at in coordinator.times("JoinGroup") if at >= again]) >= 3
 
 
 def test_a_group_that_may_not_be_looked_for_ends_the_member(coordinator: Coordinator) -> None:
