@@ -171,6 +171,17 @@ def test_a_day_is_replaced_by_a_run_that_covers_it_and_kept_otherwise(
     assert [row["dt"] for row in report.tables["balance"]] == sorted(found)
 
 
+def test_a_day_with_fewer_placements_than_stand_is_kept(tmp_path: Path) -> None:
+    """All its decisions are still there, but a part of their lines has been pruned."""
+    ledger = Ledger(tmp_path / "ledger")
+    options = HistoryOptions((str(ledger.folder),), str(tmp_path / "out"))
+    ledger.write("w.jsonl", at(DAY, 1, 5))
+    publish_here(options)
+    ledger.write("w.jsonl", at(DAY, 1, 2))
+    (row,) = publish_here(options).tables["movement"]
+    assert (row["decisions"], row["assigned"]) == (1, 5)
+
+
 def test_a_group_keeps_its_day_while_anothers_is_replaced(tmp_path: Path) -> None:
     """Each group prunes its own ledger."""
     ledger = Ledger(tmp_path / "ledger")

@@ -103,6 +103,13 @@ def test_a_sample_counts_half_for_each_half_life_of_its_age() -> None:
     assert found(NO_DECAY)[0] > 8 > 3 > found(NO_DECAY)[5]
 
 
+def test_the_age_of_a_sample_counts_from_the_newest_of_its_group() -> None:
+    """A partition that has been quiet for a half-life counts half, in whatever order samples come."""
+    samples = [sample(0, 43_200, 100), sample(1, 0, 100)]
+    for some in (samples, samples[::-1]):
+        assert [rate.records_in for rate in rates_of(some, half_life_s=43_200.0)] == [100, 50]
+
+
 def test_what_arrives_is_the_load_where_a_worker_is_overloaded() -> None:
     """Both partitions are consumed alike, at what one worker can do; five times as much arrives in one."""
     rates = rates_of(
