@@ -16,6 +16,7 @@ from tests.support.clients.raw_client import batch, one_record
 from tests.support.hall import Hall, frames, in_hall
 
 PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS = 0, 1, 2, 21
+EARLIEST, EARLIEST_LOCAL = -2, -4
 JOIN_GROUP, LEAVE_GROUP, DELETE_GROUPS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 11, 13, 42, 32, 44
 REPLACE_CONFIGS = 33
 SECOND = datetime.timedelta(seconds=1)
@@ -173,6 +174,18 @@ def test_a_time_inside_a_batch_that_was_trimmed_is_where_the_log_begins() -> Non
         return await offset_at(hall, 500)
 
     assert in_hall(story) == (1, 0, 3)
+
+
+def test_the_earliest_local_offset_is_the_earliest_also_of_an_empty_log() -> None:
+    """KIP-405: nothing is tiered here, so the two are one."""
+
+    async def story(hall: Hall) -> list[tuple[int, int, int]]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        await ask(hall, PRODUCE, 9, **to_topic(batch(timestamp=1_000)))
+        topic.partitions[0].trim(1)
+        return [await offset_at(hall, timestamp) for timestamp in (EARLIEST, EARLIEST_LOCAL)]
+
+    assert in_hall(story) == [(1, 0, 1), (1, 0, 1)]
 
 
 def test_a_partition_named_twice_is_an_invalid_request() -> None:

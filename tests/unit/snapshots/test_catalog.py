@@ -187,7 +187,7 @@ def test_a_manifest_in_a_foreign_folder_counts_for_nothing(
     assert catalog.snapshots(TOPIC, 7) == []
 
 
-def test_gc_keeps_the_newest_and_takes_the_manifest_first(catalog: Catalog, tmp_path: Path) -> None:
+def test_gc_keeps_the_newest(catalog: Catalog, tmp_path: Path) -> None:
     """Retention by number."""
     for offset in (3, 4, 5):
         publish(catalog, tmp_path, next_offset=offset, created_ms=NOW_MS + offset)
@@ -199,6 +199,22 @@ def test_gc_keeps_the_newest_and_takes_the_manifest_first(catalog: Catalog, tmp_
     assert [each.next_offset for each in catalog.snapshots(TOPIC, 0)] == [5, 4]
     assert problems(catalog) == [None, None]
     assert collect_garbage(catalog, now_ms=NOW_MS, keep=2) == []
+
+
+def test_gc_takes_the_manifest_before_the_files(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends in between leaves no snapshot that is seen and lacks its files."""
+    for offset in (3, 4):
+        publish(catalog, tmp_path, next_offset=offset, created_ms=NOW_MS + offset)
+
+    def fail(folder: str) -> None:
+        raise OSError(folder)
+
+    monkeypatch.setattr(catalog.storage, "delete_folder", fail)
+    with pytest.raises(OSError, match=TOPIC):
+        collect_garbage(catalog, now_ms=NOW_MS, keep=1)
+    assert [each.next_offset for each in catalog.snapshots(TOPIC, 0)] == [4]
 
 
 def test_gc_by_age_never_takes_the_newest(catalog: Catalog, tmp_path: Path) -> None:

@@ -132,3 +132,15 @@ async def test_what_nobody_reads_back_lands_as_in_stock_without_an_offset(tmp_pa
     await answer((it.sent[0], 7))
     assert (it.table["a"], it.rows(0), it.rows(1)) == (1, {b'"a"': b"1"}, {})
     it.close()
+
+
+async def test_a_row_without_a_record_is_in_the_file_at_once_where_others_write_too(
+    tmp_path: Path,
+) -> None:
+    """No record will ever be read back for it, so it would wait over the file."""
+    it = Shared(tmp_path, is_global=True)
+    process(1)
+    it.table["a"] = 1
+    it.table.data._set(b'"b"', b"2")
+    assert it.rows(1) == {b'"b"': b"2"}
+    it.close()
