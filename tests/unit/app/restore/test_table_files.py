@@ -26,3 +26,18 @@ def test_files_that_were_set_aside_are_not_set_aside_again(tmp_path: Path) -> No
         assert store.set_aside == {0: 1}
     finally:
         it.close()
+
+
+def test_an_error_that_names_no_file_is_about_each_partition_of_the_batch(tmp_path: Path) -> None:
+    """Which of them lacks a change is not known; one that names a file is about that file alone."""
+    it = MadeUp(tmp_path, "counts")
+    try:
+        store = it.tables["counts"].data
+        assert [store._is_about(Exception("No space left on device"), p) for p in (0, 1)] == [
+            True,
+            True,
+        ]
+        named = Exception(f"IO error: {store.partition_path(1)}/000004.log")
+        assert [store._is_about(named, p) for p in (0, 1)] == [False, True]
+    finally:
+        it.close()

@@ -14,7 +14,13 @@ from click.testing import CliRunner
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import encode
-from faust_assigner.pipeline.weights.rates import NO_DECAY, rates_of, weigh
+from faust_assigner.pipeline.weights.rates import (
+    NO_DECAY,
+    NOMINAL_RECORD_BYTES,
+    rates_of,
+    records_kept,
+    weigh,
+)
 from faust_assigner.weights.document import Limits, decode
 
 WIDE = Limits(0.02, 50)
@@ -108,6 +114,12 @@ def test_the_age_of_a_sample_counts_from_the_newest_of_its_group() -> None:
     samples = [sample(0, 43_200, 100), sample(1, 0, 100)]
     for some in (samples, samples[::-1]):
         assert [rate.records_in for rate in rates_of(some, half_life_s=43_200.0)] == [100, 50]
+
+
+def test_records_whose_bytes_were_not_counted_have_the_usual_size() -> None:
+    """State on disk is then told in records of that size."""
+    (found,) = rates_of([sample(0, 0, 10, bytes_in=0, state_bytes=5_000)])
+    assert records_kept(found) == 5_000 / NOMINAL_RECORD_BYTES
 
 
 def test_what_arrives_is_the_load_where_a_worker_is_overloaded() -> None:
