@@ -37,6 +37,17 @@ def test_a_lease_is_seen_until_its_run_is_over(url: str, tmp_path: Path) -> None
     assert lease_paths(storage, "t") == []
 
 
+def test_of_two_leases_the_later_one_counts(tmp_path: Path) -> None:
+    """A killed run's lease has ended, the one of the run that was started after it has not."""
+    storage = LocalStorage(tmp_path)
+    with (
+        Lease(storage, "t", lambda: NOW_MS - HOUR_MS),
+        Lease(storage, "t", lambda: NOW_MS),
+    ):
+        assert len(lease_paths(storage, "t")) == 2
+        assert leased_until(storage, "t", NOW_MS) is not None
+
+
 def test_gc_leaves_the_parts_of_a_run_that_takes_longer_than_the_grace(tmp_path: Path) -> None:
     """Until its end, and those of another topic go; nothing protects them afterwards."""
     storage = LocalStorage(tmp_path)

@@ -74,6 +74,24 @@ async def test_a_table_restored_again_is_called_back_again_afterwards() -> None:
     assert table.calls == [2, 2]
 
 
+async def test_a_table_called_back_twice_runs_until_the_second_end() -> None:
+    """The first callback's end is not taken for that of the second: rounds wait for both."""
+    table, due = Table(), RecoverCallbacks()
+    due.owe([table])
+    due.begin(everything)
+    await asyncio.sleep(0.01)
+    first_end, table.may_end = table.may_end, asyncio.Event()
+    due.owe([table])
+    due.begin(everything)
+    first_end.set()
+    while table.calls != [2, 1]:
+        await asyncio.sleep(0.01)
+    assert due.running == {table}
+    table.may_end.set()
+    await due.over()
+    assert (table.calls, due.running) == ([2, 2], frozenset())
+
+
 async def test_a_callback_that_fails_is_logged_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -30,6 +30,12 @@ async def test_what_one_wait_uses_the_next_lacks(monkeypatch: pytest.MonkeyPatch
         assert await it.within("Leaving the group", asyncio.sleep, 3600.0) is None
 
 
+async def test_a_last_request_has_its_least_time_when_all_is_used_up() -> None:
+    """A broker that answers at once is not taken for a silent one."""
+    it = Goodbye(SimpleNamespace(should_stop=True), seconds=-1.0)
+    assert await it.within("Leaving the group", asyncio.sleep, 0.01, "answered") == "answered"
+
+
 async def test_an_app_that_goes_on_uses_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits while it works are not the goodbye."""
     now = 100.0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from faust.types import TP
+
 from faust_assigner.app.restore.table_files import ASIDE, is_damage
 from tests.support.made_up_tables import MadeUp
 
@@ -39,5 +41,21 @@ def test_an_error_that_names_no_file_is_about_each_partition_of_the_batch(tmp_pa
         ]
         named = Exception(f"IO error: {store.partition_path(1)}/000004.log")
         assert [store._is_about(named, p) for p in (0, 1)] == [False, True]
+    finally:
+        it.close()
+
+
+def test_a_database_that_is_opened_anew_takes_records_and_offsets_again(tmp_path: Path) -> None:
+    """What it lacked is replayed into it: a mark that stays would replay it at every start."""
+    it = MadeUp(tmp_path, "counts")
+    try:
+        table = it.tables["counts"]
+        store, tp = table.data, TP(table.changelog_topic.get_topic_name(), 0)
+        store._lacking.add(0)
+        store.set_persisted_offset(tp, 5)
+        assert store.persisted_offset(tp) is None
+        store.close_partition(0)
+        store.set_persisted_offset(tp, 5)
+        assert store.persisted_offset(tp) == 5
     finally:
         it.close()

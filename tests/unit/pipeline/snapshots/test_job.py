@@ -45,7 +45,7 @@ def written(given: Job, partition: int) -> Part:
 def test_records_that_come_twice_or_from_beyond_are_an_error(tmp_path: Path) -> None:
     """Ascending, each once, below the end."""
     given = job(tmp_path, 5)
-    for first, last in ((0, 1), (1, 0), (3, 5)):
+    for first, last in ((0, 1), (1, 1), (1, 2), (1, 0), (3, 5)):
         with SpanWriter(given, given.spans[0]) as writer:
             writer.add([b"k", b"k"], [b"v", b"w"], first_offset=0, last_offset=1)
             with pytest.raises(SnapshotError):
