@@ -113,10 +113,7 @@ class Weighed:
         """
         ordinary = layout.per_task(lambda group: group.adds_load)
         counted = np.where(ordinary, counted, NOBODY)
-        needed = int(np.count_nonzero((previous.owner != NOBODY) & (previous.owner != counted)))
-        budget = max(
-            int(_MOVES_OF_COUNTED * needed), int(_MOVES_OF_ALL * np.count_nonzero(ordinary))
-        )
+        budget = _budget(previous, counted, ordinary)
         home = np.where(ordinary, previous.last_owner, NOBODY)
         shift = _Shift(self, home, home, budget)
         shift.place(np.flatnonzero(ordinary & (home == NOBODY)))
@@ -129,6 +126,12 @@ class Weighed:
             found = (_broken(other.owner, previous.awaited, waits), self.heaviest(other.owner))
             shift = other if found < best else shift
         return shift.owner
+
+
+def _budget(previous: Previous, counted: Ints, ordinary: Bools) -> int:
+    """How many tasks may leave their living owners; those without an owner move in any case."""
+    needed = int(np.count_nonzero((previous.owner != NOBODY) & (previous.owner != counted)))
+    return max(int(_MOVES_OF_COUNTED * needed), int(_MOVES_OF_ALL * np.count_nonzero(ordinary)))
 
 
 def _broken(owner: Ints, awaited: Ints, waits: Ints) -> int:
