@@ -114,6 +114,31 @@ def test_those_who_come_while_the_disk_is_busy_share_the_next_wait() -> None:
     assert in_hall(story) == 2
 
 
+def test_a_record_that_came_while_the_disk_was_busy_counts_for_the_next_wait() -> None:
+    """flush.messages=2: the third comes during the wait of the second, so the fourth waits again."""
+
+    async def story(hall: Hall) -> int:
+        topic = hall.node.catalogue.create("t", 1, {"flush.messages": "2"})
+        disk = Disk(hall)
+        first, _ = hall.connect("first")
+        other, _ = hall.connect("other")
+        produce(first)
+        await hall.answers(1)
+        disk.free.clear()
+        produce(first)
+        await until(disk.reached)
+        produce(other)
+        while topic.partitions[0].end_offset < 3:
+            await asyncio.sleep(0)
+        disk.free.set()
+        await hall.answers(3)
+        produce(other)
+        await hall.answers(4)
+        return disk.waits
+
+    assert in_hall(story) == 2
+
+
 def test_a_record_whose_wait_failed_is_refused_and_its_retry_waits_again() -> None:
     """An idempotent producer tries again: the same offset, acknowledged once the disk has it."""
 

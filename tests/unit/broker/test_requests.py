@@ -16,6 +16,7 @@ from tests.support.clients.raw_client import batch, one_record
 from tests.support.hall import Hall, frames, in_hall
 
 PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS = 0, 1, 2, 21
+OFFSET_COMMIT, OFFSET_DELETE = 8, 47
 EARLIEST, EARLIEST_LOCAL = -2, -4
 JOIN_GROUP, LEAVE_GROUP, DELETE_GROUPS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 11, 13, 42, 32, 44
 REPLACE_CONFIGS = 33
@@ -213,6 +214,37 @@ def test_records_that_are_not_there_yet_are_not_deleted() -> None:
         return found
 
     assert in_hall(story) == [(1, -1), (1, -1), (0, 1)]
+
+
+def test_offsets_of_partitions_that_were_not_named_are_kept() -> None:
+    """OffsetDelete forgets what it names, of a topic that nobody reads."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 2, {})
+        parts = [
+            {
+                "partition_index": number,
+                "committed_offset": 5,
+                "committed_leader_epoch": -1,
+                "committed_metadata": "",
+            }
+            for number in (0, 1)
+        ]
+        await ask(
+            hall,
+            OFFSET_COMMIT,
+            8,
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[{"name": "t", "partitions": parts}],
+        )
+        named = [{"name": "t", "partitions": [{"partition_index": 1}]}]
+        await ask(hall, OFFSET_DELETE, 0, group_id="g", topics=named)
+        return [number for _, number in hall.node.groups.offsets("g").entries]
+
+    assert in_hall(story) == [0]
 
 
 def joining(**more: Any) -> dict[str, Any]:

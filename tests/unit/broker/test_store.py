@@ -25,7 +25,11 @@ from faust_assigner.broker.storage.records import (
     cut_batch,
     parse_batch,
 )
-from faust_assigner.broker.storage.recovery import StoreDamaged, refuse_empty_after_loss
+from faust_assigner.broker.storage.recovery import (
+    StoreDamaged,
+    examine,
+    refuse_empty_after_loss,
+)
 from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, prefix_range
 from faust_assigner.broker.storage.unpacking import TooMuch, unpack
 from faust_assigner.broker.storage.witness import Witness
@@ -176,6 +180,21 @@ def test_a_partition_that_ends_before_the_witness_saw_it_end_is_a_loss(tmp_path:
     assert found is not None
     assert append(found.partitions[0], 1) == 3, "no offset is given twice"
     again.close()
+
+
+def test_a_power_loss_excuses_no_end_where_synced_writes_are_missing(tmp_path: Path) -> None:
+    """The offsets that are lost then are not given a second time either."""
+    settings = Settings.parse({"log.recovery.accept.loss": "true"})
+    node = Node(settings, tmp_path)
+    log = node.catalogue.create("t", 1, {}).partitions[0]
+    append(log, 1)
+    store = node.store
+    assert isinstance(store, RocksStore)
+    store.witness.same_boot, store.lost_writes = False, 1
+    store.witness.ends[log.place] = 5
+    examine(store, node.catalogue, settings)
+    assert append(log, 1) == 5
+    node.close()
 
 
 def test_an_empty_store_that_lacks_writes_is_not_taken_for_a_new_one(tmp_path: Path) -> None:

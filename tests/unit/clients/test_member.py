@@ -53,7 +53,7 @@ class Coordinator:
         self.sync_error = 0
         self.beat_takes_s = 0.0
         self.unfindable: KafkaError | None = None
-        self.hung_up = 0
+        self.hung_up = self.lost_times = 0
 
     async def start(self) -> None:
         """Nothing to do."""
@@ -62,7 +62,8 @@ class Coordinator:
         """Nothing to do."""
 
     def lost(self) -> None:
-        """Nothing to do."""
+        """Count."""
+        self.lost_times += 1
 
     def hang_up(self) -> None:
         """Count."""
@@ -344,6 +345,21 @@ def test_an_answer_that_explains_nothing_is_said_and_asked_again_ever_later(
         play(story())
     assert 3 < len(coordinator.times("JoinGroup")) < 20
     assert any("error 10" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize(("error", "is_lost"), [(16, True), (15, True), (REBALANCE, False)])
+def test_a_round_that_another_broker_coordinates_looks_for_that_broker(
+    coordinator: Coordinator, error: int, is_lost: bool
+) -> None:
+    """The old coordinator would answer the same for ever."""
+
+    async def story() -> None:
+        coordinator.sync_error = error
+        async with a_member(Diary()):
+            await asyncio.sleep(1)
+
+    play(story())
+    assert bool(coordinator.lost_times) == is_lost
 
 
 def test_a_member_that_never_began_can_be_stopped(coordinator: Coordinator) -> None:

@@ -131,3 +131,9 @@ STORED = (
     replace(FRESH, phase=Phase.COMPLETE),
     replace(FRESH, phase=Phase.COMPLETE, strict=True, released=True),
 )
+
+
+def test_a_new_owner_that_is_warm_has_come_all_the_way() -> None:
+    """The last report of its progress was written down some seconds before."""
+    for to in (State.READY, State.RELEASING):
+        assert advanced(replace(FRESH, progress=0.4), to).progress == 1.0

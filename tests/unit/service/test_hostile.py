@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from faust_assigner.service.server.metrics import PrometheusMetrics
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import _open_store
 from faust_assigner.service.server.servicer import ConsumerServicer
-from faust_assigner.service.serving.acks import Acks
+from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Acks
 from faust_assigner.service.store.base import Event, KeyValue, Put
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.view import View
@@ -249,6 +250,23 @@ def test_progress_that_is_no_number_is_none() -> None:
         with pytest.raises(NotFound):
             await acks.progress("new", TopicPartition("made up", 1), None, 0.5)
         assert list(acks._reported) == [(AT, "new")]
+
+    virtually(story)
+
+
+def test_reports_of_progress_are_forgotten_when_their_time_is_over() -> None:
+    """One is remembered for as long as the next one is not written down; not for good."""
+    other = TopicPartition(AT.topic, AT.partition + 1)
+
+    async def story() -> None:
+        kept, clock = store(), LoopClock()
+        for at in (AT, other):
+            await put(kept, ALL.handoff(at), codec.dump_handoff(replace(HANDOFF, at=at)))
+        acks = Acks(kept, ALL, clock)
+        await acks.progress("new", AT, None, 0.1)
+        await clock.sleep(PROGRESS_EVERY_S)
+        await acks.progress("new", other, None, 0.1)
+        assert list(acks._reported) == [(other, "new")]
 
     virtually(story)
 

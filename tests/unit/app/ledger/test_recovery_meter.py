@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.ledger.recovery_meter import RecoveryMeter
+from faust_assigner.app.ledger.recovery_meter import RecoveryMeter, _Open, _take
 from faust_assigner.app.restore.bring_up import Restored
 
 LOG = TP("log", 0)
@@ -169,3 +169,10 @@ async def test_a_partition_that_left_and_came_back_is_a_recovery_again(bench: Be
     await bench.recover(end=9, actives=set())
     await bench.recover(end=9)
     assert [row["source"] for row in bench.rows] == ["local", "local"]
+
+
+def test_a_restore_begins_with_its_recovery_not_with_its_own_work() -> None:
+    """Partitions wait for those that are restored before them: that time counts too."""
+    measured = _Open("local", started=10.0)
+    _take(measured, Restored(LOG, "snapshot", 60.0, 70.0, 0, 99, 1))
+    assert (measured.started, measured.ended) == (10.0, 70.0)

@@ -51,8 +51,15 @@ def overtake(one: Any) -> None:
         (overtake, False),
         (lambda one: one.standby_tps.clear(), False),
         (lambda one: one.stop_restoring(), False),
+        (lambda one: one.standby_offsets.update({HERE: 99_990}), False),
     ],
-    ids=["nothing happens", "a generation", "it is no standby any more", "a revocation"],
+    ids=[
+        "nothing happens",
+        "a generation",
+        "it is no standby any more",
+        "a revocation",
+        "the replay is quicker",
+    ],
 )
 async def test_an_exchange_that_was_overtaken_touches_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, meanwhile: Any, exchanged: bool
