@@ -48,6 +48,28 @@ def test_of_two_leases_the_later_one_counts(tmp_path: Path) -> None:
         assert leased_until(storage, "t", NOW_MS) is not None
 
 
+def test_a_renewal_under_way_leaves_no_lease_behind(tmp_path: Path) -> None:
+    """The lease is removed when its last renewal is over."""
+    writing, may_end = threading.Event(), threading.Event()
+
+    class Slow(LocalStorage):
+        writes = 0
+
+        def write(self, path: str, data: bytes) -> None:
+            self.writes += 1
+            if self.writes > 1:
+                writing.set()
+                may_end.wait(20)
+            super().write(path, data)
+
+    storage = Slow(tmp_path)
+    with Lease(storage, "t", lambda: NOW_MS, renew_s=0.5) as lease:
+        assert writing.wait(20)
+        threading.Timer(0.1, may_end.set).start()
+    lease._thread.join(20)
+    assert lease_paths(storage, "t") == []
+
+
 def test_gc_leaves_the_parts_of_a_run_that_takes_longer_than_the_grace(tmp_path: Path) -> None:
     """Until its end, and those of another topic go; nothing protects them afterwards."""
     storage = LocalStorage(tmp_path)

@@ -52,6 +52,12 @@ def test_records_that_come_twice_or_from_beyond_are_an_error(tmp_path: Path) -> 
                 writer.add([b"k"], [b"v"], first_offset=first, last_offset=last)
 
 
+def test_a_snapshot_has_the_types_of_its_base_too() -> None:
+    """Rows of the base are in it, whatever came since."""
+    assert spans._types(frozenset({"str"}), ("int",)) == ("int", "str")
+    assert spans._types(None, ("int",)) is None
+
+
 def test_every_span_is_published_once_and_with_its_topics_id(tmp_path: Path) -> None:
     """A partition read by two tasks cannot be merged, one that is missing is a hole."""
     given = job(tmp_path, 5, 5)
