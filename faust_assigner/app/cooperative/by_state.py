@@ -430,7 +430,7 @@ class ByState(Follows):
         self.tables.on_actives_ready()
         if not self.standby_tps:
             self.tables.on_standbys_ready()
-        if app.consumer.rounds.end():
+        if app.consumer.rounds.restored():
             logger.info("Worker ready")
 
 

@@ -33,8 +33,15 @@ class Rounds:
             self.is_unanswered = False
             self.app.on_rebalance_return()
 
+    def restored(self) -> bool:
+        """All that is owned is restored; returns whether that ended a round.
+
+        It ends no round that is not answered yet: what was restored belongs to the round before.
+        """
+        return not self.is_unanswered and self.end()
+
     def end(self) -> bool:
-        """All that is owned is restored, or the next round begins; returns whether a round was under way."""
+        """The round is over, or the next one begins; returns whether a round was under way."""
         if not self.app.rebalancing:
             return False
         self.answered()

@@ -56,8 +56,9 @@ class Closing:
         self._app, self._table, self._clock, self._monotonic = app, table, clock, monotonic
         self.windows, self.times = OpenWindows(table), Times()
         self._timestamp: float | None = None
-        #: Rows that were changed while their windows were closed.
+        #: Rows that were changed while their windows were closed; nothing is noted at other times.
         self._late: set[Key] = set()
+        self._is_closing = False
         self._ranges, self._apply = table._window_ranges, table.apply_changelog_batch
         table._window_ranges, table.apply_changelog_batch = self._note_timestamp, self._applied
         table._maybe_set_key_ttl, table._maybe_del_key_ttl = self._changed, self._deleted
@@ -85,7 +86,8 @@ class Closing:
         if not self._expires:
             return
         self.windows.add(key, partition)
-        self._late.add(key)
+        if self._is_closing:
+            self._late.add(key)
         message = self._message_at_hand()
         if message is not None:
             timestamp = key[1][0] if self._timestamp is None else self._timestamp
@@ -220,9 +222,12 @@ class Closing:
         event = _Close(self._app, None, None, None, message)
         consumer._unacked_messages.add(message)
         token = _current_event.set(weakref.ref(event))
+        self._is_closing = True
         try:
             yield event
         finally:
+            self._is_closing = False
+            self._late.clear()
             _current_event.reset(token)
             message.acked = True
             consumer._unacked_messages.discard(message)

@@ -415,3 +415,13 @@ async def _keys(worker: Windows) -> AsyncIterator[bytes]:
     for key, _ in store._db_for_partition(0).items():
         if key != store.offset_key:
             yield key
+
+
+async def test_rows_that_change_while_nothing_is_closed_are_not_kept_in_mind(
+    store: str, unended: None
+) -> None:
+    """Each key would stay in memory for as long as no window of the table is due."""
+    async with owner(store) as worker:
+        for number in range(5):
+            await worker.at(1000, key=f"key-{number}")
+        assert len(worker.closing._late) == 0

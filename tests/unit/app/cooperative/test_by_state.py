@@ -137,7 +137,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         seek_wait=note("seek to"),
         resume_partitions=lambda tps: acts.append(("resume", set(tps))),
         pause_partitions=lambda tps: acts.append(("pause", set(tps))),
-        rounds=SimpleNamespace(end=lambda: acts.append("rebalance end")),
+        rounds=SimpleNamespace(restored=lambda: acts.append("rebalance end")),
     )
     app = SimpleNamespace(
         acts=acts,

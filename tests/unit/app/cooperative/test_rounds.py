@@ -95,3 +95,16 @@ def test_a_worker_that_has_not_subscribed_yet_has_nothing_to_look_at_again(app: 
     rounds = Rounds(app)
     rounds.begin()
     assert rounds.end()
+
+
+def test_what_is_restored_for_the_round_before_does_not_end_a_round(app: App) -> None:
+    """The member waits for JoinGroup: sensors would time a round that ends before it is answered."""
+    rounds = Rounds(app)
+    rounds.begin()
+    rounds.answered()
+    rounds.begin()
+    assert not rounds.restored()
+    assert (app.rebalancing, app.acts) == (True, ["start", "return", "end", "start"])
+    rounds.answered()
+    assert rounds.restored()
+    assert app.acts == ["start", "return", "end", "start", "return", "end"]
