@@ -280,6 +280,10 @@ class HandsOver(Consumer):
                 len(revoked),
             )
             sending.add_done_callback(_log_late)
+        elif sending.cancelled():
+            logger.warning(
+                "A handler of on_partitions_revoked was cancelled; the hand-over goes on"
+            )
         elif (error := sending.exception()) is not None:
             await app.crash(error)
 

@@ -230,6 +230,21 @@ async def test_handlers_are_told_of_what_goes_while_it_is_still_here() -> None:
     assert [act[0] for act in consumer.app.acts[-2:]] == ["crash", "forget"]
 
 
+async def test_a_handler_that_awaits_a_cancelled_task_ends_no_round() -> None:
+    """Its cancellation would pass for the round's own, and end aiokafka's coordination."""
+    consumer = consumer_of(A, B)
+
+    async def handler(revoked: set[TP]) -> None:
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    consumer.app.on_partitions_revoked.send = handler
+    await consumer.let_go({A})
+    assert consumer.app.acts[-1] == ("forget", {A})
+    assert "crash" not in [act[0] for act in consumer.app.acts]
+
+
 async def test_a_handler_that_does_not_return_holds_up_a_round_for_a_bounded_time(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
