@@ -1,7 +1,7 @@
 """Counts words. Each partition's counts lie in RocksDB and are warmed from a changelog before they move.
 
 faust-assigner broker --port 9092
-faust-assigner serve --strict --topic words=4
+faust-assigner serve --topic words=4
 python -m examples.warm_counts.app --name counter-1 --data ./counter-1
 """
 

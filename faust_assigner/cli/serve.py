@@ -10,6 +10,11 @@ import click
 from faust_assigner.cli.failure import fail, spoken_errors
 
 
+def _switched(flag: str) -> str:
+    """A switch that is on by default, with the flag that turns it off."""
+    return f"{flag}/{flag.replace('--', '--no-', 1)}"
+
+
 class _Serve(click.Command):
     """Its options are made from the table of the service when they are asked for."""
 
@@ -19,7 +24,7 @@ class _Serve(click.Command):
 
         found: list[click.Parameter] = [
             click.Option(
-                [flag(setting)],
+                [_switched(flag(setting)) if setting.default is True else flag(setting)],
                 multiple=setting.name.endswith(("_TOPIC", "_ETCD")),
                 is_flag=isinstance(setting.default, bool),
                 default=None,
@@ -41,7 +46,7 @@ def serve(**said: Any) -> None:
         given = {
             name: ",".join(value) if isinstance(value, tuple) else value
             for name, value in said.items()
-            if value
+            if value is not None and value != ()
         }
         options = Options.read(given, os.environ)
         try:

@@ -11,12 +11,14 @@ from faust_assigner.service.handoff import TopicPartition
 class Owned:
     """A partition to process. Commits show ``epoch``; a lower one than the sink has seen is refused.
 
-    ``offset`` is where the last owner stopped, where it said so.
+    ``offset`` is where the last owner stopped, where it said so. ``keep``: the owner was asked to release the
+    partition, the hand-off was given up, and the owner goes on under the same epoch.
     """
 
     at: TopicPartition
     epoch: int
     offset: int | None = None
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class ServiceSettings:
     cooldown_s: float = 60.0
     reconcile_s: float = 5.0
     topic_refresh_s: float = 30.0
-    strict: bool = False
+    strict: bool = True
     max_handoffs: int = 256
     max_handoffs_per_consumer: int = 16
     replicas: int = 0

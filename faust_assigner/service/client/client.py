@@ -38,7 +38,7 @@ from faust_assigner.service.client.handlers import Handlers, Jobs, end
 from faust_assigner.service.client.holdings import Holdings
 from faust_assigner.service.client.messages import grants_of, other_command, to_message
 from faust_assigner.service.client.registration import Registration, Retry
-from faust_assigner.service.errors import Replaced, ServiceRefused
+from faust_assigner.service.errors import NotFound, Replaced, ServiceRefused, WrongPhase
 from faust_assigner.service.faults import refusal
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
@@ -145,18 +145,24 @@ class AssignerClient:
         finally:
             await jobs.close()
 
-    async def ready(self, command: Warm) -> None:
-        """Acknowledge a partition as warm, trying again until it is heard. Raises :class:`ServiceRefused`."""
+    async def ready(self, command: Warm) -> bool:
+        """Acknowledge a partition as warm, trying again until it is heard. Raises :class:`ServiceRefused`.
+
+        False where the handoff is over by then: it was aborted, and AbortWarm comes.
+        """
         request = pb.PartitionReadyRequest(
             consumer_name=self.name,
             incarnation=self.incarnation,
             partition=to_message(command.partition),
             handoff_id=command.handoff_id,
         )
-        await self._acknowledge("PartitionReady", request, command)
+        return await self._acknowledge("PartitionReady", request, command)
 
-    async def released(self, command: Release, final_offset: int | None = None) -> None:
-        """Acknowledge that work on a partition has stopped. Raises :class:`ServiceRefused`."""
+    async def released(self, command: Release, final_offset: int | None = None) -> bool:
+        """Acknowledge that work on a partition has stopped. Raises :class:`ServiceRefused`.
+
+        False where the handoff is over by then; a partition that is to be kept is given again.
+        """
         self.holdings.released(command)
         request = pb.PartitionReleasedRequest(
             consumer_name=self.name,
@@ -165,11 +171,14 @@ class AssignerClient:
             handoff_id=command.handoff_id,
             final_offset=final_offset,
         )
-        await self._acknowledge("PartitionReleased", request, command)
+        return await self._acknowledge("PartitionReleased", request, command)
 
-    async def failed(self, command: Warm, reason: str) -> None:
-        """Say that the partition cannot be warmed here. Raises :class:`ServiceRefused`."""
-        await self._call(
+    async def failed(self, command: Warm, reason: str) -> bool:
+        """Say that the partition cannot be warmed here; False where the handoff is over by then.
+
+        Raises :class:`ServiceRefused`.
+        """
+        return await self._answered(
             "WarmFailed",
             pb.WarmFailedRequest(
                 consumer_name=self.name,
@@ -387,9 +396,18 @@ class AssignerClient:
         self._queue.put_nowait(lost)
         return True
 
-    async def _acknowledge(self, method: str, request: Any, command: Warm | Release) -> None:
+    async def _acknowledge(self, method: str, request: Any, command: Warm | Release) -> bool:
         self._acked[type(command), command.partition] = (method, request)
-        await self._call(method, request)
+        return await self._answered(method, request)
+
+    async def _answered(self, method: str, request: Any) -> bool:
+        """Whether the handoff was still open: one that was aborted meanwhile is no error of the consumer."""
+        try:
+            await self._call(method, request)
+        except (NotFound, WrongPhase) as error:
+            log.info("%s: %s came too late: %s", self.name, method, error)
+            return False
+        return True
 
     async def _acknowledge_again(self, method: str, request: Any) -> None:
         """The service asks again: the acknowledgement was lost on its way."""

@@ -24,11 +24,13 @@ class Grant:
     ``epoch`` rises with each owner; a sink that keeps the highest it saw refuses a former owner's late write.
     ``start_offset`` is where the owner before stopped, None where it did not say so. A consumer that comes
     back is told the same grant again: what it has committed under this epoch goes before ``start_offset``.
+    ``keep``: the release of this partition is called off; go on with it under the same epoch.
     """
 
     partition: TopicPartition
     epoch: int = 0
     start_offset: int | None = None
+    keep: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,11 @@ class Handlers(Protocol):
         """Work on these partitions from now on; called in order, so it should not wait."""
 
     async def warm(self, command: Warm) -> None:
-        """Return once warm. An error is told as WarmFailed; cancelled when the handoff ends otherwise."""
+        """Return once warm. An error is told as WarmFailed; cancelled when the handoff ends otherwise.
+
+        It is cancelled, too, before :meth:`assigned` gives the partition, whose old owner is gone: what is
+        not warm by then is loaded where the partition is taken up.
+        """
 
     async def release(self, command: Release) -> int | None:
         """Stop, flush, and return the next offset, if known."""
@@ -48,13 +52,13 @@ class Handlers(Protocol):
 class Acknowledge(Protocol):
     """The part of the client that answers commands."""
 
-    async def ready(self, command: Warm) -> None:
+    async def ready(self, command: Warm) -> bool:
         """Warm."""
 
-    async def released(self, command: Release, final_offset: int | None = None) -> None:
+    async def released(self, command: Release, final_offset: int | None = None) -> bool:
         """Stopped."""
 
-    async def failed(self, command: Warm, reason: str) -> None:
+    async def failed(self, command: Warm, reason: str) -> bool:
         """Not to be warmed here."""
 
 
@@ -81,6 +85,8 @@ class Jobs:
             case Assigned():
                 for grant in command.added:
                     await self._stop(self._releasing, grant.partition)
+                    # The old owner is gone: the partition is opened now, and not beside a warm-up.
+                    await self._stop(self._warming, grant.partition)
                 await self._handlers.assigned(command)
             case Warm():
                 await self._stop(self._warming, command.partition)
@@ -98,6 +104,8 @@ class Jobs:
                 await self._handlers.lost(command)
 
     async def _warm(self, command: Warm) -> None:
+        if (releasing := self._releasing.get(command.partition)) is not None:
+            await asyncio.wait((releasing,))
         try:
             await self._handlers.warm(command)
         except Exception as error:

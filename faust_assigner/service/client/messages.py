@@ -33,7 +33,10 @@ def _grant(partition: TopicPartition, said: pb.Grant | None) -> Grant:
     if said is None:
         return Grant(partition)
     return Grant(
-        partition, said.epoch, said.start_offset if said.HasField("start_offset") else None
+        partition,
+        said.epoch,
+        said.start_offset if said.HasField("start_offset") else None,
+        said.keep,
     )
 
 

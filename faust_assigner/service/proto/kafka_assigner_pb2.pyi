@@ -79,14 +79,16 @@ class AssignmentCommand(_message.Message):
     def __init__(self, assignment: _Optional[_Union[AssignmentUpdate, _Mapping]] = ..., warm: _Optional[_Union[WarmPartition, _Mapping]] = ..., release: _Optional[_Union[ReleasePartition, _Mapping]] = ..., abort_warm: _Optional[_Union[AbortWarm, _Mapping]] = ..., standby: _Optional[_Union[StandbyUpdate, _Mapping]] = ...) -> None: ...
 
 class Grant(_message.Message):
-    __slots__ = ("partition", "epoch", "start_offset")
+    __slots__ = ("partition", "epoch", "start_offset", "keep")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    KEEP_FIELD_NUMBER: _ClassVar[int]
     partition: TopicPartition
     epoch: int
     start_offset: int
-    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ...) -> None: ...
+    keep: bool
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., keep: _Optional[bool] = ...) -> None: ...
 
 class AssignmentUpdate(_message.Message):
     __slots__ = ("assigned", "unassigned", "snapshot", "grants", "more", "session_id", "lives_ms")

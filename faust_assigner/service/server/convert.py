@@ -144,7 +144,10 @@ def _assignment(command: Assignment) -> Iterator[pb.AssignmentCommand]:
                 more=command.full and start + PART < len(given),
                 grants=[
                     pb.Grant(
-                        partition=message_of(owned.at), epoch=owned.epoch, start_offset=owned.offset
+                        partition=message_of(owned.at),
+                        epoch=owned.epoch,
+                        start_offset=owned.offset,
+                        keep=owned.keep,
                     )
                     for owned in part
                 ],

@@ -173,7 +173,11 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         "how long a consumer that could not warm a partition is not asked again",
     ),
     _setting(
-        "STRICT", SWITCH, _DEFAULTS.strict, "", "the old owner stops before the new one starts"
+        "STRICT",
+        SWITCH,
+        _DEFAULTS.strict,
+        "",
+        "the old owner stops before the new one starts; `--no-strict` allows two owners at a time",
     ),
     _setting("MAX_HANDOFFS", _ONE, _DEFAULTS.max_handoffs, "", "handoffs at once, of the group"),
     _setting(

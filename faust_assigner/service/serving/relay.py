@@ -6,6 +6,7 @@ Told is what follows from the state, not from the event: where changes were miss
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from faust_assigner.service.commands import (
     AbortWarm,
@@ -129,7 +130,8 @@ def _ended(
         and handoff.strict
         and handoff.phase is Phase.READY
     ):
-        gained.setdefault(handoff.old_owner, []).append(_owned(view, assigned.value))
+        kept = replace(_owned(view, assigned.value), keep=True)
+        gained.setdefault(handoff.old_owner, []).append(kept)
 
 
 def snapshot(view: View, name: str) -> Iterator[Command]:

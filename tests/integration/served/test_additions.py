@@ -205,7 +205,7 @@ async def test_what_a_consumer_declares_of_itself_counts(tmp_path: Path) -> None
 @pytest.mark.parametrize("strict", [True, False])
 async def test_in_strict_mode_nobody_writes_in_vain(tmp_path: Path, strict: bool) -> None:
     """An old owner takes its time to let go: the next one waits for it; else the sink has to refuse."""
-    flags = ("--strict",) if strict else ()
+    flags = () if strict else ("--no-strict",)
     with instances(tmp_path, *FOUR, *flags) as (service,):
         members = [Consumer(service.target, name, release_s=0.5) for name in "ab"]
         async with consumers(members[0]), writing(members, strict=False) as sink:

@@ -32,6 +32,7 @@ QUICK: Mapping[str, Any] = {
     "reconcile_s": 1.0,
     "topic_refresh_s": 0.3,
     "cooldown_s": 20.0,
+    "strict": False,
 }
 
 

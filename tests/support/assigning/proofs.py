@@ -159,6 +159,7 @@ def _said(method: str, request: Any, sent: float, *, refused: bool) -> Said:
         sent,
         time.monotonic(),
         refused,
+        request.incarnation,
     )
 
 

@@ -140,3 +140,19 @@ def test_no_default_is_shown_as_nothing() -> None:
     """A zero is one."""
     assert [flag(setting) for setting in OPTIONS if not shown(setting)] == []
     assert shown(BY_NAME["replicas"]) == "0"
+
+
+@pytest.mark.parametrize(
+    ("flags", "strict"), [((), True), (("--no-strict",), False), (("--strict",), True)]
+)
+def test_two_owners_at_a_time_must_be_asked_for(
+    monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], strict: bool
+) -> None:
+    """The command line and its default."""
+    seen: list[bool] = []
+    monkeypatch.setattr(
+        "faust_assigner.service.server.serve.serve",
+        lambda options, say: seen.append(options.settings.strict),
+    )
+    result = CliRunner().invoke(main, ["serve", *flags], catch_exceptions=False)
+    assert (result.exit_code, seen) == (0, [strict])

@@ -97,7 +97,7 @@ def test_an_owner_that_was_asked_to_release_in_vain_is_told_to_go_on() -> None:
     view = given(replace(STRICT, phase=Phase.READY, released=True))
     epoch = view.assignments[AT].value.epoch
     told = dict(happens(view, (ALL.handoff(AT), None)))
-    assert told["old"] == Assignment((Owned(AT, epoch),))
+    assert told["old"] == Assignment((Owned(AT, epoch, keep=True),))
     assert isinstance(told["new"], AbortWarm)
 
 
@@ -106,7 +106,9 @@ def test_what_ended_in_the_same_breath_asks_nobody_to_release() -> None:
     view = given(STRICT)
     epoch = view.assignments[AT].value.epoch
     told = happens(view, stored(replace(STRICT, phase=Phase.READY)), (ALL.handoff(AT), None))
-    assert [command for name, command in told if name == "old"] == [Assignment((Owned(AT, epoch),))]
+    assert [command for name, command in told if name == "old"] == [
+        Assignment((Owned(AT, epoch, keep=True),))
+    ]
 
 
 def test_one_handoff_in_place_of_another_ends_the_first_and_begins_the_second() -> None:

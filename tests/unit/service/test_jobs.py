@@ -1,0 +1,132 @@
+"""A consumer's handlers: one call at a time for each partition, and aborted hand-offs are no errors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from faust_assigner.service.client import (
+    Assigned,
+    AssignerClient,
+    Grant,
+    Release,
+    TopicPartition,
+    Warm,
+)
+from faust_assigner.service.client.handlers import Jobs
+from faust_assigner.service.errors import NotFound, ServiceRefused, WrongCaller, WrongPhase
+from tests.support.assigning.instances import until
+
+AT = TopicPartition("orders", 0)
+WARM = Warm(AT, "old", 7)
+RELEASE = Release(AT, "new", 8)
+
+
+class Heard:
+    """A client whose answers are all heard."""
+
+    async def ready(self, command: Warm) -> bool:
+        """Yes."""
+        return True
+
+    async def released(self, command: Release, final_offset: int | None = None) -> bool:
+        """Yes."""
+        return True
+
+    async def failed(self, command: Warm, reason: str) -> bool:
+        """Yes."""
+        return True
+
+
+class Slow:
+    """Handlers that take until :attr:`go`; they note what runs, and what ran beside it."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.running: set[str] = set()
+        self.done: list[str] = []
+        self.beside: list[tuple[str, ...]] = []
+
+    @contextlib.contextmanager
+    def _call(self, name: str) -> Iterator[None]:
+        if self.running:
+            self.beside.append((name, *sorted(self.running)))
+        self.running.add(name)
+        try:
+            yield
+        finally:
+            self.running.discard(name)
+            self.done.append(name)
+
+    async def assigned(self, command: Assigned) -> None:
+        """At once."""
+        with self._call("assigned"):
+            pass
+
+    async def warm(self, command: Warm) -> None:
+        """Slowly."""
+        with self._call("warm"):
+            await self.go.wait()
+
+    async def release(self, command: Release) -> int | None:
+        """Slowly."""
+        with self._call("release"):
+            await self.go.wait()
+        return None
+
+
+async def test_a_partition_is_not_given_beside_its_running_warm_up() -> None:
+    """Its old owner died: the warm-up ends first, and then it is given."""
+    handlers = Slow()
+    jobs = Jobs(Heard(), handlers)  # type: ignore[arg-type]
+    await jobs.take(WARM)
+    await until(lambda: "warm" in handlers.running)
+    grant = Grant(AT, 5)
+    await jobs.take(Assigned({AT: grant}, (grant,)))
+    assert (handlers.done, handlers.beside) == (["warm", "assigned"], [])
+    await jobs.close()
+
+
+async def test_a_partition_is_not_warmed_beside_its_running_release() -> None:
+    """It comes back while its flush goes on."""
+    handlers = Slow()
+    jobs = Jobs(Heard(), handlers)  # type: ignore[arg-type]
+    await jobs.take(RELEASE)
+    await until(lambda: "release" in handlers.running)
+    await jobs.take(WARM)
+    await asyncio.sleep(0.05)
+    assert handlers.running == {"release"}
+    handlers.go.set()
+    await until(lambda: len(handlers.done) == 2)
+    assert (handlers.done, handlers.beside) == (["release", "warm"], [])
+    await jobs.close()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "is_raised"),
+    [(NotFound("gone"), False), (WrongPhase("over"), False), (WrongCaller("not you"), True)],
+)
+@pytest.mark.parametrize("answer", ["ready", "released", "failed"])
+async def test_an_answer_to_a_handoff_that_is_over_does_not_end_the_consumer(
+    monkeypatch: pytest.MonkeyPatch, answer: str, refusal: ServiceRefused, is_raised: bool
+) -> None:
+    """It was aborted while the consumer warmed, or released; who is not asked at all is told so."""
+
+    async def refused(method: str, request: object, **options: object) -> None:
+        raise refusal
+
+    client = AssignerClient("127.0.0.1:1", "a")
+    monkeypatch.setattr(client, "_once", refused)
+    answers = {
+        "ready": lambda: client.ready(WARM),
+        "released": lambda: client.released(RELEASE),
+        "failed": lambda: client.failed(WARM, "no"),
+    }
+    if is_raised:
+        with pytest.raises(WrongCaller):
+            await answers[answer]()
+    else:
+        assert await answers[answer]() is False
