@@ -27,14 +27,17 @@ from examples.orders import PARTITIONS
 from examples.orders.fleet import Fleet
 from examples.orders.load import Load, Verdict, compare
 from examples.orders.score import EventScore, Settled, score, standstill
-from examples.orders.screen import Screen, comparison
+from examples.orders.screen import EACH_EVENT, INTRODUCTION, Screen, comparison
 from faust_assigner.testing.broker import broker_process
 
 ASSIGNORS = {
     "stock": "faust.assignor:PartitionAssignor",
     "ours": "faust_assigner:PartitionAssignor",
 }
+NAMES = {"stock": "stock Faust", "ours": "faust_assigner (ours)"}
 SESSION_TIMEOUT_S = 6.0
+#: The control lasts about as long as an event: a longer look sees longer pauses.
+CONTROL_S = 5.0
 SETTLE_TIMEOUT_S = 60.0
 #: On a machine with more work than cores the timeout grows with the work, up to this many times.
 MOST_PATIENCE = 5.0
@@ -87,7 +90,9 @@ class Script:
         sender = asyncio.create_task(self.load.send_orders())
         try:
             state = await self._settle("three workers start")
-            state = await self._event("nothing happens, to compare with", state, self._nothing)
+            state = await self._event(
+                "nothing happens, to compare with", state, self._nothing, CONTROL_S
+            )
             state = await self._event("a fourth worker joins", state, self._join)
             state = await self._event(
                 "worker-2 is killed and back within its session", state, self._bounce
@@ -120,10 +125,12 @@ class Script:
     def _return(self, state: Settled) -> None:
         self.fleet.start("worker-1")
 
-    async def _event(self, name: str, before: Settled, act: Callable[[Settled], None]) -> Settled:
+    async def _event(
+        self, name: str, before: Settled, act: Callable[[Settled], None], least_s: float = 0.0
+    ) -> Settled:
         since = time.time()
         act(before)
-        after = await self._settle(name)
+        after = await self._settle(name, least_s)
         gaps = standstill(self.fleet.done("orders"), since, time.time())
         copies = {
             worker: self.files.get(worker, frozenset()) | self.copies.get(worker, frozenset())
@@ -133,7 +140,7 @@ class Script:
         self.screen.scored(self.result.events[-1])
         return after
 
-    async def _settle(self, event: str) -> Settled:
+    async def _settle(self, event: str, least_s: float = 0.0) -> Settled:
         """Wait until each partition has one living owner, all of them process, and nothing moves any more."""
         since = calm_since = time.time()
         last = None
@@ -148,6 +155,8 @@ class Script:
             loads = [len(owned) for owned in now.values()]
             if now != last or not self._all_flow(now, len(workers)):
                 last, calm_since = now, time.time()
+            elif time.time() - since < least_s:
+                continue
             elif time.time() - calm_since > (QUIET_S if max(loads) - min(loads) <= 1 else UNEVEN_S):
                 return Settled(now, {w.name: w.standbys for w in workers})
         raise NotSettledError(
@@ -192,7 +201,7 @@ def play(
 ) -> Result:
     """One run of the script under one assignor."""
     console.print(
-        f"\n[bold]{assignor} assignor[/bold]: {PARTITIONS} partitions, two tables, one standby "
+        f"\n[bold]{NAMES[assignor]}[/bold]: {PARTITIONS} partitions, two tables, one standby "
         f"each, {Load.customers:,} customers, session {SESSION_TIMEOUT_S:.0f} s, static members",
         soft_wrap=True,
     )
@@ -250,6 +259,8 @@ def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...], ledger: Path | 
     console = Console()
     began = time.monotonic()
     results = []
+    for line in (INTRODUCTION, EACH_EVENT):
+        console.print(line, highlight=False, soft_wrap=True)
     with tempfile.TemporaryDirectory(prefix="faust-assigner-demo-") as folder:
         for index, assignor in enumerate(assignors):
             with contextlib.ExitStack() as stack:

@@ -131,7 +131,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         except Exception:
             self.counters["metadata_failures"] += 1
             logger.exception(
-                "What this member holds could not be put into words; it joins as a new one"
+                "Could not encode this member's current partitions; joining as a new member (its "
+                "partitions may move)"
             )
             self._claimed = None
             packed = fallback.plain_metadata(self.app)
@@ -288,7 +289,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             return self.weights_provider()
         except Exception:
             self.counters["weights_failures"] += 1
-            logger.exception("The weights could not be had; all partitions weigh the same")
+            logger.exception(
+                "Could not read the weights; all partitions weigh the same in this round"
+            )
             return None
 
     def _conclude(self, found: Round, tables: TableFacts, state: Any) -> None:

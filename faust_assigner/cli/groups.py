@@ -136,7 +136,9 @@ def retire(
             click.echo(json.dumps({name: error or None for name, error in found.items()}))
         else:
             for name, error in found.items():
-                click.echo(f"{name}: {f'not removed, {error}' if error else 'removed'}")
+                absent = "the group has no member with this instance id: "
+                why = absent * (error == "UnknownMemberIdError") + error
+                click.echo(f"{name}: {f'not removed, {why}' if error else 'removed'}")
         if any(found.values()):
             raise SystemExit(1)
 

@@ -45,7 +45,7 @@ class Rolls:
         if kinds[COOPERATIVE] == len(self.workers):
             then = "" if self.chosen == join.COOPERATIVE else " from the next one on"
             return (
-                f"rebalances stop nobody{then}",
+                f"rebalances are cooperative{then}",
                 "back to stock: roll with FAUST_ASSIGNER_COOPERATIVE=0 first",
             )
         up = tuple(f"{kinds[kind]} {kind}: {what}" for kind, what in NEXT.items() if kinds[kind])

@@ -283,7 +283,9 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 await member.listener.let_go(revoked)
             except Exception:
                 logger.exception(
-                    "What was done with partitions let go may be repeated: %s", revoked
+                    "Could not finish the partitions that move away; their last records may be "
+                    "processed twice: %s",
+                    revoked,
                 )
         if self._own() is not own:
             return  # another subscription meanwhile; its round begins anew
@@ -319,7 +321,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         try:
             await self.membership.listener.assigned(tps, revoked, gained, roles, generation)
         except Exception:
-            logger.exception("The app could not be told of its partitions")
+            logger.exception("The app's handling of its new assignment failed")
 
     async def _told(self) -> None:
         if self.membership.telling is not None:
@@ -361,7 +363,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 under_way = self.membership.round
                 if self.membership.lost or (under_way is None and generation == self.generation):
                     logger.warning(
-                        "The group went on without this worker, nothing is committed: %s", error
+                        "The group has rebalanced without this worker, so the commit is dropped: %s",
+                        error,
                     )
                     raise errors.CommitFailedError("The group has already rebalanced") from error
                 if under_way is not None:

@@ -43,7 +43,7 @@ async def stop(app: Any, stop_consumer: Callable[[], Awaitable[None]]) -> None:
         await hand_over(app, read_or_default(app, LEAVE_S), retires=retires)
     except Exception:
         logger.exception(
-            "Partitions are not handed over, the others take them when this worker is gone"
+            "The hand-over failed; the partitions are reassigned when this worker exits"
         )
     if retires:
         _leave_for_good(app)  # also where nobody took over in time
@@ -66,7 +66,7 @@ def is_to_retire(app: Any) -> bool:
         if not path.is_file():
             return False
     logger.info(
-        "Static member %s retires, as %s asks: it hands its partitions over and leaves the group",
+        "Static member %s retires because %s exists: it hands its partitions over and leaves the group",
         app.conf.consumer_group_instance_id,
         path,
     )
@@ -106,7 +106,9 @@ async def hand_over(app: Any, seconds: float, *, retires: bool = False) -> bool:
         await consumer.leave_group()
     except TimeoutError:
         logger.warning(
-            "The others did not take over within %.0f s; they do when it is gone", seconds
+            "Hand-over timed out after %.0f s (FAUST_ASSIGNER_LEAVE_S); the partitions are reassigned "
+            "when this worker exits",
+            seconds,
         )
         return False
     finally:

@@ -147,5 +147,5 @@ class ReadsRouter(Router):
         try:
             return await super().route_topic_req(topic, key, web, request)
         except (*UNREACHABLE, ServiceUnavailable) as error:
-            logger.info("Nobody answers for a key of topic %s: %r", topic, error)
+            logger.info("No worker answers for a key of topic %s: %r", topic, error)
             return unavailable(web, "the worker that reads it does not answer, or is not known")

@@ -124,7 +124,7 @@ def ask_for_all(coordinator: Any) -> None:
         except errors.KafkaError as error:
             if error.retriable and said.due(type(error)):
                 logger.info(
-                    "What is committed cannot be told yet, it is asked for again: %s", error
+                    "The coordinator cannot return committed offsets yet; asking again: %s", error
                 )
             raise
 

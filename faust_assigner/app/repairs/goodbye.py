@@ -131,7 +131,8 @@ class LeavesInTime(Consumer):
         if await _done_within(max(self._goodbye.left, LEAST_S), stop) or consumer is None:
             return
         logger.error(
-            "No goodbye to the group: the broker is silent, it will miss this member by itself"
+            "Could not leave the group: the broker does not answer. The group removes this member "
+            "after its session timeout"
         )
         await _done_within(LEAST_S, consumer._client.close)
 
@@ -142,7 +143,7 @@ class LeavesInTime(Consumer):
         ]
         if await _done_within(max(self._goodbye.left, LEAST_S), stop):
             return
-        logger.error("The producer's last records may be lost: the broker is silent")
+        logger.error("The last records of the producer may be lost: the broker does not answer")
         for sender in senders:
             await _done_within(LEAST_S, sender.client.close)
 

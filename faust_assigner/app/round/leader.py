@@ -259,9 +259,7 @@ def _going_on(found: Plan, inputs: DecisionInputs) -> Plan:
     try:
         return going_on(found, inputs.members, partial(_plan, inputs))
     except Exception:  # this round stands without the next
-        logger.exception(
-            "What a follow-up round would do cannot be told; copies that were begun go on"
-        )
+        logger.exception("Could not plan the follow-up round; warm-ups under way continue")
         return found
 
 
@@ -274,7 +272,7 @@ def _awaited(found: Plan, inputs: DecisionInputs, follows: bool) -> dict[str, By
     try:
         return awaited(found, inputs.members, partial(_plan, inputs))
     except Exception:  # this round stands without the next
-        logger.exception("What a follow-up round would do cannot be told; none is asked for")
+        logger.exception("Could not plan the follow-up round; no member asks for one")
         return {}
 
 

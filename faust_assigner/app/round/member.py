@@ -159,7 +159,7 @@ def _positions(app: Any, claims: tuple[Claims, ...], changelogs: Collection[str]
         return positions_of(app, held, {t: set(claims[0].get(t, ())) for t in changelogs})
     except Exception:
         logger.exception(
-            "How far the tables have come cannot be told; their partitions move without waiting"
+            "Could not read the positions of the tables; their partitions move without warm-ups"
         )
         return None
 

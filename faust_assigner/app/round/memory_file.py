@@ -66,7 +66,7 @@ class MemoryFile:
                 self._former = Former()
             except Exception as exc:
                 self._counters["memories_ignored"] += 1
-                logger.warning("What this member owned before it stopped cannot be told: %s", exc)
+                logger.warning("Could not read what this member owned before it stopped: %s", exc)
                 self._former = Former()
         return self._former
 
@@ -87,8 +87,8 @@ class MemoryFile:
             self._counters["memory_failures"] += 1
             if not self._failing:
                 logger.warning(
-                    "What this member owns could not be written down; after a stop of all workers "
-                    "its partitions may move: %s",
+                    "Could not write this member's partitions to disk; they may move after a stop of "
+                    "all workers: %s",
                     exc,
                 )
             self._failing = True

@@ -253,4 +253,5 @@ def test_a_static_member_that_stopped_is_retired(
     again = CliRunner().invoke(
         main, ["groups", "retire", group, "--instance-id", "w1", "--bootstrap", bootstrap]
     )
-    assert (again.exit_code, again.stdout) == (1, "w1: not removed, UnknownMemberIdError\n")
+    absent = "the group has no member with this instance id: UnknownMemberIdError"
+    assert (again.exit_code, again.stdout) == (1, f"w1: not removed, {absent}\n")

@@ -78,7 +78,7 @@ def test_a_group_is_told_which_roll_comes_next(bootstrap: str) -> None:
     (plain, as_json), gone = asyncio.run(asked(bootstrap, f"shop-{name}", f"orders-{name}"))
     assert plain.exit_code == 0, plain.output
     assert (
-        "the last round: faust\nrebalances stop nobody from the next one on\nback to"
+        "the last round: faust\nrebalances are cooperative from the next one on\nback to"
         in plain.output
     )
     found = json.loads(as_json.output)

@@ -56,11 +56,11 @@ def test_a_member_says_what_it_is(said: bytes, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kinds", "chosen", "advice"),
     [
-        ((COOPERATIVE, COOPERATIVE), join.COOPERATIVE, ("rebalances stop nobody", BACK)),
+        ((COOPERATIVE, COOPERATIVE), join.COOPERATIVE, ("rebalances are cooperative", BACK)),
         (
             (COOPERATIVE, COOPERATIVE),
             "faust",
-            ("rebalances stop nobody from the next one on", BACK),
+            ("rebalances are cooperative from the next one on", BACK),
         ),
         (
             (COOPERATIVE, EAGER, STOCK, STOCK),

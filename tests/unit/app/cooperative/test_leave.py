@@ -99,7 +99,7 @@ async def test_it_stops_all_the_same_when_nobody_answers(caplog: pytest.LogCaptu
     it = Stopped()
     assert not await hand_over(it.app, 0.05)
     assert (it.assignor.leaves, it.acts) == (False, [])
-    assert ["did not take over within" in record.message for record in caplog.records] == [True]
+    assert ["Hand-over timed out after" in record.message for record in caplog.records] == [True]
 
 
 async def test_it_stops_all_the_same_when_asking_fails(monkeypatch: pytest.MonkeyPatch) -> None:

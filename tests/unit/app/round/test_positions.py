@@ -181,7 +181,7 @@ def test_a_member_that_cannot_tell_says_so_and_joins(
     monkeypatch.setattr(member, "positions_of", Mock(side_effect=ZeroDivisionError))
     data = member.said_by(app, member.Memory(), member.TableFacts(frozenset({LOG})), [LOG])
     assert data.positions is None
-    assert "without waiting" in caplog.text
+    assert "without warm-ups" in caplog.text
 
 
 def test_positions_that_do_not_fit_are_the_first_to_be_left_out() -> None:
