@@ -204,3 +204,9 @@ def test_ids_are_different_whatever_is_remembered(seed: int) -> None:
         found = group([list("abcdef"), list("abc")], counts, previous_ids=previous)
         previous = ids(found) | {"a": rng.randint(0, 4)}
         assert len({g.group_id for g in found}) == len(found)
+
+
+def test_the_id_of_a_topic_that_is_gone_goes_to_no_other_group() -> None:
+    """In this very round a member may still end that topic's transactions."""
+    found = ids(group([["b"]], {"b": 4}, previous_ids={"gone": 4}))
+    assert found["b"] != 4

@@ -223,3 +223,11 @@ def test_the_report_counts_what_a_person_compares() -> None:
     assert report["worst_after_member_death"] <= report["ideal_after_member_death"]
     assert report["worst_after_rack_death"] is None
     assert "load_max" in str(report)
+
+
+def test_the_spread_of_groups_is_that_of_the_worst_one() -> None:
+    """Here the second: the first has a partition for each member."""
+    made = plan([Member("x", ["a", "b"]), Member("y", ["a", "b"])], {"a": 2, "b": 3})
+    rows = made.report()["groups"]
+    assert [row["max"] - row["min"] for row in rows] == [0, 1]
+    assert made.report()["group_spread"] == 1

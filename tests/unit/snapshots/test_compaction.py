@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faust_assigner.snapshots.compaction import Compacted, Compactor
+from faust_assigner.snapshots.json_rows import JSON
 from faust_assigner.snapshots.manifest import SnapshotError
 from faust_assigner.snapshots.sst import (
     OFFSET_KEY,
@@ -306,3 +307,11 @@ def test_without_a_codec_most_of_the_rows_decide(
     records: list[Record] = [(b"%d" % number, value) for number, value in enumerate(values)]
     done = compact(tmp_path, records, codecs=("auto", "auto"))
     assert (done.keys, done.value_types) == (keys, types)
+
+
+def test_unreadable_records_of_all_batches_are_counted(tmp_path: Path) -> None:
+    """A snapshot is refused by their share."""
+    with Compactor(tmp_path, codecs=(JSON, JSON)) as compactor:
+        compactor.add([b'"a"'], [b"x"])
+        compactor.add([b'"b"'], [b"y"])
+        assert compactor.finish(2).unreadable == 2
