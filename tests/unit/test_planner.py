@@ -13,6 +13,7 @@ import pytest
 from faust_assigner import Member, plan
 from faust_assigner.errors import FaustAssignerError, PlanInputError
 from faust_assigner.views.placed import RULES
+from faust_assigner.warmup import WarmupPolicy
 
 
 def test_importing_the_package_imports_neither_faust_nor_spark() -> None:
@@ -231,3 +232,20 @@ def test_the_spread_of_groups_is_that_of_the_worst_one() -> None:
     rows = made.report()["groups"]
     assert [row["max"] - row["min"] for row in rows] == [0, 1]
     assert made.report()["group_spread"] == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "disbelieved"), [({}, {}), ({"log": {0: 5}}, {"log": 1})], ids=["no end", "an end"]
+)
+def test_a_position_is_disbelieved_only_beside_an_end_that_was_told(
+    told: dict[str, dict[int, int]], disbelieved: dict[str, int]
+) -> None:
+    """An owner that has just begun knows no end yet; its copies may have come a long way."""
+    topics = {"t": 1, "log": 1}
+    owner = Member("a", list(topics), actives={"t": [0], "log": [0]}, generation=3, positions=told)
+    copy = Member(
+        "b", list(topics), standbys={"log": [0]}, generation=3, positions={"log": {0: 900_000}}
+    )
+    made = plan([owner, copy], topics, changelogs=("log",), replicas=1, warmups=WarmupPolicy())
+    assert made.onward is not None
+    assert made.onward.disbelieved == disbelieved

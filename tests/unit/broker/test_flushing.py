@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from pathlib import Path
 from typing import Any
@@ -114,29 +115,33 @@ def test_those_who_come_while_the_disk_is_busy_share_the_next_wait() -> None:
     assert in_hall(story) == 2
 
 
-def test_a_record_that_came_while_the_disk_was_busy_counts_for_the_next_wait() -> None:
-    """flush.messages=2: the third comes during the wait of the second, so the fourth waits again."""
+def test_a_record_that_came_while_the_disk_was_busy_is_not_covered_by_that_wait() -> None:
+    """The next wait fails: the record is refused, and so is its retry, for it is on no disk."""
 
-    async def story(hall: Hall) -> int:
-        topic = hall.node.catalogue.create("t", 1, {"flush.messages": "2"})
-        disk = Disk(hall)
+    async def story(hall: Hall) -> list[tuple[int, int]]:
+        topic = hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
+        disk, waits = Disk(hall), itertools.count()
+
+        def flush() -> int:
+            disk.fails = next(waits) > 0
+            return disk.flush()
+
+        hall.node.store.flush = flush  # type: ignore[method-assign]
         first, _ = hall.connect("first")
         other, _ = hall.connect("other")
-        produce(first)
-        await hall.answers(1)
         disk.free.clear()
         produce(first)
         await until(disk.reached)
-        produce(other)
-        while topic.partitions[0].end_offset < 3:
+        produce(other, sequence=0)
+        while topic.partitions[0].end_offset < 2:
             await asyncio.sleep(0)
         disk.free.set()
+        await hall.answers(2)
+        produce(other, sequence=0)
         await hall.answers(3)
-        produce(other)
-        await hall.answers(4)
-        return disk.waits
+        return [said(answer) for answer in hall.written]
 
-    assert in_hall(story) == 2
+    assert in_hall(story) == [(0, 0), (56, -1), (56, -1)]
 
 
 def test_a_record_whose_wait_failed_is_refused_and_its_retry_waits_again() -> None:
