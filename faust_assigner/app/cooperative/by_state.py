@@ -186,6 +186,7 @@ class ByState(Follows):
                 task.cancel()
             await asyncio.wait(under_way)
         await self.settle()
+        self.progress.give_up()
 
     def _under_way(self) -> set[asyncio.Task[None]]:
         found = {task for task in (self._taking_on, self._catching_up) if task is not None}

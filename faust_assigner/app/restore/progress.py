@@ -81,6 +81,11 @@ class Progress:
         self._ends.pop(tp, None)
         self._at.pop(tp, None)
 
+    def give_up(self) -> None:
+        """Nothing is restored any more; whoever goes on with a partition begins it anew."""
+        self._ends.clear()
+        self._at.clear()
+
     def end(self) -> str | None:
         """All is restored or given up; the last line, where there was one before."""
         line, began = None, self._began

@@ -77,6 +77,20 @@ async def test_a_standby_becomes_active_from_where_it_has_read() -> None:
         assert worker.counts["old-24"] == 7
 
 
+async def test_a_restore_whose_partition_goes_is_reported_no_longer() -> None:
+    """Its records do not remain to be restored here; the worker would log them for as long as it lives."""
+    async with worker_of([0]) as worker:
+        worker.replay_delay_s = 0.1
+        worker.send_changelog(60, partition=1)
+        progress = worker.app.tables.recovery.progress
+        await worker.give([0, 1])
+        assert await worker.until(lambda: not progress.is_idle)
+        await worker.give([0])
+        worker.send_orders(3)
+        assert await worker.until(lambda: len(worker.of(0)) == 3 and worker.at_rest)
+        assert progress.is_idle
+
+
 async def test_what_a_standby_has_fetched_is_not_applied_once_it_becomes_active() -> None:
     """It would come after the rows of the batched replay, and count as progress over what lies between."""
     async with worker_of([0]) as worker:
