@@ -79,10 +79,6 @@ class CooperativeWorker(Worker):
             tps, revoked, gained, (actives, standbys), consumer._coordinator.generation
         )
 
-    async def until(self, condition: Any, timeout_s: float = 20.0) -> bool:
-        """Wait for ``condition()``; return whether it came true."""
-        return await super().until(condition, timeout_s)
-
     async def rebalance(self, actives: Iterable[int], standbys: Iterable[int] = ()) -> None:
         """An eager round."""
         assignor = self.app.assignor

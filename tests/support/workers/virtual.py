@@ -361,7 +361,7 @@ class Worker:
         )
         await asyncio.wrap_future(told)
 
-    async def until(self, condition: Any, timeout_s: float = 3.0) -> bool:
+    async def until(self, condition: Any, timeout_s: float = 20.0) -> bool:
         """Wait for ``condition()``; return whether it came true."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
