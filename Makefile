@@ -131,6 +131,10 @@ journals: BROKER = kafka
 journals: $(VENV)/.dev kafka    ## EVENTS overlapping events on real workers, both guarantees, who processed what when; BROKER=, SEED=
 	$(RUN) -m tests.soak.journals --broker $(BROKER) --events $(EVENTS) --seed $(SEED)
 
+windows: BROKER = kafka
+windows: $(VENV)/.dev kafka     ## EVENTS starts, SIGTERMs and SIGKILLs of workers that close windows, both guarantees, against a model; BROKER=, SEED=
+	$(RUN) -m tests.soak.journals --windows --broker $(BROKER) --events $(EVENTS) --seed $(SEED)
+
 JOINS ?= 25
 joins: $(VENV)/.dev             ## JOINS joins of a second worker beside ten busy processes, dynamic and static: 0 frozen; BROKER=, SEED=
 	$(RUN) -m tests.soak.joins --broker $(BROKER) --joins $(JOINS) --seed $(SEED)

@@ -10,6 +10,8 @@ before the group is at rest after those before. Then they end, the group must co
 - the rows of owners and standbys, and the sets of owners, must be those of a model in plain Python;
 - every window that has expired must have been closed with its last value; under ``exactly_once`` once.
 
+``--windows`` plays joins, SIGTERMs and SIGKILLs of workers that close windows instead (``closings.py``).
+
 Events fall at the times that the seed says, give or take a broker's start. The exit code is 1 where a promise
 was broken; then the logs are kept. The embedded broker has no transactions: exactly_once needs Kafka.
 """
@@ -29,7 +31,7 @@ from pathlib import Path
 
 import click
 
-from tests.soak import brokers
+from tests.soak import brokers, closings
 from tests.soak.outputs import Outputs
 from tests.soak.quiesce import balance
 from tests.soak.run import PARTITIONS, SESSION_S, SETTINGS
@@ -207,7 +209,25 @@ def play(
     return played
 
 
+def play_windows(
+    broker: str, guarantee: str, events: int, seed: int, tell: Callable[[str], None]
+) -> Played:
+    """One story of windows (``closings.py``); its logs are kept where a window was wrong."""
+    folder = Path(tempfile.mkdtemp(prefix=f"windows-{broker}-{guarantee}-{seed}-"))
+    tell(f"seed {seed}: windows, {broker}, {guarantee}, {folder}")
+    try:
+        with brokers.running(broker, folder) as running:
+            closed = closings.story(running.bootstrap, folder, guarantee, events, seed, tell)
+    except Exception as error:  # a broken promise, or a failure of the run: no less a failure
+        tell(f"seed {seed}: FAILED: {type(error).__name__}: {error}\n  logs: {folder}")
+        return Played(events, faults=(str(error),))
+    shutil.rmtree(folder, ignore_errors=True)
+    tell(f"seed {seed}: {closed.line()}")
+    return Played(events, closed=closed.windows, seconds=closed.seconds, records=closed.records)
+
+
 @click.command()
+@click.option("--windows", is_flag=True, help="Play the stories of windows instead (closings.py).")
 @click.option(
     "--broker", type=click.Choice(["embedded", "kafka"]), default="kafka", show_default=True
 )
@@ -228,7 +248,9 @@ def play(
     show_default=True,
     help="May be given several times. Members are static under odd seeds.",
 )
-def main(broker: str, guarantees: tuple[str, ...], events: int, seeds: tuple[int, ...]) -> None:
+def main(
+    windows: bool, broker: str, guarantees: tuple[str, ...], events: int, seeds: tuple[int, ...]
+) -> None:
     """Print each event as it begins, and a line for each life; see the module's docstring."""
     if broker == "embedded" and "exactly_once" in guarantees:
         raise click.UsageError(
@@ -237,13 +259,14 @@ def main(broker: str, guarantees: tuple[str, ...], events: int, seeds: tuple[int
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # brokers come and go
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tell: Callable[[str], None] = lambda line: print(line, flush=True)  # noqa: E731
+    playing = play_windows if windows else play
     chosen = guarantees or ("at_least_once", "exactly_once")[: 1 + (broker == "kafka")]
     lives = [
-        (guarantee, seed, play(broker, guarantee, events, seed, tell))
+        (guarantee, seed, playing(broker, guarantee, events, seed, tell))
         for guarantee in chosen
         for seed in seeds
     ]
-    for guarantee, seed, played in lives:
+    for guarantee, seed, played in () if windows else lives:
         tell(f"{broker} {guarantee} seed {seed}: {played.line()}")
     if left := [what for _, what in leaks.children()]:
         tell(f"LEFT RUNNING: {left}")

@@ -42,10 +42,10 @@ class OpenWindows:
     def add(self, key: Key, partition: int) -> None:
         """The row is there."""
         table, end = self._table, key[1][1]
-        keys = table._partition_timestamp_keys[(partition, end)]
-        if not keys:
+        rows = table._partition_timestamp_keys
+        if (partition, end) not in rows:  # else its end is in the heap, be it without a row
             heappush(table._partition_timestamps[partition], end)
-        keys.add(key)
+        rows[partition, end].add(key)
         latest = table._partition_latest_timestamp
         latest[partition] = max(latest[partition], end)
 
@@ -54,6 +54,10 @@ class OpenWindows:
         keys = self._table._partition_timestamp_keys.get((partition, key[1][1]))
         if keys is not None:
             keys.discard(key)
+            if not keys:
+                self.first(
+                    partition
+                )  # removes ends without rows; a copy never asks for the first window
 
     def forget(self, partition: int) -> None:
         """The partition goes, or others may have changed it."""
