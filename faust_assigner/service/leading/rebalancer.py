@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 #: Partitions and assignments from which a plan is made in another thread: below it takes less than 50 ms.
 LARGE = 4_000
-#: The leader rests for so many times what a plan took: planning takes a third of one processor at most.
-REST = 2.0
+#: The leader rests for so many times what a plan took: each wave of hand-offs needs a plan, and waits for it.
+REST = 0.5
 
 
 class Rebalancer:
