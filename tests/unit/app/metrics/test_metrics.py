@@ -217,7 +217,7 @@ async def test_ten_rebalances_leave_no_label_of_a_partition_that_went(
     a = shop.start("a")
     a.app._consumer = consumer()
     seen = set()
-    for turn in range(10):
+    for turn in range(11):
         if turn % 2:
             shop.remove(f"b{turn - 1}")
         else:
