@@ -122,6 +122,17 @@ def test_an_assignor_that_fails_leaves_the_target_as_it_is_and_is_asked_again() 
     assert len(bench.asked) == 2
 
 
+def test_an_assignor_that_fails_has_a_second_also_where_targets_need_not_wait() -> None:
+    """With an interval of 0 it would be asked again within the same step, for ever."""
+    bench = far_away(interval_ms=0)
+    bench.join("m1")
+    bench.step(TargetComputed(bench.asked[0].request_id, None, "it broke"))
+    bench.wait(900)
+    assert len(bench.asked) == 1
+    bench.wait(100)
+    assert len(bench.asked) == 2
+
+
 def test_an_assignor_that_raises_within_the_step_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
