@@ -217,3 +217,8 @@ def test_any_json_in_any_column_is_a_row_or_a_reason(table: str, data: st.DataOb
     assert isinstance(parsed, Row | Refusal)
     if isinstance(parsed, Row):
         pa.RecordBatch.from_pylist([parsed.values], schema=arrow_schema(TABLES[parsed.table]))
+
+
+def test_a_time_in_whole_milliseconds_is_written_as_that_millisecond() -> None:
+    """As a float it may lie a hair below."""
+    assert stamp(1001 / 1000).endswith(".001Z")

@@ -40,6 +40,7 @@ def publish(
     partition: int = 0,
     created_ms: int = NOW_MS,
     commit: bool = True,
+    size_off: int = 0,
 ) -> Manifest | None:
     """Three keys in several files, as the pipeline publishes them; None if killed before the manifest."""
     work = tmp_path / uuid.uuid4().hex
@@ -54,7 +55,7 @@ def publish(
         partition=partition,
         next_offset=next_offset,
         keys=done.keys,
-        size=done.bytes,
+        size=done.bytes + size_off,
         sha256=done.sha256,
         files=names,
         created_ms=created_ms,
@@ -185,6 +186,15 @@ def test_a_manifest_in_a_foreign_folder_counts_for_nothing(
     assert manifest is not None
     catalog.storage.write(f"{TOPIC}/7/{manifest.snapshot_id}/{MANIFEST_NAME}", manifest.to_json())
     assert catalog.snapshots(TOPIC, 7) == []
+
+
+def test_a_snapshot_whose_files_have_other_bytes_by_now_is_not_published(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    """Somebody else has written them since they were uploaded."""
+    with pytest.raises(SnapshotError, match="bytes of its files"):
+        publish(catalog, tmp_path, size_off=1)
+    assert catalog.snapshots(TOPIC, 0) == []
 
 
 def test_gc_keeps_the_newest(catalog: Catalog, tmp_path: Path) -> None:
