@@ -234,7 +234,7 @@ async def test_only_a_commit_that_is_lost_is_said(
         coordinator._end_round()
         assert await committing == in_round
         assert "will rejoin" not in caplog.text
-        assert caplog.text.count("nothing is committed") == (not in_round)
+        assert caplog.text.count("so the commit is dropped") == (not in_round)
 
 
 async def test_a_refused_commit_of_an_old_generation_loses_no_membership() -> None:
