@@ -80,7 +80,8 @@ def test_a_worker_without_usable_snapshot_replays(local: App, tmp_path: Path) ->
     ours = local.worker(tmp_path / "ours", restore=True, snapshots=tmp_path / "snapshots")
     assert ours["state"]["hash"] == local.model_hash()
     assert ours["sources"] == {"0": "replay", "1": "snapshot"}
-    assert "is replayed, its snapshot failed" in ours["log"]
+    assert f"snapshot {manifests[0].snapshot_id} is refused" in ours["log"]
+    assert "no snapshot to restore from" in ours["log"]
 
 
 @pytest.mark.slow

@@ -129,6 +129,16 @@ async def test_a_generation_commits_what_it_processed(repaired: bool) -> None:
 @both
 async def test_a_commit_never_passes_a_record_that_was_not_processed(repaired: bool) -> None:
     """Where a batch straddles the seek, stock takes the records it drops afterwards for a gap of the log."""
+    for _ in range(
+        1 if repaired else 3
+    ):  # whether stock's fetch is under way at the seek is chance
+        if found := await is_record_passed_over(repaired):
+            break
+    assert found != repaired
+
+
+async def is_record_passed_over(repaired: bool) -> bool:
+    """Whether a worker commits an offset beyond a record that it has not processed."""
     worker = Worker(partitions=2, repaired=repaired, broker_commit_interval=0.05)
     worker.send_changelog(5)
     worker.send_orders(5)
@@ -152,7 +162,7 @@ async def test_a_commit_never_passes_a_record_that_was_not_processed(repaired: b
         await worker.until(
             lambda: passed_over() or worker.logs.committed[worker.source()] == 60, 10.0
         )
-        assert (passed_over() == set()) == repaired
+        return bool(passed_over())
 
 
 @both
