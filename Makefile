@@ -127,9 +127,10 @@ soak: $(VENV)/.dev              ## random faults on real workers, tables and out
 	$(RUN) -m tests.soak.run --broker $(BROKER) --guarantee $(GUARANTEE) --rounds $(ROUNDS) --seed $(SEED)
 
 EVENTS ?= 100
+BUSY ?= 0
 journals: BROKER = kafka
-journals: $(VENV)/.dev kafka    ## EVENTS overlapping events on real workers, both guarantees, who processed what when; BROKER=, SEED=
-	$(RUN) -m tests.soak.journals --broker $(BROKER) --events $(EVENTS) --seed $(SEED)
+journals: $(VENV)/.dev kafka    ## EVENTS overlapping events on real workers, both guarantees, who processed what when; BROKER=, SEED=, BUSY= processes beside
+	$(RUN) -m tests.soak.journals --broker $(BROKER) --events $(EVENTS) --seed $(SEED) --busy $(BUSY)
 
 windows: BROKER = kafka
 windows: $(VENV)/.dev kafka     ## EVENTS starts, SIGTERMs and SIGKILLs of workers that close windows, both guarantees, against a model; BROKER=, SEED=

@@ -3,21 +3,26 @@
     python -m tests.soak.journals --broker kafka --guarantee exactly_once --events 100 --seed 1
 
 SIGKILL, SIGSTOP and SIGTERM of workers, joins, and a broker that is restarted, killed or frozen: each begins
-before the group is at rest after those before. Then they end, the group must come to rest by itself, and
+before the group is at rest after those before. From 20 events on, rolling deploys are among them: worker
+after worker is restarted with one more agent, topic and table, later without these, and so on. Then all
+faults end, the group must come to rest by itself, and
 
 - no partition may have been processed by two workers at once, by the journals of all lives of all workers;
 - every order must have been processed, and its output be there; under ``exactly_once`` once;
 - the rows of owners and standbys, and the sets of owners, must be those of a model in plain Python;
+- the agent that deploys added must have processed all that was sent to its topic, as the others did;
 - every window that has expired must have been closed with its last value; under ``exactly_once`` once.
 
 ``--windows`` plays joins, SIGTERMs and SIGKILLs of workers that close windows instead (``closings.py``).
 
-Events fall at the times that the seed says, give or take a broker's start. The exit code is 1 where a promise
-was broken; then the logs are kept. The embedded broker has no transactions: exactly_once needs Kafka.
+Events fall at the times that the seed says, give or take a broker's start. ``--busy`` processes compute
+meanwhile. The exit code is 1 where a promise was broken; then the logs are kept. The embedded broker has no
+transactions: exactly_once needs Kafka.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import shutil
@@ -32,12 +37,14 @@ from pathlib import Path
 import click
 
 from tests.soak import brokers, closings
+from tests.soak.joins import busy
 from tests.soak.outputs import Outputs
 from tests.soak.quiesce import balance
 from tests.soak.run import PARTITIONS, SESSION_S, SETTINGS
-from tests.soak.schedule import Fault, overlapping
+from tests.soak.schedule import DEPLOYS, Fault, overlapping
 from tests.soak.world import Broken, World
 from tests.support import leaks
+from tests.support.clients.topics import create_topics
 from tests.support.workers.fleet import APP, Fleet
 from tests.support.workers.interleaved import interleaved, read, together
 from tests.support.workers.load import Load
@@ -116,8 +123,23 @@ def world_of(
             request_timeout_s=600.0,
         )
         load.prepare(20)
+        returns = Load(
+            running.bootstrap,
+            app_id,
+            PARTITIONS,
+            orders_per_s=ORDERS_PER_S / 2,
+            seed=seed,
+            topic="returns",
+            request_timeout_s=600.0,
+        )
+        topics = {f"{app_id}-{name}": PARTITIONS for name in ("returns", "returned")}
+        asyncio.run(create_topics(running.bootstrap, topics))
         disks = {name: folder / name / "data" for name in (*WORKERS, *SPARES)}
-        world = World(fleet, load, Outputs(running.bootstrap, app_id, PARTITIONS), running, disks)
+        outputs, returned = (
+            Outputs(running.bootstrap, app_id, PARTITIONS, topic)
+            for topic in ("outputs", "returned")
+        )
+        world = World(fleet, load, outputs, running, disks, (returns, returned))
         try:
             yield world
         finally:
@@ -146,17 +168,15 @@ class Life:
     def run(self, events: int) -> Played:
         """Play and judge."""
         played, began = Played(), time.monotonic()
+        faults = overlapping(self.seed, events, WORKERS, SPARES)
+        flows = 1 + any(fault.kind in DEPLOYS for fault in faults)
         with world_of(self.broker, self.guarantee, self.seed, self.folder) as world:
             try:
                 for name in WORKERS:
                     world.start(name)
-                world.load.start()
-                world.rest()
-                self._play(world, overlapping(self.seed, events, WORKERS, SPARES), played)
-                played.rest_s = world.rest()
-                found = balance(world, exactly_once=self.guarantee == "exactly_once", strangers={})
-                played.records, played.faults = found.orders, found.faults
-                played.closed = found.closed
+                self._begin(world, flows)
+                self._play(world, faults, played)
+                self._judge(world, flows, played)
             except Broken as broken:
                 played.faults = (str(broken),)
             played.repeats, played.exits = world.progress.repeats, played.exits + world.exits
@@ -167,6 +187,24 @@ class Life:
         )
         played.seconds = time.monotonic() - began
         return played
+
+    @staticmethod
+    def _begin(world: World, flows: int) -> None:
+        for load, _ in world.flows()[:flows]:
+            load.start()
+        world.rest()
+
+    def _judge(self, world: World, flows: int, played: Played) -> None:
+        """At rest; and once more with the added agent, which goes on where it was removed."""
+        exactly_once, strangers = self.guarantee == "exactly_once", dict[str, int]()
+        played.rest_s = world.rest()
+        found = balance(world, exactly_once=exactly_once, strangers=strangers)
+        if flows == 2 and not found.faults and not world.takes_returns:
+            world.takes_returns = True
+            self._begin(world, flows)
+            found = balance(world, exactly_once=exactly_once, strangers=strangers)
+        played.records, played.faults = found.orders, found.faults
+        played.closed = found.closed
 
     def _play(self, world: World, faults: tuple[Fault, ...], played: Played) -> None:
         """Begin and end each fault; the next begins at its time, or before the group is at rest."""
@@ -240,6 +278,14 @@ def play_windows(
 )
 @click.option("--events", type=click.IntRange(1), default=100, show_default=True)
 @click.option(
+    "--busy",
+    "processes",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="So many processes compute meanwhile.",
+)
+@click.option(
     "--seed",
     "seeds",
     type=int,
@@ -249,7 +295,12 @@ def play_windows(
     help="May be given several times. Members are static under odd seeds.",
 )
 def main(
-    windows: bool, broker: str, guarantees: tuple[str, ...], events: int, seeds: tuple[int, ...]
+    windows: bool,
+    broker: str,
+    guarantees: tuple[str, ...],
+    events: int,
+    processes: int,
+    seeds: tuple[int, ...],
 ) -> None:
     """Print each event as it begins, and a line for each life; see the module's docstring."""
     if broker == "embedded" and "exactly_once" in guarantees:
@@ -261,11 +312,12 @@ def main(
     tell: Callable[[str], None] = lambda line: print(line, flush=True)  # noqa: E731
     playing = play_windows if windows else play
     chosen = guarantees or ("at_least_once", "exactly_once")[: 1 + (broker == "kafka")]
-    lives = [
-        (guarantee, seed, playing(broker, guarantee, events, seed, tell))
-        for guarantee in chosen
-        for seed in seeds
-    ]
+    with busy(processes):
+        lives = [
+            (guarantee, seed, playing(broker, guarantee, events, seed, tell))
+            for guarantee in chosen
+            for seed in seeds
+        ]
     for guarantee, seed, played in () if windows else lives:
         tell(f"{broker} {guarantee} seed {seed}: {played.line()}")
     if left := [what for _, what in leaks.children()]:

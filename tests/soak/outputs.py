@@ -17,6 +17,7 @@ class Outputs:
     bootstrap: str
     app_id: str
     partitions: int
+    topic: str = "outputs"
     #: For each customer, how often each of its numbers was seen.
     seen: dict[str, bytearray] = field(default_factory=lambda: defaultdict(bytearray))
 
@@ -33,7 +34,7 @@ class Outputs:
         )
         self.reader.assign(
             [
-                TopicPartition(f"{self.app_id}-outputs", partition, 0)
+                TopicPartition(f"{self.app_id}-{self.topic}", partition, 0)
                 for partition in range(self.partitions)
             ]
         )

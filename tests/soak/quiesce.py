@@ -7,9 +7,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tests.soak.outputs import Outputs
 from tests.soak.windows import wrong_sets, wrong_windows
 from tests.soak.world import Broken, World
-from tests.support.workers.load import wrong_rows
+from tests.support.workers.load import Load, wrong_rows
 
 #: Nothing came for so long: then nothing more will.
 PATIENCE_S = 60.0
@@ -39,11 +40,12 @@ def balance(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> B
     filled at the first call.
     """
     load = world.load
-    load.stop()
-    if load.failures:
-        raise Broken(
-            f"the load could not hand over {len(load.failures)} records: {load.failures[0]!r}"
-        )
+    for flow, _ in world.flows():
+        flow.stop()
+        if flow.failures:
+            raise Broken(
+                f"the load could not hand over {len(flow.failures)} records: {flow.failures[0]!r}"
+            )
     _consume(world)
     lost = world.progress.lost(load.sent)
     missing = world.outputs.wait_for_all(load.amounts, OUTPUT_PATIENCE_S)
@@ -54,6 +56,8 @@ def balance(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> B
         faults.append(f"the broker has {ends} orders of {load.sent}")
     if exactly_once and twice:
         faults.append(f"{twice} outputs twice")
+    if world.returns is not None and world.takes_returns:
+        faults += _returns(world, *world.returns, exactly_once=exactly_once)
     faults += _tables(world, exactly_once=exactly_once, strangers=strangers)
     closed = 0
     if world.fleet.windows:
@@ -71,6 +75,23 @@ def _consume(world: World) -> None:
         world.tick()
         if world.progress.done > done:
             done, since = world.progress.done, time.monotonic()
+
+
+def _returns(world: World, load: Load, outputs: Outputs, *, exactly_once: bool) -> list[str]:
+    """Of the agent that deploys add and remove: over all times at which it was there."""
+    missing = outputs.wait_for_all(load.amounts, OUTPUT_PATIENCE_S)
+    rows: dict[str, Mapping[str, int]] = {}
+    for _ in world.fleet.answers("totals", 30.0):
+        pass
+    for worker in world.fleet.living():
+        rows |= json.loads((worker.folder / "journal.returned").read_text())
+    found = [f"{missing} returns have no output"] * bool(missing)
+    found += [f"returns of {line}" for line in wrong_rows(load, rows)]
+    if exactly_once:
+        repeats = sum(row["repeats"] for row in rows.values())
+        found += [f"{repeats} returns were added to a row twice"] * bool(repeats)
+        found += [f"{outputs.twice()} outputs of returns twice"] * bool(outputs.twice())
+    return found
 
 
 def _tables(world: World, *, exactly_once: bool, strangers: dict[str, int]) -> list[str]:

@@ -44,13 +44,17 @@ LASTS_S: Mapping[str, tuple[float, float]] = {
     "stop broker": (0.1, 4.0),
 }
 NEXT_S = (0.1, 3.5)
+#: In turn: the workers are restarted with one more agent, topic and table, and without them again.
+DEPLOYS = ("deploy", "roll back")
+#: A journal of fewer events has no deploy; a longer one has one for each of so many events, and at least two.
+LEAST_WITH_DEPLOYS, EVENTS_PER_DEPLOY = 20, 25
 #: So many workers of a journal may be hindered at once.
 MOST_HINDERED = 2
 
 
 @dataclass(frozen=True)
 class Fault:
-    """``kind`` from ``at_s`` on, seconds after the round began, for ``for_s``.
+    """``kind`` from ``at_s`` on, seconds after the round began, for ``for_s``; a deploy, as long as it takes.
 
     ``worker`` is empty where it befalls the broker or all workers; ``number`` is the signal by which
     workers end; ``seed`` decides what is left open, as which files are damaged and how.
@@ -115,12 +119,20 @@ def overlapping(
     """``events`` faults, each of which begins while the group is still busy with those before; by time.
 
     Spares come and go: their fault is ``join``, at whose end they leave. A worker has one fault at a time.
+    Deploys begin among them, whatever hinders the workers then.
     """
+    deploys = iter(DEPLOYS[n % 2] for n in range(events))
+    deploys_at = _deploys_at(random.Random(f"deploys/{seed}"), events)
     rng = random.Random(f"journal/{seed}")
     busy = dict.fromkeys((*workers, *spares, ""), 0.0)  # until when; "" is the broker
     faults: list[Fault] = []
     at_s = 0.0
     while len(faults) < events:
+        if len(faults) in deploys_at:
+            number = signal.SIGTERM
+            faults.append(Fault(next(deploys), "", round(at_s, 1), 0.0, number, 0))
+            at_s += rng.uniform(*NEXT_S)
+            continue
         free = [name for name in busy if busy[name] <= at_s]
         hindered = sum(name not in free for name in workers)
         targets = {
@@ -149,6 +161,15 @@ def overlapping(
             )
         at_s += rng.uniform(*NEXT_S)
     return tuple(faults)
+
+
+def _deploys_at(rng: random.Random, events: int) -> frozenset[int]:
+    """Which of a journal's events are deploys: one in the first half of each of equally many events."""
+    if events < LEAST_WITH_DEPLOYS:
+        return frozenset()
+    count = max(2, events // EVENTS_PER_DEPLOY)
+    each = events // count
+    return frozenset(n * each + rng.randrange(1, each // 2) for n in range(count))
 
 
 def _targets(kind: str, workers: Sequence[str], spares: Sequence[str]) -> Sequence[str]:

@@ -15,7 +15,7 @@ from faust_assigner.app.round.memory_file import NAME as MEMORY
 from tests.soak.brokers import Broker
 from tests.soak.outputs import Outputs
 from tests.soak.progress import Idleness, Progress
-from tests.soak.schedule import Fault
+from tests.soak.schedule import DEPLOYS, Fault
 from tests.support.workers.damage import Damage, remove, replace_by_file, scramble, truncate
 from tests.support.workers.fleet import Fleet, Worker
 from tests.support.workers.load import Load
@@ -65,12 +65,18 @@ class World:
     broker: Broker
     #: The disk of each worker, whose names they are.
     disks: Mapping[str, Path]
+    #: Given to the agent that deploys add, and passed on by it.
+    returns: tuple[Load, Outputs] | None = None
     progress: Progress = field(init=False)
     idleness: Idleness = field(default_factory=lambda: Idleness(IDLE_S))
     away: Counter[str] = field(default_factory=Counter)
     frozen: Counter[str] = field(default_factory=Counter)
     full: Counter[str] = field(default_factory=Counter)
     broker_hindered: int = 0
+    #: Whether workers that start from now on take returns; those that run are restarted one after another.
+    takes_returns: bool = False
+    #: The worker that the deploy has restarted last.
+    deploying: str = ""
     #: Workers that were told to end and have not been started since -> when.
     planned: dict[str, float] = field(default_factory=dict)
     damages: dict[str, list[int]] = field(default_factory=dict)
@@ -136,6 +142,7 @@ class World:
         )
         self.idleness.excuse(hindered, now)
         self._supervise(living, now)
+        self._deploy(now)
         for name, seconds in self.idleness.idle(living, self.progress, now).items():
             worker = self.fleet.workers[name]
             raise Broken(
@@ -155,6 +162,33 @@ class World:
                 if name not in self.planned:
                     self._ended_by_itself(self.fleet.workers[name])
                 self.start(name)
+
+    def _deploy(self, now: float) -> None:
+        """Restart the next worker of the other version, once the last one is a member again or is hindered.
+
+        A worker that ends before its turn is started with its former version; one that is away when its turn
+        comes, with the new one.
+        """
+        last = self.deploying
+        hindered = not last or self.away[last] or self.frozen[last]
+        if not hindered and (last in self.planned or self.fleet.workers[last].generation < 0):
+            return
+        self.deploying = name = next(iter(self._outdated()), "")
+        if not name:
+            return
+        self.fleet.returns ^= {name}
+        self.tell(f"deploy: {name} {'takes' if self.takes_returns else 'leaves'} returns")
+        if self.fleet.workers[name].alive and name not in self.planned:
+            self.planned[name] = now
+            self.fleet.workers[name].process.send_signal(signal.SIGTERM)
+
+    def _outdated(self) -> list[str]:
+        """Workers that have not been given the version of the last deploy."""
+        return [
+            name
+            for name in sorted(self.fleet.workers)
+            if (name in self.fleet.returns) != self.takes_returns
+        ]
 
     def _ended_by_itself(self, worker: Worker) -> None:
         self.exits += 1
@@ -181,7 +215,10 @@ class World:
         elif fault.kind == "join":
             self.away[fault.worker] = 0
             if fault.worker not in self.fleet.workers:
+                self.fleet.returns |= {fault.worker} if self.takes_returns else set()
                 self.start(fault.worker)
+        elif fault.kind in DEPLOYS:
+            self.takes_returns = fault.kind == DEPLOYS[0]
         elif fault.kind == "freeze":
             self.frozen[fault.worker] += 1
             self.fleet.workers[fault.worker].process.send_signal(signal.SIGSTOP)
@@ -215,7 +252,7 @@ class World:
             self.full[fault.worker] -= 1
             if not self.full[fault.worker]:
                 (self.disks[fault.worker] / "ballast").unlink(missing_ok=True)
-        else:
+        elif fault.kind not in DEPLOYS:  # which end when all workers are of one version
             self.broker.ensure()
             self.broker_hindered -= 1
 
@@ -239,7 +276,7 @@ class World:
 
     def is_at_rest(self, living: Sequence[Worker]) -> bool:
         """Whether all that should live do, unhindered, and have agreed on whose each partition is."""
-        if self.broker_hindered or any(self.frozen.values()):
+        if self.broker_hindered or any(self.frozen.values()) or self._outdated():
             return False
         expected = sum(not self.away[name] for name in self.fleet.workers)
         leaving = [name for name in self.planned if not self.away[name]]
@@ -250,6 +287,10 @@ class World:
             and all(worker.actives for worker in living)
         )
 
+    def flows(self) -> list[tuple[Load, Outputs]]:
+        """The orders, and the returns where there are any."""
+        return [(self.load, self.outputs), *filter(None, [self.returns])]
+
     def state(self) -> State:
         """Who owns and holds what."""
         living = self.fleet.living()
@@ -259,8 +300,9 @@ class World:
         """All that runs and is not the broker's ends, however it stands."""
         self.broker.ensure()
         self.fleet.stop()
-        self.load.stop()
-        self.outputs.close()
+        for load, outputs in self.flows():
+            load.stop()
+            outputs.close()
 
 
 BROKER: Mapping[str, Callable[[Broker], None]] = {

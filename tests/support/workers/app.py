@@ -14,7 +14,8 @@ record it was done with:
 SIGUSR1 makes it write its totals beside the journal, the active part and its copies of others'. With
 ``FLEET_OUTPUTS`` each order's number goes on to the topic ``APP_ID-outputs`` under its customer. With
 ``FLEET_WINDOWS`` orders are counted in windows of ten offsets, whose rows go to ``APP_ID-closed`` when they
-are closed, and each customer has a set of the numbers of its orders.
+are closed, and each customer has a set of the numbers of its orders. ``FLEET_RETURNS`` is the version of the
+app that a deploy brings: one more agent adds up the topic ``APP_ID-returns`` in one more table.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ PRELOADED = "bulk-"
 WORK_S = float(ENV.get("WORK_S", "0"))
 SENDS_OUTPUTS = ENV.get("OUTPUTS") == "1"
 HAS_WINDOWS = ENV.get("WINDOWS") == "1"
+TAKES_RETURNS = ENV.get("RETURNS") == "1"
 #: In offsets, which pass for seconds: more than pass in any pause of the load.
 WINDOW, EXPIRES = 10.0, 60.0
 
@@ -139,6 +141,19 @@ async def add_order(orders: faust.StreamT[Order]) -> None:
             await outputs_topic.send(key=customer, value=order.number)
 
 
+if TAKES_RETURNS:
+    returns_topic = app.topic(f"{APP_ID}-returns", key_type=str, value_type=Order)
+    returned_topic = app.topic(f"{APP_ID}-returned", key_type=str, value_type=int)
+    returned = app.Table("returned", key_type=str, value_type=Totals, partitions=PARTITIONS)
+
+    @app.agent(returns_topic)
+    async def take_back(returns: faust.StreamT[Order]) -> None:
+        """Add the return to its customer's row and pass its number on."""
+        async for customer, order in returns.items():
+            returned[customer] = added(returned.get(customer) or Totals(), order, rate=1)
+            await returned_topic.send(key=customer, value=order.number)
+
+
 def added(before: Totals, order: Order, rate: int | None) -> Totals:
     """The totals after this order; one that was counted before changes nothing but ``repeats``."""
     if order.number < before.numbers:
@@ -149,6 +164,11 @@ def added(before: Totals, order: Order, rate: int | None) -> Totals:
         missing=before.missing + order.number - before.numbers,
         strangers=before.strangers + (rate is None),
     )
+
+
+def as_dicts(table: Any) -> dict[str, dict[str, int]]:
+    """The rows of partitions that this worker is the owner of."""
+    return {key: row.asdict() for key, row in table.items()}
 
 
 def copies() -> dict[str, dict[str, int]]:
@@ -301,7 +321,8 @@ async def answer_sigusr1() -> None:
         for name, rows in (
             ("sets", sets()),
             ("copies", copies()),
-            ("totals", {k: v.asdict() for k, v in totals.items()}),
+            ("returned", as_dicts(returned) if TAKES_RETURNS else {}),
+            ("totals", as_dicts(totals)),
         ):
             whole = JOURNAL.with_suffix(".tmp")
             whole.write_text(

@@ -84,6 +84,8 @@ class Fleet(Processes[Worker]):
     outputs: bool = False
     #: Whether orders are counted in windows and remembered in sets, too.
     windows: bool = False
+    #: Workers that are started with the version of the app that takes returns.
+    returns: set[str] = field(default_factory=set)
     work_s: float = 0.0
     #: The module that workers run.
     module: str = APP
@@ -111,6 +113,7 @@ class Fleet(Processes[Worker]):
                 "FLEET_INSTANCE": name if self.static else "",
                 "FLEET_OUTPUTS": str(int(self.outputs)),
                 "FLEET_WINDOWS": str(int(self.windows)),
+                "FLEET_RETURNS": str(int(name in self.returns)),
                 "FLEET_WORK_S": str(self.work_s),
                 "FLEET_SESSION_S": str(self.session_s),
                 "FLEET_SETTINGS": json.dumps(dict(self.settings)),

@@ -29,6 +29,8 @@ class Load:
     preload: int = 0
     orders_per_s: float = 5.0
     seed: int = 1
+    #: Which of the app's topics the orders go to.
+    topic: str = "orders"
     #: How long aiokafka tries to hand a record over before it gives it up.
     request_timeout_s: float = 40.0
     #: What went wrong with records that were given up: then the model is no model any more.
@@ -99,7 +101,7 @@ class Load:
             amounts.append(self.rng.randint(1, 100))
             order = json.dumps({"number": len(amounts) - 1, "amount": amounts[-1]})
             sending = await producer.send(
-                f"{self.app_id}-orders", order.encode(), customer.encode(), partition
+                f"{self.app_id}-{self.topic}", order.encode(), customer.encode(), partition
             )
             sending.add_done_callback(self._handed_over)
             window = partition, customer, self.sent[partition] // WINDOW * WINDOW

@@ -14,6 +14,7 @@ from tests.soak.quiesce import Balance
 from tests.soak.report import Row, table
 from tests.soak.schedule import (
     BROKER_DEATHS,
+    DEPLOYS,
     FREEZE_S,
     GROUP_FAULTS,
     OVERLAPPING,
@@ -63,13 +64,34 @@ def test_events_overlap_and_nobody_has_two_at_once() -> None:
     """All kinds are drawn; the same seed draws them again."""
     drawn = overlapping(3, 400, WORKERS, ("x", "y"))
     assert drawn == overlapping(3, 400, WORKERS, ("x", "y"))
+    assert len(drawn) == 400
+    assert all(second.at_s - first.at_s < 15.0 for first, second in pairwise(drawn))
+    drawn = tuple(fault for fault in drawn if fault.kind not in DEPLOYS)
     assert {fault.kind for fault in drawn} == OVERLAPPING.keys()
     assert [fault.at_s for fault in drawn] == sorted(fault.at_s for fault in drawn)
     assert all((fault.kind == "join") == (fault.worker in ("x", "y")) for fault in drawn)
-    assert all(second.at_s - first.at_s < 15.0 for first, second in pairwise(drawn))
     for name in (*WORKERS, "x", "y", ""):
         own = [fault for fault in drawn if fault.worker == name]
         assert all(first.at_s + first.for_s <= second.at_s + 0.2 for first, second in pairwise(own))
+
+
+@pytest.mark.parametrize("events", range(20, 120, 7))
+def test_a_journal_of_20_events_deploys_and_rolls_back(events: int) -> None:
+    """In turn, among the other faults; none begins within three events after the one before."""
+    for seed in range(40):
+        drawn = overlapping(seed, events, WORKERS, ("x", "y"))
+        at = [number for number, fault in enumerate(drawn) if fault.kind in DEPLOYS]
+        kinds = [drawn[number].kind for number in at]
+        assert kinds == [DEPLOYS[number % 2] for number in range(max(2, events // 25))]
+        assert at[0] > 0
+        assert at[-1] < events - 3
+        assert all(later - earlier > 3 for earlier, later in pairwise(at))
+
+
+def test_a_journal_of_less_than_20_events_has_no_deploy() -> None:
+    """Two would take up most of its time."""
+    drawn = {fault.kind for seed in range(40) for fault in overlapping(seed, 19, WORKERS, ("x",))}
+    assert not drawn & set(DEPLOYS)
 
 
 def test_progress_tells_holes_from_repeats() -> None:
