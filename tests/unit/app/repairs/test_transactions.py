@@ -277,6 +277,8 @@ async def test_a_send_that_is_cancelled_in_its_turn_does_not_hold_up_the_next(
         await asyncio.sleep(0)
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
+        await asyncio.sleep(0.01)
+        assert not second.done(), "the commit is under way still"
         made.begin_next()
         await asyncio.wait_for(second, 5.0)
     assert [act[2] for act in made.producer.acts] == [b"2"]
@@ -341,8 +343,10 @@ async def test_a_commit_waits_for_all_that_was_sent(made: Manager) -> None:
     committing = asyncio.ensure_future(made.commit({ORDERS: 5}))
     await asyncio.sleep(0.01)
     assert made.producer.acts == []
+    assert len(made._sending) == 1, "a task that nobody holds may be collected"
     gate.set()
     assert await committing
+    assert made._sending == set()
     assert made.producer.acts == [("commit", (ID, {ORDERS: 5}))]
     assert share is not None
     assert share.committed
