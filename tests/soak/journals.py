@@ -151,7 +151,8 @@ def world_of(
 def two_owners(world: World) -> list[str]:
     """Where two workers processed one partition at once, by all journals."""
     world.fleet.living()
-    done = read({name: worker.folder / "journal" for name, worker in world.fleet.workers.items()})
+    journals = {name: worker.folder / "journal" for name, worker in world.fleet.workers.items()}
+    done = read({name: journal for name, journal in journals.items() if journal.exists()})
     return interleaved(done) + together(done, world.stops)
 
 
@@ -178,6 +179,7 @@ class Life:
                 self._play(world, faults, played)
                 self._judge(world, flows, played)
             except Broken as broken:
+                world.tell(f"BROKEN: {broken}")
                 played.faults = (str(broken),)
             played.repeats, played.exits = world.progress.repeats, played.exits + world.exits
             played.faults += tuple(two_owners(world))

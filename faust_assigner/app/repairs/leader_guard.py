@@ -1,14 +1,19 @@
-"""Bytes of one member that aiokafka cannot decode cost that member its part, not the group its leader.
+"""Before a leader assigns: metadata of members is decoded with care, and new topics are waited for.
 
-Before it calls ``assign()``, aiokafka decodes every member's metadata and asks the broker for every topic
-in it; what does not decode, or a name that is none, ends the leader's coordination for good and leaves
-the whole group without partitions. The consumer, created and not yet started, is told to look first.
+aiokafka decodes every member's metadata and asks the broker for every topic in it. Bytes that do not decode,
+or a name that no topic can have, end the leader's coordination for good and leave the whole group without
+partitions. Such a member gets no partitions instead.
+
+A broker answers CreateTopics before it names the topic's partitions in its metadata. A leader that looks in
+between leaves the topic out, until a later round. If it is a table's changelog, workers process records on a
+table that was not restored. The leader asks again for up to ``PATIENCE_S``, as that of Kafka Streams does.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,6 +23,11 @@ from mode import get_logger
 from faust_assigner.wire.bounded import TOPICS
 
 logger = get_logger(__name__)
+
+#: Less than the shortest session that Kafka allows by default (6 s): a leader sends no heartbeats meanwhile.
+PATIENCE_S = 3.0
+#: Seconds between two requests for metadata.
+LOOK_S = 0.1
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
@@ -33,15 +43,49 @@ async def _start(consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
     coordinator = consumer._coordinator
     perform = getattr(coordinator, "_perform_assignment", None)
     if perform is not None:
-        coordinator._perform_assignment = partial(_perform, perform)
+        coordinator._perform_assignment = partial(_perform, perform, consumer._client, set())
 
 
-async def _perform(perform: Callable[[Any], Awaitable[Any]], response: Any) -> Any:
+async def _perform(
+    perform: Callable[[Any], Awaitable[Any]], client: Any, absent: set[str], response: Any
+) -> Any:
     """aiokafka's own step, with members whose metadata it can read; ids and instance ids come before it."""
     response.members = [
         (*member[:-1], readable(member[0], member[-1])) for member in response.members
     ]
+    await _find_topics(client, set(_topics(response.members)), absent)
     return await perform(response)
+
+
+def _topics(members: list[Any]) -> Iterator[str]:
+    for member in members:
+        yield from ConsumerProtocolMemberMetadata.decode(member[-1]).subscription
+
+
+async def _find_topics(client: Any, topics: set[str], absent: set[str]) -> None:
+    """Wait until the broker names the partitions of ``topics``.
+
+    ``absent``: topics that were waited for in vain. They are not waited for again until they are found.
+    """
+
+    def missing() -> set[str]:
+        return {topic for topic in topics if not client.cluster.partitions_for_topic(topic)}
+
+    absent &= missing()
+    if missing() == absent:
+        return
+    client.set_topics(topics)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await client.force_metadata_update()
+            while not missing() <= absent:
+                await asyncio.sleep(LOOK_S)
+                await client.force_metadata_update()
+    except TimeoutError:
+        absent |= missing()
+        logger.warning(
+            "The broker has named no partitions of %s for %.1f s", sorted(absent), PATIENCE_S
+        )
 
 
 def readable(member_id: str, metadata: bytes) -> bytes:

@@ -54,7 +54,11 @@ def say(found: Round, before: Round | None, counters: Counter[str], own: TableFa
     _say_refused(found, counters)
     if found.missing:
         counters["missing_topics"] += len(found.missing)
-        logger.warning("Topics without partitions are left out: %s", _named(found.missing))
+        logger.warning(
+            "Topics without partitions are left out: %s. Their records are not processed, and tables with "
+            "such a changelog are not restored; create the topics",
+            _named(found.missing),
+        )
     if found.claimed.beyond:
         counters["shrunk_topics"] += len(found.claimed.beyond)
         logger.warning(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
+from faust_assigner.app.repairs import leader_guard
 from faust_assigner.app.repairs.leader_guard import guard_leader, readable
 from tests.support.clients.topics import create_topics
 from tests.support.coordination.aiokafka_members import die
@@ -109,3 +112,72 @@ def test_a_subscription_that_is_null_is_no_subscription() -> None:
     """aiokafka would fail on it after decoding."""
     raw = b"\x00\x04" + b"\xff\xff\xff\xff" + b"\xff\xff\xff\xff"
     assert ConsumerProtocolMemberMetadata.decode(readable("m", raw)).subscription == []
+
+
+class Late:
+    """A leader on a real group; its broker names the topic ``late`` only from ``known`` on."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.known, self.took = asyncio.Event(), list[float]()
+        self.consumer = consumer_of(bootstrap, make_app("http://good", replicas=0).assignor)
+        guard_leader(self.consumer)
+
+    async def start(self, known_after_s: float) -> None:
+        """Join; the topic is known so long after JoinGroup was answered."""
+        await self.consumer.start()
+        client, coordinator = self.consumer._client, self.consumer._coordinator
+        update, perform = client._metadata_update, coordinator._perform_assignment
+        loop = asyncio.get_running_loop()
+
+        async def some(cluster: Any, topics: Any) -> Any:
+            return await update(cluster, topics if self.known.is_set() else {*topics} - {"late"})
+
+        async def timed(response: Any) -> Any:
+            loop.call_later(known_after_s, self.known.set)
+            began = loop.time()
+            plan = await perform(response)
+            self.took.append(loop.time() - began)
+            return plan
+
+        client._metadata_update, coordinator._perform_assignment = some, timed
+        self.consumer.subscribe(["orders", "late"])
+
+    async def plan(self, number: int) -> set[str]:
+        """Topics of which this member has partitions after that many plans."""
+        async with asyncio.timeout(20):
+            while len(self.took) < number or not self.consumer.assignment():
+                await asyncio.sleep(0.02)
+        return {tp.topic for tp in self.consumer.assignment()}
+
+
+@contextlib.asynccontextmanager
+async def leading(bootstrap: str, known_after_s: float) -> AsyncIterator[Late]:
+    """Both topics exist."""
+    await create_topics(bootstrap, {"orders": 4, "late": 4})
+    leader = Late(bootstrap)
+    try:
+        await leader.start(known_after_s)
+        yield leader
+    finally:
+        await die(leader.consumer)
+
+
+async def test_the_leader_waits_for_partitions_of_a_topic_just_created(
+    embedded_broker: Any,
+) -> None:
+    """A broker answers CreateTopics before it names the topic; a changelog must be in the first plan."""
+    async with leading(embedded_broker.bootstrap, 0.5) as late:
+        assert await late.plan(1) == {"orders", "late"}
+        assert 0.4 < late.took[0] < 3.0
+
+
+async def test_a_topic_that_does_not_exist_delays_one_round_only(
+    embedded_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one, until the leader's patience ends."""
+    monkeypatch.setattr(leader_guard, "PATIENCE_S", 0.6)
+    async with leading(embedded_broker.bootstrap, 60.0) as late:
+        assert await late.plan(1) == {"orders"}
+        late.consumer._coordinator.request_rejoin()
+        assert await late.plan(2) == {"orders"}
+        assert late.took[0] >= 0.6 > 0.4 > late.took[1]
