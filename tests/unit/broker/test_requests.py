@@ -8,10 +8,8 @@ import gzip
 import threading
 from typing import Any
 
-from kio.index import load_response_schema
-from kio.serial import entity_reader
-
 from faust_assigner.broker.api.consumer_groups import _calm
+from tests.support.asking import ask, to_topic, wanting
 from tests.support.clients.raw_client import batch, one_record
 from tests.support.hall import Hall, frames, in_hall
 
@@ -21,29 +19,6 @@ EARLIEST, EARLIEST_LOCAL = -2, -4
 JOIN_GROUP, LEAVE_GROUP, DELETE_GROUPS, DESCRIBE_CONFIGS, ALTER_CONFIGS = 11, 13, 42, 32, 44
 REPLACE_CONFIGS = 33
 SECOND = datetime.timedelta(seconds=1)
-
-
-async def ask(hall: Hall, api_key: int, version: int, **values: Any) -> Any:
-    """One request of a fresh peer, and its answer."""
-    peer, wire = hall.connect("peer")
-    mine = wire.written = []
-    peer.data_received(next(frames(api_key, 1, version, **values)))
-    while not mine:
-        await asyncio.sleep(0)
-    return read(api_key, version, b"".join(data for _, data in mine))
-
-
-def read(api_key: int, version: int, frame: bytes) -> Any:
-    """An answer's values."""
-    schema = load_response_schema(api_key, version)
-    start = 9 if schema.__header_schema__.__flexible__ else 8
-    return entity_reader(schema)(frame, start)[0]
-
-
-def to_topic(*parts: bytes, partition: int = 0) -> dict[str, Any]:
-    """Batches for one partition of "t", all in one request."""
-    data = [{"index": partition, "records": part} for part in parts]
-    return {"acks": -1, "timeout_ms": 1_000, "topic_data": [{"name": "t", "partition_data": data}]}
 
 
 def test_of_several_batches_for_a_partition_the_last_counts() -> None:
@@ -102,12 +77,6 @@ def test_a_reader_that_waited_is_forgotten() -> None:
         return [*waiting, len(topic.partitions[0].waiters)]
 
     assert in_hall(story) == [0, 1, 0]
-
-
-def wanting(partitions: int, offset: int = 0) -> list[dict[str, Any]]:
-    """Partitions of "t" to fetch."""
-    part = {"fetch_offset": offset, "partition_max_bytes": 10_000}
-    return [{"topic": "t", "partitions": [{"partition": n, **part} for n in range(partitions)]}]
 
 
 def test_a_reader_with_a_mistake_is_answered_at_once() -> None:

@@ -1,0 +1,157 @@
+"""Fetch: what each partition of one answer says and holds."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.storage.store import StoreFailed
+from tests.support.asking import ask, to_topic, wanting
+from tests.support.clients.raw_client import batch, one_record
+from tests.support.hall import Hall, in_hall
+
+PRODUCE, FETCH = 0, 1
+AT_ONCE, LATER = datetime.timedelta(0), datetime.timedelta(seconds=20)
+STORAGE_ERROR, UNKNOWN_LEADER_EPOCH, NO_SUCH_SESSION = 56, 75, 70
+
+
+async def fetched(
+    hall: Hall, partitions: int, *, max_bytes: int = 10_000, **part: Any
+) -> list[Any]:
+    """The partitions of one answer that waits for nothing."""
+    wanted = {"topics": wanting(partitions, **part), "max_bytes": max_bytes, "min_bytes": 1}
+    answer = await ask(hall, FETCH, 11, max_wait=AT_ONCE, **wanted)
+    return list(answer.responses[0].partitions)
+
+
+async def two_records(hall: Hall) -> tuple[bytes, bytes]:
+    """One record in each of the two partitions of "t"; the batches."""
+    hall.node.catalogue.create("t", 2, {})
+    batches = batch(one_record(b"first")), batch(one_record(b"other"))
+    for number, data in enumerate(batches):
+        await ask(hall, PRODUCE, 9, **to_topic(data, partition=number))
+    return batches
+
+
+def values(part: Any) -> bytes:
+    """The bytes of a partition's answer, without the header that the broker completes."""
+    return bytes(part.records or b"")[21:]
+
+
+def off_memory(hall: Hall, partition: int) -> None:
+    """Let reads of one partition need the disk."""
+    store, log = hall.node.store, hall.node.catalogue.partition("t", partition)
+    peek = store.peek
+    assert log is not None
+    place = log.place
+    store.peek = lambda keys: None if place in keys[0] else peek(keys)  # type: ignore[method-assign]
+
+
+def test_the_first_batch_comes_whole_though_the_partition_before_it_has_none() -> None:
+    """A small limit would otherwise stop the reader of the second partition for ever (KIP-74)."""
+
+    async def story(hall: Hall) -> list[bool]:
+        hall.node.catalogue.create("t", 2, {})
+        await ask(hall, PRODUCE, 9, **to_topic(batch(), partition=1))
+        return [bool(part.records) for part in await fetched(hall, 2, max_bytes=1)]
+
+    assert in_hall(story) == [False, True]
+
+
+@pytest.mark.parametrize("limit", ["fetch.max.bytes", "unsent answers"])
+def test_an_answer_obeys_each_limit_of_the_broker(limit: str) -> None:
+    """The broker's own maximum, and the room that slow readers have left."""
+
+    async def story(hall: Hall) -> list[bool]:
+        data, _ = await two_records(hall)
+        if limit == "fetch.max.bytes":
+            hall.node.settings = replace(hall.node.settings, fetch_max_bytes=len(data))
+        else:
+            hall.node.room_for_answer = lambda: len(data)  # type: ignore[method-assign]
+        return [bool(part.records) for part in await fetched(hall, 2)]
+
+    assert in_hall(story) == [True, False]
+
+
+def test_a_partition_read_from_disk_and_one_from_memory_keep_their_own_records() -> None:
+    """The two are read at different moments of one answer."""
+
+    async def story(hall: Hall) -> bool:
+        first, other = await two_records(hall)
+        off_memory(hall, 0)
+        parts = await fetched(hall, 2)
+        return [values(part) for part in parts] == [first[21:], other[21:]]
+
+    assert in_hall(story)
+
+
+def test_a_partition_that_cannot_be_read_names_no_offset_and_is_counted() -> None:
+    """A reader that saw an end of the log in such an answer would take the partition for sound."""
+
+    async def story(hall: Hall) -> tuple[list[tuple[int, int, int, bool]], int]:
+        await two_records(hall)
+        off_memory(hall, 0)
+
+        def broken(keys: object) -> list[bytes | None]:
+            raise StoreFailed("i/o error")
+
+        hall.node.store.get_many = broken  # type: ignore[method-assign]
+        parts = await fetched(hall, 2)
+        seen = [
+            (int(p.error_code), p.high_watermark, p.log_start_offset, bool(p.records))
+            for p in parts
+        ]
+        return seen, hall.node.counters["reads_failed"]
+
+    assert in_hall(story) == ([(STORAGE_ERROR, -1, -1, False), (0, 1, 0, True)], 1)
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (0, 0), (1, UNKNOWN_LEADER_EPOCH)])
+def test_a_leader_epoch_from_the_future_is_unknown(epoch: int, error: int) -> None:
+    """There is one epoch, 0; -1 asks for no check (KIP-320)."""
+
+    async def story(hall: Hall) -> int:
+        await two_records(hall)
+        (part,) = await fetched(hall, 1, current_leader_epoch=epoch)
+        return int(part.error_code)
+
+    assert in_hall(story) == error
+
+
+@pytest.mark.parametrize(
+    ("session", "error"), [((5, 1), NO_SUCH_SESSION), ((5, 0), 0), ((0, 1), 0), ((5, -1), 0)]
+)
+def test_only_a_session_that_goes_on_is_not_found(session: tuple[int, int], error: int) -> None:
+    """Epoch 0 begins a session and -1 ends it: both bring the whole list of partitions (KIP-227)."""
+
+    async def story(hall: Hall) -> int:
+        await two_records(hall)
+        answer = await ask(
+            hall, FETCH, 11, max_wait=AT_ONCE, topics=wanting(1), max_bytes=100, min_bytes=1,
+            session_id=session[0], session_epoch=session[1],
+        )  # fmt: skip
+        return int(answer.error_code)
+
+    assert in_hall(story) == error
+
+
+def test_a_long_poll_counts_no_more_bytes_of_a_partition_than_it_may_have() -> None:
+    """A partition may give 10 bytes here, so that it alone never makes up 50."""
+
+    async def story(hall: Hall) -> tuple[int, bool]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        await ask(hall, PRODUCE, 9, **to_topic(batch()))
+        limits = {"topics": wanting(1, partition_max_bytes=10), "max_bytes": 1_000, "min_bytes": 50}
+        asked = asyncio.ensure_future(ask(hall, FETCH, 11, max_wait=LATER, **limits))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        seen = len(topic.partitions[0].waiters), asked.done()
+        hall.node.catalogue.delete(topic)
+        await asked
+        return seen
+
+    assert in_hall(story) == (1, False)

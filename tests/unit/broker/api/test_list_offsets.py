@@ -1,0 +1,117 @@
+"""ListOffsets and OffsetForLeaderEpoch: where a log begins, ends, and was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.storage.store import StoreFailed
+from tests.support.asking import ask, to_topic
+from tests.support.clients.raw_client import batch
+from tests.support.hall import Hall, in_hall
+
+PRODUCE, LIST_OFFSETS, EPOCH_END = 0, 2, 23
+LATEST, LATEST_TIERED, EARLIEST_PENDING = -1, -5, -6
+UNKNOWN_PARTITION, STORAGE_ERROR, UNKNOWN_LEADER_EPOCH = 3, 56, 75
+
+
+async def two_records(hall: Hall) -> None:
+    """Two batches of one record in "t", of the times 1,000 and 2,000."""
+    hall.node.catalogue.create("t", 1, {})
+    for timestamp in (1_000, 2_000):
+        await ask(hall, PRODUCE, 9, **to_topic(batch(timestamp=timestamp)))
+
+
+async def listed(hall: Hall, timestamp: int, *, epoch: int = -1) -> Any:
+    """The answer for partition 0 of "t"."""
+    part = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": epoch}
+    topics = [{"name": "t", "partitions": [part]}]
+    answer = await ask(hall, LIST_OFFSETS, 8, replica_id=-1, isolation_level=0, topics=topics)
+    return answer.topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("timestamp", [LATEST_TIERED, EARLIEST_PENDING])
+def test_nothing_is_tiered_nor_waits_to_be(timestamp: int) -> None:
+    """KIP-405: both have no offset here, and asking for them is no error."""
+
+    async def story(hall: Hall) -> tuple[int, int, int]:
+        await two_records(hall)
+        found = await listed(hall, timestamp)
+        return int(found.error_code), found.offset, found.leader_epoch
+
+    assert in_hall(story) == (0, -1, -1)
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(0, 0), (1, UNKNOWN_LEADER_EPOCH)])
+def test_a_leader_epoch_from_the_future_is_unknown(epoch: int, error: int) -> None:
+    """There is one epoch, 0 (KIP-320)."""
+
+    async def story(hall: Hall) -> int:
+        await two_records(hall)
+        return int((await listed(hall, LATEST, epoch=epoch)).error_code)
+
+    assert in_hall(story) == error
+
+
+def test_a_time_that_cannot_be_read_is_refused_and_counted() -> None:
+    """The offset of another record would be worse than an error that clients retry."""
+
+    async def story(hall: Hall) -> tuple[int, int, int]:
+        await two_records(hall)
+
+        def broken(keys: object) -> list[bytes | None]:
+            raise StoreFailed("i/o error")
+
+        hall.node.store.get_many = broken  # type: ignore[method-assign]
+        found = await listed(hall, 1_500)
+        return int(found.error_code), found.offset, hall.node.counters["reads_failed"]
+
+    assert in_hall(story) == (STORAGE_ERROR, -1, 1)
+
+
+def test_a_batch_that_is_deleted_while_it_is_read_has_no_offset() -> None:
+    """Retention and a reader meet: the answer names no record that is gone."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        await two_records(hall)
+        log, load = hall.node.catalogue.partition("t", 0), hall.node.store.get_many
+        assert log is not None
+
+        def late(keys: Any) -> list[bytes | None]:
+            log.trim(2)
+            return load(keys)
+
+        hall.node.store.get_many = late  # type: ignore[method-assign]
+        found = await listed(hall, 1_000)
+        return int(found.error_code), found.offset
+
+    assert in_hall(story) == (0, -1)
+
+
+@pytest.mark.parametrize(("epoch", "found"), [(0, (0, 2)), (1, (-1, -1)), (-1, (-1, -1))])
+def test_only_the_one_leader_epoch_has_an_end(epoch: int, found: tuple[int, int]) -> None:
+    """It ends where the log ends."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        await two_records(hall)
+        part = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": epoch}
+        topics = [{"topic": "t", "partitions": [part]}]
+        answer = await ask(hall, EPOCH_END, 4, replica_id=-1, topics=topics)
+        end = answer.topics[0].partitions[0]
+        return end.leader_epoch, end.end_offset
+
+    assert in_hall(story) == found
+
+
+def test_the_end_of_a_partition_that_does_not_exist_is_an_error() -> None:
+    """And not the end of an empty log."""
+
+    async def story(hall: Hall) -> int:
+        await two_records(hall)
+        part = {"partition": 1, "current_leader_epoch": -1, "leader_epoch": 0}
+        topics = [{"topic": "t", "partitions": [part]}]
+        answer = await ask(hall, EPOCH_END, 4, replica_id=-1, topics=topics)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    assert in_hall(story) == UNKNOWN_PARTITION

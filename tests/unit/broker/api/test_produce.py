@@ -1,0 +1,120 @@
+"""Produce: what is taken, what is refused, and what a refusal sets in motion."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.storage.store import StoreFailed
+from tests.support.asking import ask, to_topic
+from tests.support.clients.raw_client import batch
+from tests.support.hall import Hall, frames, in_hall
+
+PRODUCE = 0
+TOO_LARGE, STORAGE_ERROR, UNSUPPORTED_COMPRESSION, INVALID_RECORD = 10, 56, 76, 87
+ZSTD = 4
+
+
+async def produced(hall: Hall, data: bytes, version: int = 9) -> Any:
+    """The answer for partition 0 of "t"."""
+    answer = await ask(hall, PRODUCE, version, **to_topic(data))
+    return answer.responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize("partitions", [(0, 7), (7, 0)])
+def test_one_refused_partition_closes_a_connection_without_acks(
+    partitions: tuple[int, int],
+) -> None:
+    """The producer reads no error code, whichever of its partitions has one."""
+
+    async def story(hall: Hall) -> bool:
+        hall.node.catalogue.create("t", 1, {})
+        data = [{"index": number, "records": batch()} for number in partitions]
+        topics = [{"name": "t", "partition_data": data}]
+        peer, wire = hall.connect("peer")
+        peer.data_received(next(frames(PRODUCE, 1, 9, acks=0, timeout_ms=1_000, topic_data=topics)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return wire.closed
+
+    assert in_hall(story)
+
+
+def test_a_record_that_finds_no_space_asks_for_what_deletions_freed() -> None:
+    """Without it a broker whose disk was full would refuse records until something else is deleted."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        hall.node.catalogue.create("t", 1, {})
+        asked: list[None] = []
+        hall.node.give_back = lambda: asked.append(None)  # type: ignore[method-assign]
+
+        def full(*arguments: object, **more: object) -> None:
+            raise StoreFailed("no space")
+
+        hall.node.store.write = full  # type: ignore[method-assign]
+        return int((await produced(hall, batch())).error_code), len(asked)
+
+    assert in_hall(story) == (STORAGE_ERROR, 1)
+
+
+@pytest.mark.parametrize(("version", "error"), [(6, UNSUPPORTED_COMPRESSION), (7, None)])
+def test_zstd_is_taken_since_version_7(version: int, error: int | None) -> None:
+    """KIP-110: producers of version 6 speak with brokers whose readers may not know zstd."""
+    cramjam = pytest.importorskip("cramjam")
+
+    async def story(hall: Hall) -> int:
+        hall.node.catalogue.create("t", 1, {})
+        body = bytes(cramjam.zstd.compress(batch()[61:]))
+        return int((await produced(hall, batch(body, attributes=ZSTD), version)).error_code)
+
+    assert in_hall(story) == (error or 0)
+
+
+@pytest.mark.parametrize(("spare", "error"), [(0, 0), (-1, TOO_LARGE)])
+def test_a_batch_may_be_as_large_as_its_topic_says_and_no_larger(spare: int, error: int) -> None:
+    """max.message.bytes counts the whole batch."""
+
+    async def story(hall: Hall) -> int:
+        limit = str(len(batch()) + spare)
+        hall.node.catalogue.create("t", 1, {"max.message.bytes": limit})
+        return int((await produced(hall, batch())).error_code)
+
+    assert in_hall(story) == error
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_the_brokers_time_is_answered_only_where_the_broker_wrote_it(kind: str) -> None:
+    """Clients take any other time in the answer for that of their records."""
+
+    async def story(hall: Hall) -> tuple[int | None, int]:
+        hall.node.clock = lambda: 1_700_000_000_000
+        hall.node.catalogue.create("t", 1, {"message.timestamp.type": kind})
+        stamped = (await produced(hall, batch(timestamp=1_699_999_999_000))).log_append_time
+        return stamped and round(stamped.timestamp() * 1_000)
+
+    assert in_hall(story) == (1_700_000_000_000 if kind == "LogAppendTime" else None)
+
+
+def test_refused_and_repeated_batches_are_counted_apart() -> None:
+    """One of each, beside one that is taken."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        hall.node.catalogue.create("t", 1, {})
+        good = batch(producer_id=1, epoch=0, sequence=0)
+        for data in (good, good, b"no batch"):
+            await produced(hall, data)
+        return hall.node.counters["batches_refused"], hall.node.counters["batches_repeated"]
+
+    assert in_hall(story) == (1, 1)
+
+
+def test_a_batch_that_does_not_begin_at_0_is_refused() -> None:
+    """Brokers give offsets; a producer that writes its own is none of Kafka's."""
+
+    async def story(hall: Hall) -> int:
+        hall.node.catalogue.create("t", 1, {})
+        return int((await produced(hall, b"\0" * 7 + b"\5" + batch()[8:])).error_code)
+
+    assert in_hall(story) == INVALID_RECORD
