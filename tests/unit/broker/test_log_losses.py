@@ -1,0 +1,220 @@
+"""What a log is after a start: which losses it finds, which it accepts, and what it goes on with."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.records import parse_batch
+from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
+from tests.support.clients.raw_client import batch
+
+TOPIC = bytes(16)
+
+
+@pytest.fixture(params=["memory", "rocks"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Both kinds of store."""
+    return MemoryStore() if request.param == "memory" else RocksStore(tmp_path / "db")
+
+
+def written(store: Store, *timestamps: int, **more: Any) -> PartitionLog:
+    """A log of one record for each of the times."""
+    log = PartitionLog(store, TOPIC, 0)
+    for timestamp in timestamps:
+        data = batch(timestamp=timestamp, **more)
+        log.append(parse_batch(data), data, timestamp)
+    return log
+
+
+def lose(store: Store, *bases: int, index: bool = True) -> None:
+    """Take batches out of the store; with ``index`` their entries too."""
+    keys = [TOPIC + struct.pack(">iq", 0, base) for base in bases]
+    store.write((), [kind + key for key in keys for kind in ((b"b", b"x") if index else (b"b",))])
+
+
+def test_what_a_start_finds_is_on_the_disk_already(store: Store) -> None:
+    """The next record of a topic with flush.messages=10 waits for itself alone, not for the whole log."""
+    written(store, 1, 2, 3)
+    assert PartitionLog(store, TOPIC, 0).flushed_to == 3
+
+
+def test_a_log_without_its_first_batches_begins_at_the_first_that_is_there(store: Store) -> None:
+    """A start offset before it would send every reader of the beginning into the hole."""
+    written(store, 1, 2, 3)
+    lose(store, 0, 1)
+    again = PartitionLog(store, TOPIC, 0)
+    assert (again.start_offset, again.holes) == (2, ())
+
+
+def test_times_are_found_anew_after_a_loss_was_accepted(store: Store) -> None:
+    """The lost batch had the greatest time, and must not answer for it any more."""
+    log = written(store, 10, 90, 20)
+    assert log.find_time(50) == (1, 90)
+    lose(store, 1, index=False)
+    log.accept_losses([(1, 2)], [1])
+    assert (log.find_time(50), log.find_time(15)) == (None, (2, 20))
+
+
+def test_a_second_loss_leaves_the_first_one_accepted(store: Store) -> None:
+    """Or each start would ask for another loss again, in turn."""
+    log = written(store, 1, 2, 3, 4, 5)
+    lose(store, 1)
+    again = PartitionLog(store, TOPIC, 0)
+    again.accept_losses([(1, 2)], ())
+    lose(store, 3)
+    again = PartitionLog(store, TOPIC, 0)
+    assert again.unexplained_holes() == [(3, 4)]
+    again.accept_losses([(3, 4)], ())
+    last = PartitionLog(store, TOPIC, 0)
+    assert (last.unexplained_holes(), len(last.holes)) == ([], 2)
+    assert log.end_offset == last.end_offset
+
+
+def test_the_last_batch_is_lost_and_its_offset_is_not_given_again(store: Store) -> None:
+    """Its index entry goes with it, so that the end comes from the accepted loss alone."""
+    log = written(store, 1, 2, 3)
+    lose(store, 2, index=False)
+    log.accept_losses([(2, 3)], [2])
+    assert (log.end_offset, log.available(2)) == (3, 0)
+    assert PartitionLog(store, TOPIC, 0).end_offset == 3
+
+
+def test_a_hole_that_two_accepted_losses_cover_together_is_explained(store: Store) -> None:
+    """And one of which a part is not covered is not."""
+    written(store, 1, 2, 3, 4, 5)
+    lose(store, 1, 2)
+    log = PartitionLog(store, TOPIC, 0)
+    log.accept_losses([(1, 2)], ())
+    assert PartitionLog(store, TOPIC, 0).unexplained_holes() == [(1, 3)]
+    log.accept_losses([(2, 3)], ())
+    assert PartitionLog(store, TOPIC, 0).unexplained_holes() == []
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 10**6])
+def test_each_broken_batch_is_named_however_many_are_read_at_a_time(
+    store: Store, chunk_bytes: int
+) -> None:
+    """One is gone, one is cut; the sound ones between are not named."""
+    log = written(store, 1, 2, 3, 4, 5)
+    lose(store, 1, index=False)
+    store.write([(b"b" + TOPIC + struct.pack(">iq", 0, 3), batch()[:-1])])
+    looks: list[None] = []
+    found = list(log.unreadable(chunk_bytes, lambda: looks.append(None)))
+    assert found == [(1, 2), (3, 4)]
+    assert len(looks) == (5 if chunk_bytes == 1 else 1), "progress is told after each read"
+
+
+def test_chunks_are_read_by_their_own_bytes_after_a_trim(store: Store) -> None:
+    """Three batches of a trimmed log, two at a time, are two reads."""
+    log = written(store, 1, 2, 3, 4, 5)
+    log.trim(2)
+    looks: list[None] = []
+    assert list(log.unreadable(2 * len(batch()), lambda: looks.append(None))) == []
+    assert len(looks) == 2
+
+
+# -- reads that meet a trim or a deletion ------------------------------------------------------
+
+
+def planned(log: PartitionLog) -> Any:
+    """A reading of the first batch that is planned, and whose batch is gone when it is read."""
+    reading = log.plan_read(log.start_offset, 10**6, at_least_one=True)
+    assert reading is not None
+    return reading
+
+
+def test_a_batch_that_is_missing_fails_the_read(store: Store) -> None:
+    """Nothing explains it."""
+    log = written(store, 1, 2)
+    with pytest.raises(StoreFailed, match="at or after offset 0 is missing"):
+        log.settle([None, b""], planned(log))
+
+
+def test_a_batch_that_was_trimmed_since_gives_nothing(store: Store) -> None:
+    """The reader asks again and hears that its offset is out of range."""
+    log = written(store, 1, 2)
+    reading = planned(log)
+    log.trim(1)
+    assert log.settle([None, b""], reading) == []
+
+
+def test_a_batch_of_a_topic_that_was_deleted_since_gives_nothing(store: Store) -> None:
+    """And no storage error."""
+    log = written(store, 1, 2)
+    reading = planned(log)
+    log.erase()
+    assert log.settle([None, None], reading) == []
+
+
+def test_erasing_leaves_no_key_of_any_kind(store: Store) -> None:
+    """A topic of the same id never comes again; what stays would stay for ever."""
+    log = written(store, 1, 2, 3)
+    log.trim(1)
+    log.accept_losses([(3, 4)], ())
+    log.erase()
+    assert [key for kind in (b"b", b"x", b"s", b"e") for key, _ in store.scan(kind)] == []
+
+
+# -- retention -----------------------------------------------------------------------------
+
+
+def test_a_record_without_a_time_never_grows_too_old(store: Store) -> None:
+    """-1 is no time: Kafka keeps such a record until the log is too large."""
+    log = written(store, -1, 5)
+    assert log.retain(10**9, retention_ms=1, retention_bytes=-1) == 0
+
+
+def test_of_age_and_size_the_one_that_deletes_more_counts(store: Store) -> None:
+    """Age takes three batches, size takes one; and the other way round."""
+    size = len(batch())
+    log = written(store, 1, 2, 3, 1_000)
+    assert log.retain(1_000, retention_ms=500, retention_bytes=3 * size) == 3
+    log = written(store, 1, 1_000, 1_001, 1_002)
+    start = log.start_offset
+    assert log.retain(1_000, retention_ms=500, retention_bytes=2 * size) > 1
+    assert (start, log.size) == (3, 2 * size)
+
+
+def test_size_counts_what_is_left_after_earlier_deletions(store: Store) -> None:
+    """The second look deletes as much as the first."""
+    size = len(batch())
+    log = written(store, 1, 2, 3, 4, 5, 6)
+    for left in (4, 2):
+        log.retain(10, retention_ms=-1, retention_bytes=left * size)
+        assert (log.size, log.start_offset) == (left * size, 6 - left)
+
+
+def test_a_trim_beyond_the_end_stops_at_the_end(store: Store) -> None:
+    """The next record would leave a hole otherwise."""
+    log = written(store, 1, 2)
+    log.trim(9)
+    assert (log.start_offset, log.end_offset) == (2, 2)
+
+
+# -- producers ------------------------------------------------------------------------------
+
+
+def test_a_producer_is_as_old_as_its_last_batch_was_appended(store: Store) -> None:
+    """By the broker's clock and not by the time in the record; also after a start."""
+    data = batch(timestamp=5, producer_id=0, epoch=0, sequence=0)
+    log = PartitionLog(store, TOPIC, 0)
+    log.append(parse_batch(data), data, 1_000)
+    for known in (log, PartitionLog(store, TOPIC, 0)):
+        known.expire_producers(1_000)
+        assert len(known.producers) == 1
+        known.expire_producers(1_001)
+        assert len(known.producers) == 0
+
+
+def test_the_witness_is_told_where_a_partition_ends(store: Store) -> None:
+    """The offset after the last record, not that of the last batch."""
+    told: list[int] = []
+    store.note_end = lambda place, end: told.append(end)  # type: ignore[method-assign]
+    data = batch(count=3)
+    PartitionLog(store, TOPIC, 0).append(parse_batch(data), data, 0)
+    assert told == [3]
