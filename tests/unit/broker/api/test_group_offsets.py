@@ -1,0 +1,290 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: which error each partition gets, and what is stored with it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import uuid
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.api import group_offsets
+from faust_assigner.broker.storage.store import StoreFailed
+from tests.support.asking import ask
+from tests.support.clients.raw_client import request_frame
+from tests.support.hall import Hall, in_hall
+
+COMMIT, FETCH, DELETE, JOIN, SYNC = 8, 9, 47, 11, 14
+UNKNOWN_PARTITION, TOO_LARGE, NOT_COORDINATOR = 3, 12, 16
+ILLEGAL_GENERATION, UNKNOWN_MEMBER, FENCED_INSTANCE, SUBSCRIBED = 22, 25, 82, 86
+NON_EMPTY, UNKNOWN_TOPIC_ID, GROUP_NOT_FOUND, STALE_EPOCH = 68, 100, 69, 113
+NOW = 1_700_000_000_000
+SECOND = datetime.timedelta(seconds=1)
+
+
+def place(number: int, *, note: str = "", epoch: int = -1) -> dict[str, Any]:
+    """One partition of a commit of offset 5."""
+    return {
+        "partition_index": number,
+        "committed_offset": 5,
+        "committed_leader_epoch": epoch,
+        "committed_metadata": note,
+    }
+
+
+async def committed(
+    hall: Hall, *parts: dict[str, Any], version: int = 8, topic: Any = "t", **member: Any
+) -> list[int]:
+    """Commit to group "g", as nobody where no member is named; the error of each partition."""
+    who = {
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        **member,
+    }
+    named = {"topic_id": topic} if version >= 10 else {"name": topic}
+    answer = await ask(
+        hall, COMMIT, version, group_id="g", topics=[{**named, "partitions": parts}], **who
+    )
+    return [int(part.error_code) for part in answer.topics[0].partitions]
+
+
+async def member_of(hall: Hall, *, instance: str | None = None, topic: str = "t") -> str:
+    """The id of the one member of group "g", which reads a topic."""
+    name = topic.encode()
+    metadata = b"\0\1\0\0\0\1" + len(name).to_bytes(2, "big") + name + b"\xff\xff\xff\xff"
+    values = {
+        "group_id": "g",
+        "session_timeout": 10 * SECOND,
+        "rebalance_timeout": SECOND,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": metadata}],
+        "group_instance_id": instance,
+    }
+    member_id = ""
+    while not member_id or answer.error_code:
+        asked = asyncio.ensure_future(ask(hall, JOIN, 5, member_id=member_id, **values))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        hall.node.groups.tick("g")  # the join phase is over
+        answer = await asked
+        member_id = str(answer.member_id)
+    await ask(
+        hall, SYNC, 3, group_id="g", generation_id=1, member_id=member_id,
+        group_instance_id=instance, assignments=[],
+    )  # fmt: skip
+    return member_id
+
+
+# -- commits -----------------------------------------------------------------------------------
+
+
+def test_a_group_that_refuses_the_member_says_so_for_a_long_note_too() -> None:
+    """The member must hear that it is out; its note is no concern of a group it does not belong to."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 2, {})
+        await member_of(hall)
+        parts = place(0, note="x" * 5_000), place(1), place(7)
+        return await committed(hall, *parts, generation_id_or_member_epoch=1, member_id="stranger")
+
+    assert in_hall(story) == [UNKNOWN_MEMBER, UNKNOWN_MEMBER, UNKNOWN_PARTITION]
+
+
+def test_a_long_note_is_refused_alone_where_the_group_admits_the_member() -> None:
+    """Its neighbour is stored."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 2, {})
+        return await committed(hall, place(0, note="x" * 5_000), place(1))
+
+    assert in_hall(story) == [TOO_LARGE, 0]
+
+
+def test_a_commit_is_refused_where_only_a_part_of_it_could_be_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client takes what is not refused for safe, and would lose it."""
+    monkeypatch.setattr(group_offsets, "COMMITTED_AT_ONCE", 1)
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 3, {})
+        write, times = hall.node.store.write, iter([False, True])
+
+        def once(*arguments: Any, **more: Any) -> None:
+            if next(times, False):
+                raise StoreFailed("no space")
+            write(*arguments, **more)
+
+        hall.node.store.write = once  # type: ignore[method-assign]
+        return await committed(hall, *map(place, range(3)))
+
+    assert in_hall(story) == [NOT_COORDINATOR] * 3
+
+
+@pytest.mark.parametrize(("retention_ms", "expires"), [(-1, None), (0, NOW), (500, NOW + 500)])
+def test_a_clients_own_retention_is_kept_with_the_offset(
+    retention_ms: int, expires: int | None
+) -> None:
+    """In milliseconds from now; -1 leaves it to the broker, and 0 is at once."""
+
+    async def story(hall: Hall) -> tuple[int, int | None]:
+        hall.node.clock = lambda: NOW
+        hall.node.catalogue.create("t", 1, {})
+        span = datetime.timedelta(milliseconds=retention_ms)
+        part = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
+        assert await committed(hall, part, version=2, retention_time=span) == [0]
+        (entry,) = hall.node.groups.offsets("g").entries.values()
+        return entry.committed_at_ms, entry.expires_at_ms
+
+    assert in_hall(story) == (NOW, expires)
+
+
+def test_the_leader_epoch_of_a_commit_is_read_back() -> None:
+    """KIP-320: the reader compares it with the leader's."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 2, {})
+        await committed(hall, place(0, epoch=3), place(1))
+        topics = [{"name": "t", "partition_indexes": (0, 1)}]
+        answer = await ask(hall, FETCH, 7, group_id="g", topics=topics, require_stable=False)
+        return [part.committed_leader_epoch for part in answer.topics[0].partitions]
+
+    assert in_hall(story) == [3, -1]
+
+
+@pytest.mark.parametrize(("instance", "error"), [("mine", 0), ("yours", UNKNOWN_MEMBER)])
+def test_a_commit_is_weighed_by_the_instance_that_it_names(instance: str, error: int) -> None:
+    """A member id alone would let the process through that was replaced (KIP-345)."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {})
+        member = await member_of(hall, instance="mine")
+        return await committed(
+            hall, place(0), generation_id_or_member_epoch=1, member_id=member,
+            group_instance_id=instance,
+        )  # fmt: skip
+
+    assert in_hall(story) == [error]
+
+
+def test_a_replaced_instance_is_fenced() -> None:
+    """Its instance id is another member's by now."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {})
+        await member_of(hall, instance="mine")
+        return await committed(
+            hall, place(0), generation_id_or_member_epoch=1, member_id="old",
+            group_instance_id="mine",
+        )  # fmt: skip
+
+    assert in_hall(story) == [FENCED_INSTANCE]
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "error"),
+    [("known", 0, 0), ("known", 1, UNKNOWN_PARTITION), ("unknown", 0, UNKNOWN_TOPIC_ID)],
+)
+def test_a_commit_by_topic_id_tells_an_unknown_id_from_an_unknown_partition(
+    topic: str, partition: int, error: int
+) -> None:
+    """Version 10 names topics by id alone."""
+
+    async def story(hall: Hall) -> list[int]:
+        known = hall.node.catalogue.create("t", 1, {}).topic_id
+        named = known if topic == "known" else uuid.uuid4()
+        return await committed(hall, place(partition), version=10, topic=named)
+
+    assert in_hall(story) == [error]
+
+
+# -- reads -------------------------------------------------------------------------------------
+
+
+def reader(**more: Any) -> dict[str, Any]:
+    """A question for partition 0 of "t" in group "g"."""
+    return {
+        "group_id": "g",
+        "member_id": None,
+        "member_epoch": -1,
+        "topics": [{"name": "t", "partition_indexes": (0,)}],
+        **more,
+    }
+
+
+def test_a_member_that_may_not_read_is_given_no_topics() -> None:
+    """Not even with -1, which it would take for nothing committed and begin anew."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        hall.node.catalogue.create("t", 1, {})
+        await ask(
+            hall, 68, 1, group_id="g", member_id="m", member_epoch=0, instance_id=None,
+            rack_id=None, subscribed_topic_regex=None, server_assignor=None,
+            subscribed_topic_names=["t"], rebalance_timeout=SECOND, topic_partitions=[],
+        )  # fmt: skip
+        asked = reader(member_id="m", member_epoch=9)
+        answer = await ask(hall, FETCH, 9, groups=[asked], require_stable=False)
+        (group,) = answer.groups
+        return int(group.error_code), len(group.topics)
+
+    assert in_hall(story) == (STALE_EPOCH, 0)
+
+
+def test_an_unknown_topic_id_has_no_offset() -> None:
+    """UNKNOWN_TOPIC_ID for each partition, beside the offsets of a known one."""
+
+    async def story(hall: Hall) -> list[tuple[int, int]]:
+        known = hall.node.catalogue.create("t", 1, {}).topic_id
+        await committed(hall, place(0))
+        topics = [{"topic_id": i, "partition_indexes": (0,)} for i in (known, uuid.uuid4())]
+        answer = await ask(hall, FETCH, 10, groups=[reader(topics=topics)], require_stable=False)
+        parts = [topic.partitions[0] for topic in answer.groups[0].topics]
+        return [(int(part.error_code), part.committed_offset) for part in parts]
+
+    assert in_hall(story) == [(0, 5), (UNKNOWN_TOPIC_ID, -1)]
+
+
+# -- deletions ---------------------------------------------------------------------------------
+
+
+async def deleted(hall: Hall, topic: str, *numbers: int) -> tuple[int, list[int]]:
+    """OffsetDelete of group "g": the error at the top, and of each partition."""
+    parts = [{"partition_index": number} for number in numbers]
+    answer = await ask(hall, DELETE, 0, group_id="g", topics=[{"name": topic, "partitions": parts}])
+    errors = [int(part.error_code) for topic in answer.topics for part in topic.partitions]
+    return int(answer.error_code), errors
+
+
+def test_a_topic_that_is_read_is_told_from_a_partition_that_does_not_exist() -> None:
+    """A member reads "t", which has one partition."""
+
+    async def story(hall: Hall) -> tuple[int, list[int]]:
+        hall.node.catalogue.create("t", 1, {})
+        await member_of(hall)
+        return await deleted(hall, "t", 0, 1)
+
+    assert in_hall(story) == (0, [SUBSCRIBED, UNKNOWN_PARTITION])
+
+
+def test_offsets_of_a_group_with_members_of_another_kind_stay() -> None:
+    """Nobody knows what such members read; a group of consumers says so, and is weighed by topics."""
+
+    async def story(hall: Hall) -> tuple[int, list[int]]:
+        hall.node.catalogue.create("t", 1, {})
+        values = {
+            "group_id": "g",
+            "session_timeout": 10 * SECOND,
+            "rebalance_timeout": SECOND,
+            "member_id": "",
+            "protocol_type": "connect",
+            "protocols": [{"name": "p", "metadata": b""}],
+        }
+        peer, _ = hall.connect("connector")
+        peer.data_received(request_frame(JOIN, 3, 1, values))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return await deleted(hall, "t", 0)
+
+    assert in_hall(story) == (NON_EMPTY, [])
