@@ -63,13 +63,15 @@ async def member_of(hall: Hall, *, instance: str | None = None, topic: str = "t"
         "group_instance_id": instance,
     }
     member_id = ""
-    while not member_id or answer.error_code:
+    while True:
         asked = asyncio.ensure_future(ask(hall, JOIN, 5, member_id=member_id, **values))
         for _ in range(20):
             await asyncio.sleep(0)
         hall.node.groups.tick("g")  # the join phase is over
         answer = await asked
         member_id = str(answer.member_id)
+        if not answer.error_code:
+            break  # known by the id that the first answer gave it
     await ask(
         hall, SYNC, 3, group_id="g", generation_id=1, member_id=member_id,
         group_instance_id=instance, assignments=[],
