@@ -98,3 +98,41 @@ async def test_a_refusal_for_want_of_room_may_be_tried_again() -> None:
     async with spoken(context):
         raise Busy("later")
     assert told == [grpc.StatusCode.UNAVAILABLE]
+
+
+def test_a_registration_that_fails_gives_its_place_back() -> None:
+    """Else sixteen failures would stop all registrations of an instance for good."""
+
+    async def story() -> None:
+        admission = Admission(at_once=1, patience_s=5.0)
+        with pytest.raises(ZeroDivisionError):
+            async with admission.turn():
+                raise ZeroDivisionError
+        async with admission.turn():
+            pass
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("end", ["patience", "cancelled"])
+def test_who_waits_no_more_is_not_counted_among_the_waiting(end: str) -> None:
+    """Its patience ended, or its connection did: the next one may wait."""
+
+    async def story() -> None:
+        admission = Admission(at_once=1, most_waiting=1, patience_s=5.0)
+
+        async def register() -> None:
+            async with admission.turn():
+                pass
+
+        async with admission.turn():
+            first = asyncio.create_task(register())
+            await asyncio.sleep(6.0 if end == "patience" else 1.0)
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            second = asyncio.create_task(register())
+            await asyncio.sleep(1.0)
+            assert not second.done()
+        await second
+
+    virtually(story)

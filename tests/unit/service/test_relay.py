@@ -148,3 +148,19 @@ def test_raised_epochs_are_told_to_all_and_give_nobody_back_what_it_lets_go() ->
         ("old", Assignment((Owned(OTHER, epoch + 1_000),), full=True)),
         ("third", Assignment(full=True)),
     ]
+
+
+def test_an_owner_whose_partition_goes_elsewhere_before_its_handoff_is_complete_is_told() -> None:
+    """Nothing asks it to release, so that it would go on for ever."""
+    view = given(replace(HANDOFF, phase=Phase.READY))
+    told = dict(happens(view, owned_by("third")))
+    assert told["old"] == Assignment((), (AT,))
+
+
+def test_a_new_owner_that_loses_the_partition_again_is_told_while_the_old_one_releases() -> None:
+    """The complete hand-off asks the first owner alone to let go."""
+    view = given(replace(HANDOFF, phase=Phase.COMPLETE))
+    happens(view, owned_by("new"))
+    told = dict(happens(view, owned_by("third")))
+    assert told["new"] == Assignment((), (AT,))
+    assert told["third"] == Assignment((Owned(AT, 100),))

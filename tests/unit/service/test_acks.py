@@ -1,0 +1,175 @@
+"""Answers to hand-offs: whose are taken, which are said twice, and what is written of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.errors import NotFound, Replaced, ServiceRefused
+from faust_assigner.service.handoff import Handoff, Phase
+from faust_assigner.service.records import Assigned
+from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Acks
+from faust_assigner.service.store.memory import MemoryStore
+from tests.support.assigning.consumers import LoopClock, virtually
+from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
+
+READY = replace(HANDOFF, phase=Phase.READY)
+RELEASING = replace(READY, strict=True)
+RELEASED = replace(RELEASING, released=True)
+HANDED = replace(RELEASED, phase=Phase.COMPLETE)
+
+
+async def kept_with(handoff: Handoff | None, owner: str = "old") -> tuple[MemoryStore, Acks]:
+    """A store with that hand-off, the partition's owner, and who takes the answers."""
+    kept = store()
+    await put(kept, ALL.assignment(AT), codec.dump_assigned(Assigned(AT, owner)))
+    if handoff is not None:
+        await put(kept, ALL.handoff(AT), codec.dump_handoff(handoff))
+    return kept, Acks(kept, ALL, LoopClock())
+
+
+async def written(kept: MemoryStore) -> Handoff:
+    """The hand-off as it is stored now."""
+    kv = await kept.get(ALL.handoff(AT))
+    assert kv is not None
+    return codec.load_handoff(kv.value)
+
+
+@pytest.mark.parametrize("offset", [0, 7, None])
+def test_an_owner_lets_go_at_any_offset_from_0_or_at_none(offset: int | None) -> None:
+    """0 is where an owner of an empty partition stands."""
+
+    async def story() -> None:
+        kept, acks = await kept_with(RELEASING)
+        await acks.released("old", AT, None, offset)
+        assert await written(kept) == replace(RELEASED, offset=offset)
+
+    virtually(story)
+
+
+@pytest.mark.parametrize("handoff", [RELEASED, HANDED])
+def test_a_release_that_is_said_again_changes_nothing(handoff: Handoff) -> None:
+    """Its first answer was lost on the way; the leader may have gone on meanwhile."""
+
+    async def story() -> None:
+        kept, acks = await kept_with(handoff)
+        await acks.released("old", AT, None, 9)
+        assert await written(kept) == handoff
+
+    virtually(story)
+
+
+@pytest.mark.parametrize(
+    "handoff", [READY, RELEASING, RELEASED, replace(READY, phase=Phase.COMPLETE), HANDED]
+)
+def test_readiness_that_is_said_again_changes_nothing(handoff: Handoff) -> None:
+    """In every state that comes after it."""
+
+    async def story() -> None:
+        kept, acks = await kept_with(handoff)
+        await acks.ready("new", AT, None)
+        assert await written(kept) == handoff
+
+    virtually(story)
+
+
+def test_a_failure_that_is_said_again_keeps_its_first_reason() -> None:
+    """And one without a reason says so."""
+
+    async def story() -> None:
+        kept, acks = await kept_with(HANDOFF)
+        await acks.failed("new", AT, None, "")
+        await acks.failed("new", AT, None, "no space")
+        assert (await written(kept)).failed == "no reason given"
+
+    virtually(story)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said", "is_taken"),
+    [("p1", "p1", True), ("p1", "p2", False), ("p1", "", False), ("~made", "", True)],
+)
+def test_only_the_process_that_is_meant_may_answer(wanted: str, said: str, is_taken: bool) -> None:
+    """A process that sends no incarnation is meant only where the service made one up for it."""
+
+    async def story() -> None:
+        kept, acks = await kept_with(replace(HANDOFF, new_incarnation=wanted))
+        try:
+            await acks.ready("new", AT, None, said)
+        except Replaced:
+            assert (await written(kept)).phase is Phase.WARMING
+            assert not is_taken
+        else:
+            assert (await written(kept)).phase is Phase.READY
+            assert is_taken
+
+    virtually(story)
+
+
+@pytest.mark.parametrize(
+    ("caller", "what", "is_taken"),
+    [("old", "ready", True), ("new", "ready", False),
+     ("new", "released", True), ("old", "released", False)],
+)  # fmt: skip
+def test_an_answer_after_the_end_is_taken_where_it_came_true(
+    caller: str, what: str, is_taken: bool
+) -> None:
+    """Nothing is under way: who is warm owns the partition, and who let go does not."""
+
+    async def story() -> None:
+        _, acks = await kept_with(None, owner="old")
+        try:
+            if what == "ready":
+                await acks.ready(caller, AT, None)
+            else:
+                await acks.released(caller, AT, None, None)
+        except NotFound:
+            assert not is_taken
+        else:
+            assert is_taken
+
+    virtually(story)
+
+
+def test_progress_of_two_consumers_is_timed_apart() -> None:
+    """A wrong word of one does not keep the other's from being written for five seconds."""
+
+    async def story() -> None:
+        kept, acks = await kept_with(HANDOFF)
+        await acks.progress("new", AT, None, 0.25)
+        with pytest.raises(ServiceRefused):
+            await acks.progress("old", AT, None, 0.5)
+        assert (await written(kept)).progress == 0.25
+
+    virtually(story)
+
+
+@pytest.mark.parametrize(("fraction", "progress"), [(-1.0, 0.0), (2.0, 1.0), (float("nan"), 0.0)])
+def test_progress_is_from_0_to_1(fraction: float, progress: float) -> None:
+    """What is no number is none."""
+
+    async def story() -> None:
+        kept, acks = await kept_with(replace(HANDOFF, progress=0.5))
+        await acks.progress("new", AT, None, fraction)
+        assert (await written(kept)).progress == progress
+
+    virtually(story)
+
+
+def test_progress_is_written_every_few_seconds_also_after_the_others_were_tidied() -> None:
+    """A report that was just written is remembered, whatever else is forgotten at that moment."""
+
+    async def story() -> None:
+        kept, acks = await kept_with(HANDOFF)
+        clock = LoopClock()
+        await acks.progress("new", AT, None, 0.1)
+        await acks.progress("new", AT, None, 0.2)
+        assert (await written(kept)).progress == 0.1
+        await clock.sleep(PROGRESS_EVERY_S)
+        await acks.progress("new", AT, None, 0.3)
+        await acks.progress("new", AT, None, 0.4)
+        assert (await written(kept)).progress == 0.3
+
+    virtually(story)
