@@ -1,0 +1,136 @@
+"""The store on disk: what it waits for, when it refuses for want of space, and what it keeps in memory."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from faust_assigner.broker.storage import store as store_module
+from faust_assigner.broker.storage.store import ROOM_IN_BUFFERS, RocksStore, StoreFailed
+
+
+class Around:
+    """A database with one method replaced."""
+
+    def __init__(self, database: Any, **methods: Any) -> None:
+        self._database = database
+        self.__dict__.update(methods)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+
+class Usage(NamedTuple):
+    """What shutil.disk_usage answers."""
+
+    total: int
+    used: int
+    free: int
+
+
+class Disk:
+    """A disk of 1 GiB with as much free space as the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free = 2**29
+        self.looks = 0
+        monkeypatch.setattr(shutil, "disk_usage", self.usage)
+
+    def usage(self, folder: Path) -> Usage:
+        """One look."""
+        self.looks += 1
+        return Usage(2**30, 0, self.free)
+
+
+def test_a_flush_covers_what_was_written_before_it_and_syncs_the_log(tmp_path: Path) -> None:
+    """A record that came meanwhile may not be on the disk: the next start would call it lost."""
+    store = RocksStore(tmp_path)
+    store.write([(b"k1", b"v")])
+    before, sound, synced = store.sequence, store._db, []
+
+    def flush_wal(sync: bool) -> None:
+        synced.append(sync)
+        sound.flush_wal(sync)
+        store.write([(b"k2", b"v")])
+
+    store._db = Around(sound, flush_wal=flush_wal)
+    assert store.flush() == before < store.sequence
+    assert synced == [True]
+    store.close()
+
+
+def test_a_start_on_a_full_disk_refuses_the_first_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a group's record, which is small, goes through: groups outlive a full disk."""
+    disk = Disk(monkeypatch)
+    store = RocksStore(tmp_path)
+    disk.free = ROOM_IN_BUFFERS * store._buffer - 1
+    with pytest.raises(StoreFailed, match="no space"):
+        store.write([(b"b1", b"record")])
+    assert store.is_low
+    store.write([(b"gone", b"group")])
+    assert store.get(b"b1") is None
+    store.close()
+
+
+def test_records_are_taken_at_once_when_space_is_there_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While space is short each record looks anew; otherwise the disk is asked now and then."""
+    disk = Disk(monkeypatch)
+    store = RocksStore(tmp_path)
+    store.write([(b"b1", b"record")])
+    looks = disk.looks
+    store.write([(b"b2", b"record")])
+    assert disk.looks == looks
+    disk.free, store._unmeasured = 0, store._buffer
+    with pytest.raises(StoreFailed):
+        store.write([(b"b3", b"record")])
+    disk.free = 2**29
+    store.write([(b"b4", b"record")])
+    assert not store.is_low
+    store.close()
+
+
+def test_a_record_of_one_write_with_deletions_needs_space_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only writes that bring no record are always taken."""
+    disk = Disk(monkeypatch)
+    store = RocksStore(tmp_path)
+    disk.free = 0
+    with pytest.raises(StoreFailed):
+        store.write([(b"b1", b"record")], [b"b0"])
+    store.write((), [b"b0"])
+    store.close()
+
+
+def test_a_store_without_a_witness_is_not_opened_and_locks_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next try, with the fault repaired, finds the folder free."""
+
+    def failing(folder: Path) -> Any:
+        raise OSError("Permission denied")
+
+    failing.stands_in = store_module.Witness.stands_in  # type: ignore[attr-defined]
+    with monkeypatch.context() as patched:
+        patched.setattr(store_module, "Witness", failing)
+        with pytest.raises(StoreFailed, match="Permission denied"):
+            RocksStore(tmp_path)
+    store = RocksStore(tmp_path)
+    store.close()
+
+
+def test_batches_are_read_from_memory_all_or_none(tmp_path: Path) -> None:
+    """A read that got some of its batches would skip the others for good."""
+    store = RocksStore(tmp_path)
+    store.write([(b"b1", b"one"), (b"b2", b"two")])
+    store._recent.drop(b"b1")
+    assert store.peek([b"b1", b"b2"]) is None
+    assert store.peek([b"b2"]) == [b"two"]
+    store.close()
