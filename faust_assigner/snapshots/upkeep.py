@@ -165,7 +165,6 @@ class _Sweeper:
         self._storage = catalog.storage
         self._now_ms, self._oldest_ms = now_ms, now_ms - grace_ms
         self._dry_run = dry_run
-        self._gone: set[str] = set()
         self.removed: list[Removal] = []
 
     def drop_leases(self, topic: str) -> None:
@@ -181,7 +180,6 @@ class _Sweeper:
         if self._is_leased(manifest.topic):
             return
         folder = folder_of(manifest)
-        self._gone.add(folder)
         self.removed.append(Removal(folder, reason, manifest.bytes))
         if not self._dry_run:
             self._storage.delete(f"{folder}/{MANIFEST_NAME}")
@@ -202,7 +200,7 @@ class _Sweeper:
 
     def drop_leftover(self, found: Found) -> None:
         folder = snapshot_folder(found.topic, found.partition, found.snapshot_id)
-        if folder in self._gone or self._is_leased(found.topic):
+        if self._is_leased(found.topic):
             return
         entries = self._storage.list(folder)
         if any(

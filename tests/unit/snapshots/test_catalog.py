@@ -11,7 +11,7 @@ import pytest
 from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError, folder_of
 from faust_assigner.snapshots.compaction import Compactor
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError
-from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
+from faust_assigner.snapshots.sst import OFFSET_KEY, digest_files, read_items
 from faust_assigner.snapshots.storage import StorageError, open_storage
 from faust_assigner.snapshots.upkeep import collect_garbage, verify
 
@@ -41,6 +41,8 @@ def publish(
     created_ms: int = NOW_MS,
     commit: bool = True,
     size_off: int = 0,
+    topic_id: str | None = None,
+    backwards: bool = False,
 ) -> Manifest | None:
     """Three keys in several files, as the pipeline publishes them; None if killed before the manifest."""
     work = tmp_path / uuid.uuid4().hex
@@ -50,15 +52,17 @@ def publish(
     names = catalog.upload(TOPIC, partition, next_offset, done.files)
     if not commit:
         return None
+    digest = digest_files(file.path for file in done.files[::-1])[0] if backwards else done.sha256
     return catalog.commit(
         topic=TOPIC,
         partition=partition,
         next_offset=next_offset,
         keys=done.keys,
         size=done.bytes + size_off,
-        sha256=done.sha256,
-        files=names,
+        sha256=digest,
+        files=names[::-1] if backwards else names,
         created_ms=created_ms,
+        topic_id=topic_id,
     )
 
 
@@ -195,6 +199,28 @@ def test_a_snapshot_whose_files_have_other_bytes_by_now_is_not_published(
     with pytest.raises(SnapshotError, match="bytes of its files"):
         publish(catalog, tmp_path, size_off=1)
     assert catalog.snapshots(TOPIC, 0) == []
+
+
+def test_files_that_are_not_in_the_order_of_their_keys_are_a_problem(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    """Each file is sound and the hash is right: only the keys from file to file tell."""
+    manifest = publish(catalog, tmp_path, backwards=True)
+    assert manifest is not None
+    assert len(manifest.files) > 1
+    assert "follows" in str(problems(catalog)[0])
+
+
+def test_gc_keeps_the_newest_of_a_partition_though_it_is_of_an_earlier_topic(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    """The other partition's snapshot shows that the topic was recreated; only older ones go for it."""
+    for offset in (3, 4):
+        publish(catalog, tmp_path, next_offset=offset, created_ms=NOW_MS + offset, topic_id="old")
+    publish(catalog, tmp_path, partition=1, created_ms=NOW_MS + 9, topic_id="new")
+    [removed] = collect_garbage(catalog, now_ms=NOW_MS + 10, keep=5)
+    assert (removed.path, "recreated" in removed.reason) == (f"{TOPIC}/0/{3:020d}", True)
+    assert [each.next_offset for each in catalog.snapshots(TOPIC, 0)] == [4]
 
 
 def test_gc_keeps_the_newest(catalog: Catalog, tmp_path: Path) -> None:

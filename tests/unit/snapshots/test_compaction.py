@@ -9,6 +9,7 @@ import rocksdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faust_assigner.snapshots import compaction
 from faust_assigner.snapshots.compaction import Compacted, Compactor
 from faust_assigner.snapshots.json_rows import JSON
 from faust_assigner.snapshots.manifest import SnapshotError
@@ -315,3 +316,36 @@ def test_unreadable_records_of_all_batches_are_counted(tmp_path: Path) -> None:
         compactor.add([b'"a"'], [b"x"])
         compactor.add([b'"b"'], [b"y"])
         assert compactor.finish(2).unreadable == 2
+
+
+def test_a_fold_waits_for_as_many_new_bytes_as_are_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folding at every batch would cost each record as often as there are batches."""
+    monkeypatch.setattr(compaction, "_FOLD_BYTES", 1_000)
+    folds, fold = [], compaction._last_per_key
+    monkeypatch.setattr(
+        compaction, "_last_per_key", lambda batches: folds.append(len(batches)) or fold(batches)
+    )
+    with Compactor(tmp_path) as compactor:
+        for number in range(200):
+            compactor.add([b"%05d" % number], [b"x" * 90])
+        compactor.finish(200)
+    assert len(folds) < 10, "held bytes double from fold to fold"
+
+
+def test_rows_that_are_held_are_not_read_again_with_the_next_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each payload is asked for its type once where all are JSON."""
+    monkeypatch.setattr(compaction, "_FOLD_BYTES", 0)
+    asked: list[int] = []
+    types = compaction.json_types
+    monkeypatch.setattr(
+        compaction, "json_types", lambda rows: asked.append(len(rows)) or types(rows)
+    )
+    with Compactor(tmp_path, codecs=(JSON, JSON)) as compactor:
+        for number in range(20):
+            compactor.add([b"%d" % number], [b"1"])
+        compactor.finish(20)
+    assert sum(asked) == 2 * 20

@@ -10,6 +10,7 @@ import pytest
 
 from faust_assigner.snapshots.catalog import Catalog
 from faust_assigner.snapshots.lease import Lease, lease_paths, leased_until
+from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, format_time_ms
 from faust_assigner.snapshots.storage import LocalStorage, open_storage
 from faust_assigner.snapshots.upkeep import collect_garbage
 
@@ -104,6 +105,36 @@ def test_a_run_that_begins_while_gc_is_at_work_keeps_its_files(
     assert (tmp_path / PART).exists()
 
 
+def test_a_run_that_begins_while_gc_is_at_work_keeps_what_no_manifest_names_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the snapshot of the same offset again, into the folder of the one that stands."""
+    storage = LocalStorage(tmp_path)
+    folder = PART.rpartition("/")[0]
+    manifest = Manifest(
+        "t", 0, folder.rpartition("/")[2], 9, 1, 4, "ab" * 32, format_time_ms(NOW_MS), ("a.sst",)
+    )
+    storage.write(f"{folder}/{MANIFEST_NAME}", manifest.to_json())
+    two_hours_old(storage, PART)
+    lease, listed = Lease(storage, "t", lambda: NOW_MS), Catalog.snapshots
+
+    def begin(catalog: Catalog, topic: str, partition: int) -> object:
+        lease._write()
+        return listed(catalog, topic, partition)
+
+    monkeypatch.setattr(Catalog, "snapshots", begin)
+    assert collect_garbage(Catalog(storage), now_ms=NOW_MS) == []
+    assert (tmp_path / PART).exists()
+
+
+def test_a_dry_run_removes_no_lease(tmp_path: Path) -> None:
+    """Not even one that has ended."""
+    storage = LocalStorage(tmp_path)
+    Lease(storage, "t", lambda: NOW_MS)._write()
+    collect_garbage(Catalog(storage), now_ms=NOW_MS + HOUR_MS, dry_run=True)
+    assert len(lease_paths(storage, "t")) == 1
+
+
 def test_an_upload_under_way_in_an_old_folder_stays(tmp_path: Path) -> None:
     """One fresh file among old ones is enough, with no lease at all."""
     storage = LocalStorage(tmp_path)
@@ -130,8 +161,11 @@ def test_the_lease_of_a_killed_run_ends_and_is_removed(tmp_path: Path) -> None:
     assert lease_paths(storage, "t") == []
 
 
-def test_a_run_renews_its_lease_even_after_a_failed_try(tmp_path: Path) -> None:
-    """A storage that is away for a moment ends no lease."""
+@pytest.mark.parametrize("error", [OSError, RuntimeError])
+def test_a_run_renews_its_lease_even_after_a_failed_try(
+    tmp_path: Path, error: type[Exception]
+) -> None:
+    """A storage that is away for a moment ends no lease, whatever its driver raises."""
     times, renewed = iter(range(NOW_MS, NOW_MS + 10**9, 60_000)), threading.Event()
 
     class Storage(LocalStorage):
@@ -140,7 +174,7 @@ def test_a_run_renews_its_lease_even_after_a_failed_try(tmp_path: Path) -> None:
         def write(self, path: str, data: bytes) -> None:
             self.writes += 1
             if self.writes == 2:
-                raise OSError("away")
+                raise error("away")
             super().write(path, data)
             if self.writes == 3:
                 renewed.set()

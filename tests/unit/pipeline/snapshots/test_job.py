@@ -87,6 +87,18 @@ def test_a_snapshot_that_is_not_trusted_is_not_built_upon() -> None:
     assert spans._base(judge, 0, ("auto", "raw"), False) is None
 
 
+def test_a_span_upon_a_snapshot_remembers_where_the_whole_log_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads from the snapshot's end; the rows in the snapshot are as old as the log's first record."""
+    base: Any = SimpleNamespace(next_offset=7)
+    monkeypatch.setattr(spans, "_base", lambda *_: base)
+    given = Changelog("t", {0: Extent(2, 9)}, 1_000, "id-1")
+    for previous, start in ((True, 7), (False, 2)):
+        [span] = spans.plan_job(given, str(tmp_path), created_ms=1, previous=previous).spans
+        assert (span.start, span.end, span.log_start) == (start, 9, 2)
+
+
 @pytest.mark.parametrize(("start", "built_upon"), [(None, False), (3, False), (4, True)])
 def test_a_base_has_no_rows_of_records_that_retention_removed(
     start: int | None, built_upon: bool
