@@ -36,6 +36,12 @@ def test_keys_lie_where_the_first_assigner_has_them() -> None:
     ]
 
 
+def test_the_fence_of_a_process_without_incarnation_has_a_name_too() -> None:
+    """An empty part would make its key the prefix of all fences of that consumer."""
+    assert Keys("/g/").fence("a", "") == "/g/fences/a/-"
+    assert Keys("/g/").fence("a", "p.1") == "/g/fences/a/p%2E1"
+
+
 def test_kafkas_legal_names_are_one_part_of_a_key_and_come_back() -> None:
     """Dots are escaped, so that no name looks like a path."""
     assert ALL.assignment(AT) == "/kafka-assigner/shop/assignments/shop%2Eorders/3"

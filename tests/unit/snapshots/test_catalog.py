@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError, folder_of
+from faust_assigner.snapshots.changelog import Changelog, Extent
 from faust_assigner.snapshots.compaction import Compactor
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError
 from faust_assigner.snapshots.sst import OFFSET_KEY, digest_files, read_items
@@ -221,6 +222,17 @@ def test_gc_keeps_the_newest_of_a_partition_though_it_is_of_an_earlier_topic(
     [removed] = collect_garbage(catalog, now_ms=NOW_MS + 10, keep=5)
     assert (removed.path, "recreated" in removed.reason) == (f"{TOPIC}/0/{3:020d}", True)
     assert [each.next_offset for each in catalog.snapshots(TOPIC, 0)] == [4]
+
+
+def test_verify_asks_kafka_of_which_topic_the_snapshots_are(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    """All of them are of the earlier topic: they say nothing against each other."""
+    publish(catalog, tmp_path, topic_id="old")
+    log = Changelog(TOPIC, {0: Extent(0, 9)}, 1_000, "new")
+    assert problems(catalog) == [None]
+    [verdict] = verify(catalog, logs={TOPIC: log})
+    assert "recreated" in str(verdict.problem)
 
 
 def test_gc_keeps_the_newest(catalog: Catalog, tmp_path: Path) -> None:

@@ -1,0 +1,159 @@
+"""Metadata, FindCoordinator, DescribeTopicPartitions: what exists, and where."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.api import topic_pages
+from tests.support.asking import ask
+from tests.support.hall import Hall, in_hall
+
+METADATA, FIND_COORDINATOR, DESCRIBE_TOPICS = 3, 10, 75
+GROUP, TRANSACTION = 0, 1
+INVALID_TOPIC, INVALID_GROUP, NO_TRANSACTIONS, INVALID_REQUEST = 17, 24, 53, 42
+NOT_ASKED = -(2**31)
+
+
+async def metadata(hall: Hall, *names: str, version: int = 9, **more: Any) -> Any:
+    """The answer for topics by name."""
+    values = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": True}
+    return await ask(hall, METADATA, version, **{**values, **more})
+
+
+def test_a_name_that_cannot_be_created_keeps_no_other_from_being_created() -> None:
+    """The producer asked for both in one request."""
+
+    async def story(hall: Hall) -> dict[str, int]:
+        answer = await metadata(hall, "no/name", "t")
+        return {topic.name: int(topic.error_code) for topic in answer.topics}
+
+    assert in_hall(story) == {"no/name": INVALID_TOPIC, "t": 0}
+
+
+@pytest.mark.parametrize(("asks", "allows"), [(False, True), (True, False)])
+def test_topics_are_created_where_the_client_asks_and_the_broker_allows(
+    asks: bool, allows: bool
+) -> None:
+    """Both must say so."""
+
+    async def story(hall: Hall) -> bool:
+        hall.node.settings = replace(hall.node.settings, auto_create_topics_enable=allows)
+        await metadata(hall, "t", allow_auto_topic_creation=asks)
+        return hall.node.catalogue.get("t") is not None
+
+    assert not in_hall(story)
+
+
+def test_kept_answers_are_given_to_those_alone_who_asked_the_same() -> None:
+    """Operations are told to whom asks for them, and each client is sent to where it can connect."""
+
+    async def story(hall: Hall) -> list[tuple[bool, bool, str]]:
+        hall.node.catalogue.create("t", 1, {})
+        found = []
+        for host, of_cluster, of_topic in (
+            ("a", False, False), ("a", True, False), ("a", False, True), ("b", False, False)
+        ):  # fmt: skip
+            hall.node.address_for = lambda local_host, host=host: (host, 1)  # type: ignore[method-assign]
+            answer = await metadata(
+                hall,
+                "t",
+                include_cluster_authorized_operations=of_cluster,
+                include_topic_authorized_operations=of_topic,
+            )
+            found.append(
+                (
+                    answer.cluster_authorized_operations != NOT_ASKED,
+                    answer.topics[0].topic_authorized_operations != NOT_ASKED,
+                    answer.brokers[0].host,
+                )
+            )
+        return found
+
+    assert in_hall(story) == [
+        (False, False, "a"), (True, False, "a"), (False, True, "a"), (False, False, "b")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "topics"), [(0, 1), (1, 0)])
+def test_an_empty_list_is_every_topic_in_version_0_alone(version: int, topics: int) -> None:
+    """Later versions say null for all of them."""
+
+    async def story(hall: Hall) -> int:
+        hall.node.catalogue.create("t", 1, {})
+        return len((await ask(hall, METADATA, version, topics=[])).topics)
+
+    assert in_hall(story) == topics
+
+
+# -- coordinators ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "error"),
+    [("", GROUP, INVALID_GROUP), ("tx", TRANSACTION, NO_TRANSACTIONS), ("g", 7, INVALID_REQUEST)],
+)
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_refused_key_names_no_coordinator(key: str, kind: int, error: int, version: int) -> None:
+    """A client that connects to the node in the answer must find none there."""
+
+    async def story(hall: Hall) -> tuple[int, int, str, int]:
+        asked = {"coordinator_keys": (key,)} if version == 4 else {"key": key}
+        answer = await ask(hall, FIND_COORDINATOR, version, key_type=kind, **asked)
+        found = answer.coordinators[0] if version == 4 else answer
+        return int(found.error_code), found.node_id, found.host, found.port
+
+    assert in_hall(story) == (error, -1, "", -1)
+
+
+# -- pages of topics ---------------------------------------------------------------------------
+
+
+async def pages(hall: Hall, limit: int, *names: str) -> list[list[tuple[str, int]]]:
+    """Every page, each from where the one before it ended."""
+    found, cursor = [], None
+    while True:
+        answer = await ask(
+            hall, DESCRIBE_TOPICS, 0, topics=[{"name": name} for name in names],
+            response_partition_limit=limit, cursor=cursor,
+        )  # fmt: skip
+        found.append(
+            [(topic.name, p.partition_index) for topic in answer.topics for p in topic.partitions]
+        )
+        if answer.next_cursor is None:
+            return found
+        cursor = {
+            "topic_name": answer.next_cursor.topic_name,
+            "partition_index": answer.next_cursor.partition_index,
+        }
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 100])
+def test_pages_show_each_partition_once_and_none_is_longer_than_asked(limit: int) -> None:
+    """Pages that end inside a topic, at its end, and beyond it (KIP-966)."""
+    sizes = {"a": 3, "b": 2, "c": 4}
+
+    async def story(hall: Hall) -> list[list[tuple[str, int]]]:
+        for name, size in sizes.items():
+            hall.node.catalogue.create(name, size, {})
+        return await pages(hall, limit)
+
+    found = in_hall(story)
+    every = [(name, number) for name, size in sizes.items() for number in range(size)]
+    assert list(itertools.chain(*found)) == every
+    assert all(len(page) == limit for page in found[:-1])
+    assert 0 < len(found[-1]) <= limit
+
+
+def test_a_page_is_no_longer_than_the_broker_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the client asks for; and one that asks for none gets one partition a page."""
+    monkeypatch.setattr(topic_pages, "MAX_PARTITIONS", 2)
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 4, {})
+        return [len((await pages(hall, limit))[0]) for limit in (100, 0)]
+
+    assert in_hall(story) == [2, 1]
