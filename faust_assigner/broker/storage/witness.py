@@ -145,7 +145,8 @@ class Witness:
         self._slots.clear()
         self._next = FIRST_ENTRY
         self.ends = {}
-        self.note(writes)
+        for _ in range(COPIES):  # an older copy of more writes would count after an accepted loss
+            self.note(writes)
         for place, end in ends.items():
             self.note_end(place, end)
 

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
-from faust_assigner.service.leading.moves import advance
+from faust_assigner.service.leading.moves import Bundle, advance, chunks, rebalance
+from faust_assigner.service.leading.targets import Targets
 from faust_assigner.service.records import Consumer, Status
+from faust_assigner.service.store.base import Delete, Put
 from faust_assigner.service.view import View
 from tests.unit.service.stories import ALL, AT, HANDOFF, SETTINGS, view_of
 
@@ -82,3 +84,27 @@ def test_a_new_owner_that_leaves_ends_only_what_is_not_complete(
 ) -> None:
     """What it owns already goes on from it by a hand-off of its own; the old owner still lets go."""
     assert endings(given(handoff, new=Status.DRAINING)) == ends
+
+
+def test_a_partition_goes_only_while_its_owner_is_still_who_it_was() -> None:
+    """An operator, or another instance, may have written the assignment meanwhile."""
+    [bundle] = advance(given(READY), {}, SETTINGS, 1_000.0)
+    assert {compare.key for compare in bundle.compares} == {ALL.handoff(AT), ALL.assignment(AT)}
+
+
+@pytest.mark.parametrize(("status", "is_kept"), [(Status.DRAINING, True), (Status.READY, False)])
+def test_a_consumer_that_leaves_keeps_what_nobody_can_take(status: Status, is_kept: bool) -> None:
+    """It works until somebody else can; one that stays and is not given the partition loses it."""
+    view = view_of(Consumer(name="old", status=status), topics={"t": 1}, owners={AT: "old"})
+    bundles = list(rebalance(view, Targets({}, {}), SETTINGS, 1_000.0))
+    assert [bundle.writes for bundle in bundles] == (
+        [] if is_kept else [(Delete(ALL.assignment(AT)),)]
+    )
+
+
+def test_a_transaction_has_no_more_bytes_than_the_store_takes() -> None:
+    """Two values of 600 KiB are two transactions; many small ones are one."""
+    large = [Bundle("x", (), (Put("/g/a", b"x" * 600 * 1024),)) for _ in range(3)]
+    small = [Bundle("x", (), (Put("/g/a", b"x" * 1024),)) for _ in range(3)]
+    assert [len(chunk) for chunk in chunks(large, 100)] == [1, 1, 1]
+    assert [len(chunk) for chunk in chunks(small, 100)] == [3]

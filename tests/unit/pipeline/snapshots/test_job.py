@@ -99,6 +99,44 @@ def test_a_span_upon_a_snapshot_remembers_where_the_whole_log_began(
         assert (span.start, span.end, span.log_start) == (start, 9, 2)
 
 
+@pytest.mark.parametrize(("unreadable", "is_published"), [(5, True), (6, False)])
+def test_up_to_half_of_the_records_of_all_partitions_may_be_unreadable(
+    tmp_path: Path, unreadable: int, is_published: bool
+) -> None:
+    """Beyond it the table has another serializer, and every row would be lost."""
+    given = job(tmp_path, 5, 5)
+    parts = [
+        replace(written(given, 0), records=4, unreadable=4),
+        replace(written(given, 1), records=6, unreadable=unreadable - 4),
+    ]
+    if is_published:
+        assert len(publish(given, parts)) == 2
+    else:
+        with pytest.raises(SnapshotError, match="6 of 10 records"):
+            publish(given, parts)
+        assert spans.Catalog(spans.open_storage(str(tmp_path))).snapshots("t", 0) == []
+
+
+@pytest.mark.parametrize(("keys", "codecs"), [(0, ("json", "json")), (1, ("raw", "raw"))])
+def test_an_empty_base_says_nothing_of_the_codecs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: int, codecs: tuple[str, str]
+) -> None:
+    """One with rows does: rows of both kinds cannot be mixed."""
+    seen: list[Any] = []
+    compactor = spans.Compactor
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        seen.append(more["codecs"])
+        return compactor(*arguments, **more)
+
+    monkeypatch.setattr(spans, "Compactor", noted)
+    monkeypatch.setattr(spans.Catalog, "fetch", lambda *_: [])
+    base: Any = SimpleNamespace(keys=keys, key_types=None, value_types=None)
+    given = replace(job(tmp_path, 5), codecs=("json", "json"))
+    with SpanWriter(given, replace(given.spans[0], base=base)):
+        assert seen == [codecs]
+
+
 @pytest.mark.parametrize(("start", "built_upon"), [(None, False), (3, False), (4, True)])
 def test_a_base_has_no_rows_of_records_that_retention_removed(
     start: int | None, built_upon: bool

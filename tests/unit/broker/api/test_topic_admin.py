@@ -1,0 +1,132 @@
+"""CreateTopics, CreatePartitions, DeleteTopics: what is refused and what follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.asking import ask, to_topic
+from tests.support.clients.raw_client import batch
+from tests.support.hall import Hall, in_hall
+
+PRODUCE, CREATE, DELETE, DELETE_RECORDS, GROW, COMMIT = 0, 19, 20, 21, 37, 8
+BAD_PARTITIONS, BAD_REPLICATION, BAD_ASSIGNMENT, INVALID_REQUEST = 37, 38, 39, 42
+
+
+async def created(hall: Hall, **topic: Any) -> int:
+    """The error of creating "t"."""
+    values = {"name": "t", "num_partitions": 1, "replication_factor": 1, **topic}
+    answer = await ask(hall, CREATE, 7, topics=[values])
+    return int(answer.topics[0].error_code)
+
+
+def placed(*brokers: int) -> list[dict[str, Any]]:
+    """A replica of each new partition on each of the brokers."""
+    return [{"partition_index": n, "broker_ids": (broker,)} for n, broker in enumerate(brokers)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [
+        ({"replication_factor": -1}, 0),
+        ({"replication_factor": 0}, BAD_REPLICATION),
+        ({"replication_factor": 2}, BAD_REPLICATION),
+        ({"num_partitions": 0}, BAD_PARTITIONS),
+        ({"num_partitions": -1}, 0),
+        ({"num_partitions": -2}, BAD_PARTITIONS),
+        ({"assignments": placed(1, 1)}, INVALID_REQUEST),
+    ],
+)
+def test_a_topic_is_created_with_counts_that_one_broker_can_have(
+    topic: dict[str, Any], error: int
+) -> None:
+    """-1 is the broker's default; counts and places exclude each other."""
+    assert in_hall(lambda hall: created(hall, **topic)) == error
+
+
+@pytest.mark.parametrize(("brokers", "error"), [((1, 1), 0), ((1, 2), BAD_ASSIGNMENT)])
+def test_replicas_are_placed_on_this_broker_alone(brokers: tuple[int, ...], error: int) -> None:
+    """Its node id is 1."""
+    places = {"num_partitions": -1, "replication_factor": -1, "assignments": placed(*brokers)}
+    assert in_hall(lambda hall: created(hall, **places)) == error
+
+
+async def grown(
+    hall: Hall, count: int, *, validate_only: bool = False, **more: Any
+) -> tuple[int, int]:
+    """Grow "t" from one partition: the error, and how many there are then."""
+    topic = hall.node.catalogue.create("t", 1, {})
+    wanted = {"name": "t", "count": count, "assignments": None, **more}
+    answer = await ask(hall, GROW, 3, topics=[wanted], validate_only=validate_only)
+    return int(answer.results[0].error_code), len(topic.partitions)
+
+
+def test_growing_may_be_tried_without_being_done() -> None:
+    """As tools do before they ask for it."""
+    assert in_hall(lambda hall: grown(hall, 3, validate_only=True)) == (0, 1)
+    assert in_hall(lambda hall: grown(hall, 3)) == (0, 3)
+
+
+@pytest.mark.parametrize(("places", "found"), [(2, (0, 3)), (3, (BAD_ASSIGNMENT, 1))])
+def test_only_new_partitions_are_placed(places: int, found: tuple[int, int]) -> None:
+    """Two more are asked for: the one that stands has its place."""
+    new = [{"broker_ids": (1,)}] * places
+    assert in_hall(lambda hall: grown(hall, 3, assignments=new)) == found
+
+
+@pytest.mark.parametrize("api", [DELETE, DELETE_RECORDS])
+def test_deletions_give_their_space_back(api: int) -> None:
+    """Where the disk is short, records are refused until somebody says that something was deleted."""
+
+    async def story(hall: Hall) -> int:
+        hall.node.catalogue.create("t", 1, {})
+        await ask(hall, PRODUCE, 9, **to_topic(batch()))
+        freed: list[None] = []
+        hall.node.freed = lambda: freed.append(None)  # type: ignore[method-assign]
+        if api == DELETE:
+            await ask(hall, DELETE, 5, topic_names=("t",))
+        else:
+            parts = [{"partition_index": 0, "offset": 1}]
+            await ask(hall, DELETE_RECORDS, 1, topics=[{"name": "t", "partitions": parts}])
+        return len(freed)
+
+    assert in_hall(story) == 1
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_a_topic_takes_the_offsets_that_groups_committed_for_it_along(version: int) -> None:
+    """A new topic of its name begins anew, however it was deleted."""
+
+    async def story(hall: Hall) -> int:
+        topic = hall.node.catalogue.create("t", 1, {})
+        part = {
+            "partition_index": 0,
+            "committed_offset": 5,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        await ask(
+            hall, COMMIT, 8, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+            group_instance_id=None, topics=[{"name": "t", "partitions": [part]}],
+        )  # fmt: skip
+        if version >= 6:
+            await ask(hall, DELETE, 6, topics=[{"name": None, "topic_id": topic.topic_id}])
+        else:
+            await ask(hall, DELETE, 5, topic_names=("t",))
+        return len(hall.node.groups.offsets("g").entries)
+
+    assert in_hall(story) == 0
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_a_topic_to_delete_is_named_in_one_way(both: bool) -> None:
+    """By name or by id; an answer to both could not say which one went."""
+
+    async def story(hall: Hall) -> int:
+        topic = hall.node.catalogue.create("t", 1, {})
+        named = {"name": "t" if both else None, "topic_id": topic.topic_id}
+        answer = await ask(hall, DELETE, 6, topics=[named])
+        return int(answer.responses[0].error_code)
+
+    assert in_hall(story) == (INVALID_REQUEST if both else 0)

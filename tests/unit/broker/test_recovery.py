@@ -1,0 +1,159 @@
+"""What a start checks: what an accepted loss leaves behind, and what the next start knows of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage.log import OFFSET, PartitionLog
+from faust_assigner.broker.storage.records import parse_batch
+from faust_assigner.broker.storage.recovery import StoreDamaged, examine
+from faust_assigner.broker.storage.store import RocksStore
+from faust_assigner.broker.storage.witness import Witness
+from tests.support.clients.raw_client import batch
+
+ACCEPT = {"log.recovery.accept.loss": "true"}
+CHECK = {"log.recovery.check.batches": "true"}
+NO_CHECK = {"log.recovery.check.batches": "false"}
+
+
+def started(folder: Path, **settings: str) -> Node:
+    """A broker on that data, without its sockets."""
+    return Node(
+        Settings.parse({name.replace("_", "."): value for name, value in settings.items()}), folder
+    )
+
+
+def log_of(node: Node) -> PartitionLog:
+    """Partition 0 of "t"."""
+    log = node.catalogue.partition("t", 0)
+    assert log is not None
+    return log
+
+
+def with_records(folder: Path, count: int) -> list[tuple[bytes, bytes]]:
+    """Data with so many records in "t"; the keys of each batch and of its index entry."""
+    node = started(folder)
+    log = node.catalogue.create("t", 1, {}).partitions[0]
+    for _ in range(count):
+        data = batch()
+        log.append(parse_batch(data), data, 0)
+    keys = [
+        (b"b" + log.place + OFFSET.pack(n), b"x" + log.place + OFFSET.pack(n)) for n in range(count)
+    ]
+    node.close()
+    return keys
+
+
+def without(folder: Path, *keys: bytes) -> None:
+    """Take keys out of a store, as damage would."""
+    store = RocksStore(folder)
+    store.write((), keys)
+    store.close()
+
+
+def test_a_broken_batch_is_accepted_once_and_for_all(tmp_path: Path) -> None:
+    """Its index entry goes with it, and the hole it leaves is explained: no later start asks again."""
+    keys = with_records(tmp_path, 3)
+    without(tmp_path, keys[1][0])
+    with pytest.raises(StoreDamaged, match="t-0: offsets 1 to 1"):
+        started(tmp_path, **CHECK)
+    started(tmp_path, **CHECK, **ACCEPT).close()
+    again = started(tmp_path, **CHECK)
+    assert again.store.get(keys[1][1]) is None
+    assert log_of(again).holes == ((1, 2),)
+    again.close()
+
+
+def test_without_the_check_a_broken_batch_is_not_looked_for(tmp_path: Path) -> None:
+    """Reading all records takes a while; a reader finds it."""
+    keys = with_records(tmp_path, 3)
+    without(tmp_path, keys[1][0])
+    started(tmp_path, **NO_CHECK).close()
+
+
+def test_a_power_loss_excuses_the_end_of_a_partition(tmp_path: Path) -> None:
+    """Nothing that was synced is missing: the end was never promised to outlive the machine."""
+    with_records(tmp_path, 1)
+    node = started(tmp_path)
+    store: Any = node.store
+    store.witness.same_boot = False
+    store.witness.ends[log_of(node).place] = 5
+    examine(store, node.catalogue, Settings.parse({}))
+    assert log_of(node).end_offset == 1
+    node.close()
+
+
+def test_a_kill_excuses_no_end(tmp_path: Path) -> None:
+    """The machine went on, and with it what was written."""
+    with_records(tmp_path, 1)
+    node = started(tmp_path)
+    store: Any = node.store
+    store.witness.ends[log_of(node).place] = 5
+    with pytest.raises(StoreDamaged, match="offsets 1 to 4"):
+        examine(store, node.catalogue, Settings.parse({}))
+    node.close()
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+def test_an_end_that_an_earlier_run_wrote_is_still_watched(tmp_path: Path, starts: int) -> None:
+    """Each start writes down where the partitions end, though nothing is appended in it."""
+    keys = with_records(tmp_path, 3)
+    for _ in range(starts):
+        started(tmp_path).close()
+    without(tmp_path, *keys[2])
+    with pytest.raises(StoreDamaged, match="t-0: offsets 2 to 2"):
+        started(tmp_path)
+
+
+def test_the_end_of_a_log_whose_records_were_all_deleted_is_watched_too(tmp_path: Path) -> None:
+    """It holds no byte, and its next record must have the next offset."""
+    with_records(tmp_path, 3)
+    node = started(tmp_path)
+    log_of(node).trim(3)
+    start = b"s" + log_of(node).place
+    node.close()
+    started(tmp_path).close()
+    without(tmp_path, start)
+    with pytest.raises(StoreDamaged, match="t-0: offsets 0 to 2"):
+        started(tmp_path)
+
+
+def test_of_two_sound_heads_the_later_one_counts(tmp_path: Path) -> None:
+    """In whichever place it was written."""
+    for last in (8, 9):
+        first = Witness(tmp_path)
+        for writes in range(last - 1, last + 1):
+            first.note(writes)
+        first.close()
+        again = Witness(tmp_path)
+        assert again.writes == last
+        again.note(1)
+        again.note(1)
+        again.close()
+
+
+def test_what_is_synced_is_written_down_at_once(tmp_path: Path) -> None:
+    """No write may follow before the power fails."""
+    first = Witness(tmp_path)
+    first.note(5)
+    first.note_synced(3)
+    again = Witness(tmp_path)
+    assert (again.writes, again.synced) == (5, 3)
+    for each in (first, again):
+        each.close()
+
+
+def test_an_accepted_loss_of_synced_writes_is_not_missed_again(tmp_path: Path) -> None:
+    """The next power loss is compared with what the store held since."""
+    first = Witness(tmp_path)
+    first.note_synced(9)
+    first.restart(4, {})
+    again = Witness(tmp_path)
+    assert (again.writes, again.synced) == (4, 4)
+    for each in (first, again):
+        each.close()

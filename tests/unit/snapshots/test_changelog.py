@@ -1,0 +1,119 @@
+"""Reading a changelog: which records are taken, what gaps do, and how long tombstones are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+
+from faust_assigner.snapshots import changelog
+from faust_assigner.snapshots.changelog import Extent
+from faust_assigner.snapshots.json_rows import unreadable_rows
+
+TP = TopicPartition("t", 0)
+
+
+class Consumer:
+    """Gives its batches one after the other; each is (offsets, position behind them)."""
+
+    def __init__(self, *batches: tuple[Sequence[int], int]) -> None:
+        self._batches = list(batches)
+        self._position = 0
+
+    def assign(self, partitions: object) -> None:
+        """One partition."""
+
+    def seek(self, partition: object, offset: int) -> None:
+        """Where the span begins."""
+        self._position = offset
+
+    def pause(self, partition: object) -> None:
+        """Its span is read."""
+
+    async def getmany(
+        self, *partitions: object, timeout_ms: int
+    ) -> dict[TopicPartition, list[Any]]:
+        """The next batch."""
+        offsets, self._position = self._batches.pop(0)
+        return {TP: [SimpleNamespace(offset=offset) for offset in offsets]}
+
+    async def position(self, partition: object) -> int:
+        """The next offset."""
+        return self._position
+
+
+def read(
+    monkeypatch: pytest.MonkeyPatch, span: Extent, *batches: tuple[Sequence[int], int]
+) -> list[tuple[list[int], int]]:
+    """What a sink is given of a span: offsets, and the position after them."""
+
+    @contextlib.asynccontextmanager
+    async def consumer_of(connection: Any, **more: Any) -> AsyncIterator[Consumer]:
+        yield Consumer(*batches)
+
+    monkeypatch.setattr(changelog, "consumer_of", consumer_of)
+    found: list[tuple[list[int], int]] = []
+
+    def sink(tp: TopicPartition, records: Sequence[Any], position: int) -> None:
+        found.append(([record.offset for record in records], position))
+
+    reached = asyncio.run(changelog.read({}, {TP: span}, sink))
+    assert reached == {TP: span.end}
+    return found
+
+
+def test_a_gap_without_records_is_told_to_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control records and compaction leave gaps: who waits for the position must see it move."""
+    found = read(monkeypatch, Extent(0, 9), ([0, 1], 2), ([], 7), ([7], 9))
+    assert found == [([0, 1], 2), ([], 7), ([7], 9)]
+
+
+def test_no_record_at_the_end_or_beyond_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came since the end was asked for, and belongs to the next snapshot."""
+    assert read(monkeypatch, Extent(0, 3), ([1, 2, 3, 4], 5)) == [([1, 2], 3)]
+    assert read(monkeypatch, Extent(0, 3), ([1, 2, 3], 4)) == [([1, 2], 3)]
+
+
+class Admin:
+    """Answers one description of settings."""
+
+    def __init__(self, *resources: tuple[int, str, str | None]) -> None:
+        self._resources = resources
+
+    async def describe_configs(self, asked: object) -> list[Any]:
+        """(error, topic, value of delete.retention.ms) as aiokafka tells them."""
+        return [
+            SimpleNamespace(
+                resources=[
+                    (
+                        error,
+                        None,
+                        2,
+                        topic,
+                        [("cleanup.policy", "compact"), ("delete.retention.ms", value)],
+                    )
+                    for error, topic, value in self._resources
+                ]
+            )
+        ]
+
+
+def test_only_what_a_broker_really_says_counts_as_retention() -> None:
+    """An error and a value that is not told leave Kafka's default."""
+    admin: Any = Admin((0, "t", "5000"), (29, "u", "1"), (0, "v", None))
+    found = asyncio.run(changelog._delete_retention_ms(admin, ["t", "u", "v"]))
+    assert found == {"t": 5_000}
+
+
+def test_rows_that_are_not_json_are_named_by_their_place_among_all() -> None:
+    """Rows are looked at a thousand at a time."""
+    rows: list[bytes | None] = [b"1"] * 3_000
+    for bad in (5, 1_023, 1_024, 2_999):
+        rows[bad] = b"{"
+    rows[7] = None
+    assert unreadable_rows(rows) == [5, 1_023, 1_024, 2_999]
