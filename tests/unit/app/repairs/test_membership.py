@@ -94,8 +94,10 @@ class Coordinator:
 
     def __init__(self, *, is_known: bool = True) -> None:
         self.is_known, self.member_id = is_known, "m-1"
+        self.answers = asyncio.Event()
 
     async def _do_heartbeat(self) -> bool:
+        await self.answers.wait()
         return self.is_known
 
     async def _send_req(self, request: Any) -> Any:
@@ -114,12 +116,12 @@ async def test_a_heartbeat_counts_from_when_it_was_sent_and_where_it_is_answered
     monkeypatch.setattr(membership, "monotonic", clock)
     coordinator, fence = Coordinator(is_known=is_known), HeartbeatFence(10.0, clock)
     assert watch(coordinator, fence)
-    beat = coordinator._do_heartbeat()
     clock.now = 105.0
-    beats = asyncio.ensure_future(beat)
+    beat = asyncio.ensure_future(coordinator._do_heartbeat())
     await asyncio.sleep(0)
     clock.now = 109.0
-    await beats
+    coordinator.answers.set()
+    await beat
     assert fence.silent_s() == (4.0 if heard else 9.0)
 
 
