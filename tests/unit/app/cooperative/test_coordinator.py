@@ -356,8 +356,28 @@ async def test_heartbeats_beside_a_round_go_on_after_one_that_was_refused(made: 
 async def test_a_member_that_gave_up_sends_no_heartbeats_beside_its_round(made: Made) -> None:
     """It has nothing to keep."""
     made.member.gave_up = True
+    made.it._client.send = lambda *_, **__: asyncio.sleep(0.05)
     await made.it._send_req(request_of(JoinGroupRequest))
-    assert "heartbeat" not in made.acts
+    assert made.acts == []
+
+
+async def test_heartbeats_have_begun_before_a_round_ends_them(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that is cancelled before its first step cancels whoever waits for it."""
+    begun: list[str] = []
+
+    async def beat() -> None:
+        begun.append("beat")
+
+    async def stop(_: Any) -> None:
+        begun.append("stop")
+
+    monkeypatch.setattr(GroupCoordinator, "_stop_heartbeat_task", stop)
+    task = asyncio.ensure_future(beat())
+    await made.it._stop_heartbeat_task()
+    assert begun == ["beat", "stop"]
+    await task
 
 
 async def test_a_round_that_could_not_be_sent_has_the_coordinator_looked_for_again(

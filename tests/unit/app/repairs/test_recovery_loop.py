@@ -124,7 +124,9 @@ class Host:
         """As Faust's."""
 
     def _add(self, table: Any, tp: TP, offsets: Any) -> None:
-        offsets[tp] = table.persisted_offset(tp)
+        if (persisted := table.persisted_offset(tp)) is not None:
+            offsets[tp] = persisted
+        offsets.setdefault(tp, None)
 
     async def _wait(self, coro: Any, timeout: Any = None) -> None:
         self.acts.append(("wait", timeout))
@@ -559,6 +561,14 @@ async def test_what_failed_is_closed_opened_anew_and_read_from_where_its_file_is
     assert made._reopen == frozenset()
 
 
+async def test_a_file_that_was_lost_is_read_from_the_first_record(made: Recovery) -> None:
+    """What was read into it before does not count."""
+    made._reopen, made.active_offsets[A] = frozenset({A}), 30
+    table_of(made).persisted[A] = None
+    await made._open_tables()
+    assert made.active_offsets[A] is None
+
+
 async def test_a_database_that_does_not_open_is_waited_for_longer_each_time(
     made: Recovery,
 ) -> None:
@@ -632,3 +642,18 @@ async def test_the_group_is_left_before_tables_are_closed(
 
     await Tables().on_stop()
     assert acts == (["left", "tables closed"] if stops and started else ["tables closed"])
+
+
+def test_files_and_windows_hear_of_what_is_committed(made: Recovery) -> None:
+    """A window is closed by the time of committed records."""
+
+    class Stock:
+        def on_commit(self, offsets: Any) -> None:
+            made.acts.append(("files", offsets))
+
+    class Tables(SteadyTables, Stock):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.closings = []
+
+    Tables().on_commit({A: 5})
+    assert made.acts == [("files", {A: 5}), ("committed", {A: 5})]

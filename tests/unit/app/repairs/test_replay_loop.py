@@ -262,6 +262,17 @@ def test_standbys_are_ready_once_the_actives_are_and_nothing_is_lacking(
     assert len(made.tables.ready) == (state == "ready")
 
 
+def test_the_span_of_standbys_ends_once(made: Recovery) -> None:
+    """After each round that had one."""
+    ends: list[str] = []
+    made.active_offsets[A], made.standby_offsets[B] = 6, 6
+    made.tables.standbys_ready = True
+    made._standbys_span = SimpleNamespace(finish=lambda: ends.append("x"))
+    for _ in range(3):
+        made._maybe_end()
+    assert (ends, made.tables.ready) == (["x"], ["x"])
+
+
 def test_a_new_recovery_knows_nothing_of_the_last(made: Recovery) -> None:
     """Neither what was fetched nor that it had ended."""
     made._fetched[A] = 1
