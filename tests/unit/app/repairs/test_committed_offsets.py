@@ -9,7 +9,12 @@ import pytest
 from aiokafka import errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from faust_assigner.app.repairs.committed_offsets import committed
+from faust_assigner.app.repairs.committed_offsets import (
+    UNSTABLE_OFFSET_COMMIT,
+    _OffsetFetch,
+    ask_for_all,
+    committed,
+)
 
 HERE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -21,16 +26,16 @@ class Coordinator:
 
     def __init__(self, error_code: int = 0) -> None:
         self.error_code, self.dead = error_code, 0
+        self.rows = [(0, 7), (1, -1)]
 
     def coordinator_dead(self) -> None:
         """Count."""
         self.dead += 1
 
     async def _send_req(self, request: Any) -> Any:
-        rows = [(0, 7), (1, -1)]
         parts = [
             {"partition": number, "offset": offset, "metadata": "", "error_code": 0}
-            for number, offset in rows
+            for number, offset in self.rows
         ]
         said = {
             "error_code": self.error_code,
@@ -60,3 +65,37 @@ async def test_a_coordinator_that_is_none_any_more_is_looked_for_anew(
     with pytest.raises(error):
         await committed(coordinator, [HERE])
     assert bool(coordinator.dead) == is_dead
+
+
+async def test_offsets_that_a_transaction_is_about_to_commit_are_asked_for_again() -> None:
+    """The request asks for stable ones, topic by topic; the refusal is retriable."""
+    with pytest.raises(errors.KafkaError) as found:
+        await committed(Coordinator(UNSTABLE_OFFSET_COMMIT), [HERE])
+    assert found.value.retriable
+    payments = TopicPartition("payments", 0)
+    built = _OffsetFetch("g", [OTHER, payments, HERE]).build(lambda *fields: fields)
+    assert built == ("g", [("orders", [0, 1], {}), ("payments", [0], {})], True, {})
+
+
+async def test_an_offset_of_zero_is_committed() -> None:
+    """The group has processed nothing yet, and begins there."""
+    coordinator = Coordinator()
+    coordinator.rows = [(0, 0)]
+    assert await committed(coordinator, [HERE]) == {HERE: OffsetAndMetadata(0, "")}
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [(errors.GroupLoadInProgressError, 1), (errors.GroupAuthorizationFailedError, 0)],
+)
+async def test_a_refusal_that_passes_is_logged_once(
+    error: type[errors.KafkaError], lines: int, caplog: Any
+) -> None:
+    """aiokafka asks again every moment; any other error is logged by whoever asked."""
+    caplog.set_level("INFO")
+    coordinator: Any = Coordinator(error.errno)
+    ask_for_all(coordinator)
+    for _ in range(3):
+        with pytest.raises(error):
+            await coordinator._do_fetch_commit_offsets([HERE])
+    assert len(caplog.records) == lines

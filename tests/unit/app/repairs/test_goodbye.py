@@ -1,14 +1,16 @@
-"""How long a worker that stops waits for brokers: for all its last requests together, not for each."""
+"""How a worker that stops says goodbye to brokers: in which order, and how long it waits for them."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from faust_assigner.app.repairs import goodbye
-from faust_assigner.app.repairs.goodbye import LEAST_S, Goodbye
+from faust_assigner.app.repairs.goodbye import LEAST_S, Goodbye, LeavesInTime, _done_within
 
 
 async def test_what_one_wait_uses_the_next_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,3 +51,173 @@ async def test_an_app_that_goes_on_uses_up_nothing(monkeypatch: pytest.MonkeyPat
 
     assert await it.within("Commit", answered) == "answered"
     assert (it.left, it.over.is_set()) == (4.0, False)
+
+
+async def test_a_step_that_times_out_by_itself_is_an_error_of_its_own() -> None:
+    """It is not taken for a silent broker, nor is any other error."""
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    it = Goodbye(SimpleNamespace(should_stop=True))
+    for error in (TimeoutError("its own"), RuntimeError("a bug")):
+        with pytest.raises(type(error), match=str(error)):
+            await it.within("Last flush", fail, error)
+
+
+class Stock:
+    """Of Faust's consumer, with every call in ``acts``."""
+
+    def __init__(self) -> None:
+        self.acts: list[str] = []
+        self.streams = asyncio.Event()
+        self.stream_error: Exception | None = None
+        producer = SimpleNamespace(flush=self._noting("flush"), on_stop=self._noting("stop"))
+        self.app = SimpleNamespace(should_stop=True, producer=producer)
+        coordinator = SimpleNamespace(close=self._noting("leave"))
+        self._thread = SimpleNamespace(
+            should_stop=False,
+            call_thread=lambda step: step(),
+            _consumer=SimpleNamespace(
+                _coordinator=coordinator, _client=SimpleNamespace(close=self._noting("close"))
+            ),
+        )
+
+    def _noting(self, name: str) -> Any:
+        async def note() -> None:
+            self.acts.append(name)
+
+        return note
+
+    async def force_commit(self, *_: Any) -> bool:
+        """Commit."""
+        self.acts.append("force commit")
+        return True
+
+    async def commit_and_end_transactions(self) -> None:
+        """Commit all."""
+        self.acts.append("commit")
+
+    async def wait_empty(self) -> None:
+        """Wait for the streams."""
+        await self.streams.wait()
+        if self.stream_error is not None:
+            raise self.stream_error
+
+
+class Consumer(LeavesInTime, Stock):  # type: ignore[misc]
+    """Ours over it."""
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Consumer]:
+    """A consumer of an app that stops; a broker has a moment for each last step."""
+    monkeypatch.setattr(goodbye, "LEAST_S", 0.02)
+    consumer = Consumer()
+    consumer._goodbye.left = 0.02
+
+    async def told() -> None:
+        consumer.acts.append("told")
+
+    monkeypatch.setattr(goodbye, "told", told)
+    monkeypatch.setattr(goodbye, "give_up", lambda app: consumer.acts.append("give up"))
+    return consumer
+
+
+async def test_the_group_is_left_after_all_was_sent_committed_and_written(made: Consumer) -> None:
+    """Rows land when their records have been told; after that they are another worker's."""
+    await made.leave_group()
+    assert made.acts == ["flush", "commit", "told", "give up", "leave"]
+
+
+async def test_a_thread_that_has_crashed_is_asked_for_nothing(made: Consumer) -> None:
+    """It leaves by itself."""
+    made._thread.should_stop = True
+    await made.leave_group()
+    assert not await made.force_commit()
+    assert made.acts == []
+
+
+async def test_a_commit_goes_through_a_thread_that_works(made: Consumer) -> None:
+    """Also while the app stops; and through one that stops while the app goes on."""
+    assert await made.force_commit()
+    made.app.should_stop, made._thread.should_stop = False, True
+    assert await made.force_commit()
+
+
+@pytest.mark.parametrize("stops", [True, False])
+async def test_streams_are_waited_for(made: Consumer, stops: bool) -> None:
+    """In a worker that goes on as Faust does."""
+    made.app.should_stop = stops
+    made._goodbye.over.set() if not stops else None
+    waiting = asyncio.ensure_future(made.wait_empty())
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    made.streams.set()
+    await asyncio.wait_for(waiting, 5.0)
+
+
+async def test_streams_that_wait_for_a_silent_broker_are_left(made: Consumer) -> None:
+    """Nothing goes on waiting for them."""
+    waiting = asyncio.ensure_future(made.wait_empty())
+    await asyncio.sleep(0.01)
+    made._goodbye.over.set()
+    await asyncio.wait_for(waiting, 5.0)
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_an_error_of_the_streams_is_raised(made: Consumer) -> None:
+    """It is why they are empty."""
+    made.stream_error = RuntimeError("a stream has crashed")
+    made.streams.set()
+    with pytest.raises(RuntimeError, match="crashed"):
+        await made.wait_empty()
+
+
+async def for_ever() -> None:
+    """A broker that never answers."""
+    await asyncio.sleep(3600)
+
+
+async def test_the_client_of_a_consumer_that_could_not_leave_is_closed(
+    made: Consumer, caplog: Any
+) -> None:
+    """Its connections are not left open; the log says what the group does."""
+    await made._part_consumer(made._thread, made._thread._consumer._coordinator.close)
+    assert (made.acts, caplog.text) == (["leave"], "")
+    await made._part_consumer(made._thread, for_ever)
+    assert made.acts == ["leave", "close"]
+    assert "Could not leave the group" in caplog.text
+    made._thread._consumer = None
+    await made._part_consumer(made._thread, for_ever)
+
+
+async def test_all_clients_of_a_producer_that_could_not_stop_are_closed(made: Consumer) -> None:
+    """Those of its transactions as well."""
+
+    def sender(name: str) -> Any:
+        return SimpleNamespace(client=SimpleNamespace(close=made._noting(name)))
+
+    producer = SimpleNamespace(
+        _producer=sender("plain"), _transaction_producers={"a": sender("a"), "b": sender("b")}
+    )
+    await made._part_producer(producer, made._noting("stop"))
+    assert made.acts == ["stop"]
+    await made._part_producer(producer, for_ever)
+    assert sorted(made.acts[1:]) == ["a", "b", "plain"]
+
+
+async def test_a_step_that_is_cancelled_from_within_is_not_done() -> None:
+    """Where the whole task is cancelled, that goes on."""
+
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    assert not await _done_within(5.0, cancelled)
+    waiting = asyncio.ensure_future(_done_within(60.0, for_ever))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not await _done_within(0.0, for_ever)
+    assert await _done_within(5.0, lambda: asyncio.sleep(0))
