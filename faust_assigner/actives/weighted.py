@@ -28,6 +28,8 @@ _GOOD = 1.03
 _MOVES_OF_COUNTED, _MOVES_OF_ALL = 1.2, 0.05
 #: How many of the lightest members are tried as receivers, and how many tasks in a swap.
 _RECEIVERS, _SWAPPED = 8, 48
+#: Announced moves are kept up to this much above the lightest plan that was found.
+_KEPT = 1.25
 #: Up to so many different capacities, a heap for each is faster than a look at every member.
 _HEAPS = 16
 
@@ -106,26 +108,32 @@ class Weighed:
     def balance(self, layout: Layout, previous: Previous, counted: Ints) -> Ints:
         """int64[T]: the weighted target; ``counted`` is the exact target without weights.
 
-        Its heaviest member is never heavier than the one of ``counted``, unless that target breaks a move
-        that the last round announced (``previous.awaited``) and this one does not. Cost: O(T log M), or
-        O(T M) where subscriptions differ or more than 16 capacities occur; and O(M + tasks of one member)
-        for each task moved.
+        Its heaviest member is never heavier than the one of ``counted``; but the moves that the last round
+        announced (``previous.awaited``) are made where that costs at most a quarter more (it costs more
+        only after capacities or weights have changed). Cost: O(T log M), or O(T M) where subscriptions
+        differ or more than 16 capacities occur; and O(M + tasks of one member) for each task moved.
         """
         ordinary = layout.per_task(lambda group: group.adds_load)
         counted = np.where(ordinary, counted, NOBODY)
         budget = _budget(previous, counted, ordinary)
         home = np.where(ordinary, previous.last_owner, NOBODY)
-        shift = _Shift(self, home, home, budget)
-        shift.place(np.flatnonzero(ordinary & (home == NOBODY)))
-        shift.lighten()
-        waits = np.flatnonzero(ordinary & (previous.awaited != NOBODY))
-        best = (_broken(shift.owner, previous.awaited, waits), self.heaviest(shift.owner))
-        if best[0] or self.heaviest(counted) < best[1] * (1 - 1e-9):
+        homeless = np.flatnonzero(ordinary & (home == NOBODY))
+        best = _Shift(self, home, home, budget)
+        best.place(homeless)
+        best.lighten()
+        if self.heaviest(counted) < self.heaviest(best.owner) * (1 - 1e-9):
             other = _Shift(self, home, counted, budget)
             other.lighten()
-            found = (_broken(other.owner, previous.awaited, waits), self.heaviest(other.owner))
-            shift = other if found < best else shift
-        return shift.owner
+            best = other
+        announced = ordinary & (previous.awaited != NOBODY)
+        if (announced & (best.owner != previous.awaited)).any():
+            start = np.where(announced, previous.awaited, home)
+            kept = _Shift(self, home, start, budget, fixed=announced)
+            kept.place(homeless)
+            kept.lighten()
+            if self.heaviest(kept.owner) <= _KEPT * self.heaviest(best.owner):
+                best = kept
+        return best.owner
 
 
 def _budget(previous: Previous, counted: Ints, ordinary: Bools) -> int:
@@ -134,18 +142,19 @@ def _budget(previous: Previous, counted: Ints, ordinary: Bools) -> int:
     return max(int(_MOVES_OF_COUNTED * needed), int(_MOVES_OF_ALL * np.count_nonzero(ordinary)))
 
 
-def _broken(owner: Ints, awaited: Ints, waits: Ints) -> int:
-    """How many of the tasks ``waits`` that the last round announced for a member go elsewhere."""
-    return int(np.count_nonzero(owner[waits] != awaited[waits]))
-
-
 class _Shift:
-    """The owners while they change: loads, and how many moves from living owners are left."""
+    """The owners while they change: loads, and how many moves from living owners are left.
 
-    def __init__(self, weighed: Weighed, home: Ints, start: Ints, budget: int) -> None:
+    Tasks that are ``fixed`` stay where they start.
+    """
+
+    def __init__(
+        self, weighed: Weighed, home: Ints, start: Ints, budget: int, fixed: Bools | None = None
+    ) -> None:
         layout = weighed.layout
         self.weight, self.capacity = weighed.weight, layout.capacity
         self.home, self.owner = home, start.copy()
+        self.free = np.ones(start.size, dtype=np.bool_) if fixed is None else ~fixed
         self.budget = budget - int(np.count_nonzero((home != NOBODY) & (start != home)))
         self.load = weighed.load(self.owner)
         self.group = np.repeat(np.arange(len(layout.groups)), np.diff(layout.start))
@@ -230,8 +239,8 @@ class _Shift:
 
     def _relieve(self, h: int, ratio: float) -> bool:
         """The best single move away from ``h``, else the best swap; False when neither helps."""
-        mine = np.flatnonzero(self.owner == h)
-        receivers = self._receivers(h, mine)
+        mine = np.flatnonzero((self.owner == h) & self.free)
+        receivers = self._receivers(h, mine) if mine.size else []
         best = None
         for step in (self._best_move, self._best_swap):
             found = [step(h, m, mine) for m in receivers]
@@ -275,7 +284,7 @@ class _Shift:
         return float(after[best]), m, int(able[best]), NOBODY
 
     def _best_swap(self, h: int, m: int, mine: Ints) -> tuple[float, int, int, int] | None:
-        theirs = np.flatnonzero(self.owner == m)
+        theirs = np.flatnonzero((self.owner == m) & self.free)
         give = self._swappable(mine, h, m)
         take = self._swappable(theirs, m, h)
         if not give.size or not take.size or self.budget < 2:
