@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -247,6 +248,9 @@ def play(
 )
 def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...], ledger: Path | None) -> None:
     """Run the demo; see the module's docstring."""
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # its workers and its broker end with it
     logging.getLogger("aiokafka").setLevel(
         logging.ERROR
     )  # it retries a fresh topic's missing leader

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +43,12 @@ def records_equal(said: str) -> int:
     return int(found[1])
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that ``pid`` started, by any of its threads."""
+    listings = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for listing in listings for child in listing.read_text().split()]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.kafka
@@ -48,6 +56,25 @@ def test_demo_ends_with_equal_tables_on_kafka() -> None:
     """A join, a bounce, a SIGKILL and a return on Apache Kafka lose no order and count none twice."""
     with kafka_server() as kafka:  # of its own: the demo's topics have fixed names
         assert records_equal(run_demo("--bootstrap", kafka.bootstrap)) > 6_000
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(120)
+def test_a_demo_that_is_told_to_stop_leaves_nothing_running() -> None:
+    """SIGTERM while its broker and its three workers run: they end, and its exit code says why."""
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "examples.orders.demo", "--assignor", "ours"], cwd=ROOT
+    )
+    try:
+        began = time.monotonic()
+        while len(started := children_of(demo.pid)) < 4:
+            assert time.monotonic() - began < 60
+            time.sleep(0.1)
+        demo.send_signal(signal.SIGTERM)
+        assert demo.wait(timeout=50) == 128 + signal.SIGTERM
+    finally:
+        demo.kill()
+    assert not [pid for pid in started if Path(f"/proc/{pid}").exists()]
 
 
 @pytest.mark.processes
