@@ -5,6 +5,7 @@ FaustAssignerError
 |  |- BadRequest         a name, a number or a topic that cannot be
 |  |- NotFound           no such topic, consumer or hand-off
 |  |- Replaced           another incarnation of the consumer has taken its place
+|  |- Expelled           the incarnation did not release a partition: its session was ended
 |  |- WrongCaller        the caller is not whom the hand-off, or the name, belongs to
 |  `- WrongPhase         the hand-off has moved on
 `- TryAgain
@@ -58,6 +59,18 @@ def replaced(name: str, got: str, current: str) -> Replaced:
     return Replaced(
         f"{name}: incarnation {got or '(none)'} is replaced by {current or '(none)'}: "
         "stop processing and do not register again"
+    )
+
+
+class Expelled(ServiceRefused):
+    """This process did not release a partition: the service ended its session and refuses it from then on."""
+
+
+def expelled(name: str, incarnation: str) -> Expelled:
+    """The refusal of an expelled incarnation."""
+    return Expelled(
+        f"{name}: incarnation {incarnation or '(none)'} is expelled because it did not release a partition: "
+        "stop processing; a new process may register"
     )
 
 

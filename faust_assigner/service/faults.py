@@ -9,6 +9,7 @@ import grpc
 
 from faust_assigner.service.errors import (
     BadRequest,
+    Expelled,
     NotFound,
     Replaced,
     ServiceRefused,
@@ -31,6 +32,7 @@ class Unserved(ServiceRefused):
 CODE: Final[Mapping[type[ServiceRefused], grpc.StatusCode]] = {
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     Replaced: grpc.StatusCode.ALREADY_EXISTS,
+    Expelled: grpc.StatusCode.ABORTED,
     Unserved: grpc.StatusCode.UNIMPLEMENTED,
     WrongCaller: grpc.StatusCode.PERMISSION_DENIED,
     WrongPhase: grpc.StatusCode.FAILED_PRECONDITION,

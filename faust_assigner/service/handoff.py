@@ -1,7 +1,8 @@
 """A hand-off as a table: Warming -> Ready -> Complete -> gone, or abort.
 
     Warming    the new owner fills its caches; the old one goes on
-    Ready      the new owner is warm. Strict mode: the old one drains, flushes and releases first
+    Ready      the new owner is warm. Strict mode: the old one drains, flushes and releases first. An old
+               owner that cannot, or does not in time, is expelled: its session ends
     Complete   the assignment is the new owner's; the old one is told to let go, and is fenced by its epoch
 
 Pure: :func:`step` takes a state and an event. A hand-off has an id, the store's revision that created it,
@@ -42,6 +43,7 @@ class Handoff:
     ``started_at``  unix seconds
     ``strict``      the old owner releases before the new one starts
     ``released``    strict: the old owner has drained; ``offset`` is the next one to process, where it said so
+    ``unreleased``  strict: why the old owner cannot release; ``expelled``: its session was ended for it
     ``failed``      why the new owner (or an operator) gives up; the leader aborts it
     ``progress``    0..1, as the new owner last said
     ``old_incarnation``, ``new_incarnation``  the processes of the two owners
@@ -55,6 +57,8 @@ class Handoff:
     strict: bool = False
     released: bool = False
     offset: int | None = None
+    unreleased: str | None = None
+    expelled: bool = False
     failed: str | None = None
     progress: float = 0.0
     old_incarnation: str = ""
@@ -62,12 +66,14 @@ class Handoff:
 
 
 class State(Enum):
-    """Where a hand-off stands; strict mode parts Ready in two."""
+    """Where a hand-off stands; strict mode divides Ready."""
 
     WARMING = "warming"
     FAILED = "failed"
     READY = "ready"
     RELEASING = "releasing"
+    UNRELEASED = "unreleased"  #: the old owner says that it cannot release
+    EXPELLED = "expelled"  #: the old owner's session was ended; its lease has not run out yet
     RELEASED = "released"
     COMPLETE = "complete"
     HANDED = "handed"  #: complete, and the old owner had released before
@@ -80,6 +86,7 @@ class Happening(Enum):
     WARM = "the new owner is warm"
     GAVE_UP = "the new owner gives up"
     LET_GO = "the old owner released"
+    CANNOT = "the old owner cannot release"
     OLD_GONE = "the old owner is gone"
     NEW_GONE = "the new owner is gone, or leaves"
     UNWANTED = "the plan has changed"
@@ -93,6 +100,7 @@ class Effect(Enum):
     NOTHING = "nothing"
     GIVE = "the new owner owns it"
     COOL = "the old owner keeps it, and the new one is not asked again for a while"
+    EXPEL = "the old owner's session ends, and its lease is not renewed any more"
 
 
 Step = tuple[State, Effect]
@@ -115,12 +123,21 @@ NEXT: Mapping[tuple[State, Happening], Step] = {
     (_S.RELEASING, _H.OLD_GONE): (_S.GONE, _E.GIVE),
     (_S.RELEASING, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
     (_S.RELEASING, _H.GAVE_UP): (_S.FAILED, _E.NOTHING),
-    (_S.RELEASING, _H.LATE): (_S.GONE, _E.COOL),
+    (_S.RELEASING, _H.CANNOT): (_S.UNRELEASED, _E.NOTHING),
+    (_S.RELEASING, _H.LATE): (_S.EXPELLED, _E.EXPEL),
+    (_S.UNRELEASED, _H.LOOK): (_S.EXPELLED, _E.EXPEL),
+    (_S.UNRELEASED, _H.OLD_GONE): (_S.GONE, _E.GIVE),
+    (_S.UNRELEASED, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
+    (_S.EXPELLED, _H.OLD_GONE): (_S.GONE, _E.GIVE),
+    (_S.EXPELLED, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
+    # A client without an incarnation cannot be told from its successor: it is back before anybody looked.
+    (_S.EXPELLED, _H.LATE): (_S.GONE, _E.NOTHING),
     (_S.RELEASED, _H.LOOK): (_S.HANDED, _E.GIVE),
     (_S.RELEASED, _H.OLD_GONE): (_S.GONE, _E.GIVE),
     (_S.RELEASED, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
     (_S.RELEASED, _H.GAVE_UP): (_S.FAILED, _E.NOTHING),
     (_S.COMPLETE, _H.LET_GO): (_S.GONE, _E.NOTHING),
+    (_S.COMPLETE, _H.CANNOT): (_S.GONE, _E.NOTHING),  # the new owner has it, under its own epoch
     (_S.COMPLETE, _H.OLD_GONE): (_S.GONE, _E.NOTHING),
     (_S.COMPLETE, _H.NEW_GONE): (
         _S.GONE,
@@ -138,6 +155,10 @@ def state_of(handoff: Handoff) -> State:
     """Where it stands."""
     if handoff.phase is Phase.COMPLETE:
         return State.HANDED if handoff.released else State.COMPLETE
+    if handoff.expelled:
+        return State.EXPELLED
+    if handoff.unreleased is not None:
+        return State.UNRELEASED
     if handoff.failed is not None:
         return State.FAILED
     if handoff.phase is Phase.WARMING:
@@ -165,6 +186,11 @@ def advanced(
         return replace(handoff, released=True, offset=offset)
     if to in (State.COMPLETE, State.HANDED):
         return replace(handoff, phase=Phase.COMPLETE)
+    if to is State.UNRELEASED:
+        return replace(handoff, unreleased=reason)
+    if to is State.EXPELLED:
+        why = handoff.unreleased or "it did not release in time"
+        return replace(handoff, unreleased=why, expelled=True)
     if to is State.FAILED:
         return replace(handoff, failed=reason)
     raise ValueError(f"a hand-off is not stored as {to}")

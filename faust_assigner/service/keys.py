@@ -80,6 +80,10 @@ class Keys:
         """A replaced incarnation; bound to its lease: it may be working until the key is gone. Ours alone."""
         return f"{self.prefix}fences/{escape(name)}/{escape(incarnation) or '-'}"
 
+    def expelled(self, name: str, incarnation: str) -> str:
+        """An incarnation whose session was ended because it did not release a partition. Ours alone."""
+        return f"{self.prefix}expelled/{escape(name)}/{escape(incarnation) or '-'}"
+
     def topic(self, name: str) -> str:
         """A topic's partition count."""
         return f"{self.prefix}config/topics/{escape(name)}"
@@ -177,7 +181,7 @@ def load_consumer(value: bytes) -> Consumer:
         status=Status(d["status"]),
         registered_at=float(d["registered_at"]),
         topics=tuple(map(str, d.get("topics", ()))),
-        rack=_rack(d),
+        rack=_text(d, "rack"),
         identity=str(d.get("identity", "")),
         capacity=capacity if 0 < capacity < math.inf else 1.0,
         capabilities=tuple(map(str, d.get("capabilities", ()))),
@@ -198,8 +202,8 @@ def load_consumer(value: bytes) -> Consumer:
     )
 
 
-def _rack(document: Mapping[str, Any]) -> str | None:
-    return None if document.get("rack") is None else str(document["rack"])
+def _text(document: Mapping[str, Any], name: str) -> str | None:
+    return None if document.get(name) is None else str(document[name])
 
 
 def _offset(document: Mapping[str, Any]) -> int | None:
@@ -249,6 +253,8 @@ def dump_handoff(handoff: Handoff) -> bytes:
         "strict": handoff.strict or None,
         "released": handoff.released or None,
         "offset": handoff.offset,
+        "unreleased": handoff.unreleased,
+        "expelled": handoff.expelled or None,
         "failed": handoff.failed,
         "progress": handoff.progress or None,
         "old_incarnation": handoff.old_incarnation or None,
@@ -260,7 +266,6 @@ def dump_handoff(handoff: Handoff) -> bytes:
 def load_handoff(value: bytes) -> Handoff:
     """Raises as :func:`load_consumer`."""
     d = _load(value)
-    failed = d.get("failed")
     return Handoff(
         TopicPartition(str(d["topic"]), int(d["partition"])),
         str(d["old_owner"]),
@@ -270,7 +275,9 @@ def load_handoff(value: bytes) -> Handoff:
         strict=bool(d.get("strict", False)),
         released=bool(d.get("released", False)),
         offset=_offset(d),
-        failed=None if failed is None else str(failed),
+        unreleased=_text(d, "unreleased"),
+        expelled=bool(d.get("expelled", False)),
+        failed=_text(d, "failed"),
         progress=float(d.get("progress", 0.0)),
         old_incarnation=str(d.get("old_incarnation", "")),
         new_incarnation=str(d.get("new_incarnation", "")),

@@ -7,23 +7,21 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Protocol
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock, SystemClock
 from faust_assigner.service.commands import Command
 from faust_assigner.service.errors import (
-    MAX_CLAIMS,
-    BadRequest,
+    Expelled,
     NotFound,
-    TooManyClaims,
+    ServiceRefused,
     WrongCaller,
+    expelled,
     replaced,
 )
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import (
-    MAX_PARTITIONS,
     Keys,
     checked_consumer,
     checked_incarnation,
@@ -48,6 +46,7 @@ from faust_assigner.service.records import (
     names_itself,
 )
 from faust_assigner.service.serving.acks import Acks
+from faust_assigner.service.serving.claims import check_claims
 from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, unchanged
@@ -57,12 +56,7 @@ from faust_assigner.service.view import Change, has_more, waits_in_vain
 
 __all__ = ["AssignerNode", "CommandStream", "CountPartitions", "Metrics", "NoMetrics"]
 
-MAX_BOUND = (
-    1_000  #: topics that it declares co-partitioned: each look of the leader goes through them
-)
 MAX_UNREAD = 10_000  #: changes that wait for an operator's screen; it looks at the state anyway
-MAX_RACK = 256  #: characters
-MAX_NUMBER = 1e18  #: of a weight or a capacity: their sums and quotients stay numbers
 
 
 class CommandStream(Protocol):
@@ -196,7 +190,7 @@ class AssignerNode:
         epochs, in strict mode once the lease of the replaced one has run out. Raises also ``Replaced``."""
         checked_consumer(consumer.name)
         checked_incarnation(consumer.incarnation)
-        _check_claims(consumer)
+        check_claims(consumer)
         for topic in consumer.topics:
             await self._catalogue.need(checked_topic(topic))
         return await self._sessions.register(consumer)
@@ -211,8 +205,8 @@ class AssignerNode:
         incarnation: str = "",
     ) -> None:
         """The new owner is warm. ``handoff_id`` may be left out by the original's clients."""
-        self.check(consumer_name, identity, incarnation)
-        await self._acks.ready(consumer_name, at, handoff_id, incarnation)
+        async with self._caller(consumer_name, identity, incarnation):
+            await self._acks.ready(consumer_name, at, handoff_id, incarnation)
 
     async def partition_released(
         self,
@@ -225,8 +219,29 @@ class AssignerNode:
         incarnation: str = "",
     ) -> None:
         """The old owner let go; in strict mode it has drained and ``offset`` is the next one to process."""
-        self.check(consumer_name, identity, incarnation)
-        await self._acks.released(consumer_name, at, handoff_id, offset, incarnation)
+        async with self._caller(consumer_name, identity, incarnation):
+            await self._acks.released(consumer_name, at, handoff_id, offset, incarnation)
+
+    async def release_failed(
+        self,
+        consumer_name: str,
+        at: TopicPartition,
+        *,
+        reason: str,
+        handoff_id: int | None = None,
+        epoch: int | None = None,
+        identity: str = "",
+        incarnation: str = "",
+    ) -> None:
+        """The old owner cannot release the partition: in strict mode it is expelled at once.
+
+        ``epoch``: of the grant that it speaks of, where it knows it.
+        """
+        granted = None if epoch is None else epoch - self._mirror.view.base
+        async with self._caller(consumer_name, identity, incarnation):
+            await self._acks.release_failed(
+                consumer_name, at, handoff_id, reason, incarnation, granted
+            )
 
     async def warm_failed(
         self,
@@ -239,8 +254,8 @@ class AssignerNode:
         incarnation: str = "",
     ) -> None:
         """The new owner cannot warm the partition: another one is chosen for a while."""
-        self.check(consumer_name, identity, incarnation)
-        await self._acks.failed(consumer_name, at, handoff_id, reason, incarnation)
+        async with self._caller(consumer_name, identity, incarnation):
+            await self._acks.failed(consumer_name, at, handoff_id, reason, incarnation)
 
     async def progress(
         self,
@@ -253,8 +268,8 @@ class AssignerNode:
         incarnation: str = "",
     ) -> None:
         """How far the new owner is, 0..1; too many of them are ignored."""
-        self.check(consumer_name, identity, incarnation)
-        await self._acks.progress(consumer_name, at, handoff_id, fraction, incarnation)
+        async with self._caller(consumer_name, identity, incarnation):
+            await self._acks.progress(consumer_name, at, handoff_id, fraction, incarnation)
 
     async def holds(
         self,
@@ -265,17 +280,17 @@ class AssignerNode:
         incarnation: str = "",
     ) -> None:
         """What the consumer keeps warm by now: topic -> partitions."""
-        self.check(consumer_name, identity, incarnation)
         held = {
             checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()
         }
 
         def holding(consumer: Consumer) -> Consumer:
             _check_incarnation(consumer, incarnation)
-            _check_claims(after := replace(consumer, holds=held))
+            check_claims(after := replace(consumer, holds=held))
             return after
 
-        await self._change_consumer(consumer_name, holding)
+        async with self._caller(consumer_name, identity, incarnation):
+            await self._change_consumer(consumer_name, holding)
 
     async def deregister(
         self, consumer_name: str, *, identity: str = "", incarnation: str = ""
@@ -284,14 +299,14 @@ class AssignerNode:
 
         WAIT_FOR_DRAIN: its stream ends with DRAINED when everything is handed over (or ask again).
         """
-        self.check(consumer_name, identity, incarnation)
 
         def leaving(consumer: Consumer) -> Consumer:
             _check_incarnation(consumer, incarnation)
             return replace(consumer, status=Status.DRAINING)
 
         try:
-            return await self._drained(consumer_name, leaving)
+            async with self._caller(consumer_name, identity, incarnation):
+                return await self._drained(consumer_name, leaving)
         except NotFound:
             return Action.SHUTDOWN_NOW
 
@@ -339,14 +354,33 @@ class AssignerNode:
 
         return await rewritten(self._store, key, changed)
 
+    @contextlib.asynccontextmanager
+    async def _caller(self, name: str, identity: str, incarnation: str) -> AsyncIterator[None]:
+        """Around what a consumer asks for: an expelled process hears of nothing else, whatever it asks.
+
+        Raises as :meth:`check`.
+        """
+        self.check(name, identity, incarnation)
+        try:
+            yield
+        except Expelled:
+            raise
+        except ServiceRefused:
+            # This instance's copy may be late: the store knows why there is nothing left of the process.
+            if await self._store.get(self.keys.expelled(name, incarnation)) is not None:
+                raise expelled(name, incarnation) from None
+            raise
+
     def check(self, name: str, identity: str, incarnation: str) -> None:
-        """Raises WrongCaller for another identity than the registered one, and Replaced for a process that
-        is known to be replaced; this instance's copy of the store may be late, so that others pass."""
+        """Raises WrongCaller for another identity than the registered one, and Replaced or Expelled for a
+        process that is known to be; this instance's copy of the store may be late, so that others pass."""
         entry = self._mirror.view.consumers.get(checked_consumer(name))
+        if entry is not None and entry.value.identity and entry.value.identity != identity:
+            raise WrongCaller(f"{name} is registered by another identity")
+        if (name, incarnation) in self._mirror.view.expelled:
+            raise expelled(name, incarnation)
         if entry is None:
             return
-        if entry.value.identity and entry.value.identity != identity:
-            raise WrongCaller(f"{name} is registered by another identity")
         if incarnation in entry.value.replaced and (
             incarnation or names_itself(entry.value.incarnation)
         ):
@@ -406,7 +440,7 @@ class AssignerNode:
         """A dry run: what the leader would move now, were some consumers gone and some more there."""
         for consumer in extra:
             checked_consumer(consumer.name)
-            _check_claims(consumer)
+            check_claims(consumer)
         for name in without:
             if name not in self._mirror.view.consumers:
                 raise NotFound(f"no consumer {name}")
@@ -427,34 +461,6 @@ def _check_incarnation(registered: Consumer, incarnation: str) -> None:
         incarnation or names_itself(registered.incarnation)
     ):
         raise replaced(registered.name, incarnation, registered.incarnation)
-
-
-def _check_claims(consumer: Consumer) -> None:
-    """Raises ``BadRequest`` for what a consumer may not say of itself."""
-    if not 1 / MAX_NUMBER <= consumer.capacity <= MAX_NUMBER:
-        raise BadRequest(
-            f"{consumer.name}: capacity must be above 0, up to {MAX_NUMBER:g}, "
-            f"got {consumer.capacity!r}"
-        )
-    weights = list(chain.from_iterable(known.values() for known in consumer.weights.values()))
-    if any(not 0 <= weight <= MAX_NUMBER for weight in weights):
-        raise BadRequest(f"{consumer.name}: weights must be 0 or more, up to {MAX_NUMBER:g}")
-    if consumer.rack is not None and len(consumer.rack) > MAX_RACK:
-        raise BadRequest(f"{consumer.name}: a rack's name has at most {MAX_RACK} characters")
-    if sum(map(len, consumer.co_partitioned)) + len(consumer.co_partitioned) > MAX_BOUND:
-        raise BadRequest(f"{consumer.name} declares more than {MAX_BOUND} topics co-partitioned")
-    for topics in (consumer.topics, *consumer.co_partitioned, consumer.holds, consumer.weights):
-        for topic in topics:
-            checked_topic(topic)
-    for numbers in filter(None, chain(consumer.weights.values(), consumer.holds.values())):
-        if min(numbers) < 0 or max(numbers) >= MAX_PARTITIONS:
-            raise BadRequest(
-                f"{consumer.name}: a partition is 0 to {MAX_PARTITIONS - 1}, "
-                f"got {min(numbers)} to {max(numbers)}"
-            )
-    claims = len(weights) + sum(map(len, consumer.holds.values())) + len(consumer.topics)
-    if claims > MAX_CLAIMS:
-        raise TooManyClaims(consumer.name, claims)
 
 
 async def _watched(mirror: Mirror) -> AsyncIterator[Change]:

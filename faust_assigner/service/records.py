@@ -61,6 +61,8 @@ def names_itself(incarnation: str) -> bool:
     return incarnation != "" and not incarnation.startswith("~")
 
 
+#: Seconds for which an expelled incarnation is remembered: no process that was told to stop lives longer.
+EXPELLED_S = 86_400.0
 #: Replaced incarnations that a registration remembers.
 MOST_REPLACED = 16
 #: A consumer with this capability calls Heartbeat.
@@ -130,6 +132,7 @@ class Ended(Enum):
     """Why a stream is over."""
 
     REPLACED = "another stream of the same name has taken its place"
+    EXPELLED = "this process did not release a partition: it is expelled"
     LEASE_LOST = "the registration could not be kept alive: stop processing and register again"
     DRAINED = "nothing is left to hand over: shut down"
     CLOSED = "the consumer closed it"

@@ -13,6 +13,7 @@ class ServiceSettings:
 
     ``prefix`` of all keys: one prefix, one group. ``strict``: the old owner drains before the new one starts.
     ``max_handoffs`` and ``max_handoffs_per_consumer`` are what may be under way at once (per new owner).
+    ``release_timeout_s``: strict, an old owner that has not released by then is expelled.
     ``cooldown_s``: how long a consumer that could not warm a partition is not asked for it again.
     ``replicas``: standbys per partition among the consumers that keep replicas.
     """
@@ -25,6 +26,7 @@ class ServiceSettings:
     election_retry_s: float = 5.0
     debounce_s: float = 1.0
     handoff_timeout_s: float = 300.0
+    release_timeout_s: float = 60.0
     cooldown_s: float = 60.0
     reconcile_s: float = 5.0
     topic_refresh_s: float = 30.0
@@ -45,7 +47,13 @@ class ServiceSettings:
                     f"{name}_keepalive_s must be above 0 and below two thirds of "
                     f"{name}_ttl_s ({ttl:g}), got {every:g}"
                 )
-        for name in ("election_retry_s", "handoff_timeout_s", "reconcile_s", "topic_refresh_s"):
+        for name in (
+            "election_retry_s",
+            "handoff_timeout_s",
+            "release_timeout_s",
+            "reconcile_s",
+            "topic_refresh_s",
+        ):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)!r}")
         for name in ("debounce_s", "cooldown_s", "replicas"):

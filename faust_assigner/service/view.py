@@ -44,6 +44,11 @@ def _at(names: tuple[str, ...]) -> TopicPartition:
     return TopicPartition(topic, int(number))
 
 
+def _process(names: tuple[str, ...]) -> tuple[str, str]:
+    """A consumer's name and an incarnation."""
+    return names[0], "" if names[1] == "-" else names[1]
+
+
 @dataclass(eq=False)
 class View:
     """The keys of one group by what they mean. ``refused`` counts values that could not be read.
@@ -63,6 +68,7 @@ class View:
     leaders: dict[str, Entry[Leader]] = field(default_factory=dict)
     bases: dict[str, Entry[int]] = field(default_factory=dict)
     fences: dict[tuple[str, str], Entry[bytes]] = field(default_factory=dict)
+    expelled: dict[tuple[str, str], Entry[bytes]] = field(default_factory=dict)
     raw: dict[str, KeyValue] = field(default_factory=dict)
     owned: dict[str, set[TopicPartition]] = field(default_factory=dict)
     moving: dict[str, set[TopicPartition]] = field(default_factory=dict)
@@ -126,6 +132,7 @@ class View:
             leaders=dict(self.leaders),
             bases=dict(self.bases),
             fences=dict(self.fences),
+            expelled=dict(self.expelled),
             raw=dict(self.raw),
             owned={name: set(mine) for name, mine in self.owned.items()},
             moving={name: set(mine) for name, mine in self.moving.items()},
@@ -229,7 +236,7 @@ def waits_in_vain(view: View, name: str) -> bool:
 
 def _is_input(change: Change) -> bool:
     """Whether a plan may depend on it: not on who leads, on a session, or on how far a hand-off is."""
-    if change.kind in ("leaders", "bases"):
+    if change.kind in ("leaders", "bases", "expelled"):
         return False
     if change.before is None or change.after is None:
         return change.before is not change.after
@@ -281,9 +288,8 @@ _READERS = {
         lambda kv: keys.load_handoff(kv.value),
         lambda handoff, at: handoff.at == at,
     ),
-    ("fences", 2): _Reader(
-        "fences", lambda n: (n[0], "" if n[1] == "-" else n[1]), lambda kv: kv.value
-    ),
+    ("fences", 2): _Reader("fences", _process, lambda kv: kv.value),
+    ("expelled", 2): _Reader("expelled", _process, lambda kv: kv.value),
     ("config", 2): _Reader(
         "topics",
         lambda n: n[1],

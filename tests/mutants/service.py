@@ -56,7 +56,7 @@ _HANDOFFS = (
     bug(
         _HANDOFF,
         "a strict old owner that never releases keeps the hand-off open for ever",
-        "    (_S.RELEASING, _H.LATE): (_S.GONE, _E.COOL),\n",
+        "    (_S.RELEASING, _H.LATE): (_S.EXPELLED, _E.EXPEL),\n",
         "",
         f"{_TABLE}test_every_state_ends_by_itself_or_by_its_deadline",
     ),
@@ -210,7 +210,7 @@ _SERVING = (
     bug(
         _REWRITE,
         "an answer is written whatever became of the hand-off",
-        "store.txn([compare], write if",
+        "store.txn(compares, write if",
         "store.txn([], write if",
         f"{_CONSUMERS}test_8_an_answer_does_not_bring_back_a_handoff_that_was_deleted",
     ),

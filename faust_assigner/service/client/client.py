@@ -38,7 +38,13 @@ from faust_assigner.service.client.handlers import Handlers, Jobs, end
 from faust_assigner.service.client.holdings import Holdings
 from faust_assigner.service.client.messages import grants_of, other_command, to_message
 from faust_assigner.service.client.registration import Registration, Retry
-from faust_assigner.service.errors import NotFound, Replaced, ServiceRefused, WrongPhase
+from faust_assigner.service.errors import (
+    Expelled,
+    NotFound,
+    Replaced,
+    ServiceRefused,
+    WrongPhase,
+)
 from faust_assigner.service.faults import refusal
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
@@ -106,6 +112,7 @@ class AssignerClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await end(self._again)
         await self.close()
 
     def may_work(self, partition: tuple[str, int]) -> bool:
@@ -173,6 +180,26 @@ class AssignerClient:
         )
         return await self._acknowledge("PartitionReleased", request, command)
 
+    async def release_failed(self, command: Release, reason: str) -> bool:
+        """Say that work on a partition has stopped, and that it could not be flushed.
+
+        In strict mode the service ends this consumer's session: :meth:`commands` raises ``Expelled``. False
+        where the handoff is over by then. Raises :class:`ServiceRefused`.
+        """
+        epoch = self.holdings.epoch(command.partition)
+        self.holdings.released(command)
+        return await self._answered(
+            "ReleaseFailed",
+            pb.ReleaseFailedRequest(
+                consumer_name=self.name,
+                incarnation=self.incarnation,
+                partition=to_message(command.partition),
+                handoff_id=command.handoff_id,
+                epoch=epoch,
+                reason=reason[:1000],
+            ),
+        )
+
     async def failed(self, command: Warm, reason: str) -> bool:
         """Say that the partition cannot be warmed here; False where the handoff is over by then.
 
@@ -215,13 +242,38 @@ class AssignerClient:
             )
 
     async def leave(self) -> bool:
-        """Give everything back; :meth:`commands` ends when it is done. Whether there is anything to drain."""
-        self._is_leaving = True
-        answer = await self._call("Deregister", self._farewell())
+        """Give everything back; :meth:`commands` ends when it is done. Whether there is anything to drain.
+
+        It ends after ``Retry.leave_s`` in any case: what is left then is told as :class:`Lost`, and goes to
+        others when this registration's time to live is over. Raises :class:`ServiceRefused`.
+        """
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._beside(self._leave_late())
+        try:
+            async with asyncio.timeout(self._retry.leave_s):
+                answer = await self._call("Deregister", self._farewell())
+        except TimeoutError:
+            return False
         if answer.action == pb.SHUTDOWN_NOW:
             self._queue.put_nowait(None)
             return False
         return True
+
+    async def _leave_late(self) -> None:
+        """End a leave whose time is over."""
+        await asyncio.sleep(self._retry.leave_s)
+        left = sorted(self.holdings.owned)
+        log.warning(
+            "%s: not everything was handed over within %g s: %d partitions (%s) go to other consumers "
+            "when this registration's time to live is over",
+            self.name,
+            self._retry.leave_s,
+            len(left),
+            ", ".join(map(str, left[:5])),
+        )
+        self._give_up()
+        self._queue.put_nowait(None)
 
     def _farewell(self) -> pb.DeregisterRequest:
         return pb.DeregisterRequest(consumer_name=self.name, incarnation=self.incarnation)
@@ -247,8 +299,8 @@ class AssignerClient:
                     return
                 log.info("%s: the service does not answer", self.name)
             except ServiceRefused as error:
-                if isinstance(error, Replaced):
-                    self._replaced()
+                if isinstance(error, Replaced | Expelled):
+                    self._give_up()
                 self._queue.put_nowait(error)
                 return
             except grpc.aio.AioRpcError as error:
@@ -381,8 +433,8 @@ class AssignerClient:
             if self._check_time() and self._stream is not None:
                 self._stream.cancel()
 
-    def _replaced(self) -> None:
-        """Another process has taken the name: what this one holds is over, whatever time is left."""
+    def _give_up(self) -> None:
+        """Nothing is this process's any more, whatever time is left."""
         self.holdings.begin(-math.inf)
         self._check_time()
 

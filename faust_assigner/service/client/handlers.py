@@ -37,7 +37,11 @@ class Handlers(Protocol):
         """
 
     async def release(self, command: Release) -> int | None:
-        """Stop, flush, and return the next offset, if known."""
+        """Stop, flush, and return the next offset, if known.
+
+        An error is told as ReleaseFailed: in strict mode the service ends this consumer's session, all its
+        partitions are lost, and ``run`` raises ``Expelled``. What may be tried again is tried again in here.
+        """
 
     async def abort(self, command: AbortWarm) -> None:
         """Drop what was warmed."""
@@ -57,6 +61,9 @@ class Acknowledge(Protocol):
 
     async def released(self, command: Release, final_offset: int | None = None) -> bool:
         """Stopped."""
+
+    async def release_failed(self, command: Release, reason: str) -> bool:
+        """Stopped, and not flushed."""
 
     async def failed(self, command: Warm, reason: str) -> bool:
         """Not to be warmed here."""
@@ -119,9 +126,11 @@ class Jobs:
     async def _release(self, command: Release) -> None:
         try:
             offset = await self._handlers.release(command)
-        except Exception:
-            # The service takes the partition at the handoff's deadline; an answer would say it was flushed.
+        except Exception as error:
             log.exception("%s could not be released", command.partition)
+            with contextlib.suppress(ServiceRefused):
+                reason = f"{type(error).__name__}: {error}"
+                await self._client.release_failed(command, reason)
             return
         with contextlib.suppress(ServiceRefused):
             await self._client.released(command, offset)

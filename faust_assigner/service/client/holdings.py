@@ -82,6 +82,11 @@ class Holdings:
             del self._releasing[command.partition]
             self.owned.pop(command.partition, None)
 
+    def epoch(self, partition: TopicPartition) -> int:
+        """Of the partition's grant; 0 where there is none."""
+        grant = self.owned.get(partition)
+        return 0 if grant is None else grant.epoch
+
     def may_work(self, partition: TopicPartition, now: float) -> bool:
         """Whether the consumer owns the partition now, as far as it can know."""
         return now < self.until and (partition in self.owned or partition in self._releasing)

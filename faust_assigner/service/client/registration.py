@@ -16,12 +16,14 @@ class Retry:
     """Waits between tries: a random time up to ``first_s``, doubled each time up to ``most_s``.
 
     ``answer_s``: a target that takes a registration and does not answer for so long is left for the next; it
-    is doubled with each try too, up to 32 times.
+    is doubled with each try too, up to 32 times. ``leave_s``: a consumer that leaves ends after it, with its
+    partitions handed over or not.
     """
 
     first_s: float = 0.2
     most_s: float = 10.0
     answer_s: float = 12.0  # the service waits for Kafka, where it has to ask for a topic, up to 10
+    leave_s: float = 600.0
 
     def wait(self, attempt: int, chance: random.Random) -> float:
         """Seconds before try ``attempt`` (from 0)."""

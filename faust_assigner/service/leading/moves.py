@@ -23,7 +23,7 @@ from faust_assigner.service.handoff import (
     step,
 )
 from faust_assigner.service.leading.targets import Targets, bound_topics, crew_of
-from faust_assigner.service.records import Assigned, PlannedMove, Status
+from faust_assigner.service.records import Assigned, PlannedMove, Status, names_itself
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import MAX_OPERATIONS, Compare, Delete, Put, Write
 from faust_assigner.service.view import Entry, View, has_more
@@ -32,31 +32,35 @@ from faust_assigner.service.view import Entry, View, has_more
 MAX_BUNDLE = MAX_OPERATIONS - 1
 #: etcd refuses a request of 1.5 MiB, keys and all.
 MAX_CHUNK_BYTES = 1 << 20
-#: Stands for a lease of the cool-down's time, which the leader takes out when it writes the bundle.
+#: Stand for leases of a cool-down's time, and of ``EXPELLED_S``, which the leader takes out when it writes
+#: the bundle.
 COOLDOWN_LEASE = -1
+EXPELLED_LEASE = -2
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """One decision. ``story`` is for the log; ``ended`` names how a hand-off ended, where one did."""
+    """One decision. ``story`` is for the log; ``ended`` names how a hand-off ended, where one did;
+    ``warning`` is for the operator."""
 
     story: str
     compares: tuple[Compare, ...]
     writes: tuple[Write, ...]
     ended: tuple[str, TopicPartition] | None = None
+    warning: str = ""
 
 
 # -- hand-offs under way ---------------------------------------------------------------------------------
 
 
 def advance(
-    view: View, ages_s: Mapping[TopicPartition, float], settings: ServiceSettings, now: float
+    view: View, late: Collection[TopicPartition], settings: ServiceSettings, now: float
 ) -> Iterator[Bundle]:
-    """What is due of the hand-offs under way. ``ages_s`` in seconds, by a monotonic clock; ``now`` (unix
-    seconds) is written into cool-downs for readers and decides nothing."""
+    """What is due of the hand-offs under way. The time of those in ``late`` is over. ``now`` (unix seconds)
+    is written into cool-downs for readers and decides nothing."""
     bound = bound_topics(view)
-    late = {at for at in view.handoffs if ages_s.get(at, 0.0) >= settings.handoff_timeout_s}
     given: dict[TopicPartition, list[Bundle]] = {}
+    expelled: set[str] = set()
     for at in sorted(view.handoffs):
         entry = view.handoffs[at]
         state, crew = state_of(entry.value), _crew(view, at, bound)
@@ -64,6 +68,12 @@ def advance(
             after = step(state, happening, strict=entry.value.strict)
             if after is None:
                 continue
+            if after[1] is Effect.EXPEL:
+                # One hand-off ends the session; the others of this owner wait with it for its lease.
+                if entry.value.old_owner not in expelled:
+                    expelled.add(entry.value.old_owner)
+                    yield _expelling(view, entry, happening)
+                break
             bundle = _moved(view, entry, happening, *after, now + settings.cooldown_s)
             if happening is Happening.LOOK and after[1] is Effect.GIVE:
                 given.setdefault(crew_of(at, bound)[0], []).append(bundle)
@@ -139,7 +149,11 @@ def _happenings(
         )
     )
     is_new_gone = not view.is_registered(handoff.new_owner, handoff.new_incarnation)
+    is_old_registered = view.is_registered(handoff.old_owner, handoff.old_incarnation)
+    state = state_of(handoff)
     leaving = new is not None and new.value.status is Status.DRAINING
+    if state is State.UNRELEASED and is_old_registered:
+        yield Happening.LOOK  # whatever becomes of the hand-off, the old owner cannot go on
     if is_new_gone or lost or (leaving and handoff.phase is not Phase.COMPLETE):
         yield Happening.NEW_GONE
     if not view.may_work(handoff.old_owner, handoff.old_incarnation):
@@ -150,7 +164,8 @@ def _happenings(
             yield Happening.NEW_GONE
         ready = all(state_of(other) in (State.READY, State.RELEASED) for other in crew)
         if not ready and handoff.failed is None:
-            if handoff.at in late:
+            # Nobody is expelled twice: the lease of one that is not registered runs out by itself.
+            if handoff.at in late and (state is State.WARMING or is_old_registered):
                 yield Happening.LATE
             return
     yield Happening.LOOK
@@ -160,8 +175,8 @@ def _happenings(
 
 def _fails(handoff: Handoff, late: Collection[TopicPartition]) -> bool:
     """Whether it is about to be given up."""
-    waits = state_of(handoff) in (State.WARMING, State.RELEASING)
-    return handoff.failed is not None or (waits and handoff.at in late)
+    is_warming = state_of(handoff) is State.WARMING
+    return handoff.failed is not None or (is_warming and handoff.at in late)
 
 
 def _moved(
@@ -191,6 +206,7 @@ def _moved(
     outcome = None
     if effect is Effect.GIVE:
         outcome = "orphan" if happening is Happening.OLD_GONE else "handed"
+        outcome = "expelled" if handoff.unreleased is not None else outcome
     elif handoff.phase is not Phase.COMPLETE:
         outcome = "aborted"
     return Bundle(
@@ -198,6 +214,32 @@ def _moved(
         tuple(compares),
         tuple(writes),
         None if outcome is None else (outcome, at),
+    )
+
+
+def _expelling(view: View, entry: Entry[Handoff], happening: Happening) -> Bundle:
+    """End the old owner's session. What it owns is nobody else's until its lease, which is renewed no more,
+    is over."""
+    handoff, keys = entry.value, view.keys
+    name, incarnation = handoff.old_owner, handoff.old_incarnation
+    session = view.consumers[name].kv
+    after = advanced(handoff, State.EXPELLED)
+    # A process that does not name itself is not told from the next one: it is refused during its lease.
+    lease = EXPELLED_LEASE if names_itself(incarnation) else session.lease
+    writes: list[Write] = [Put(entry.kv.key, codec.dump_handoff(after)), Delete(session.key)]
+    if lease:
+        writes.append(Put(keys.expelled(name, incarnation), str(after.unreleased).encode(), lease))
+    if session.lease:
+        writes.append(Put(keys.fence(name, incarnation), b"expelled", session.lease))
+    return Bundle(
+        f"{handoff.at}: {happening.value}: {name} is expelled",
+        (view.same(entry.kv.key), view.same(session.key)),
+        tuple(writes),
+        warning=(
+            f"{handoff.at}: {name} (incarnation {incarnation or 'not given'}) is expelled: "
+            f"{after.unreleased}. Its partitions are given on when its lease has run out; "
+            "restart the process"
+        ),
     )
 
 

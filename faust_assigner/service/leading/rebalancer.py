@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeGuard, TypeVar
+from typing import NamedTuple, TypeVar
 
 from faust_assigner.errors import PlanInputError
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import QuotaExceeded, StoreError
-from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.handoff import Handoff, State, TopicPartition, state_of
 from faust_assigner.service.leading.election import Deposed, Leadership
 from faust_assigner.service.leading.moves import (
     COOLDOWN_LEASE,
+    EXPELLED_LEASE,
     MAX_BUNDLE,
     Bundle,
     advance,
@@ -30,7 +31,7 @@ from faust_assigner.service.leading.moves import (
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import RETRY_S, Mirror
-from faust_assigner.service.records import Consumer
+from faust_assigner.service.records import EXPELLED_S, Consumer
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Put, Write
 from faust_assigner.service.view import Change, Entry, View
@@ -41,6 +42,15 @@ T = TypeVar("T")
 LARGE = 4_000
 #: The leader rests for so many times what a plan took: each wave of hand-offs needs a plan, and waits for it.
 REST = 0.5
+
+
+class _Seen(NamedTuple):
+    """When this instance saw a hand-off first, and first in its state; ``created`` is the hand-off's id."""
+
+    created: int
+    state: State
+    began: float
+    since: float
 
 
 class Rebalancer:
@@ -54,7 +64,7 @@ class Rebalancer:
         self._clock = clock
         self._metrics = metrics
         self._wake = asyncio.Event()
-        self._seen: dict[TopicPartition, tuple[int, float]] = {}
+        self._seen: dict[TopicPartition, _Seen] = {}
         self._plan_at = 0.0
         self._waiting = 0
         self._conflict = False
@@ -76,13 +86,26 @@ class Rebalancer:
         self._wake.set()
 
     def _date(self, change: Change, now: float) -> None:
-        """Note when a hand-off was seen first; leading or not, for this instance may lead later."""
+        """Note when a hand-off was seen; leading or not, for this instance may lead later."""
         if change.after is None:
             self._seen.pop(change.name, None)
-            return
-        began = change.after.kv.create_revision
-        if self._seen.get(change.name, (0, 0.0))[0] != began:
-            self._seen[change.name] = (began, now)
+        else:
+            self._look(change.name, change.after, now)
+
+    def _look(self, at: TopicPartition, entry: Entry[Handoff], now: float) -> _Seen:
+        created, state = entry.kv.create_revision, state_of(entry.value)
+        seen = self._seen.get(at)
+        if seen is None or seen.created != created:
+            seen = self._seen[at] = _Seen(created, state, now, now)
+        elif seen.state is not state:
+            seen = self._seen[at] = seen._replace(state=state, since=now)
+        return seen
+
+    def _over_at(self, seen: _Seen) -> float:
+        """When the time of a hand-off is over: a release has its own, however long the warm-up took."""
+        if seen.state in (State.RELEASING, State.EXPELLED):
+            return seen.since + self._settings.release_timeout_s
+        return seen.began + self._settings.handoff_timeout_s
 
     async def lead(self, term: Leadership) -> None:
         """One term. Raises Deposed when it is over."""
@@ -101,10 +124,7 @@ class Rebalancer:
     async def _pause(self) -> None:
         """Until something changes, a plan is due, a hand-off is late, or it is time to look again."""
         now = self._clock.monotonic()
-        late = min(
-            (since + self._settings.handoff_timeout_s for _, since in self._seen.values()),
-            default=float("inf"),
-        )
+        late = min(map(self._over_at, self._seen.values()), default=float("inf"))
         due = max(self._plan_at, self._rest_until, now + RETRY_S if self._conflict else now)
         until = min(max(late, now + RETRY_S), due, now + self._settings.reconcile_s)
         timer = asyncio.get_running_loop().create_task(self._ring(until - now), name="timer")
@@ -121,7 +141,9 @@ class Rebalancer:
 
     async def _decide(self) -> list[Bundle]:
         view, now, wall = self._mirror.view, self._clock.monotonic(), self._clock.wall()
-        bundles = list(advance(view, self._ages(now), self._settings, wall))
+        self._tell_ages(now)
+        late = {at for at, seen in self._seen.items() if now >= self._over_at(seen)}
+        bundles = list(advance(view, late, self._settings, wall))
         if now >= max(self._plan_at, self._rest_until):
             self._plan_at = now + self._settings.reconcile_s
             if self._conflict or view.inputs != self._planned:
@@ -150,24 +172,20 @@ class Rebalancer:
         replicas = self._settings.replicas
         return await _beside(self._mirror.view, lambda view: _targets(view, consumers, replicas))
 
-    def _ages(self, now: float) -> dict[TopicPartition, float]:
-        """Seconds for which this instance has known each hand-off, by its monotonic clock.
+    def _tell_ages(self, now: float) -> None:
+        """Tell the metrics how many hand-offs there are and for how long this instance has known the oldest.
 
-        The date that the hand-off carries is the wall clock of the leader that began it, and is not used: an
+        The date that a hand-off carries is the wall clock of the leader that began it, and is not used: an
         instance whose clock is wrong would end every hand-off, or none. An instance that started after the
         hand-off began gives it the whole time-out again.
         """
-        handoffs = self._mirror.view.handoffs
-        found = {
-            at: now - self._seen.setdefault(at, (entry.kv.create_revision, now))[1]
-            for at, entry in handoffs.items()
-        }
         phases: dict[str, int] = {}
-        for entry in handoffs.values():
+        oldest = now
+        for at, entry in self._mirror.view.handoffs.items():
+            oldest = min(oldest, self._look(at, entry, now).began)
             name = entry.value.phase.value
             phases[name] = phases.get(name, 0) + 1
-        self._metrics.handoffs(phases, max(found.values(), default=0.0))
-        return found
+        self._metrics.handoffs(phases, now - oldest)
 
     # -- writing -------------------------------------------------------------------------------------
 
@@ -191,15 +209,16 @@ class Rebalancer:
         await self._mirror.reached(revision)
 
     async def _leased(self, term: Leadership, bundles: Sequence[Bundle]) -> Sequence[Bundle]:
-        """Cool-downs bound to a lease of their time: the store ends them, by its own clock."""
-        if not any(_cools(write) for bundle in bundles for write in bundle.writes):
+        """Marks bound to a lease of their time: the store ends them, by its own clock."""
+        times = {COOLDOWN_LEASE: self._settings.cooldown_s, EXPELLED_LEASE: EXPELLED_S}
+        wanted = {
+            write.lease for bundle in bundles for write in bundle.writes if isinstance(write, Put)
+        }
+        leases = {mark: await term.timed(times[mark]) for mark in sorted(wanted & times.keys())}
+        if not leases:
             return bundles
-        lease = await term.timed(self._settings.cooldown_s)
         return [
-            replace(
-                bundle,
-                writes=tuple(replace(w, lease=lease) if _cools(w) else w for w in bundle.writes),
-            )
+            replace(bundle, writes=tuple(_bound(write, leases) for write in bundle.writes))
             for bundle in bundles
         ]
 
@@ -212,6 +231,8 @@ class Rebalancer:
         if result.succeeded:
             for bundle in bundles:
                 logger.debug("%s", bundle.story)
+                if bundle.warning:
+                    logger.warning("%s", bundle.warning)
                 self._count(bundle)
             return result.revision
         if len(bundles) == 1:
@@ -232,8 +253,9 @@ class Rebalancer:
     def _count(self, bundle: Bundle) -> None:
         if bundle.ended is not None:
             outcome, at = bundle.ended
-            _, since = self._seen.get(at, (0, self._clock.monotonic()))
-            self._metrics.handoff_ended(outcome, self._clock.monotonic() - since)
+            now = self._clock.monotonic()
+            seen = self._seen.get(at)
+            self._metrics.handoff_ended(outcome, now - (seen.began if seen else now))
 
 
 @dataclass(frozen=True)
@@ -274,8 +296,10 @@ async def _beside(view: View, work: Callable[[View], T]) -> T:
     return await asyncio.to_thread(work, view.frozen())
 
 
-def _cools(write: Write) -> TypeGuard[Put]:
-    return isinstance(write, Put) and write.lease == COOLDOWN_LEASE
+def _bound(write: Write, leases: Mapping[int, int]) -> Write:
+    if isinstance(write, Put) and write.lease in leases:
+        return replace(write, lease=leases[write.lease])
+    return write
 
 
 def _asks_for_plan(change: Change) -> bool:

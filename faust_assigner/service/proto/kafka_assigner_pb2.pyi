@@ -212,6 +212,26 @@ class WarmFailedResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class ReleaseFailedRequest(_message.Message):
+    __slots__ = ("consumer_name", "partition", "handoff_id", "reason", "incarnation", "epoch")
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    partition: TopicPartition
+    handoff_id: int
+    reason: str
+    incarnation: str
+    epoch: int
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., reason: _Optional[str] = ..., incarnation: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ReleaseFailedResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class ReportProgressRequest(_message.Message):
     __slots__ = ("consumer_name", "partition", "handoff_id", "progress", "incarnation")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -301,7 +321,7 @@ class Assignment(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Handoff(_message.Message):
-    __slots__ = ("partition", "old_owner", "new_owner", "phase", "handoff_id", "age_s", "progress", "strict", "released")
+    __slots__ = ("partition", "old_owner", "new_owner", "phase", "handoff_id", "age_s", "progress", "strict", "released", "unreleased")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OLD_OWNER_FIELD_NUMBER: _ClassVar[int]
     NEW_OWNER_FIELD_NUMBER: _ClassVar[int]
@@ -311,6 +331,7 @@ class Handoff(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     STRICT_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
+    UNRELEASED_FIELD_NUMBER: _ClassVar[int]
     partition: TopicPartition
     old_owner: str
     new_owner: str
@@ -320,7 +341,8 @@ class Handoff(_message.Message):
     progress: float
     strict: bool
     released: bool
-    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., old_owner: _Optional[str] = ..., new_owner: _Optional[str] = ..., phase: _Optional[str] = ..., handoff_id: _Optional[int] = ..., age_s: _Optional[float] = ..., progress: _Optional[float] = ..., strict: _Optional[bool] = ..., released: _Optional[bool] = ...) -> None: ...
+    unreleased: str
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., old_owner: _Optional[str] = ..., new_owner: _Optional[str] = ..., phase: _Optional[str] = ..., handoff_id: _Optional[int] = ..., age_s: _Optional[float] = ..., progress: _Optional[float] = ..., strict: _Optional[bool] = ..., released: _Optional[bool] = ..., unreleased: _Optional[str] = ...) -> None: ...
 
 class Topic(_message.Message):
     __slots__ = ("topic", "partition_count")

@@ -61,6 +61,11 @@ class KafkaAssignerStub:
                 request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.WarmFailedRequest.SerializeToString,
                 response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.WarmFailedResponse.FromString,
                 _registered_method=True)
+        self.ReleaseFailed = channel.unary_unary(
+                '/kafka_assigner.v1.KafkaAssigner/ReleaseFailed',
+                request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReleaseFailedRequest.SerializeToString,
+                response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReleaseFailedResponse.FromString,
+                _registered_method=True)
         self.ReportProgress = channel.unary_unary(
                 '/kafka_assigner.v1.KafkaAssigner/ReportProgress',
                 request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReportProgressRequest.SerializeToString,
@@ -118,6 +123,14 @@ class KafkaAssignerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReleaseFailed(self, request, context):
+        """The old owner cannot release the partition. In strict mode its session ends at once: the new owner is given the
+        partition when the session's lease has run out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReportProgress(self, request, context):
         """How far warming is.
         """
@@ -166,6 +179,11 @@ def add_KafkaAssignerServicer_to_server(servicer, server):
                     servicer.WarmFailed,
                     request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.WarmFailedRequest.FromString,
                     response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.WarmFailedResponse.SerializeToString,
+            ),
+            'ReleaseFailed': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseFailed,
+                    request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReleaseFailedRequest.FromString,
+                    response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReleaseFailedResponse.SerializeToString,
             ),
             'ReportProgress': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportProgress,
@@ -320,6 +338,33 @@ class KafkaAssigner:
             '/kafka_assigner.v1.KafkaAssigner/WarmFailed',
             faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.WarmFailedRequest.SerializeToString,
             faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.WarmFailedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseFailed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kafka_assigner.v1.KafkaAssigner/ReleaseFailed',
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReleaseFailedRequest.SerializeToString,
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReleaseFailedResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -233,4 +233,5 @@ def _handoff(one: OpenHandoff) -> pb.Handoff:
         progress=said.progress,
         strict=said.strict,
         released=said.released,
+        unreleased=said.unreleased or "",
     )

@@ -166,6 +166,13 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         "after it a handoff is given up",
     ),
     _setting(
+        "RELEASE_TIMEOUT",
+        _SECONDS,
+        _DEFAULTS.release_timeout_s,
+        "seconds",
+        "after it an old owner that has not released a partition is expelled (`--strict`)",
+    ),
+    _setting(
         "COOLDOWN",
         _OR_ZERO,
         _DEFAULTS.cooldown_s,
@@ -274,6 +281,9 @@ class Options:
             keepalive = BY_NAME[f"{name}_keepalive"]
             if not (arguments.get(f"{name}_keepalive") or environment.get(keepalive.name)):
                 said[f"{name}_keepalive"] = min(said[f"{name}_keepalive"], said[f"{name}_ttl"] / 3)
+        release = BY_NAME["release_timeout"]
+        if not (arguments.get("release_timeout") or environment.get(release.name)):
+            said["release_timeout"] = min(said["release_timeout"], said["handoff_timeout"])
         settings = ServiceSettings(
             prefix=said["prefix"],
             strict=said["strict"],
@@ -291,6 +301,7 @@ class Options:
                     "election_retry",
                     "debounce",
                     "handoff_timeout",
+                    "release_timeout",
                     "cooldown",
                 )
             },

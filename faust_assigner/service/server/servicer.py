@@ -18,6 +18,7 @@ from faust_assigner.service.errors import (
     ServiceRefused,
     StoreError,
     TooManyClaims,
+    expelled,
     replaced,
 )
 from faust_assigner.service.faults import code_of
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 #: How a stream ends whose consumer did not end it; DRAINED ends well.
 ENDED = {
     Ended.REPLACED: grpc.StatusCode.ALREADY_EXISTS,
+    Ended.EXPELLED: grpc.StatusCode.ABORTED,
     Ended.LEASE_LOST: grpc.StatusCode.UNAVAILABLE,
     Ended.STOPPING: grpc.StatusCode.UNAVAILABLE,
     Ended.CLOSED: grpc.StatusCode.CANCELLED,
@@ -106,11 +108,14 @@ class ConsumerServicer:
             await context.abort(code, self._why(stream, stream.ended))
 
     def _why(self, stream: CommandStream, ended: Ended) -> str:
-        """The text of a stream's end; the other process is named where there is one."""
-        current = self._node.incarnation(stream.consumer_name)
-        if ended is Ended.REPLACED and current != stream.incarnation:
-            return str(replaced(stream.consumer_name, stream.incarnation, current))
-        return ended.value
+        """The text of a stream's end; it names the process, and the one that replaced it."""
+        name, incarnation = stream.consumer_name, stream.incarnation
+        if ended is Ended.EXPELLED:
+            return str(expelled(name, incarnation))
+        current = self._node.incarnation(name)
+        if ended is Ended.REPLACED and current != incarnation:
+            return str(replaced(name, incarnation, current))
+        return str(ended.value)
 
     def _begin(self, stream: CommandStream) -> Session:
         self._count += 1
@@ -199,6 +204,23 @@ class ConsumerServicer:
                 incarnation=request.incarnation,
             )
         return pb.PartitionReleasedResponse()
+
+    async def ReleaseFailed(
+        self, request: pb.ReleaseFailedRequest, context: Any
+    ) -> pb.ReleaseFailedResponse:
+        """The old owner cannot release it."""
+        async with spoken(context):
+            identity = self._door.caller(context).acting_as(request.consumer_name)
+            await self._node.release_failed(
+                request.consumer_name,
+                partition_of(request.partition),
+                reason=request.reason[:1000],
+                handoff_id=request.handoff_id or None,
+                epoch=request.epoch or None,
+                identity=identity,
+                incarnation=request.incarnation,
+            )
+        return pb.ReleaseFailedResponse()
 
     async def WarmFailed(
         self, request: pb.WarmFailedRequest, context: Any

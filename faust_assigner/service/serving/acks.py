@@ -16,6 +16,7 @@ from faust_assigner.service.errors import (
     NotFound,
     WrongCaller,
     WrongPhase,
+    expelled,
     replaced,
 )
 from faust_assigner.service.handoff import (
@@ -40,8 +41,11 @@ _S, _H = State, Happening
 SAID: dict[Happening, frozenset[State]] = {
     _H.WARM: frozenset({_S.READY, _S.RELEASING, _S.RELEASED, _S.COMPLETE, _S.HANDED}),
     _H.LET_GO: frozenset({_S.RELEASED, _S.HANDED}),
+    _H.CANNOT: frozenset({_S.UNRELEASED}),
     _H.GAVE_UP: frozenset({_S.FAILED}),
 }
+#: What the old owner says; everything else is the new owner's.
+OF_OLD_OWNER = frozenset({_H.LET_GO, _H.CANNOT})
 
 #: What to write for a hand-off; ``None``: nothing, it has been said.
 Decide = Callable[[Handoff], "Handoff | State | None"]
@@ -60,7 +64,7 @@ class Acks:
     async def ready(
         self, name: str, at: TopicPartition, handoff_id: int | None, incarnation: str = ""
     ) -> None:
-        """The new owner is warm. Raises NotFound, WrongCaller, WrongPhase or Replaced."""
+        """The new owner is warm. Raises NotFound, WrongCaller, WrongPhase, Replaced or Expelled."""
         await self._answer(
             (name, incarnation),
             at,
@@ -86,6 +90,31 @@ class Acks:
             handoff_id,
             Happening.LET_GO,
             lambda h: _said(h, Happening.LET_GO, offset=offset),
+        )
+
+    async def release_failed(
+        self,
+        name: str,
+        at: TopicPartition,
+        handoff_id: int | None,
+        reason: str,
+        incarnation: str = "",
+        granted: int | None = None,
+    ) -> None:
+        """The old owner cannot release. ``granted``: the revision of the grant that it speaks of.
+
+        Raises as :meth:`ready`.
+        """
+        if granted is not None:
+            kv = await self._store.get(self._keys.assignment(at))
+            if kv is None or kv.mod_revision != granted:
+                raise WrongPhase(f"{at}: that epoch is over")
+        await self._answer(
+            (name, incarnation),
+            at,
+            handoff_id,
+            Happening.CANNOT,
+            lambda h: _said(h, Happening.CANNOT, reason=reason[:500] or "no reason given"),
         )
 
     async def failed(
@@ -152,6 +181,7 @@ class Acks:
         decide: Decide,
     ) -> None:
         key = self._keys.handoff(at)
+        unless: dict[str, Exception] = {}
 
         async def answered(kv: KeyValue | None) -> Write | None:
             handoff = None if kv is None else codec.readable(codec.load_handoff, kv.value)
@@ -162,13 +192,22 @@ class Acks:
                 raise WrongPhase(
                     f"{at}: hand-off {handoff_id} is over, this is {kv.create_revision}"
                 )
-            _check_caller(handoff, caller, happening)
+            if caller is not None:
+                name, incarnation = _asked(handoff, happening)
+                _check_caller(at, caller, name, incarnation)
+                unless[self._keys.expelled(name, incarnation)] = expelled(name, incarnation)
             after = decide(handoff)
             if after is None:
+                await self._check_not_expelled(caller)
                 return None
             return Delete(key) if isinstance(after, State) else Put(key, codec.dump_handoff(after))
 
-        await rewritten(self._store, key, answered)
+        await rewritten(self._store, key, answered, unless=unless)
+
+    async def _check_not_expelled(self, caller: tuple[str, str] | None) -> None:
+        """Where nothing is written, no transaction compares the mark of an expelled process."""
+        if caller is not None and await self._store.get(self._keys.expelled(*caller)) is not None:
+            raise expelled(*caller)
 
     async def _afterwards(
         self, caller: tuple[str, str] | None, at: TopicPartition, happening: Happening
@@ -185,6 +224,7 @@ class Acks:
         )
         if caller is None or said is None or is_owner != (happening is Happening.WARM):
             raise NotFound(f"{at}: no hand-off")
+        await self._check_not_expelled(caller)
 
 
 def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:
@@ -194,17 +234,19 @@ def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:
     )
 
 
-def _check_caller(handoff: Handoff, caller: tuple[str, str] | None, happening: Happening) -> None:
-    """Raises WrongCaller and Replaced; ``None`` is an operator."""
-    if caller is None:
-        return
-    expected, incarnation = (
-        (handoff.old_owner, handoff.old_incarnation)
-        if happening is Happening.LET_GO
-        else (handoff.new_owner, handoff.new_incarnation)
-    )
+def _asked(handoff: Handoff, happening: Happening) -> tuple[str, str]:
+    """The process whose word this is."""
+    if happening in OF_OLD_OWNER:
+        return handoff.old_owner, handoff.old_incarnation
+    return handoff.new_owner, handoff.new_incarnation
+
+
+def _check_caller(
+    at: TopicPartition, caller: tuple[str, str], expected: str, incarnation: str
+) -> None:
+    """Raises WrongCaller and Replaced."""
     if caller[0] != expected:
-        raise WrongCaller(f"{handoff.at}: {expected} is asked, not {caller[0]}")
+        raise WrongCaller(f"{at}: {expected} is asked, not {caller[0]}")
     if not _is(caller, expected, incarnation):
         raise replaced(caller[0], caller[1], incarnation)
 

@@ -10,7 +10,7 @@ from faust_assigner.service.commands import Command
 from faust_assigner.service.records import Ended
 
 #: What of a stream's queue is still true when it has ended so.
-_STALE = (Ended.REPLACED, Ended.LEASE_LOST)
+_STALE = (Ended.REPLACED, Ended.EXPELLED, Ended.LEASE_LOST)
 
 
 class Stream:

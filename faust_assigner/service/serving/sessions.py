@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import LeaseLost, ServiceRefused, WrongCaller
+from faust_assigner.service.errors import LeaseLost, Replaced, ServiceRefused, WrongCaller
+from faust_assigner.service.errors import expelled as expelled_as
 from faust_assigner.service.errors import replaced as replaced_by
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import HeldLease
@@ -118,9 +119,17 @@ class Sessions:
             put = Put(key, codec.checked_size(consumer.name, value), lease.lease_id)
             return [put, *beside]
 
+        mark = self._keys.expelled(consumer.name, incarnation)
+        refusal = expelled_as(consumer.name, incarnation)
         while True:
             try:
-                return await rewritten(self._store, key, registered), consumer
+                revision = await rewritten(self._store, key, registered, unless={mark: refusal})
+                return revision, consumer
+            except Replaced:
+                # Another process may have registered since this one was expelled: one status for it.
+                if await self._store.get(mark) is not None:
+                    raise refusal from None
+                raise
             except LeaseLost:
                 # The lease of the replaced process ran out meanwhile, unless it was our own.
                 if await self._store.keep_alive(lease.lease_id) <= 0:
@@ -219,7 +228,9 @@ class Sessions:
         if stream is None or (entry is not None and entry.value.session == stream.session):
             return
         why = Ended.LEASE_LOST if entry is None else Ended.REPLACED
-        if (
+        if (name, stream.incarnation) in view.expelled:
+            why = Ended.EXPELLED
+        elif (
             entry is None
             and change
             and change.before

@@ -117,7 +117,14 @@ class Group:
 
 
 @contextlib.contextmanager
-def group(folder: Path, etcd: EtcdServer, count: int, *, cabled: bool = False) -> Iterator[Group]:
+def group(
+    folder: Path,
+    etcd: EtcdServer,
+    count: int,
+    *,
+    cabled: bool = False,
+    options: Sequence[str] = (),
+) -> Iterator[Group]:
     """So many instances, one after the other; ``cabled``: each with a cable that may be cut."""
     HeardClient.heard.clear()
     flags = on(etcd)
@@ -132,7 +139,9 @@ def group(folder: Path, etcd: EtcdServer, count: int, *, cabled: bool = False) -
                 f"http://{(started.cables[-1] if cabled else tap).endpoint}",
                 *flags[2:],
             )
-            started.running += ends.enter_context(instances(folder, *QUICK, *way, *STRICT))
+            started.running += ends.enter_context(
+                instances(folder, *QUICK, *way, *STRICT, *options)
+            )
         yield started
 
 

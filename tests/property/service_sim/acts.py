@@ -52,6 +52,7 @@ KINDS = {
     "nothing": 6,
     "skew": 1,
     "coup": 2,
+    "unable": 1,
 }
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owned, Release, Warm
-from faust_assigner.service.errors import Replaced, ServiceRefused, StoreError
+from faust_assigner.service.errors import Expelled, Replaced, ServiceRefused, StoreError
 from faust_assigner.service.handoff import Happening, TopicPartition
 from faust_assigner.service.node import AssignerNode, CommandStream
 from faust_assigner.service.records import Action, Consumer, Ended
@@ -37,7 +37,8 @@ class Instance:
 
 @dataclass(eq=False)
 class SimConsumer:
-    """``stuck``: it never gets warm; ``failing``: it says that it cannot; ``mute``: it never releases."""
+    """``stuck``: it never gets warm; ``failing``: it says that it cannot; ``mute``: it never releases;
+    ``unable``: it says that it cannot release."""
 
     name: str
     incarnation: str
@@ -50,6 +51,7 @@ class SimConsumer:
     stuck: bool = False
     failing: bool = False
     mute: bool = False
+    unable: bool = False
     declares: tuple[tuple[str, ...], ...] = ()
     owned: dict[TopicPartition, int] = field(default_factory=dict)
     fence_at: float = 0.0
@@ -106,7 +108,7 @@ class SimConsumer:
             self._break.clear()
             try:
                 await self._connected(instance)
-            except Replaced:
+            except (Replaced, Expelled):
                 self.gone = True
                 self.owned.clear()
             except (Broken, ServiceRefused, StoreError, TimeoutError):
@@ -140,7 +142,7 @@ class SimConsumer:
                 if beating is None:
                     # Only now: a new session says nothing of what an older one was told.
                     beating = asyncio.get_running_loop().create_task(self._beat(instance, stream))
-            if stream.ended is Ended.DRAINED:
+            if stream.ended in (Ended.DRAINED, Ended.EXPELLED):
                 self.gone = True
                 self.owned.clear()
         finally:
@@ -214,7 +216,8 @@ class SimConsumer:
         self.owned.pop(release.at, None)  # drained: from here on it is not processed
         offset = self.sink.offset.get(release.at, 0)
         await self.process.sleep(self.draw.choice((0.0, 0.1, 0.5)))
-        await self._say(instance, release.at, release.handoff_id, Happening.LET_GO, offset=offset)
+        said = Happening.CANNOT if self.unable else Happening.LET_GO
+        await self._say(instance, release.at, release.handoff_id, said, offset=offset)
 
     async def _leave(self, instance: Instance) -> None:
         with contextlib.suppress(Broken, ServiceRefused, StoreError, TimeoutError):
@@ -268,6 +271,9 @@ class SimConsumer:
             Happening.LET_GO: lambda: node.partition_released(
                 name, at, handoff_id=handoff_id, offset=offset, incarnation=own
             ),
+            Happening.CANNOT: lambda: node.release_failed(
+                name, at, reason="no", handoff_id=handoff_id, incarnation=own
+            ),
             Happening.GAVE_UP: lambda: node.warm_failed(
                 name, at, reason="no", handoff_id=handoff_id, incarnation=own
             ),
@@ -275,7 +281,7 @@ class SimConsumer:
         refused = False
         try:
             await self._call(instance, calls[happening])
-        except Replaced:
+        except (Replaced, Expelled):
             return True  # whatever the hand-off says
         except ServiceRefused:
             refused = True

@@ -201,12 +201,12 @@ class Promises:
             )
 
     def unowned(self) -> list[TopicPartition]:
-        """The partitions that are nobody's who lives."""
+        """The partitions that are nobody's who lives, nor wait for the end of a lease."""
         return [
             at
             for at in self.view.partitions()
             if (entry := self.view.assignments.get(at)) is None
-            or not self.view.is_registered(entry.value.owner, entry.value.incarnation)
+            or not self.view.may_work(entry.value.owner, entry.value.incarnation)
         ]
 
     def parted(self) -> list[int]:
@@ -226,7 +226,9 @@ class Promises:
 
     def overdue(self) -> list[TopicPartition]:
         """Hand-offs that are under way for longer than they may."""
-        limit = self._clock.monotonic() - self.settings.handoff_timeout_s - 5.0
+        s = self.settings
+        most = s.handoff_timeout_s + s.release_timeout_s + s.consumer_ttl_s + 5.0
+        limit = self._clock.monotonic() - most
         return [
             at
             for at, entry in self.view.handoffs.items()

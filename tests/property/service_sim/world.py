@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.handoff import Happening, TopicPartition
 from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.serving.acks import OF_OLD_OWNER
 from faust_assigner.service.settings import ServiceSettings
 from tests.property.service_sim.acts import Act, Setting
 from tests.property.service_sim.book import must
@@ -48,6 +49,7 @@ class World:
             election_retry_s=1.0,
             debounce_s=1.0,
             handoff_timeout_s=15.0,
+            release_timeout_s=8.0,
             cooldown_s=10.0,
             reconcile_s=3.0,
             strict=setting.strict,
@@ -202,6 +204,10 @@ class World:
         if consumer := self._one(act):
             consumer.mute = not consumer.mute
 
+    async def _unable(self, act: Act) -> None:
+        if consumer := self._one(act):
+            consumer.unable = not consumer.unable
+
     async def _pause(self, act: Act) -> None:
         process = self._node(act).process
         process.pause()
@@ -265,11 +271,13 @@ class World:
             return
         known = sorted(self.promises.began_at)
         at, handoff_id = known[act.who % len(known)] if known else (TopicPartition("t", 0), 1)
-        happening = (Happening.WARM, Happening.LET_GO, Happening.GAVE_UP)[act.who % 3]
+        happening = (Happening.WARM, Happening.LET_GO, Happening.GAVE_UP, Happening.CANNOT)[
+            act.who % 4
+        ]
         instance, name = self._node(act), f"c{act.who % (self.names + 1)}"
         entry = self.promises.view.handoffs.get(at)
-        if happening is Happening.LET_GO and entry is not None and entry.value.old_owner == name:
-            name = "c0"  # whoever says truly that it has drained, and goes on, harms itself
+        if happening in OF_OLD_OWNER and entry is not None and entry.value.old_owner == name:
+            name = "c0"  # whoever says truly that it has stopped, and goes on, harms itself
         with contextlib.suppress(Exception):
             async with asyncio.timeout(3.0):
                 await consumer.say(
@@ -306,17 +314,17 @@ class World:
         await self.passes(
             s.consumer_ttl_s + s.leader_ttl_s + s.election_retry_s + s.debounce_s + 3.0
         )
-        if self.promises.ready_names():
-            must(
-                not self.promises.unowned(),
-                "C6 nothing unowned while somebody lives",
-                self.promises.unowned(),
-                sorted(self.promises.ready_names()),
-            )
-        await self.passes(s.handoff_timeout_s)
+        unowned = await self._unowned_throughout(s.debounce_s + 2.0)
+        must(
+            not unowned or not self.promises.ready_names(),
+            "C6 nothing unowned while somebody lives",
+            sorted(unowned),
+            sorted(self.promises.ready_names()),
+        )
+        await self.passes(s.handoff_timeout_s + s.release_timeout_s + s.consumer_ttl_s)
         must(not self.promises.overdue(), "C7 every hand-off ends", self.promises.overdue())
         for consumer in self.consumers:
-            consumer.stuck = consumer.failing = consumer.mute = False
+            consumer.stuck = consumer.failing = consumer.mute = consumer.unable = False
             consumer.warm_s = 0.3
         for _ in range(60):
             await self.passes(2.0)
@@ -327,6 +335,15 @@ class World:
         await self.passes(s.reconcile_s + 2.0)
         await self._check_copies()
         check_history(self.promises, self.said)
+
+    async def _unowned_throughout(self, seconds: float) -> set[TopicPartition]:
+        """An owner may be expelled at any time, and its lease end: what is nobody's all the while."""
+        found = set(self.promises.unowned())
+        while found and seconds > 0:
+            await self.passes(STEP_S)
+            seconds -= STEP_S
+            found &= set(self.promises.unowned())
+        return found
 
     def _loads(self) -> dict[str, int]:
         names = self.promises.ready_names()

@@ -81,8 +81,8 @@ def faults(events: Sequence[Event], prefix: str, *, strict: bool = False) -> lis
     """Where the history breaks a rule: C1 phases, C2 strict order, C3 the leader, C6 living owners."""
     keys, found = Keys(prefix), []
     handoffs: dict[str, tuple[int, Handoff]] = {}
-    owners: dict[str, str] = {}
-    consumers: set[str] = set()
+    owners: dict[str, tuple[str, str]] = {}
+    consumers: dict[str, str] = {}  # with the process that is registered
     leader: str | None = None
     for event in events:
         kind, names = keys.kind(event.key)
@@ -90,7 +90,9 @@ def faults(events: Sequence[Event], prefix: str, *, strict: bool = False) -> lis
         if event.key == keys.leader:
             leader = None if event.kv is None else codec.load_leader(event.kv.value).holder
         elif kind == "consumers":
-            (consumers.discard if event.kv is None else consumers.add)(names[0])
+            consumers.pop(names[0], None)
+            if event.kv is not None:
+                consumers[names[0]] = codec.load_consumer(event.kv.value).incarnation
         elif kind == "handoffs":
             found += _handoff(handoffs, event, where, leader)
         elif kind == "assignments":
@@ -100,17 +102,18 @@ def faults(events: Sequence[Event], prefix: str, *, strict: bool = False) -> lis
             if event.kv is None:
                 owners.pop(event.key, None)
                 continue
-            owner = codec.load_assigned(event.kv.value, event.kv.mod_revision).owner
-            owners[event.key] = owner
+            assigned = codec.load_assigned(event.kv.value, event.kv.mod_revision)
+            owner = owners[event.key] = (assigned.owner, assigned.incarnation)
             open_one = handoffs.get(event.key.replace("/assignments/", "/handoffs/"))
             if (
                 strict
                 and open_one
-                and before in consumers
+                and before is not None
+                and consumers.get(before[0]) == before[1]
                 and owner != before
                 and not open_one[1].released
             ):
-                found.append(f"{where}: given to {owner} before {before} released")
+                found.append(f"{where}: given to {owner[0]} before {before[0]} released")
     return found
 
 

@@ -9,7 +9,7 @@ from faust_assigner.service.handoff import Handoff, Happening, TopicPartition, s
 from faust_assigner.service.handoff import state_of as where
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.records import Assigned, names_itself
-from faust_assigner.service.serving.acks import SAID
+from faust_assigner.service.serving.acks import OF_OLD_OWNER, SAID
 from faust_assigner.service.store.base import Compare, Field, Put, Write
 from faust_assigner.service.view import Entry
 
@@ -108,7 +108,7 @@ def _refused(answer: Said, entry: Entry[Handoff] | None, owner: Assigned | None)
     handoff = entry.value
     right = (
         (handoff.old_owner, handoff.old_incarnation)
-        if answer.happening is Happening.LET_GO
+        if answer.happening in OF_OLD_OWNER
         else (handoff.new_owner, handoff.new_incarnation)
     )
     if not _is(answer, *right):

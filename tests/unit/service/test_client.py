@@ -21,6 +21,7 @@ from faust_assigner.service.client import (
     TopicPartition,
     Warm,
 )
+from faust_assigner.service.errors import Expelled
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import add_KafkaAssignerServicer_to_server
 from tests.support.assigning.instances import calls_ended, until
@@ -280,6 +281,74 @@ async def test_who_leaves_says_so_to_the_next_session_too() -> None:
             assert await client.leave()
             part.end.set()
             await until(lambda: len(part.heard) == 2)
+
+
+async def test_a_leave_that_takes_too_long_ends_with_what_is_left_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nobody takes the partitions over: the process may end all the same."""
+    part = _Draining()
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=replace(QUICK, leave_s=0.3))
+        told: list[Any] = []
+
+        async def listen() -> None:
+            async for command in client.commands():
+                told.append(command)
+
+        listening = asyncio.create_task(listen())
+        await until(lambda: bool(told))
+        assert await client.leave()
+        await asyncio.wait_for(listening, 10.0)
+        assert told[-1] == Lost((AT,))
+        assert not client.may_work(AT)
+    assert "a: not everything was handed over within 0.3 s: 1 partitions (orders/1)" in caplog.text
+
+
+async def test_a_leave_that_nobody_answers_ends(caplog: pytest.LogCaptureFixture) -> None:
+    """Every instance is down: the registration ends by its time to live."""
+    client = AssignerClient("127.0.0.1:1", "a", retry=replace(QUICK, leave_s=0.3))
+
+    async def listen() -> None:
+        async for _ in client.commands():
+            pass
+
+    listening = asyncio.create_task(listen())
+    assert await asyncio.wait_for(client.leave(), 10.0) is False
+    await asyncio.wait_for(listening, 10.0)
+    await calls_ended()
+
+
+class _Expelling(Part):
+    """It ends a stream as that of an expelled process, once it was told to."""
+
+    async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
+        """As any, with another end."""
+        async with contextlib.aclosing(super().Register(request, context)) as commands:
+            yield await anext(commands)
+            await self.end.wait()
+            await context.abort(grpc.StatusCode.ABORTED, "a: incarnation one is expelled")
+
+
+async def test_an_expelled_consumer_stops_and_does_not_register_again() -> None:
+    """All it had is lost before its owner hears why."""
+    part = _Expelling()
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK)
+        told: list[Any] = []
+
+        async def listen() -> None:
+            async for command in client.commands():
+                told.append(command)
+
+        listening = asyncio.create_task(listen())
+        await until(lambda: bool(told))
+        part.end.set()
+        with pytest.raises(Expelled, match="is expelled"):
+            await asyncio.wait_for(listening, 10.0)
+        assert told[-1] == Lost((AT,))
+        assert part.streams == 1
+    await calls_ended()
 
 
 async def test_a_fault_of_the_client_itself_is_raised_where_its_commands_are_read() -> None:

@@ -111,6 +111,19 @@ def test_only_what_is_failed_or_late_cools_the_new_owner_down() -> None:
     } == {State.FAILED}
 
 
+def test_an_owner_is_expelled_for_not_releasing_and_for_nothing_else() -> None:
+    """A hand-off whose new owner is to blame costs the old owner nothing."""
+    expelling = {
+        pair
+        for pair, (to, effect) in NEXT.items()
+        if effect is Effect.EXPEL or (to is State.EXPELLED)
+    }
+    assert expelling == {
+        (State.RELEASING, Happening.LATE),
+        (State.UNRELEASED, Happening.LOOK),
+    }
+
+
 @pytest.mark.parametrize(("state", "happening"), list(product(State, Happening)))
 def test_what_is_stored_reads_back_as_the_state_it_was_stored_as(
     state: State, happening: Happening
@@ -127,6 +140,8 @@ STORED = (
     replace(FRESH, failed="no"),
     replace(FRESH, phase=Phase.READY),
     replace(FRESH, phase=Phase.READY, strict=True),
+    replace(FRESH, phase=Phase.READY, strict=True, unreleased="no"),
+    replace(FRESH, phase=Phase.READY, strict=True, unreleased="no", expelled=True),
     replace(FRESH, phase=Phase.READY, strict=True, released=True),
     replace(FRESH, phase=Phase.COMPLETE),
     replace(FRESH, phase=Phase.COMPLETE, strict=True, released=True),

@@ -36,6 +36,10 @@ class Heard:
         """Yes."""
         return True
 
+    async def release_failed(self, command: Release, reason: str) -> bool:
+        """Yes."""
+        return True
+
     async def failed(self, command: Warm, reason: str) -> bool:
         """Yes."""
         return True
@@ -105,11 +109,35 @@ async def test_a_partition_is_not_warmed_beside_its_running_release() -> None:
     await jobs.close()
 
 
+async def test_a_release_that_raises_is_told_with_its_reason() -> None:
+    """And is not told as released: the service would take it for flushed."""
+    told: list[tuple[str, object]] = []
+
+    class Noting(Heard):
+        async def released(self, command: Release, final_offset: int | None = None) -> bool:
+            told.append(("released", final_offset))
+            return True
+
+        async def release_failed(self, command: Release, reason: str) -> bool:
+            told.append(("release failed", reason))
+            return True
+
+    class Fails(Slow):
+        async def release(self, command: Release) -> int | None:
+            raise OSError("disk full")
+
+    jobs = Jobs(Noting(), Fails())  # type: ignore[arg-type]
+    await jobs.take(RELEASE)
+    await until(lambda: bool(told))
+    await jobs.close()
+    assert told == [("release failed", "OSError: disk full")]
+
+
 @pytest.mark.parametrize(
     ("refusal", "is_raised"),
     [(NotFound("gone"), False), (WrongPhase("over"), False), (WrongCaller("not you"), True)],
 )
-@pytest.mark.parametrize("answer", ["ready", "released", "failed"])
+@pytest.mark.parametrize("answer", ["ready", "released", "release failed", "failed"])
 async def test_an_answer_to_a_handoff_that_is_over_does_not_end_the_consumer(
     monkeypatch: pytest.MonkeyPatch, answer: str, refusal: ServiceRefused, is_raised: bool
 ) -> None:
@@ -123,6 +151,7 @@ async def test_an_answer_to_a_handoff_that_is_over_does_not_end_the_consumer(
     answers = {
         "ready": lambda: client.ready(WARM),
         "released": lambda: client.released(RELEASE),
+        "release failed": lambda: client.release_failed(RELEASE, "no"),
         "failed": lambda: client.failed(WARM, "no"),
     }
     if is_raised:

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.service.errors import BadRequest
-from faust_assigner.service.node import MAX_CLAIMS
+from faust_assigner.service.errors import MAX_CLAIMS, BadRequest
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Consumer
 from faust_assigner.service.server.admin_servicer import AdminServicer

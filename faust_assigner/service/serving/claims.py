@@ -1,0 +1,43 @@
+"""What a consumer may say of itself, so that it neither fills the store nor harms the others' plan."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Final
+
+from faust_assigner.service.errors import MAX_CLAIMS, BadRequest, TooManyClaims
+from faust_assigner.service.keys import MAX_PARTITIONS, checked_topic
+from faust_assigner.service.records import Consumer
+
+#: Topics that it declares co-partitioned: each look of the leader goes through them.
+MAX_BOUND: Final = 1_000
+MAX_RACK: Final = 256  #: characters
+MAX_NUMBER: Final = 1e18  #: of a weight or a capacity: their sums and quotients stay numbers
+
+
+def check_claims(consumer: Consumer) -> None:
+    """Raises ``BadRequest`` for what a consumer may not say of itself."""
+    if not 1 / MAX_NUMBER <= consumer.capacity <= MAX_NUMBER:
+        raise BadRequest(
+            f"{consumer.name}: capacity must be above 0, up to {MAX_NUMBER:g}, "
+            f"got {consumer.capacity!r}"
+        )
+    weights = list(chain.from_iterable(known.values() for known in consumer.weights.values()))
+    if any(not 0 <= weight <= MAX_NUMBER for weight in weights):
+        raise BadRequest(f"{consumer.name}: weights must be 0 or more, up to {MAX_NUMBER:g}")
+    if consumer.rack is not None and len(consumer.rack) > MAX_RACK:
+        raise BadRequest(f"{consumer.name}: a rack's name has at most {MAX_RACK} characters")
+    if sum(map(len, consumer.co_partitioned)) + len(consumer.co_partitioned) > MAX_BOUND:
+        raise BadRequest(f"{consumer.name} declares more than {MAX_BOUND} topics co-partitioned")
+    for topics in (consumer.topics, *consumer.co_partitioned, consumer.holds, consumer.weights):
+        for topic in topics:
+            checked_topic(topic)
+    for numbers in filter(None, chain(consumer.weights.values(), consumer.holds.values())):
+        if min(numbers) < 0 or max(numbers) >= MAX_PARTITIONS:
+            raise BadRequest(
+                f"{consumer.name}: a partition is 0 to {MAX_PARTITIONS - 1}, "
+                f"got {min(numbers)} to {max(numbers)}"
+            )
+    claims = len(weights) + sum(map(len, consumer.holds.values())) + len(consumer.topics)
+    if claims > MAX_CLAIMS:
+        raise TooManyClaims(consumer.name, claims)

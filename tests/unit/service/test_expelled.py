@@ -1,0 +1,359 @@
+"""An old owner that does not release: its session ends, and the new owner works when its lease is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from faust_assigner.service.commands import AbortWarm, Release, Warm
+from faust_assigner.service.errors import Expelled, WrongPhase
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.records import Consumer, Ended
+from faust_assigner.service.store.base import Batch
+from faust_assigner.service.store.memory import MemoryStore
+from tests.support.assigning.consumers import Bench, Helper, eventually, virtually
+from tests.unit.service.stories import store
+
+#: A lease that is renewed every 5 s has 25 to 30 s left at any time.
+TIMES: dict[str, Any] = {
+    "strict": True,
+    "consumer_ttl_s": 30.0,
+    "consumer_keepalive_s": 5.0,
+    "handoff_timeout_s": 100.0,
+    "release_timeout_s": 10.0,
+    "cooldown_s": 1_000.0,
+}
+
+
+def staged(story: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    """Run a story on a store of its own, on virtual time."""
+
+    async def play() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            await story(b)
+        await kept.close()
+
+    virtually(play)
+
+
+async def begin(b: Bench, node: AssignerNode, name: str, incarnation: str, **does: Any) -> Helper:
+    """One more process, connected."""
+    wishes = Consumer(name=name, incarnation=incarnation)
+    return await b.consumer(node, name, consumer=wishes, **does)
+
+
+async def expelled(b: Bench, node: AssignerNode, partitions: int = 2) -> tuple[Helper, Helper]:
+    """An old owner ``a`` that has just been expelled, and the new owner ``b``."""
+    old = await begin(b, node, "a", "one", releases=False)
+    await b.settles(partitions)
+    new = await begin(b, node, "b", "x")
+    await eventually(lambda: old.ended is not None)
+    assert old.ended is Ended.EXPELLED
+    return old, new
+
+
+def test_an_old_owner_that_does_not_release_in_time_is_expelled() -> None:
+    """Not before its time is over."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2}, **TIMES)
+        old = await begin(b, node, "a", "one", releases=False)
+        await b.settles(2)
+        await begin(b, node, "b", "x")
+        await eventually(lambda: old.of(Release))
+        await asyncio.sleep(9.0)
+        assert old.ended is None
+        await asyncio.sleep(2.0)
+        assert old.ended is Ended.EXPELLED
+
+    staged(story)
+
+
+def test_the_warm_new_owner_gets_the_partition_when_the_lease_is_over() -> None:
+    """It is asked once and not punished; nobody works on the partition before the lease has run out."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2}, **TIMES)
+        _, new = await expelled(b, node)
+        await asyncio.sleep(24.0)
+        assert not new.owned
+        await asyncio.sleep(8.0)
+        assert len(new.owned) == 2, "what it did not hand over, too"
+        assert (len(new.of(Warm)), new.of(AbortWarm)) == (1, [])
+        assert not node._mirror.view.cooldowns
+
+    staged(story)
+
+
+def test_a_release_that_fails_is_not_waited_for() -> None:
+    """The old owner says so: its session ends at once, though its time is not over."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2}, **TIMES | {"release_timeout_s": 90.0})
+        old = await begin(b, node, "a", "one", releases=False)
+        await b.settles(2)
+        new = await begin(b, node, "b", "x")
+        await eventually(lambda: old.of(Release))
+        asked = old.of(Release)[0]
+        await node.release_failed(
+            "a",
+            asked.at,
+            reason="disk full",
+            handoff_id=asked.handoff_id,
+            epoch=old.owned[asked.at],
+            incarnation="one",
+        )
+        await asyncio.sleep(1.0)
+        assert old.ended is Ended.EXPELLED
+        [handoff] = await node.handoffs()
+        assert handoff.handoff.unreleased == "disk full"
+        await asyncio.sleep(31.0)
+        assert len(new.owned) == 2
+
+    staged(story)
+
+
+def test_a_release_that_failed_under_an_older_epoch_is_refused() -> None:
+    """The partition has come back since: its owner works on it."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2}, **TIMES)
+        old = await begin(b, node, "a", "one", releases=False)
+        await b.settles(2)
+        await begin(b, node, "b", "x")
+        await eventually(lambda: old.of(Release))
+        at = old.of(Release)[0].at
+        with pytest.raises(WrongPhase, match="epoch"):
+            await node.release_failed(
+                "a", at, reason="no", epoch=old.owned[at] - 1, incarnation="one"
+            )
+        await asyncio.sleep(1.0)
+        assert old.ended is None
+
+    staged(story)
+
+
+def test_the_time_for_a_release_begins_when_it_is_asked_for() -> None:
+    """However long the warm-up took: a healthy owner is not expelled for a slow new owner."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2}, **TIMES)
+        old = await begin(b, node, "a", "one", releases=False)
+        await b.settles(2)
+        await begin(b, node, "b", "x", warm_s=98.0)
+        await eventually(lambda: old.of(Warm) == [] and b.open_handoffs() == 1)
+        await asyncio.sleep(98.0 + 8.0)
+        assert old.of(Release)
+        assert old.ended is None
+        await asyncio.sleep(4.0)
+        assert old.ended is Ended.EXPELLED
+
+    staged(story)
+
+
+def test_several_releases_that_are_late_at_once_end_the_session_once() -> None:
+    """Each would write the same keys: a store takes none of it."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 8}, **TIMES)
+        old, new = await expelled(b, node, partitions=8)
+        await asyncio.sleep(32.0)
+        assert len(new.owned) == 8
+        assert len(old.of(Release)) == 4
+
+    staged(story)
+
+
+def test_of_partitions_that_travel_together_none_is_given_up() -> None:
+    """One was released and the other was not: both come to the new owner."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2, "u": 2}, **TIMES)
+        together = (("t", "u"),)
+        old = Helper(
+            node,
+            "a",
+            Consumer(name="a", incarnation="one", co_partitioned=together),
+            releases=False,
+        )
+        b.helpers.append(old)
+        await old.connect()
+        await b.settles(4)
+        new = await begin(b, node, "b", "x")
+        await eventually(lambda: len(old.of(Release)) == 2)
+        first = old.of(Release)[0]
+        await node.partition_released(
+            "a", first.at, handoff_id=first.handoff_id, offset=7, incarnation="one"
+        )
+        await eventually(lambda: old.ended is Ended.EXPELLED)
+        await asyncio.sleep(32.0)
+        assert len(new.owned) == 4
+        assert new.of(AbortWarm) == []
+
+    staged(story)
+
+
+def _says(node: AssignerNode, old: Helper) -> dict[str, Callable[[], Any]]:
+    asked, second = old.of(Release)
+    who: dict[str, Any] = {"incarnation": "one"}
+    at = {**who, "handoff_id": asked.handoff_id}
+    other = next(at for at in old.owned if at not in (asked.at, second.at))
+    return {
+        "released": lambda: node.partition_released("a", asked.at, **at),
+        "released another": lambda: node.partition_released(
+            "a", second.at, handoff_id=second.handoff_id, **who
+        ),
+        "release failed": lambda: node.release_failed("a", asked.at, reason="no", **at),
+        "ready": lambda: node.partition_ready("a", other, **who),
+        "failed": lambda: node.warm_failed("a", other, reason="no", **who),
+        "progress": lambda: node.progress("a", other, 0.5, **who),
+        "replicas": lambda: node.holds("a", {"t": [0]}, **who),
+        "deregister": lambda: node.deregister("a", **who),
+        "register": lambda: node.register(Consumer(name="a", incarnation="one")),
+        "register again": lambda: node.register(
+            Consumer(name="a", incarnation="one", returns=True)
+        ),
+    }
+
+
+CALLS = [
+    "released",
+    "released another",
+    "release failed",
+    "ready",
+    "failed",
+    "progress",
+    "replicas",
+    "deregister",
+    "register",
+    "register again",
+]
+
+
+class _Late:
+    """The store as an instance sees it that hears of what is written an hour later."""
+
+    def __init__(self, kept: MemoryStore) -> None:
+        self._kept = kept
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kept, name)
+
+    async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
+        """As the store, late."""
+        async for batch in self._kept.watch(prefix, start_revision):
+            await asyncio.sleep(3_600.0)
+            yield batch
+
+
+@pytest.mark.parametrize("when", ["at once", "by a late instance", "replaced", "much later"])
+@pytest.mark.parametrize("call", CALLS)
+def test_an_expelled_process_is_refused_whatever_it_asks_for(call: str, when: str) -> None:
+    """By one error; also when a new process has its name, and when its lease ran out long ago."""
+
+    async def story(b: Bench) -> None:
+        node = asked_at = await b.node({"t": 4}, **TIMES)
+        old = await begin(b, node, "a", "one", releases=False)
+        await b.settles(4)
+        if when == "by a late instance":
+            late: Any = _Late(b.open_store())  # type: ignore[arg-type]
+            asked_at = await b.node(store=late, **TIMES | {"reconcile_s": 3_600.0})
+        await begin(b, node, "b", "x")
+        await eventually(lambda: old.ended is Ended.EXPELLED)
+        if when == "replaced":
+            await begin(b, node, "a", "two")
+        elif when == "much later":
+            await asyncio.sleep(600.0)
+        with pytest.raises(Expelled, match="a: incarnation one is expelled"):
+            await _says(asked_at, old)[call]()
+
+    staged(story)
+
+
+def test_a_new_process_of_the_name_is_let_in() -> None:
+    """A restart is the way back; while the old lease runs it has none of the old partitions."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2}, **TIMES)
+        await expelled(b, node)
+        again = await begin(b, node, "a", "two")
+        await asyncio.sleep(20.0)
+        assert (again.ended, again.owned) == (None, {})
+        await asyncio.sleep(14.0)
+        assert len(again.owned) == 1
+
+    staged(story)
+
+
+def test_a_client_without_an_incarnation_is_refused_until_its_lease_is_over() -> None:
+    """The service cannot tell it from a new process of its name: it may come again then."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2}, **TIMES)
+        old = await begin(b, node, "a", "", releases=False)
+        await b.settles(2)
+        new = await begin(b, node, "b", "x")
+        await eventually(lambda: old.ended is Ended.EXPELLED)
+        with pytest.raises(Expelled):
+            await node.register(Consumer(name="a"))
+        await eventually(lambda: len(new.owned) == 2)
+        again = await begin(b, node, "a", "")
+        await eventually(lambda: len(again.owned) == 1)
+
+    staged(story)
+
+
+def test_a_draining_owner_that_does_not_release_is_not_told_that_it_is_drained() -> None:
+    """Its stream would end well, as if everything were handed over."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2}, **TIMES)
+        old = await begin(b, node, "a", "one", releases=False)
+        await b.settles(2)
+        new = await begin(b, node, "b", "x", warm_s=2.0)
+        await node.deregister("a", incarnation="one")
+        await eventually(lambda: old.ended is not None)
+        assert old.ended is Ended.EXPELLED
+        await asyncio.sleep(32.0)
+        assert len(new.owned) == 2
+
+    staged(story)
+
+
+def test_an_owner_that_reconnects_as_it_is_expelled_is_expelled_by_its_new_session() -> None:
+    """The leader decided by the old session's key: nothing of that decision lands, and the next does."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2}, **TIMES)
+        old = await begin(b, node, "a", "one", releases=False)
+        await b.settles(2)
+        new = await begin(b, node, "b", "x")
+        await eventually(lambda: old.of(Release))
+        await asyncio.sleep(9.9)
+        again = await begin(b, node, "a", "one", releases=False)
+        await eventually(lambda: again.ended is Ended.EXPELLED)
+        await asyncio.sleep(32.0)
+        assert len(new.owned) == 2
+
+    staged(story)
+
+
+def test_without_strict_mode_a_release_that_fails_expels_nobody() -> None:
+    """The new owner works under its own epoch already."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2}, **TIMES | {"strict": False})
+        old = await begin(b, node, "a", "one", releases=False)
+        await b.settles(2)
+        new = await begin(b, node, "b", "x")
+        await eventually(lambda: old.of(Release))
+        asked = old.of(Release)[0]
+        await node.release_failed("a", asked.at, reason="no", incarnation="one")
+        await asyncio.sleep(20.0)
+        assert (old.ended, len(new.owned), b.open_handoffs()) == (None, 1, 0)
+
+    staged(story)
