@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -155,5 +156,44 @@ def test_an_accepted_loss_of_synced_writes_is_not_missed_again(tmp_path: Path) -
     first.restart(4, {})
     again = Witness(tmp_path)
     assert (again.writes, again.synced) == (4, 4)
+    for each in (first, again):
+        each.close()
+
+
+def test_a_start_forgets_the_ends_of_partitions_that_are_gone(tmp_path: Path) -> None:
+    """Their places in the file are free for others; an old end in one of them is never read again."""
+    first = Witness(tmp_path)
+    places = [bytes([number]) * 20 for number in range(4)]
+    for place in places[:3]:
+        first.note_end(place, 9)
+    first.restart(1, {places[2]: 5})
+    first.note_end(places[3], 7)
+    again = Witness(tmp_path)
+    assert again.ends == {places[2]: 5, places[3]: 7}
+    for each in (first, again):
+        each.close()
+
+
+def test_a_stop_puts_the_witness_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine may be switched off next."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    witness = Witness(tmp_path)
+    file = witness._file
+    witness.close()
+    assert synced == [file]
+
+
+def test_a_torn_entry_of_the_witness_hides_no_other(tmp_path: Path) -> None:
+    """A kill in the middle of one write costs the watch over one partition."""
+    first = Witness(tmp_path)
+    places = [bytes([number]) * 20 for number in range(1, 4)]
+    for place in places:
+        first.note_end(place, 9)
+    first._map[first._slots[places[0]] + 25] ^= 0xFF
+    again = Witness(tmp_path)
+    assert again.ends == dict.fromkeys(places[1:], 9)
     for each in (first, again):
         each.close()

@@ -1,0 +1,149 @@
+"""DescribeConfigs and its kin: where a value comes from, and which changes are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.groups.configs import GroupConfigs
+from faust_assigner.broker.settings import Settings
+from tests.support.asking import ask
+from tests.support.hall import Hall, in_hall
+
+DESCRIBE, REPLACE, EDIT, LIST = 32, 33, 44, 74
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+DYNAMIC_TOPIC, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, DYNAMIC_GROUP = 1, 3, 4, 5, 8
+SET, UNSET, APPEND = 0, 1, 2
+INVALID_REQUEST = 42
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+async def described(hall: Hall, kind: int, *names: tuple[str, ...] | None) -> dict[str, Any]:
+    """The settings of "t", asked for once for each of the lists of names."""
+    resources = [
+        {"resource_type": kind, "resource_name": "t", "configuration_keys": wanted}
+        for wanted in names
+    ]
+    answer = await ask(hall, DESCRIBE, 4, resources=resources)
+    (result,) = answer.results
+    return {entry.name: entry for entry in result.configs}
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ((("retention.ms",), ("segment.ms",)), {"retention.ms", "segment.ms"}),
+        ((None, ("segment.ms",)), None),
+        ((("segment.ms",), None), None),
+    ],
+)
+def test_a_resource_that_is_named_twice_is_answered_with_all_that_was_asked(
+    asked: Any, found: set[str] | None
+) -> None:
+    """Null asks for everything, whichever comes first."""
+
+    async def story(hall: Hall) -> set[str]:
+        hall.node.catalogue.create("t", 1, {})
+        every = set(hall.node.defaults)
+        names = set(await described(hall, TOPIC, *asked))
+        return names if found is not None else names ^ every
+
+    assert in_hall(story) == (found if found is not None else set())
+
+
+def test_each_value_of_a_topic_says_where_it_comes_from() -> None:
+    """Set for the topic, set for the cluster as a new Kafka does (KIP-966), or neither."""
+
+    async def story(hall: Hall) -> list[tuple[int, bool]]:
+        hall.node.catalogue.create("t", 1, {"retention.ms": "1"})
+        found = await described(hall, TOPIC, None)
+        names = ("retention.ms", "min.insync.replicas", "segment.ms")
+        return [(int(found[name].config_source), found[name].read_only) for name in names]
+
+    assert in_hall(story) == [(DYNAMIC_TOPIC, False), (DYNAMIC_DEFAULT, False), (DEFAULT, False)]
+
+
+def test_each_value_of_a_group_says_where_it_comes_from() -> None:
+    """Set for the group, set in the broker's file, or Kafka's default."""
+
+    async def story(hall: Hall) -> dict[str, tuple[str, int]]:
+        own = Settings.parse({"group.consumer.heartbeat.interval.ms": 6_000})
+        hall.node.group_configs = GroupConfigs(hall.node.store, own)
+        hall.node.group_configs.configure("t", {SESSION: "50000"}, validate_only=False)
+        found = await described(hall, GROUP, None)
+        return {name: (entry.value, int(entry.config_source)) for name, entry in found.items()}
+
+    found = in_hall(story)
+    assert found[SESSION] == ("50000", DYNAMIC_GROUP)
+    assert found[HEARTBEAT] == ("6000", STATIC_BROKER)
+    assert found["consumer.assignment.interval.ms"][1] == DEFAULT
+
+
+async def edited(hall: Hall, kind: int, *changes: tuple[str, int, str | None]) -> int:
+    """The error of changing settings of "t"."""
+    configs = [
+        {"name": name, "config_operation": operation, "value": value}
+        for name, operation, value in changes
+    ]
+    resource = {"resource_type": kind, "resource_name": "t", "configs": configs}
+    answer = await ask(hall, EDIT, 1, resources=[resource], validate_only=False)
+    return int(answer.responses[0].error_code)
+
+
+def test_a_setting_may_be_named_once_in_a_change_whatever_its_values() -> None:
+    """Kafka does not choose between two values either."""
+
+    async def story(hall: Hall) -> tuple[int, dict[str, str]]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        error = await edited(hall, TOPIC, ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+        return error, topic.configs
+
+    assert in_hall(story) == (INVALID_REQUEST, {})
+
+
+def test_only_an_unset_needs_no_value() -> None:
+    """For a group as for a topic."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {"retention.ms": "1"})
+        hall.node.group_configs.configure("t", {SESSION: "50000"}, validate_only=False)
+        return [
+            await edited(hall, kind, (name, operation, None))
+            for kind, name in ((TOPIC, "retention.ms"), (GROUP, SESSION))
+            for operation in (SET, UNSET)
+        ]
+
+    assert in_hall(story) == [INVALID_REQUEST, 0, INVALID_REQUEST, 0]
+
+
+def test_a_value_that_is_appended_again_stays_once() -> None:
+    """Appending is done by scripts that run again."""
+
+    async def story(hall: Hall) -> str:
+        topic = hall.node.catalogue.create("t", 1, {"cleanup.policy": "delete"})
+        for value in ("delete", "compact", "compact,delete"):
+            assert await edited(hall, TOPIC, ("cleanup.policy", APPEND, value)) == 0
+        return topic.configs["cleanup.policy"]
+
+    assert in_hall(story) == "delete,compact"
+
+
+def test_version_0_of_the_list_knows_client_metrics_alone() -> None:
+    """KIP-1142 gave the request its kinds; before it, it was ListClientMetricsResources."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 1, {})
+        found = []
+        for version, more in (
+            (0, {}),
+            (1, {"resource_types": ()}),
+            (1, {"resource_types": (TOPIC,)}),
+        ):
+            answer = await ask(hall, LIST, version, **more)
+            found.append(len(answer.config_resources))
+        return found
+
+    nothing, everything, topics = in_hall(story)
+    assert (nothing, topics) == (0, 1)
+    assert everything > topics
