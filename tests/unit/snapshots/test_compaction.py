@@ -349,3 +349,22 @@ def test_rows_that_are_held_are_not_read_again_with_the_next_batch(
             compactor.add([b"%d" % number], [b"1"])
         compactor.finish(20)
     assert sum(asked) == 2 * 20
+
+
+def test_the_types_of_all_folds_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker compares them with its table's; those of the last fold alone would pass."""
+    monkeypatch.setattr(compaction, "_FOLD_BYTES", 0)
+    with Compactor(tmp_path, codecs=(JSON, JSON)) as compactor:
+        for number, value in enumerate((b"1", b'"x"', b"2")):
+            compactor.add([b"%d" % number], [value])
+        done = compactor.finish(3)
+    assert (done.key_types, done.value_types) == ({"int"}, {"int", "str"})
+
+
+@pytest.mark.parametrize(("bad", "keys"), [(3, 4), (2, 2)])
+def test_all_rows_of_the_first_fold_decide_the_codec(tmp_path: Path, bad: int, keys: int) -> None:
+    """Not those of its last batch: the table may have changed its serializer meanwhile."""
+    with Compactor(tmp_path, codecs=("raw", "auto")) as compactor:
+        compactor.add([b"b%d" % number for number in range(bad)], [b"{"] * bad)
+        compactor.add([b"g%d" % number for number in range(4 - bad)], [b"1"] * (4 - bad))
+        assert compactor.finish(4).keys == keys
