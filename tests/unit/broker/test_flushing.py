@@ -115,6 +115,30 @@ def test_those_who_come_while_the_disk_is_busy_share_the_next_wait() -> None:
     assert in_hall(story) == 2
 
 
+def test_a_peer_that_goes_away_ends_nobody_elses_wait() -> None:
+    """Its connection is lost while two share a wait for the disk; the other is acknowledged."""
+
+    async def story(hall: Hall) -> list[str]:
+        topic = hall.node.catalogue.create("t", 3, {"flush.messages": "1"})
+        disk = Disk(hall)
+        disk.free.clear()
+        first, leaving, staying = (
+            hall.connect(name)[0] for name in ("first", "leaving", "staying")
+        )
+        produce(first, 0)
+        await until(disk.reached)
+        produce(leaving, 1)
+        produce(staying, 2)
+        while not all(log.end_offset for log in topic.partitions):
+            await asyncio.sleep(0)
+        leaving.connection_lost(None)
+        await asyncio.sleep(0)
+        disk.free.set()
+        return sorted(await hall.answers(2))
+
+    assert in_hall(story) == ["first", "staying"]
+
+
 def test_a_record_that_came_while_the_disk_was_busy_is_not_covered_by_that_wait() -> None:
     """The next wait fails: the record is refused, and so is its retry, for it is on no disk."""
 

@@ -156,6 +156,14 @@ def test_a_partition_that_nobody_consumes_costs_what_its_topic_does() -> None:
     assert [row.weight for row in rows] == pytest.approx([1.0, 1.0, 0.9], abs=0.15)
 
 
+@pytest.mark.parametrize(("gap_s", "covered_s"), [(600, 600), (601, 60)])
+def test_a_hole_is_longer_than_ten_intervals(gap_s: int, covered_s: int) -> None:
+    """A wait of just ten is an interval."""
+    moments = (0, 60, 120, 180, 180 + gap_s)
+    [rate] = rates_of([sample(0, at, 60) for at in moments], half_life_s=NO_DECAY)
+    assert rate.covered_ms == (4 * 60 + covered_s) * 1_000.0
+
+
 def test_a_hole_takes_the_share_of_what_came_in_it_that_its_time_counts() -> None:
     """Three hours unsampled at the same rate: the rate is the same."""
     moments = (0, 60, 120, 10_920, 10_980)
