@@ -131,6 +131,8 @@ def test_a_peer_that_goes_away_ends_nobody_elses_wait() -> None:
         produce(staying, 2)
         while not all(log.end_offset for log in topic.partitions):
             await asyncio.sleep(0)
+        for _ in range(5):
+            await asyncio.sleep(0)  # until both wait
         leaving.connection_lost(None)
         await asyncio.sleep(0)
         disk.free.set()
