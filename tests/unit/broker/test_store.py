@@ -23,6 +23,7 @@ from faust_assigner.broker.storage.records import (
     Rules,
     check_records,
     cut_batch,
+    find_timestamp,
     parse_batch,
 )
 from faust_assigner.broker.storage.recovery import (
@@ -329,3 +330,21 @@ def test_what_was_left_out_of_the_log_is_told_after_a_minute(
         assert caplog.messages[-1] == "frames: 7 more in a minute"
         journal.say("frames", INTERVAL_S + 2, "a frame of %d bytes", 99)
         assert caplog.messages[-1] == "a frame of 99 bytes"
+
+
+# -- the broker's own time -------------------------------------------------------------------
+
+
+def test_a_producers_mark_for_the_brokers_time_is_taken_off_elsewhere() -> None:
+    """The time in such a batch is the producer's: readers would believe that the broker wrote it."""
+    data = batch(one_record(), attributes=0x08, timestamp=7)
+    stored, found = check_records(data, parse_batch(data), Rules(now_ms=9))
+    assert (found.attributes, parse_batch(stored).attributes, found.max_timestamp) == (0, 0, 7)
+
+
+def test_in_a_batch_of_the_brokers_time_every_record_has_that_time() -> None:
+    """The times in its records are the producer's and do not count."""
+    records = one_record() + one_record(offset_delta=1)
+    data = batch(records, count=2, timestamp=10)
+    stored, _ = check_records(data, parse_batch(data), Rules(now_ms=5_000, stamps=True))
+    assert find_timestamp(stored, 1_000) == (0, 5_000)

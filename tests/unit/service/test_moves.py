@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -16,9 +15,7 @@ from faust_assigner.service.view import View
 from tests.unit.service.stories import ALL, AT, HANDOFF, SETTINGS, view_of
 
 MATE = TopicPartition("u", 0)
-TIMEOUT_S = SETTINGS.handoff_timeout_s
 READY = replace(HANDOFF, phase=Phase.READY)
-RELEASING = replace(READY, strict=True)
 COMPLETE = replace(HANDOFF, phase=Phase.COMPLETE)
 
 
@@ -37,10 +34,10 @@ def given(*handoffs: Handoff, new: Status = Status.READY) -> View:
     )
 
 
-def endings(view: View, ages_s: Mapping[TopicPartition, float] = {}) -> dict[TopicPartition, str]:
+def endings(view: View, *late: TopicPartition) -> dict[TopicPartition, str]:
     """How hand-offs end, by the keys that are written."""
     found = {}
-    for bundle in advance(view, ages_s, SETTINGS, 1_000.0):
+    for bundle in advance(view, late, SETTINGS, 1_000.0):
         keys = {write.key for write in bundle.writes}
         for at in (AT, MATE):
             if ALL.assignment(at) in keys:
@@ -50,12 +47,11 @@ def endings(view: View, ages_s: Mapping[TopicPartition, float] = {}) -> dict[Top
     return found
 
 
-@pytest.mark.parametrize(("age_s", "ends"), [(TIMEOUT_S - 0.1, {}), (TIMEOUT_S, {AT: "given up"})])
-def test_a_handoff_is_given_up_at_its_deadline(
-    age_s: float, ends: dict[TopicPartition, str]
-) -> None:
-    """Exactly then, and not before."""
-    assert endings(given(HANDOFF), {AT: age_s}) == ends
+def test_a_handoff_whose_time_is_over_is_given_up() -> None:
+    """It alone: the others go on."""
+    view = given(HANDOFF, replace(HANDOFF, at=MATE, new_owner="old"))
+    assert endings(view) == {}
+    assert endings(view, AT) == {AT: "given up"}
 
 
 def test_a_mate_that_is_complete_does_not_hold_the_others_up() -> None:
@@ -70,12 +66,10 @@ def test_mates_are_given_together_once_all_are_ready() -> None:
     assert endings(given(READY, replace(READY, at=MATE))) == {AT: "given", MATE: "given"}
 
 
-@pytest.mark.parametrize("late", [HANDOFF, RELEASING])
-def test_who_travels_with_a_late_one_is_given_up_with_it(late: Handoff) -> None:
-    """Whether the late one still warms or the old owner does not let go of it."""
-    waits = replace(READY, strict=late.strict, released=late.strict)
-    view = given(waits, replace(late, at=MATE))
-    assert endings(view, {MATE: TIMEOUT_S}) == {AT: "given up", MATE: "given up"}
+def test_who_travels_with_a_late_one_is_given_up_with_it() -> None:
+    """One is ready and its mate is not in time."""
+    view = given(READY, replace(HANDOFF, at=MATE))
+    assert endings(view, MATE) == {AT: "given up", MATE: "given up"}
 
 
 @pytest.mark.parametrize(("handoff", "ends"), [(READY, {AT: "given up"}), (COMPLETE, {})])
@@ -88,7 +82,7 @@ def test_a_new_owner_that_leaves_ends_only_what_is_not_complete(
 
 def test_a_partition_goes_only_while_its_owner_is_still_who_it_was() -> None:
     """An operator, or another instance, may have written the assignment meanwhile."""
-    [bundle] = advance(given(READY), {}, SETTINGS, 1_000.0)
+    [bundle] = advance(given(READY), (), SETTINGS, 1_000.0)
     assert {compare.key for compare in bundle.compares} == {ALL.handoff(AT), ALL.assignment(AT)}
 
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
-from faust_assigner.service.leading.targets import _avoid, _weights, claimants
+from faust_assigner.service.leading.targets import (
+    KEEPS_REPLICAS,
+    _avoid,
+    _weights,
+    choose,
+    claimants,
+)
 from faust_assigner.service.records import Consumer
 from tests.unit.service.stories import view_of
 
@@ -48,3 +54,14 @@ def test_where_the_target_cools_down_the_one_with_the_most_room_gets_it() -> Non
     _avoid(owner, {(AT, "cools")}, named, {}, {})
     assert owner[AT] == "large"
     assert [owner[TopicPartition("t", p)] for p in (1, 2, 3)] == ["large", "large", "small"]
+
+
+def test_only_consumers_that_keep_replicas_are_given_some() -> None:
+    """The others would be told of partitions that they do not warm, and nobody else would."""
+    consumers = [
+        Consumer(name="a", capabilities=(KEEPS_REPLICAS,)),
+        Consumer(name="b", capabilities=()),
+    ]
+    found = choose(view_of(*consumers, topics={"t": 4}), consumers, replicas=1)
+    assert set(found.owner.values()) == {"a", "b"}
+    assert set(found.replicas) == {"a"}
