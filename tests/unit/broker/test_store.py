@@ -24,6 +24,7 @@ from faust_assigner.broker.storage.records import (
     check_records,
     cut_batch,
     find_timestamp,
+    has_codec,
     parse_batch,
 )
 from faust_assigner.broker.storage.recovery import (
@@ -37,7 +38,7 @@ from faust_assigner.broker.storage.witness import Witness
 from tests.support.clients.raw_client import batch, one_record
 
 TOPIC = bytes(16)
-GZIP, SNAPPY = 1, 2
+GZIP, SNAPPY, ZSTD = 1, 2, 4
 
 
 def append(log: PartitionLog, timestamp: int) -> int:
@@ -348,3 +349,24 @@ def test_in_a_batch_of_the_brokers_time_every_record_has_that_time() -> None:
     data = batch(records, count=2, timestamp=10)
     stored, _ = check_records(data, parse_batch(data), Rules(now_ms=5_000, stamps=True))
     assert find_timestamp(stored, 1_000) == (0, 5_000)
+
+
+def test_each_minute_has_its_own_ten_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """The second minute is limited as the first one was."""
+    journal = Journal()
+    with caplog.at_level(logging.INFO):
+        for minute in range(3):
+            caplog.clear()
+            for number in range(LINES_PER_INTERVAL + 5):
+                now = minute * (INTERVAL_S + 1) + number / 100
+                journal.say("frames", now, "a frame of %d bytes", number)
+            lines = [line for line in caplog.messages if line.startswith("a frame of")]
+            assert len(lines) == LINES_PER_INTERVAL
+
+
+@pytest.mark.parametrize("first", [0, ZSTD])
+def test_a_codec_is_found_in_any_of_several_batches(first: int) -> None:
+    """Readers that cannot unpack it must not be given it."""
+    data = batch(attributes=first) + batch(attributes=ZSTD - first)
+    assert has_codec(data, ZSTD)
+    assert not has_codec(data, SNAPPY)

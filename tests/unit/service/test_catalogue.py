@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,8 +11,11 @@ import pytest
 from faust_assigner.service import keys as codec
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leading.catalogue import Catalogue
+from faust_assigner.service.leading.election import Deposed
+from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.memory import MemoryStore
-from tests.unit.service.stories import store
+from tests.support.assigning.consumers import LoopClock, virtually
+from tests.unit.service.stories import store, view_of
 
 KEYS = Keys("/x/")
 
@@ -46,3 +51,27 @@ async def test_an_operator_may_shrink_one() -> None:
     await catalogue(kept, orders=5).write()
     await catalogue(kept).set("orders", 2)
     assert await count(kept) == 2
+
+
+def test_a_leader_that_was_deposed_asks_kafka_no_more() -> None:
+    """Its successor does: each topic would be asked for twice, for ever."""
+    asked: list[str] = []
+
+    async def partitions(topic: str) -> int:
+        asked.append(topic)
+        return 9
+
+    class Term:
+        async def commit(self, compares: object, writes: object) -> None:
+            raise Deposed
+
+    async def story() -> None:
+        anything: Any = None
+        term: Any = Term()
+        mirror: Any = SimpleNamespace(view=view_of(topics={"a": 1, "b": 1}))
+        settings = ServiceSettings(topic_refresh_s=60.0)
+        found = Catalogue(anything, KEYS, settings, LoopClock(), mirror, {}, partitions)
+        await asyncio.wait_for(found.refresh(term), 200.0)
+        assert asked == ["a"]
+
+    virtually(story)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.leading.election import Election
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import KeyValue
+from faust_assigner.service.store.base import Compare, KeyValue, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import LoopClock
 from tests.unit.service.stories import ALL
@@ -33,4 +37,25 @@ async def test_who_loses_the_race_for_the_key_gives_its_lease_back() -> None:
     for _ in range(3):
         assert await instance("b")._campaign() is None
     assert list(store._leases) == [won.lease.lease_id]
+    await store.close()
+
+
+class LostAnswer(MemoryStore):
+    """Writes, and the answer does not come back."""
+
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
+        """As the store, and then the connection is lost."""
+        await super().txn(compares, writes)
+        raise StoreUnavailable("the answer was lost")
+
+
+async def test_a_campaign_without_an_answer_leaves_no_key_behind() -> None:
+    """It may have been won: nobody would lead until the key's lease runs out."""
+    store = LostAnswer(clock=LoopClock())
+    anything: Any = None
+    election = Election(store, ALL, ServiceSettings(), LoopClock(), "a", anything, anything)
+    with pytest.raises(StoreUnavailable):
+        await election._campaign()
+    assert await store.get(ALL.leader) is None
+    assert not store._leases
     await store.close()
