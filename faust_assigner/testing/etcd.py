@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 
 
 class EtcdUnavailable(RuntimeError):

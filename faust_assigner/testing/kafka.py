@@ -28,7 +28,7 @@ from faust_assigner.testing.kafka_security import LISTENER, SecuredListener
 
 KAFKA_VERSION = "4.3.1"
 POM = Path(__file__).with_name("kafka-pom.xml")
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 
 SETTINGS: Mapping[str, str] = {
     "process.roles": "broker,controller",
