@@ -1,0 +1,82 @@
+"""JoinGroup and SyncGroup: what each version must say, and how members are named."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import Any
+
+import pytest
+
+from tests.support.asking import ask
+from tests.support.hall import Hall, in_hall
+
+JOIN, SYNC = 11, 14
+INCONSISTENT_PROTOCOL, UNKNOWN_MEMBER = 23, 25
+SECOND = datetime.timedelta(seconds=1)
+
+
+async def joined(hall: Hall, version: int, **more: Any) -> Any:
+    """The answer to a first JoinGroup of a static member, once the join phase is over."""
+    values = {
+        "group_id": "g",
+        "session_timeout": 10 * SECOND,
+        "rebalance_timeout": SECOND,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"m"}],
+        **more,
+    }
+    asked = asyncio.ensure_future(ask(hall, JOIN, version, **values))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    hall.node.groups.tick("g")
+    return await asked
+
+
+@pytest.mark.parametrize(("instance", "prefix"), [("worker-1", "worker-1-"), (None, "raw-")])
+def test_a_member_is_named_after_its_instance_or_else_after_its_client(
+    instance: str | None, prefix: str
+) -> None:
+    """An operator finds it in the list of members by that."""
+
+    async def story(hall: Hall) -> str:
+        return str((await joined(hall, 5, group_instance_id=instance)).member_id)
+
+    assert in_hall(story).startswith(prefix)
+
+
+@pytest.mark.parametrize(
+    ("version", "protocol", "error"),
+    [
+        (4, {}, UNKNOWN_MEMBER),
+        (5, {"protocol_type": None, "protocol_name": None}, INCONSISTENT_PROTOCOL),
+        (5, {"protocol_type": "consumer", "protocol_name": None}, INCONSISTENT_PROTOCOL),
+        (5, {"protocol_type": "consumer", "protocol_name": "range"}, UNKNOWN_MEMBER),
+    ],
+)
+def test_a_sync_names_its_protocol_since_version_5(
+    version: int, protocol: dict[str, str | None], error: int
+) -> None:
+    """KIP-559; older members are not asked."""
+
+    async def story(hall: Hall) -> int:
+        answer = await ask(
+            hall, SYNC, version, group_id="g", generation_id=1, member_id="m",
+            group_instance_id=None, assignments=[], **protocol,
+        )  # fmt: skip
+        return int(answer.error_code)
+
+    assert in_hall(story) == error
+
+
+@pytest.mark.parametrize(("version", "name"), [(6, ""), (7, None)])
+def test_a_refused_join_names_no_protocol(version: int, name: str | None) -> None:
+    """In the way that the version can say it."""
+
+    async def story(hall: Hall) -> Any:
+        return (
+            await joined(hall, version, member_id="ghost", group_instance_id=None)
+        ).protocol_name
+
+    assert in_hall(story) == name
