@@ -16,18 +16,16 @@ from faust_assigner.errors import PlanInputError
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import QuotaExceeded, StoreError
 from faust_assigner.service.handoff import Handoff, State, TopicPartition, state_of
-from faust_assigner.service.leading.election import Deposed, Leadership
-from faust_assigner.service.leading.moves import (
+from faust_assigner.service.leading.advance import TIMED_ANEW, advance, most_s
+from faust_assigner.service.leading.bundles import (
     COOLDOWN_LEASE,
     EXPELLED_LEASE,
     MAX_BUNDLE,
     Bundle,
-    advance,
     chunks,
-    rebalance,
-    tidy,
-    waiting,
 )
+from faust_assigner.service.leading.election import Deposed, Leadership
+from faust_assigner.service.leading.moves import rebalance, tidy, waiting
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import RETRY_S, Mirror
@@ -51,6 +49,11 @@ class _Seen(NamedTuple):
     state: State
     began: float
     since: float
+
+    @property
+    def timed_from(self) -> float:
+        """What its deadline is counted from."""
+        return self.since if self.state in TIMED_ANEW else self.began
 
 
 class Rebalancer:
@@ -102,10 +105,8 @@ class Rebalancer:
         return seen
 
     def _over_at(self, seen: _Seen) -> float:
-        """When the time of a hand-off is over: a release has its own, however long the warm-up took."""
-        if seen.state in (State.RELEASING, State.EXPELLED):
-            return seen.since + self._settings.release_timeout_s
-        return seen.began + self._settings.handoff_timeout_s
+        """When the time of a hand-off is over."""
+        return seen.timed_from + most_s(seen.state, self._settings)
 
     async def lead(self, term: Leadership) -> None:
         """One term. Raises Deposed when it is over."""

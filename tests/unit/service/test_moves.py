@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
-from faust_assigner.service.leading.moves import Bundle, advance, chunks, rebalance
+from faust_assigner.service.leading.advance import advance
+from faust_assigner.service.leading.bundles import Bundle, chunks
+from faust_assigner.service.leading.moves import rebalance
 from faust_assigner.service.leading.targets import Targets
 from faust_assigner.service.records import Consumer, Status
 from faust_assigner.service.store.base import Delete, Put
@@ -70,6 +72,13 @@ def test_who_travels_with_a_late_one_is_given_up_with_it() -> None:
     """One is ready and its mate is not in time."""
     view = given(READY, replace(HANDOFF, at=MATE))
     assert endings(view, MATE) == {AT: "given up", MATE: "given up"}
+
+
+def test_who_travels_with_a_late_release_waits_for_the_old_owners_lease() -> None:
+    """The old owner is expelled for the one: the new owner gets both when the lease is over."""
+    ready = replace(READY, strict=True)
+    view = given(replace(ready, released=True), replace(ready, at=MATE))
+    assert endings(view, MATE) == {MATE: "over"}
 
 
 @pytest.mark.parametrize(("handoff", "ends"), [(READY, {AT: "given up"}), (COMPLETE, {})])

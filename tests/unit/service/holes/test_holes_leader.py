@@ -18,8 +18,9 @@ from faust_assigner.service.commands import AbortWarm, Warm
 from faust_assigner.service.errors import StoreUnavailable, TooManyOperations
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.leading import moves
+from faust_assigner.service.leading.advance import advance
+from faust_assigner.service.leading.bundles import Bundle, chunks
 from faust_assigner.service.leading.election import Leadership
-from faust_assigner.service.leading.moves import chunks
 from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.metrics import NoMetrics
@@ -62,7 +63,7 @@ def test_3_a_write_for_a_handoff_that_was_deleted_and_created_again_does_not_lan
         await put(kept, ALL.handoff(AT), codec.dump_handoff(replace(HANDOFF, phase=Phase.READY)))
         mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=5.0)
         await mirror.load()
-        [bundle] = moves.advance(mirror.view, {}, SETTINGS, 1_000.0)
+        [bundle] = advance(mirror.view, {}, SETTINGS, 1_000.0)
         await kept.txn([], [Delete(ALL.handoff(AT))])
         await put(kept, ALL.handoff(AT), codec.dump_handoff(replace(HANDOFF, new_owner="other")))
         assert (await kept.txn(form(bundle.compares), bundle.writes)).succeeded is lands
@@ -73,7 +74,7 @@ def test_3_a_write_for_a_handoff_that_was_deleted_and_created_again_does_not_lan
 # -- 4: one transaction for everything --------------------------------------------------------------------
 
 
-def _all_at_once(bundles: Sequence[moves.Bundle], limit: int) -> list[list[moves.Bundle]]:
+def _all_at_once(bundles: Sequence[Bundle], limit: int) -> list[list[Bundle]]:
     return [list(bundles)]
 
 
@@ -236,7 +237,7 @@ class _ByEvents(Rebalancer):
         self.heard_of = frozenset()
         await super().lead(term)
 
-    async def _decide(self) -> list[moves.Bundle]:
+    async def _decide(self) -> list[Bundle]:
         return [
             b
             for b in await super()._decide()
@@ -312,7 +313,7 @@ def test_6_a_step_of_the_wall_clock_changes_no_age_of_a_handoff(ahead_s: float) 
 
 def _nothing_while_something_is_open(
     view: View, targets: Targets, settings: ServiceSettings, now: float
-) -> Iterator[moves.Bundle]:
+) -> Iterator[Bundle]:
     return iter(()) if view.handoffs else moves.rebalance(view, targets, settings, now)
 
 
@@ -357,7 +358,7 @@ def test_7_an_owner_that_comes_back_in_time_keeps_what_it_hands_over() -> None:
         await put(kept, ALL.handoff(AT), codec.dump_handoff(HANDOFF))
         mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=5.0)
         await mirror.load()
-        [bundle] = moves.advance(mirror.view, {}, SETTINGS, 1_000.0)
+        [bundle] = advance(mirror.view, {}, SETTINGS, 1_000.0)
         await put(kept, ALL.consumer("old"), codec.dump_consumer(Consumer(name="old")))
         assert not (await kept.txn(bundle.compares, bundle.writes)).succeeded
 

@@ -1,0 +1,195 @@
+"""What the leader does about the hand-offs under way, decided from the view alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.handoff import (
+    Effect,
+    Handoff,
+    Happening,
+    Phase,
+    State,
+    TopicPartition,
+    advanced,
+    state_of,
+    step,
+)
+from faust_assigner.service.leading.bundles import (
+    COOLDOWN_LEASE,
+    EXPELLED_LEASE,
+    Bundle,
+    joined,
+    owner,
+    still_gone,
+)
+from faust_assigner.service.leading.targets import bound_topics, crew_of
+from faust_assigner.service.records import Status, names_itself
+from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.service.store.base import Delete, Put, Write
+from faust_assigner.service.view import Entry, View
+
+#: States whose time begins with them; the others' begins with the hand-off.
+TIMED_ANEW = frozenset({State.RELEASING, State.EXPELLED})
+
+
+def most_s(state: State, settings: ServiceSettings) -> float:
+    """How long a hand-off may take. A release has its own time, however long the warm-up took."""
+    return settings.release_timeout_s if state in TIMED_ANEW else settings.handoff_timeout_s
+
+
+def advance(
+    view: View, late: Collection[TopicPartition], settings: ServiceSettings, now: float
+) -> Iterator[Bundle]:
+    """What is due of the hand-offs under way. The time of those in ``late`` is over (:func:`most_s`). ``now``
+    (unix seconds) is written into cool-downs for readers and decides nothing."""
+    bound = bound_topics(view)
+    given: dict[TopicPartition, list[Bundle]] = {}
+    expelled: set[str] = set()
+    for at in sorted(view.handoffs):
+        entry = view.handoffs[at]
+        state, crew = state_of(entry.value), _crew(view, at, bound)
+        for happening in _happenings(view, entry.value, crew, late):
+            after = step(state, happening, strict=entry.value.strict)
+            if after is None:
+                continue
+            if after[1] is Effect.EXPEL:
+                # One hand-off ends the session; the others of this owner wait with it for its lease.
+                if entry.value.old_owner not in expelled:
+                    expelled.add(entry.value.old_owner)
+                    yield _expelling(view, entry, happening)
+                break
+            bundle = moved(view, entry, happening, *after, now + settings.cooldown_s)
+            if happening is Happening.LOOK and after[1] is Effect.GIVE:
+                given.setdefault(crew_of(at, bound)[0], []).append(bundle)
+            else:
+                yield bundle
+            break
+    for bundles in given.values():
+        yield from joined(bundles)
+
+
+def _crew(view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> list[Handoff]:
+    """The hand-offs under way with this one: of co-partitioned topics, between the same two consumers."""
+    mine = view.handoffs[at].value
+    found = (view.handoffs[other].value for other in crew_of(at, bound) if other in view.handoffs)
+    return [
+        other
+        for other in found
+        if other.phase is not Phase.COMPLETE
+        and (other.old_owner, other.new_owner) == (mine.old_owner, mine.new_owner)
+    ]
+
+
+def _happenings(
+    view: View, handoff: Handoff, crew: Sequence[Handoff], late: Collection[TopicPartition]
+) -> Iterator[Happening]:
+    """What is the case, the most urgent first."""
+    new = view.consumers.get(handoff.new_owner)
+    owner = view.assignments.get(handoff.at)
+    # Somebody else has written the assignment, or the partition is no more: the hand-off has no object.
+    lost = (
+        owner is None
+        or not view.exists(handoff.at)
+        or (owner.value.owner, owner.value.incarnation)
+        != (
+            (handoff.new_owner, handoff.new_incarnation)
+            if handoff.phase is Phase.COMPLETE
+            else (handoff.old_owner, handoff.old_incarnation)
+        )
+    )
+    is_new_gone = not view.is_registered(handoff.new_owner, handoff.new_incarnation)
+    is_old_registered = view.is_registered(handoff.old_owner, handoff.old_incarnation)
+    state = state_of(handoff)
+    leaving = new is not None and new.value.status is Status.DRAINING
+    if state is State.UNRELEASED and is_old_registered:
+        yield Happening.LOOK  # whatever becomes of the hand-off, the old owner cannot go on
+    if is_new_gone or lost or (leaving and handoff.phase is not Phase.COMPLETE):
+        yield Happening.NEW_GONE
+    if not view.may_work(handoff.old_owner, handoff.old_incarnation):
+        yield Happening.OLD_GONE
+    if handoff.phase is not Phase.COMPLETE:
+        # What travels together is given together, and given up together.
+        if any(other.at != handoff.at and _fails(other, late) for other in crew):
+            yield Happening.NEW_GONE
+        ready = all(state_of(other) in (State.READY, State.RELEASED) for other in crew)
+        if not ready and handoff.failed is None:
+            # Nobody is expelled twice: the lease of one that is not registered runs out by itself.
+            if handoff.at in late and (state is State.WARMING or is_old_registered):
+                yield Happening.LATE
+            return
+    yield Happening.LOOK
+    if handoff.at in late:
+        yield Happening.LATE
+
+
+def _fails(handoff: Handoff, late: Collection[TopicPartition]) -> bool:
+    """Whether it is about to be given up."""
+    is_warming = state_of(handoff) is State.WARMING
+    return handoff.failed is not None or (is_warming and handoff.at in late)
+
+
+def moved(
+    view: View,
+    entry: Entry[Handoff],
+    happening: Happening,
+    to: State,
+    effect: Effect,
+    cool_until: float,
+) -> Bundle:
+    """One step of a hand-off, with what it does to the assignment."""
+    handoff, at = entry.value, entry.value.at
+    key, assignment = view.keys.handoff(at), view.keys.assignment(at)
+    compares = [view.same(key)]
+    writes: list[Write] = []
+    if to is State.GONE:
+        writes.append(Delete(key))
+    else:
+        writes.append(Put(key, codec.dump_handoff(advanced(handoff, to))))
+    if effect is Effect.GIVE:
+        compares.append(view.same(assignment))
+        if happening is Happening.OLD_GONE:
+            compares.append(still_gone(view, handoff.old_owner))
+        writes.append(owner(view, at, handoff.new_owner, handoff.new_incarnation, handoff.offset))
+    elif effect is Effect.COOL:
+        key = view.keys.cooldown(at, handoff.new_owner)
+        writes.append(Put(key, codec.dump_until(cool_until), COOLDOWN_LEASE))
+    outcome = None
+    if effect is Effect.GIVE:
+        outcome = "orphan" if happening is Happening.OLD_GONE else "handed"
+        outcome = "expelled" if handoff.unreleased is not None else outcome
+    elif handoff.phase is not Phase.COMPLETE:
+        outcome = "aborted"
+    return Bundle(
+        f"{at}: {happening.value}: {to.value}",
+        tuple(compares),
+        tuple(writes),
+        None if outcome is None else (outcome, at),
+    )
+
+
+def _expelling(view: View, entry: Entry[Handoff], happening: Happening) -> Bundle:
+    """End the old owner's session. What it owns is nobody else's until its lease, which is renewed no more,
+    is over."""
+    handoff, keys = entry.value, view.keys
+    name, incarnation = handoff.old_owner, handoff.old_incarnation
+    session = view.consumers[name].kv
+    after = advanced(handoff, State.EXPELLED)
+    # A process that does not name itself is not told from the next one: it is refused during its lease.
+    lease = EXPELLED_LEASE if names_itself(incarnation) else session.lease
+    writes: list[Write] = [Put(entry.kv.key, codec.dump_handoff(after)), Delete(session.key)]
+    if lease:
+        writes.append(Put(keys.expelled(name, incarnation), str(after.unreleased).encode(), lease))
+    if session.lease:
+        writes.append(Put(keys.fence(name, incarnation), b"expelled", session.lease))
+    return Bundle(
+        f"{handoff.at}: {happening.value}: {name} is expelled",
+        (view.same(entry.kv.key), view.same(session.key)),
+        tuple(writes),
+        warning=(
+            f"{handoff.at}: {name} (incarnation {incarnation or 'not given'}) is expelled: "
+            f"{after.unreleased}. Its partitions are given on when its lease has run out; "
+            "restart the process"
+        ),
+    )
