@@ -198,6 +198,21 @@ async def test_no_window_is_closed_of_a_partition_that_is_not_here(made: Made, r
     assert not await closes(made)
 
 
+async def test_rows_of_a_partition_that_is_not_restored_are_not_looked_through(made: Made) -> None:
+    """That would open its database beside the restore."""
+    looked: list[int] = []
+
+    async def look_through(partition: int, goes_on: Callable[[], bool]) -> bool:
+        looked.append(partition)
+        return goes_on()
+
+    made.it.windows.look_through = look_through  # type: ignore[method-assign]
+    await made.close()
+    made.restored.clear()
+    await made.close()
+    assert looked == [0]
+
+
 async def test_a_source_whose_queue_is_full_flows(made: Made) -> None:
     """It is paused for a moment only."""
     made.consumer._active_partitions.discard(SOURCE)
