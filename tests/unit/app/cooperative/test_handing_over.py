@@ -13,7 +13,8 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.cooperative import handing_over
-from faust_assigner.app.cooperative.handing_over import HandsOver, drop
+from faust_assigner.app.cooperative.handing_over import HandsOver, ThreadListener, drop
+from faust_assigner.app.repairs.waits import waits_of
 
 A, B, C, LOG = TP("orders", 0), TP("orders", 1), TP("orders", 2), TP("log", 0)
 
@@ -488,3 +489,103 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
     for is_taking_on in (False, True):
         recovery.is_taking_on = is_taking_on
         assert client._fetcher.is_hurried() == is_taking_on
+
+
+# -- from the consumer's thread to the app's
+
+
+class Relay:
+    """A consumer's thread, its app and its consumer; ``acts`` are what the app's loop is to do."""
+
+    def __init__(self) -> None:
+        self.acts: list[Any] = []
+        self.recovery = SimpleNamespace(is_flowing=True, is_taking_on=False)
+        conf = SimpleNamespace(
+            broker_max_poll_interval=300.0,
+            broker_request_timeout=90.0,
+            broker_rebalance_timeout=60.0,
+        )
+        app = SimpleNamespace(conf=conf, tables=SimpleNamespace(recovery=self.recovery))
+        self.closed = False
+        consumer = SimpleNamespace(
+            loop=SimpleNamespace(call_soon_threadsafe=self._soon),
+            rounds=SimpleNamespace(begin="begin", end="end"),
+            left=SimpleNamespace(set="left"),
+            stop_flow_now=lambda: self.acts.append("stopped at once"),
+            _method_queue=SimpleNamespace(call=self._call),
+            **{name: named(name) for name in ("give_up", "let_go", "take_on", "stand_still")},
+        )
+        thread = SimpleNamespace(app=app, consumer=consumer, thread_loop=asyncio.get_running_loop())
+        self.waits: list[tuple[str, str, float]] = []
+        self.app, self.listener = app, ThreadListener(thread)
+
+    def _soon(self, what: str) -> None:
+        if self.closed:
+            raise RuntimeError("the loop is closed")
+        self.acts.append(what)
+
+    async def _call(self, promise: Any, method: Any, *args: Any) -> Any:
+        self.waits += [(w.what, w.step, w.limit_s) for w in waits_of(self.app)._waits]
+        self.acts.append((method.__name__, *args))
+        promise.set_result(None)
+        return promise
+
+
+def named(name: str) -> Any:
+    """A method of that name."""
+
+    def method() -> None:
+        """Never called here."""
+
+    method.__name__ = name
+    return method
+
+
+async def test_each_step_of_a_round_is_carried_to_the_app_with_what_it_needs() -> None:
+    """And counted as a wait of the rebalance, which agents may take long for."""
+    relay = Relay()
+    listener = relay.listener
+    await listener.gives_up()
+    await listener.let_go([A])
+    await listener.assigned([A, B], [C], [B], "roles", 7)
+    assert relay.acts == [
+        ("give_up",),
+        ("let_go", {A}),
+        ("take_on", {A, B}, {C}, {B}, "roles", 7),
+    ]
+    assert relay.waits[1] == ("A rebalance", "the app's let_go()", 300.0)
+    assert waits_of(relay.app)._waits == []
+
+
+async def test_streams_stop_before_the_app_is_told_to_stand_still() -> None:
+    """Its thread may be busy."""
+    relay = Relay()
+    await relay.listener.stand_still()
+    assert relay.acts == ["stopped at once", ("stand_still",)]
+
+
+async def test_a_member_that_gave_everything_away_ends_its_round() -> None:
+    """Whoever waits for that goes on."""
+    relay = Relay()
+    relay.listener.gave_away(True)
+    assert relay.acts == ["left", "end"]
+
+
+async def test_a_round_that_begins_is_noted_unless_the_worker_has_stopped() -> None:
+    """Its loop is closed then."""
+    relay = Relay()
+    relay.listener.joins()
+    assert relay.acts == ["begin"]
+    relay.closed = True
+    relay.listener.joins()
+
+
+@pytest.mark.parametrize("is_so", [True, False])
+async def test_the_coordinator_knows_what_the_recovery_does(is_so: bool) -> None:
+    """Whether partitions flow, and whether some are about to."""
+    relay = Relay()
+    relay.recovery.is_flowing, relay.recovery.is_taking_on = is_so, not is_so
+    assert relay.listener.is_flowing() is is_so
+    assert relay.listener.is_taking_on() is not is_so
+    with relay.listener.waiting("an answer") as wait:
+        assert (wait.what, wait.limit_s) == ("A rebalance", 150.0)

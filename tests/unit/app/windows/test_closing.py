@@ -288,6 +288,15 @@ async def test_a_partitions_time_is_never_beyond_the_machines(made: Made) -> Non
     assert await made.close() == [(KEY, 3)]
 
 
+async def test_a_record_from_the_future_closes_what_the_machines_clock_closes(made: Made) -> None:
+    """And none of the windows between the two."""
+    made.row(LATER)
+    made.change(KEY, 4, at=900.0)
+    made.it.times.commit({SOURCE: 5})
+    made.now = 111.0
+    assert await made.close() == [(KEY, 4)]
+
+
 async def at_the_end(made: Made) -> bool:
     """Whether a window is closed because no record is left."""
     made.change(KEY, 4, at=5.0)
