@@ -198,6 +198,13 @@ async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
     consumer = consumer_of(A, B)
     consumer.in_transaction, consumer.commits_under_way = in_transaction, 2
     consumer._buffered_partitions = {A, B}
+    flush = consumer.app.producer.flush
+
+    async def flush_first() -> None:
+        assert TOLD == [], "rows land when their records were delivered"
+        await flush()
+
+    consumer.app.producer.flush = flush_first
     await consumer.let_go({A})
     gone = {A}
     assert consumer.app.acts == [
@@ -393,7 +400,7 @@ async def test_what_is_read_again_is_paused_and_nothing_of_it_waits(
     """In a buffer, at hand, in the queue, or on its way into that."""
     consumer, queue = consumer_of(A, LOG), Queue(event(LOG), event(A))
     consumer.app.tables.changelog_queue = queue
-    consumer._buffered_partitions, consumer._in_hand = {A, LOG}, {A: [1], LOG: [2]}
+    consumer._buffered_partitions, consumer._in_hand = {A, LOG}, {A: [1], LOG: [2, 3]}
     consumer._delivering = delivering
 
     async def sleep(_: float) -> None:
@@ -451,6 +458,13 @@ async def test_who_may_have_been_given_up_stops_at_once() -> None:
     await consumer.stand_still()
     assert consumer.app.acts == ["lose", "stop taking on", "stop flow", "suspend", "clear"]
     assert consumer._paused_partitions == {A, B}
+
+
+def test_the_fetcher_is_woken_once_there_is_something_to_fetch() -> None:
+    """Not before: it would find nothing, and wait again."""
+    consumer = consumer_of(A)
+    consumer.resume_partitions({B})
+    assert consumer.woken == [{A, B}]
 
 
 def test_who_waits_for_room_is_woken_where_there_is_some() -> None:

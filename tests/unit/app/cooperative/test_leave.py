@@ -203,3 +203,22 @@ async def test_the_file_says_nothing_to_a_dynamic_member(tmp_path: Path) -> None
     it = Stopped(folder=tmp_path)
     await answered(it)
     assert (it.acts, (tmp_path / "retire").exists()) == (["leave", "stop"], True)
+
+
+@pytest.mark.parametrize("reason", ["recovering", "crashed", "thread", "lost", "gave up", "apart"])
+async def test_a_worker_that_has_nothing_to_hand_over_asks_for_no_round(reason: str) -> None:
+    """Its partitions are reassigned when it exits."""
+    it = Stopped()
+    member = it.coordinator.membership
+    if reason == "recovering":
+        it.app.tables.recovery.is_flowing = False
+    elif reason == "crashed":
+        it.app._crash_reason = RuntimeError("a bug")
+    elif reason == "thread":
+        it.consumer._thread.should_stop = True
+    elif reason == "apart":
+        it.app._consumer = None
+    else:
+        member.lost, member.gave_up = reason == "lost", reason == "gave up"
+    assert not await hand_over(it.app, 30.0)
+    assert (it.coordinator.asked, it.assignor.leaves) == (0, False)

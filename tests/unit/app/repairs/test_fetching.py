@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,9 @@ from faust_assigner.app.repairs.fetching import (
     LIVE_BATCH,
     STANDBY_BATCH,
     FlowControl,
+    KnownPartitions,
     SteadyPartitions,
+    Wanted,
     fetch_or_put_back,
     seek_committed,
 )
@@ -267,3 +271,108 @@ def test_streams_take_nothing_while_all_must_stand_still() -> None:
     assert flow.is_active()
     flow.must_stand_still = lambda: True
     assert not flow.is_active()
+
+
+def test_a_flow_that_runs_drops_nothing_when_it_is_asked_to_run() -> None:
+    """Faust asks up to four times in a recovery; each would empty the queues."""
+
+    class Queue:
+        cleared = 0
+
+        def clear(self) -> None:
+            self.cleared += 1
+
+    flow, queue = FlowControl(), Queue()
+    flow.manage_queue(queue)  # type: ignore[arg-type]
+    flow.suspend()
+    for _ in range(3):
+        flow.resume()
+    assert queue.cleared == 1
+
+
+def test_nothing_wanted_is_not_everything() -> None:
+    """aiokafka takes an empty collection for "all"; ours is seen live."""
+    active: set[TP] = set()
+    wanted = Wanted(active, but_not={"log"})
+    assert bool(wanted)
+    assert (list(wanted), len(wanted), SOURCE in wanted) == ([], 0, False)
+    active |= {SOURCE, STANDBY}
+    assert (list(wanted), len(wanted), STANDBY in wanted) == ([SOURCE], 1, False)
+
+
+def test_partitions_held_for_their_seek_resume_together_at_its_end() -> None:
+    """Where the seek fails none does, and the next ones are not held any more."""
+    consumer = Steady()
+    with consumer.sources_held():
+        consumer.resume_partitions({SOURCE})
+        consumer.resume_partitions({STANDBY})
+        assert consumer.acts == []
+    assert consumer.acts == [("resume", {SOURCE, STANDBY})]
+    with contextlib.suppress(ValueError), consumer.sources_held():
+        consumer.resume_partitions({SOURCE})
+        raise ValueError("no broker")
+    assert len(consumer.acts) == 1
+    consumer.resume_partitions({SOURCE})
+    assert len(consumer.acts) == 2
+
+
+def test_the_recovery_asks_whether_records_are_fetched_at_all() -> None:
+    """Not while the flow is stopped, nor of what is paused."""
+    consumer = Steady()
+    consumer._active_partitions, consumer.flow_active = {SOURCE}, True
+    assert consumer.may_fetch(SOURCE)
+    assert not consumer.may_fetch(STANDBY)
+    consumer.flow_active = False
+    assert not consumer.may_fetch(SOURCE)
+
+
+class Idle(SteadyPartitions):
+    """A consumer of which nothing is active yet."""
+
+    def __init__(self) -> None:
+        self.app: Any = SimpleNamespace(client_only=False)
+        self._active_partitions, self.flow_active = set[TP](), True
+        self._resumed, self.can_resume_flow = asyncio.Event(), asyncio.Event()
+
+    async def wait(self, event: asyncio.Event, timeout: float | None = None) -> None:
+        """As mode's."""
+        try:
+            async with asyncio.timeout(timeout):
+                await event.wait()
+        except TimeoutError:
+            pass
+
+
+async def test_a_fetch_without_active_partitions_waits_until_some_are_resumed() -> None:
+    """Stock sleeps for a second; without any it comes back with nothing."""
+    consumer = Idle()
+    assert await consumer._wait_next_records(0.01) == ({}, set())
+    waiting = asyncio.ensure_future(consumer._wait_next_records(0.5))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    consumer._resumed.set()
+    assert await asyncio.wait_for(waiting, 0.4) == ({}, set())
+
+
+async def test_a_fetch_waits_while_the_flow_is_stopped() -> None:
+    """Whoever comes back then seeks everything to what is committed."""
+    consumer = Idle()
+    consumer.flow_active = False
+    waiting = asyncio.ensure_future(consumer._wait_next_records(0.01))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    consumer.can_resume_flow.set()
+    assert await asyncio.wait_for(waiting, 5.0) == ({}, set())
+
+
+def test_the_partitions_of_an_unknown_topic_are_unknown() -> None:
+    """None of them would be a mismatch."""
+
+    class Stock:
+        def topic_partitions(self, topic: str) -> int | None:
+            return {"orders": 4, "young": 0}.get(topic)
+
+    class Known(KnownPartitions, Stock):  # type: ignore[misc]
+        """Ours over it."""
+
+    assert [Known().topic_partitions(t) for t in ("orders", "young", "gone")] == [4, None, None]
