@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -119,6 +120,18 @@ def test_a_record_restores_the_group_it_was_made_from() -> None:
     assert again.record() == bench.group.record()
     assert again.state is State.STABLE
     assert again.next_deadline_ms == bench.now + SESSION_MS
+
+
+def test_a_group_that_is_to_join_again_after_a_start_waits_for_its_rebalance_timeout() -> None:
+    """One that does not come back would hold up the others for its whole session otherwise."""
+    bench = Bench()
+    bench.stable(2)
+    saved = bench.records[-1]
+    members = tuple(replace(member, rebalance_timeout_ms=5_000) for member in saved.members)
+    record = replace(saved, members=members, settled=False)
+    again = ClassicGroup.restore(record, NO_DELAY, bench.now)
+    assert again.state is State.PREPARING
+    assert again.next_deadline_ms == bench.now + 5_000 < bench.now + SESSION_MS
 
 
 def test_a_generation_number_is_not_used_twice_after_a_crash_before_the_leader_assigned() -> None:

@@ -1,0 +1,157 @@
+"""A group as its coordinator describes it: what is shown, what is an error, and what is asked once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+
+from faust_assigner.clients import groups
+from faust_assigner.clients.groups import GroupMemberView, GroupNotFound, GroupView
+from faust_assigner.errors import FaustAssignerError, TryAgain
+
+CLASSIC, OFFSETS, LEAVE = 15, 9, 13
+CONNECTION: dict[str, Any] = {}
+
+
+class Client:
+    """Answers each API with what the test gives; keeps the requests."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
+        self.answers = answers
+        self.sent: list[Any] = []
+        self.cluster = SimpleNamespace(
+            broker_metadata=lambda node: SimpleNamespace(host="h", port=9), brokers=list
+        )
+        monkeypatch.setattr(groups, "client_of", self.connected)
+        monkeypatch.setattr(groups, "KioRequest", lambda *place, **more: (place[0], more))
+
+    @contextlib.asynccontextmanager
+    async def connected(self, connection: object) -> AsyncIterator[Client]:
+        """This client."""
+        yield self
+
+    async def coordinator_lookup(self, kind: object, group_id: str) -> int:
+        """The only node."""
+        return 1
+
+    async def send(self, node: int, request: tuple[int, dict[str, Any]]) -> Any:
+        """The answer of the test."""
+        self.sent.append(request)
+        return self.answers[
+            {CLASSIC: "classic", OFFSETS: "offsets", LEAVE: "leave", 69: "consumer"}[request[0]]
+        ]
+
+
+def consumer(error: int = 69, **more: Any) -> Any:
+    """An answer to ConsumerGroupDescribe; by default that there is no such group."""
+    return SimpleNamespace(groups=[SimpleNamespace(error_code=error, **more)])
+
+
+def classic(state: str) -> Any:
+    """An answer to DescribeGroups without members."""
+    group = SimpleNamespace(
+        error_code=0, group_state=state, protocol_type="", protocol_data="", members=[]
+    )
+    return SimpleNamespace(groups=[group])
+
+
+def offsets(**committed: int) -> Any:
+    """An answer to OffsetFetch: partition 0 of each topic."""
+    topics = [
+        SimpleNamespace(
+            name=name, partitions=[SimpleNamespace(partition_index=0, committed_offset=at)]
+        )
+        for name, at in committed.items()
+    ]
+    return SimpleNamespace(error_code=0, topics=topics)
+
+
+def ends_at(monkeypatch: pytest.MonkeyPatch, end: int) -> None:
+    """Let every log that is asked for end there."""
+
+    async def end_offsets(connection: object, wanted: Any) -> dict[TopicPartition, int]:
+        return dict.fromkeys(wanted, end)
+
+    monkeypatch.setattr(groups, "_end_offsets", end_offsets)
+
+
+def test_a_dead_group_with_offsets_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last member left long ago; where it stands is what people look for."""
+    ends_at(monkeypatch, 9)
+    Client(monkeypatch, consumer=consumer(), classic=classic("Dead"), offsets=offsets(t=0, u=-1))
+    view = asyncio.run(groups.describe_group(CONNECTION, "g"))
+    assert [(p.topic, p.committed, p.lag) for p in view.partitions] == [("t", 0, 9)]
+
+
+def test_a_dead_group_without_offsets_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka describes any name as Dead."""
+    Client(monkeypatch, consumer=consumer(), classic=classic("Dead"), offsets=offsets())
+    with pytest.raises(GroupNotFound):
+        asyncio.run(groups.describe_group(CONNECTION, "g"))
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(14, TryAgain), (15, TryAgain), (16, TryAgain), (30, FaustAssignerError)]
+)
+def test_a_coordinator_that_starts_is_told_from_a_refusal(
+    monkeypatch: pytest.MonkeyPatch, code: int, error: type[Exception]
+) -> None:
+    """Scripts ask again after the first, and not after the second."""
+    Client(monkeypatch, consumer=consumer(code), offsets=offsets())
+    with pytest.raises(error) as raised:
+        asyncio.run(groups.describe_group(CONNECTION, "g"))
+    assert isinstance(raised.value, TryAgain) == (error is TryAgain)
+
+
+def test_what_is_to_come_is_told_from_what_is_to_go() -> None:
+    """By the target of the member."""
+
+    def side(*numbers: int) -> Any:
+        return SimpleNamespace(
+            topic_partitions=[SimpleNamespace(topic_name="t", partitions=numbers)]
+        )
+
+    member = SimpleNamespace(
+        member_id="m", instance_id=None, client_id="c", client_host="/h", member_epoch=3,
+        assignment=side(0, 1), target_assignment=side(1, 2),
+    )  # fmt: skip
+    view = groups._consumer_member(member)
+    assert (view.owned, view.pending, view.revoking) == (
+        {("t", 0), ("t", 1)},
+        {("t", 2)},
+        {("t", 0)},
+    )
+
+
+def test_a_partition_that_is_only_copied_is_shown_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no owner and nothing committed."""
+    ends_at(monkeypatch, 9)
+    member = GroupMemberView(
+        member_id="m", instance_id=None, client_id="c", host="/h", epoch=None,
+        owned=frozenset({("t", 0)}), standbys=frozenset({("log", 1)}),
+    )  # fmt: skip
+    view = GroupView(
+        group_id="g", group_type="classic", protocol_type="consumer", state="Stable",
+        assignor="faust", coordinator="h:9", members=(member,),
+    )  # fmt: skip
+    found = asyncio.run(groups._partitions(CONNECTION, view, {}))
+    assert [(p.topic, p.partition, p.owner) for p in found] == [("log", 1, None), ("t", 0, "m")]
+
+
+def test_an_instance_that_is_named_twice_is_removed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka would answer the second one with an error."""
+    rows = [
+        SimpleNamespace(group_instance_id="a", error_code=0),
+        SimpleNamespace(group_instance_id="b", error_code=25),
+    ]
+    client = Client(monkeypatch, leave=SimpleNamespace(error_code=0, members=rows))
+    found = asyncio.run(groups.retire(CONNECTION, "g", ["a", "b", "a"]))
+    (_, sent) = client.sent[-1]
+    assert [each.group_instance_id for each in sent["members"]] == ["a", "b"]
+    assert (found["a"], "UnknownMemberId" in found["b"]) == ("", True)
