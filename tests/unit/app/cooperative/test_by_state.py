@@ -476,3 +476,60 @@ async def test_who_is_interrupted_before_a_table_knows_what_it_has_restores_it_a
     await asyncio.wait({restoring})
     assert made._complete == set()
     assert ("go on", {A}) not in made.acts
+
+
+async def test_every_flow_owes_the_callbacks_of_every_table(made: Any) -> None:
+    """Whether this worker has a part of it or not, as in Faust."""
+    made._flows(7)
+    made._callbacks.begin(lambda table: True)
+    await made._callbacks.over()
+    assert made.acts == ["callbacks"]
+
+
+async def test_no_callback_outlives_the_recovery(made: Any) -> None:
+    """They use tables, which are closed next."""
+    ended: list[str] = []
+
+    async def callback() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("cancelled")
+
+    (table,) = made.tables.values()
+    table.call_recover_callbacks = callback
+    made._callbacks.owe([table])
+    made._callbacks.begin(lambda table: True)
+    await asyncio.sleep(0)
+    await made.on_stop()
+    assert ended == ["cancelled"]
+
+
+async def test_an_interrupted_restore_reports_no_progress_any_more(made: Any) -> None:
+    """Nobody goes on with it."""
+    made.progress.give_up = lambda: made.acts.append("gave up")
+    await made.interrupt()
+    assert made.acts == ["settle", "gave up"]
+
+
+async def test_a_table_in_memory_goes_on_from_the_later_of_its_two_offsets(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was owned, then followed, and is owned again."""
+    made._followed = {B}
+    made.standby_offsets.update({B: 40})
+
+    async def opened(_: Any) -> None:
+        made.active_offsets[B] = 60
+
+    monkeypatch.setattr(Host, "_open_tables", opened)
+    await made._take_roles(frozenset({B}), frozenset())
+    assert made.active_offsets[B] == 60
+
+
+async def test_copies_are_opened_apart_from_what_is_kept(made: Any) -> None:
+    """Agents write that; a database of it would be closed first."""
+    made.add_standby = lambda table, tp: made.standby_tps.add(tp)
+    made._taken = frozenset({A})
+    await made._open_copies({B})
+    assert made.acts == [("open tables", {B})]
