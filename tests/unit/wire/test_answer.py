@@ -145,3 +145,23 @@ def test_a_bad_answer_is_refused(raw: bytes | None) -> None:
     """Bombs, cuts, wrong types; never more than 4 MiB in memory."""
     with pytest.raises(MetadataRefused):
         decode_answer(raw)
+
+
+def test_each_kind_of_partition_is_read_back_by_the_topics_it_is_of() -> None:
+    """Topics are named by their place: a member whose actives and standbys are of different topics."""
+    data = writer().for_ours(
+        {"a": [0], "c": [0]}, {"b": [1], "c": [1]}, "http://a",
+        writes={"c": [0]}, awaited={"b": [1]},
+    )  # fmt: skip
+    answer = decode_answer(data)
+    assert {t: list(n) for t, n in answer.writes.items()} == {"c": [0]}
+    assert {t: list(n) for t, n in answer.awaited.items()} == {"b": [1]}
+
+
+def test_of_a_table_that_is_not_global_the_actives_are_claimed() -> None:
+    """Which of them were really given is said of global tables alone."""
+    answer = decode_answer(
+        writer().for_ours(ACTIVES, STANDBYS, "http://a", writes={"log": [1], "orders": [0]})
+    )
+    claims = {t: list(n) for t, n in own_topics({"log"}, answer).items()}
+    assert claims == {"orders": [0, 1], "log": [1]}

@@ -8,7 +8,8 @@ from typing import Any
 from tests.support.asking import ask
 from tests.support.hall import Hall, in_hall
 
-HEARTBEAT, DESCRIBE = 68, 69
+HEARTBEAT, DESCRIBE, COMMIT = 68, 69, 8
+STALE_EPOCH = 113
 MINUTE = datetime.timedelta(minutes=1)
 
 
@@ -86,3 +87,34 @@ def test_the_epoch_of_the_assignment_is_told_apart_from_the_groups() -> None:
         return group.group_epoch, group.assignment_epoch
 
     assert in_hall(story) == (3, 2)
+
+
+def test_a_late_commit_is_weighed_by_the_partitions_that_it_is_for() -> None:
+    """One that the member keeps is taken in its old epoch; one that it gave up is another's by now."""
+
+    async def story(hall: Hall) -> list[int]:
+        topic = hall.node.catalogue.create("t", 2, {})
+        at_once = {"consumer.assignment.interval.ms": "0"}
+        hall.node.group_configs.configure("g", at_once, validate_only=False)
+        first = await beats(hall, "m1", 0)
+        await beats(hall, "m2", 0)
+        await beats(hall, "m1", first)
+        (kept,) = next(iter(hall.node.groups.get("g").book.at("m1").assigned.values()))  # type: ignore[union-attr]
+        held = [{"topic_id": topic.topic_id, "partitions": (kept,)}]
+        assert await beats(hall, "m1", first, topic_partitions=held) > first
+        errors = []
+        for number in (kept, 1 - kept):
+            part = {
+                "partition_index": number,
+                "committed_offset": 5,
+                "committed_leader_epoch": -1,
+                "committed_metadata": "",
+            }
+            answer = await ask(
+                hall, COMMIT, 9, group_id="g", generation_id_or_member_epoch=first, member_id="m1",
+                group_instance_id=None, topics=[{"name": "t", "partitions": [part]}],
+            )  # fmt: skip
+            errors.append(int(answer.topics[0].partitions[0].error_code))
+        return errors
+
+    assert in_hall(story) == [0, STALE_EPOCH]
