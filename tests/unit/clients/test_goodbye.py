@@ -1,0 +1,104 @@
+"""How a member goes, and what it asks about its place; the coordinator is no socket."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from faust_assigner.clients import GroupMember
+from faust_assigner.clients import member as room
+from faust_assigner.clients.member import NotInGroup
+from tests.unit.clients.test_member import (
+    REBALANCE,
+    SESSION_S,
+    UNKNOWN_MEMBER,
+    Alone,
+    Coordinator,
+    Diary,
+    play,
+)
+
+
+class Linked(Coordinator):
+    """Keeps what its link was made with, and whether it was hung up before each goodbye."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made_with: dict[str, Any] = {}
+        self.goodbyes: list[bool] = []
+
+    async def send(self, request: Any) -> Any:
+        """As before."""
+        if type(request).__name__ == "LeaveGroupRequest":
+            self.goodbyes.append(self.hung_up > 0)
+        return await super().send(request)
+
+
+@pytest.fixture
+def linked(monkeypatch: pytest.MonkeyPatch) -> Linked:
+    """The coordinator of every member of a test."""
+    made = Linked()
+
+    def link(group_id: str, **more: Any) -> Linked:
+        made.made_with = more
+        return made
+
+    monkeypatch.setattr(room, "CoordinatorLink", link)
+    return made
+
+
+def a_member(**more: Any) -> GroupMember:
+    """One that joins alone."""
+    return GroupMember(
+        "g", protocol_type="t", strategies=[Alone()], work=Diary(),
+        session_timeout_s=SESSION_S, heartbeat_interval_s=1.9, **more,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("instance", "goodbyes"), [(None, [True]), ("i", [])])
+def test_a_dynamic_member_says_goodbye_on_a_new_connection_and_a_static_one_says_none(
+    linked: Linked, instance: str | None, goodbyes: list[bool]
+) -> None:
+    """On the old connection a join may be parked. A static member is expected back."""
+
+    async def story() -> None:
+        async with a_member(instance_id=instance):
+            await asyncio.sleep(3)
+            linked.hung_up = 0
+
+    play(story())
+    assert linked.goodbyes == goodbyes
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_in"), [(0, True), (REBALANCE, True), (UNKNOWN_MEMBER, False)]
+)
+def test_a_share_counts_until_the_group_forgets_the_member(
+    linked: Linked, answer: int, is_in: bool
+) -> None:
+    """While a round begins the share is still the member's: the round waits for it."""
+
+    async def story() -> None:
+        async with a_member() as member:
+            await asyncio.sleep(1)
+            linked.beat = lambda: answer
+            if is_in:
+                await member.check()
+            else:
+                with pytest.raises(NotInGroup, match="UNKNOWN_MEMBER_ID"):
+                    await member.check()
+
+    play(story())
+
+
+def test_a_request_may_take_as_long_as_a_round(linked: Linked) -> None:
+    """A join is answered when all are in: until the rebalance timeout, and then some."""
+
+    async def story() -> None:
+        async with a_member(rebalance_timeout_s=60.0):
+            await asyncio.sleep(1)
+
+    play(story())
+    assert linked.made_with["request_timeout_ms"] > 60_000
