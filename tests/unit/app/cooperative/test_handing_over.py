@@ -460,6 +460,15 @@ async def test_who_may_have_been_given_up_stops_at_once() -> None:
     assert consumer._paused_partitions == {A, B}
 
 
+def test_a_partition_that_was_paused_has_its_time_for_records_again() -> None:
+    """Faust complains of records that do not come; the first look after a pause tells nothing."""
+    consumer, complaints = consumer_of(A), list[float]()
+    for now, is_paused in ((1.0, False), (2.0, False), (3.0, True), (4.0, False), (5.0, False)):
+        consumer._paused_partitions = {A} if is_paused else set()
+        consumer._verify(lambda at, tp: complaints.append(at), now, A)
+    assert complaints == [2.0, 5.0]
+
+
 def test_the_fetcher_is_woken_once_there_is_something_to_fetch() -> None:
     """Not before: it would find nothing, and wait again."""
     consumer = consumer_of(A)
