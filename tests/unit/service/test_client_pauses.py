@@ -1,0 +1,91 @@
+"""Between two registrations: how long a consumer waits, how patient it is, and when it starts anew."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from faust_assigner.service.client import AssignerClient, Grant, Retry, TopicPartition
+from faust_assigner.service.errors import Expelled, NotFound, Replaced, ServiceRefused
+
+
+class Pauses(Retry):
+    """Waits for nothing and keeps the numbers of the tries."""
+
+    def wait(self, attempt: int, chance: random.Random) -> float:
+        """Note."""
+        TRIES.append(attempt)
+        return 0.0
+
+
+TRIES: list[int] = []
+
+
+async def stayed(*outcomes: Any) -> tuple[list[int], list[float], AssignerClient, list[Any]]:
+    """Let streams end that way in turn ("s": after a session, "": before one), and then well.
+
+    The tries, the patience of each, the client, and what it told its reader.
+    """
+    TRIES.clear()
+    client = AssignerClient("nowhere:1", "c", retry=Pauses(answer_s=2.0))
+    patience: list[float] = []
+    left = list(outcomes)
+
+    async def hold_one(patience_s: float) -> bool:
+        patience.append(patience_s)
+        if not left:
+            return True
+        outcome = left.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        client._session_id = outcome
+        return False
+
+    client._hold_one = hold_one  # type: ignore[method-assign]
+    await client._stay()
+    told = []
+    while not client._queue.empty():
+        told.append(client._queue.get_nowait())
+    return list(TRIES), patience, client, told
+
+
+async def test_pauses_and_patience_grow_until_a_session_begins() -> None:
+    """A consumer that was registered for days waits a moment, not the longest pause."""
+    tries, patience, _, told = await stayed("", "", "", "s", "")
+    assert tries == [0, 1, 2, 0, 1]
+    assert patience == [2.0, 4.0, 8.0, 16.0, 4.0, 8.0]
+    assert told == [None], "the last stream ended well: it is drained"
+
+
+async def test_a_session_that_ended_is_none() -> None:
+    """Heartbeats of it would be refused."""
+    _, _, client, _ = await stayed("s")
+    assert client._session_id == ""
+
+
+async def test_a_refusal_is_told_and_not_tried_again() -> None:
+    """Whoever reads the commands raises it."""
+    refused = NotFound("no such topic")
+    tries, _, _, told = await stayed(refused)
+    assert (tries, told) == ([], [refused])
+
+
+@pytest.mark.parametrize("kind", [Replaced, Expelled])
+async def test_a_consumer_that_another_process_replaces_may_work_on_nothing(
+    kind: type[ServiceRefused],
+) -> None:
+    """Its partitions may be another's by now, though its session has time left."""
+    client = AssignerClient("nowhere:1", "c", retry=Pauses(), clock=lambda: 0.0)
+    at = TopicPartition("t", 0)
+    client.holdings.begin(60.0)
+    client.holdings.update([Grant(at, 1)], [], snapshot=True, more=False)
+    assert client.may_work(at)
+
+    async def hold_one(patience_s: float) -> bool:
+        raise kind("it is out")
+
+    client._hold_one = hold_one  # type: ignore[method-assign]
+    await client._stay()
+    assert not client.may_work(at)
