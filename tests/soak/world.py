@@ -253,7 +253,8 @@ class World:
             if not self.full[fault.worker]:
                 (self.disks[fault.worker] / "ballast").unlink(missing_ok=True)
         elif fault.kind not in DEPLOYS:  # which end when all workers are of one version
-            self.broker.ensure()
+            self.broker.ensure()  # a minute on a busy machine
+            self.idleness.excuse(self.fleet.workers, time.time())
             self.broker_hindered -= 1
 
     def rest(self) -> float:
