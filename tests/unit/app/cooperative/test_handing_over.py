@@ -469,6 +469,18 @@ def test_a_partition_that_was_paused_has_its_time_for_records_again() -> None:
     assert complaints == [2.0, 5.0]
 
 
+async def test_a_partition_that_comes_back_has_its_time_for_records_again() -> None:
+    """It was looked at before it went."""
+    consumer, complaints = consumer_of(A), list[float]()
+    consumer._verify(lambda at, tp: complaints.append(at), 1.0, A)
+    await consumer.take_on({A}, set(), {A}, ({A}, set()), 7)
+    consumer._paused_partitions.clear()
+    consumer._active_partitions.add(A)
+    for now in (2.0, 3.0):
+        consumer._verify(lambda at, tp: complaints.append(at), now, A)
+    assert complaints == [3.0]
+
+
 def test_the_fetcher_is_woken_once_there_is_something_to_fetch() -> None:
     """Not before: it would find nothing, and wait again."""
     consumer = consumer_of(A)

@@ -1,4 +1,4 @@
-"""What proves that a copy has everything: what was handed out since it began to be followed."""
+"""Who owns a partition, how far a copy has come, and what proves that it has everything."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.reads.freshness import Look, Marks
+from faust_assigner.app.reads.scope import ScopedStore
 from faust_assigner.app.reads.standing import Standing
 
 COPY = TP("log", 0)
@@ -65,3 +66,136 @@ async def test_what_was_handed_out_before_proves_nothing_of_what_began_since(beg
             it.app.consumer_generation_id += 1
     assert await it.look() is None
     assert await it.look() == 100.0
+
+
+# -- who owns, and what is known of a copy
+
+
+class Table:
+    """A table whose copy is at offset 4, unless it is in memory."""
+
+    is_global = False
+
+    def __init__(self, *, in_files: bool = True) -> None:
+        self.data = Files() if in_files else SimpleNamespace(_dbs={0: {b"offset": b"4"}})
+        if in_files:
+            self.data.table = self
+
+
+class Files(ScopedStore):
+    """A store with a database of partition 0."""
+
+    offset_key = b"offset"  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self._dbs: Any = {0: {b"offset": b"4"}}
+
+
+class Knowing:
+    """A worker with one partition, ``role`` of which is the assignor's word."""
+
+    def __init__(self, role: str = "standby", *, in_files: bool = True) -> None:
+        self.role, self.restored, self.sure, self.owner = role, True, True, "http://w/"
+        self.table = Table(in_files=in_files)
+        self.ends, self.asked = {COPY: 9}, list[Any]()
+        assignor = SimpleNamespace(
+            is_active=lambda tp: self.role == "active",
+            is_standby=lambda tp: self.role == "standby",
+            owner_of=self._owner_of,
+        )
+        self.recovery = SimpleNamespace(
+            is_restored=lambda tp: self.restored,
+            in_recovery=False,
+            buffers={},
+            flush_buffers=lambda: self.table.data._dbs[0].update({b"offset": b"6"}),
+            standby_tps={COPY},
+        )
+        client = SimpleNamespace(end_offsets="end_offsets")
+        thread = SimpleNamespace(_ensure_consumer=lambda: client, call_thread=self._ask)
+        self.app: Any = SimpleNamespace(
+            assignor=assignor,
+            in_transaction=False,
+            conf=SimpleNamespace(canonical_url="http://w"),
+            tables=SimpleNamespace(_changelogs={"log": self.table}, recovery=self.recovery),
+            consumer=SimpleNamespace(
+                is_surely_member=lambda: self.sure, between_generations=False, _thread=thread
+            ),
+        )
+        self.standing = Standing(self.app, 5.0)
+
+    def _owner_of(self, tp: TP) -> str:
+        if not self.owner:
+            raise KeyError(tp)
+        return self.owner
+
+    async def _ask(self, question: str, tps: list[TP]) -> dict[TP, int]:
+        self.asked.append((question, tps))
+        return self.ends
+
+
+@pytest.mark.parametrize("reason", [None, "copy", "restoring", "unsure"])
+def test_rows_are_this_workers_once_restored_and_while_it_is_surely_a_member(
+    reason: str | None,
+) -> None:
+    """Of an owner nothing else is asked."""
+    it = Knowing("standby" if reason == "copy" else "active")
+    it.restored, it.sure = reason != "restoring", reason != "unsure"
+    assert it.standing.is_owner(COPY) == (reason is None)
+    assert it.standing.here(COPY).is_owner == (reason is None)
+
+
+@pytest.mark.parametrize(
+    ("owner", "is_owner"), [("http://w/", True), ("http://v", False), ("", True)]
+)
+def test_a_global_table_is_its_writers(owner: str, is_owner: bool) -> None:
+    """Every worker has all of it; where no writer is known each answers."""
+    it = Knowing("active")
+    it.table.is_global, it.owner = True, owner
+    assert it.standing.is_owner(COPY) == is_owner
+
+
+@pytest.mark.parametrize("reason", ["memory", "closed", "neither", "no offset"])
+async def test_what_is_no_copy_is_not_known(reason: str) -> None:
+    """What is in memory does not say how far it has come."""
+    it = Knowing("none" if reason == "neither" else "standby", in_files=reason != "memory")
+    if reason == "closed":
+        it.table.data._dbs.clear()
+    elif reason == "no offset":
+        it.table.data._dbs[0].clear()
+    it.standing.marks[COPY] = Marks()
+    it.standing.marks[COPY].note(Look(1.0, 5))
+    assert it.standing.here(COPY).lag is None
+
+
+@pytest.mark.parametrize("reason", [None, "recovery", "between generations", "nothing"])
+def test_what_was_read_counts_once_it_is_written(reason: str | None) -> None:
+    """It is written for that, but not beside a recovery."""
+    it = Knowing()
+    it.recovery.buffers = {} if reason == "nothing" else {it.table: ["record"]}
+    it.recovery.in_recovery = reason == "recovery"
+    it.app.consumer.between_generations = reason == "between generations"
+    it.standing.marks[COPY] = Marks()
+    it.standing.marks[COPY].note(Look(1.0, 9))
+    assert it.standing.here(COPY).lag == (2 if reason is None else 4)
+
+
+async def test_a_look_asks_the_broker_for_all_copies_at_once() -> None:
+    """What is no copy any more is forgotten, and not asked for."""
+    it = Knowing()
+    await it.standing.look()
+    assert it.asked == [("end_offsets", [COPY])]
+    assert it.standing.marks[COPY].looks[-1].end == 9
+    it.role = "none"
+    await it.standing.look()
+    assert len(it.asked) == 1
+    assert it.standing.marks == {}
+
+
+async def test_the_mark_of_a_copy_that_becomes_the_owner_stays() -> None:
+    """It answers as a copy until it is restored."""
+    it = Knowing()
+    await it.standing.look()
+    it.role = "active"
+    await it.standing.look()
+    assert COPY in it.standing.marks
+    assert len(it.asked) == 1
