@@ -134,3 +134,8 @@ def test_ranges_are_clipped_before_they_are_laid_out() -> None:
         Member("b", ["t"], actives={"t": range(3, 10**15)}, generation=1),
     ]
     assert plan(members, {"t": 5}).previous.owner.tolist() == [0, 0, -1, 1, 1]
+
+
+def test_an_iterable_that_names_a_partition_twice_is_read_beyond_the_partition_count() -> None:
+    """Twice as many numbers are looked at: what stands behind the repetitions is claimed, too."""
+    assert numbers((n for n in (0, 0, 1, 1)), 2).tolist() == [0, 0, 1, 1]

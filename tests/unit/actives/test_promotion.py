@@ -92,3 +92,14 @@ def test_each_promotion_counts_for_the_next() -> None:
     owner = Member("c", list(TOPICS), actives=claims(2), generation=3)
     made = plan([*holders, owner], TOPICS, changelogs=LOGS, weights=weights)
     assert sorted(len(made.actives(name)["orders"]) for name in ("a", "b")) == [1, 1]
+
+
+def test_the_heaviest_orphan_is_placed_first() -> None:
+    """Placed last, it would come on top of a light one: three orphans, two members hold all of them."""
+    weights = {("orders", 0): 1.5, ("orders", 1): 1.5, ("orders", 2): 9.0}
+    holders = [
+        Member(name, list(TOPICS), standbys=claims(0, 1, 2, topics=LOGS), generation=3)
+        for name in ("a", "b")
+    ]
+    made = plan(holders, TOPICS, changelogs=LOGS, weights=weights)
+    assert sorted(made.actives(name)["orders"] for name in ("a", "b")) == [[0, 1], [2]]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
 import pytest
 
-from faust_assigner.service.client import AssignerClient, Grant, Retry, TopicPartition
+from faust_assigner.service.client import AssignerClient, Grant, Release, Retry, TopicPartition
 from faust_assigner.service.errors import Expelled, NotFound, Replaced, ServiceRefused
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 
 class Pauses(Retry):
@@ -89,3 +91,35 @@ async def test_a_consumer_that_another_process_replaces_may_work_on_nothing(
     client._hold_one = hold_one  # type: ignore[method-assign]
     await client._stay()
     assert not client.may_work(at)
+
+
+@pytest.mark.parametrize(("lives_ms", "ends_at"), [(10_000, 15.0), (0, float("inf"))])
+def test_a_session_counts_from_when_it_was_asked_for(lives_ms: int, ends_at: float) -> None:
+    """The service began to count before its answer came; one that names no time keeps the stream's."""
+    now = [12.0]
+    client = AssignerClient("nowhere:1", "c", clock=lambda: now[0])
+    at = TopicPartition("t", 0)
+    client._registered(pb.AssignmentUpdate(session_id="s", lives_ms=lives_ms), 5.0)
+    client.holdings.update([Grant(at, 1)], [], snapshot=True)
+    for now[0] in (12.0, 14.9, 15.1):
+        assert client.may_work(at) == (now[0] < ends_at)
+
+
+async def test_an_answer_to_an_earlier_handoff_is_not_sent_for_the_next_one() -> None:
+    """The partition goes a second time: told twice, the client has not stopped work on it yet."""
+    client = AssignerClient("nowhere:1", "c")
+    at = TopicPartition("t", 0)
+    sent: list[Any] = []
+
+    async def again(method: str, request: Any) -> None:
+        sent.append(request)
+
+    client._acknowledge_again = again  # type: ignore[method-assign, assignment]
+    first, second = Release(at, "d", 1, True), Release(at, "d", 2, True)
+    client._take_handoff(first)
+    client._acked[Release, at] = ("PartitionReleased", "the first")
+    client._take_handoff(first)
+    client._take_handoff(second)
+    client._take_handoff(second)
+    await asyncio.sleep(0)
+    assert sent == ["the first"]
