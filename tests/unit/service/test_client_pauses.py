@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from faust_assigner.service.client import AssignerClient, Grant, Release, Retry, TopicPartition
+from faust_assigner.service.client import client as room
 from faust_assigner.service.errors import Expelled, NotFound, Replaced, ServiceRefused
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
@@ -123,3 +125,71 @@ async def test_an_answer_to_an_earlier_handoff_is_not_sent_for_the_next_one() ->
     client._take_handoff(second)
     await asyncio.sleep(0)
     assert sent == ["the first"]
+
+
+async def test_a_partition_that_is_let_go_is_owned_no_more_before_anybody_is_told() -> None:
+    """The acknowledgement may take long to be heard; nothing is committed meanwhile."""
+    client = AssignerClient("nowhere:1", "c", clock=lambda: 0.0)
+    at = TopicPartition("t", 0)
+    client.holdings.begin(60.0)
+    client.holdings.update([Grant(at, 1)], [], snapshot=True)
+    release = Release(at, "d", 1, True)
+    client._take_handoff(release)
+    seen: list[bool] = []
+
+    async def acknowledge(method: str, request: Any, command: Any) -> bool:
+        seen.append(at in client.holdings.owned)
+        return True
+
+    client._acknowledge = acknowledge  # type: ignore[method-assign]
+    assert await client.released(release)
+    assert seen == [False]
+
+
+class Stream:
+    """A stream that gives one assignment and ends."""
+
+    async def __aiter__(self) -> AsyncIterator[pb.AssignmentCommand]:
+        yield pb.AssignmentCommand(assignment=pb.AssignmentUpdate(session_id="s", snapshot=True))
+
+    def cancel(self) -> None:
+        """It has ended."""
+
+    async def code(self) -> None:
+        """It has ended."""
+
+
+async def test_a_process_that_was_registered_before_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or the service would take it for one that another process of its name has replaced."""
+    asked: list[bool] = []
+
+    class Stub:
+        def __init__(self, channel: object) -> None:
+            pass
+
+        def Register(self, request: Any, metadata: object) -> Stream:  # noqa: N802 - gRPC's name
+            asked.append(request.returns)
+            return Stream()
+
+    monkeypatch.setattr(room, "KafkaAssignerStub", Stub)
+    client = AssignerClient("127.0.0.1:1", "c")
+    for _ in range(3):
+        assert await client._hold_one(5.0)
+    await client.close()
+    assert asked == [False, True, True]
+
+
+async def test_a_handoff_that_was_called_off_is_told_anew_when_it_comes_again() -> None:
+    """A client that knew it already would send its old answer, and warm nothing."""
+    client = AssignerClient("nowhere:1", "c")
+    partition = pb.TopicPartition(topic="t", partition=0)
+    warm = pb.AssignmentCommand(warm=pb.WarmPartition(partition=partition, handoff_id=1))
+    abort = pb.AssignmentCommand(abort_warm=pb.AbortWarm(partition=partition, handoff_id=1))
+    for message in (warm, warm, abort, warm):
+        client._take(message, is_first=False)
+    told = []
+    while not client._queue.empty():
+        told.append(type(client._queue.get_nowait()).__name__)
+    assert told == ["Warm", "AbortWarm", "Warm"]

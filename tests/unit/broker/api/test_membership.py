@@ -80,3 +80,15 @@ def test_a_refused_join_names_no_protocol(version: int, name: str | None) -> Non
         ).protocol_name
 
     assert in_hall(story) == name
+
+
+def test_a_group_that_handed_out_an_id_waits_for_its_member_to_come_back() -> None:
+    """Housekeeping that came between would have the member begin anew, again and again."""
+
+    async def story(hall: Hall) -> list[int]:
+        first = await joined(hall, 5, group_instance_id=None)
+        hall.node.expire_offsets()
+        again = await joined(hall, 5, member_id=first.member_id, group_instance_id=None)
+        return [int(first.error_code), int(again.error_code)]
+
+    assert in_hall(story) == [79, 0]
