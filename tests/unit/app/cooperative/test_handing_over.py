@@ -372,6 +372,14 @@ async def test_what_comes_is_paused_and_told_to_agents_topics_and_tables() -> No
     assert consumer.woken
 
 
+async def test_a_round_is_answered_once_the_app_knows_what_it_has() -> None:
+    """Handlers of the signal are part of the round."""
+    consumer = consumer_of(A)
+    consumer.rounds.is_unanswered = True
+    await consumer.take_on({A}, set(), {A}, ({A}, set()), 7)
+    assert consumer.app.acts[-2:] == [("signal", {A}), "return"]
+
+
 async def test_transactions_learn_of_all_that_is_assigned() -> None:
     """They know which of it is new."""
     consumer = consumer_of(A)

@@ -1,13 +1,17 @@
-"""Files that are set aside: once for each damage."""
+"""Files that fail: who is told, what is written no more, and what is set aside once for each damage."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from faust.types import TP
 
-from faust_assigner.app.restore.table_files import ASIDE, is_damage
-from tests.support.made_up_tables import MadeUp
+from faust_assigner.app.restore.table_files import ASIDE, is_damage, is_storage_error
+from tests.support.made_up_tables import MadeUp, done, process
 
 
 def test_files_that_were_set_aside_are_not_set_aside_again(tmp_path: Path) -> None:
@@ -59,3 +63,176 @@ def test_a_database_that_is_opened_anew_takes_records_and_offsets_again(tmp_path
         assert store.persisted_offset(tp) == 5
     finally:
         it.close()
+
+
+# -- what fails, and who is told
+
+
+class Failing:
+    """A table with files, whose recovery notes what it is told; databases fail with ``error``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.made = MadeUp(folder, "counts")
+        self.table = self.made.tables["counts"]
+        self.store, self.told = self.table.data, list[tuple[str, str]]()
+        self.topic = self.table.changelog_topic.get_topic_name()
+        self.doubts: list[Any] = []
+        recovery = SimpleNamespace(
+            tables_failed=lambda table, error: self.told.append((table, str(error))),
+            consistency=SimpleNamespace(doubt=lambda *doubt: self.doubts.append(doubt)),
+        )
+        self.made.app.tables._recovery = recovery
+        self.made.app._consumer._unacked_messages = set()
+
+    def fail(self, error: Exception) -> None:
+        """From here on the databases say that."""
+        for partition in self.store._dbs:
+            self.store._dbs[partition] = Broken(error)
+
+
+class Unacked(list[Any]):
+    """Records under way."""
+
+    discard = list.remove
+
+
+class Broken:
+    """A database that can be neither read nor written."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "close":
+            return lambda: None
+        raise self.error
+
+    def __getitem__(self, key: bytes) -> Any:
+        raise self.error
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        raise self.error
+
+
+@pytest.fixture
+def it(tmp_path: Path) -> Iterator[Failing]:
+    """Both partitions open."""
+    failing = Failing(tmp_path)
+    for partition in (0, 1):
+        failing.store._db_for_partition(partition)
+    yield failing
+    failing.made.close()
+    done()
+
+
+def record(it: Failing, partition: int) -> Any:
+    """A changelog record."""
+    message = SimpleNamespace(
+        tp=TP(it.topic, partition), partition=partition, offset=3, key=b'"a"', value=b"1"
+    )
+    return SimpleNamespace(message=message, key="a", value=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_bad"),
+    [
+        ("Corruption: block checksum mismatch", True),
+        ("Corruption: IO error: No space left on device", True),
+        ("IO error: No such file or directory: 000004.sst", True),
+        ("Invalid argument: not an sstable", True),
+        ("IO error: No space left on device", False),
+        ("IO error: No such file: lock hold by current process", False),
+        ("IO error: Too many open files: No such file", False),
+        ("something else", False),
+    ],
+)
+def test_bad_files_are_told_from_a_disk_that_may_recover(text: str, is_bad: bool) -> None:
+    """Waiting is of no use for the former, and a replay of no use for the latter."""
+    assert is_damage(Exception(text)) is is_bad
+
+
+@pytest.mark.parametrize(
+    ("error", "is_so"),
+    [(Exception("RocksDB's"), True), (OSError("full"), True), (ValueError("a bug"), False)],
+)
+def test_what_rocksdb_or_the_disk_says_is_told_from_a_bug(error: Exception, is_so: bool) -> None:
+    """rocksdict raises plain exceptions."""
+    assert is_storage_error(error) is is_so
+
+
+@pytest.mark.parametrize("is_bad", [True, False])
+def test_a_read_that_fails_stops_the_streams_and_its_record_is_repeated(
+    it: Failing, is_bad: bool
+) -> None:
+    """Only bad files are set aside when they are opened again."""
+    text = "Corruption: bad block" if is_bad else "IO error: disk is gone"
+    event = process(1)
+    unacked = it.made.app._consumer._unacked_messages = Unacked([event.message])
+    it.fail(Exception(text))
+    with pytest.raises(Exception, match=text):
+        it.store.row_of(1, b'"a"')
+    assert it.told == [("counts", text)]
+    assert (it.store._lacking, it.store._condemned) == ({1}, {1} if is_bad else set())
+    assert event.message.acked
+    assert unacked == [], "no commit passes it"
+
+
+def test_a_bug_in_a_view_stops_no_stream(it: Failing) -> None:
+    """It is the app's."""
+    it.fail(ValueError("a bug"))
+    with pytest.raises(ValueError, match="bug"):
+        it.store.row_of(1, b'"a"')
+    assert (it.told, it.store._lacking) == ([], set())
+
+
+def test_nothing_is_written_behind_a_change_that_is_missing(it: Failing) -> None:
+    """It would pass for complete; other partitions go on."""
+    it.store._lacking.add(0)
+    it.table.apply_changelog_batch([record(it, 0), record(it, 1)])
+    assert it.store.persisted_offset(TP(it.topic, 0)) is None
+    assert it.store.persisted_offset(TP(it.topic, 1)) == 3
+
+
+def test_an_offset_that_cannot_be_written_begins_the_table_again(it: Failing) -> None:
+    """Its file is replayed from the one before."""
+    it.fail(OSError("full"))
+    it.store.set_persisted_offset(TP(it.topic, 1), 5)
+    assert it.told == [("counts", "full")]
+    it.store.set_persisted_offset(TP(it.topic, 1), 6)
+    assert len(it.told) == 1, "it is told once for a file"
+    it.fail(ValueError("a bug"))
+    with pytest.raises(ValueError, match="bug"):
+        it.store.set_persisted_offset(TP(it.topic, 0), 5)
+
+
+def test_a_database_that_goes_is_of_this_table(it: Failing) -> None:
+    """Partitions of other topics have the same numbers."""
+    it.store.revoke_partitions(it.table, {TP("another", 0), TP(it.topic, 1)})
+    assert list(it.store._dbs) == [0]
+
+
+@pytest.mark.parametrize("is_storage", [True, False])
+async def test_what_does_not_open_at_a_rebalance_is_opened_by_the_recovery(
+    it: Failing, is_storage: bool, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Any other error is raised."""
+
+    def broken(partition: int) -> Any:
+        raise OSError("full") if is_storage else ValueError("a bug")
+
+    monkeypatch.setattr(it.store, "_db_for_partition", broken)
+    if is_storage:
+        assert await it.store._try_open_db_for_partition(0) is None
+        assert "counts-0 is opened when it is needed" in caplog.text
+    else:
+        with pytest.raises(ValueError, match="bug"):
+            await it.store._try_open_db_for_partition(0)
+
+
+@pytest.mark.parametrize("reason", [None, "global", "reads back"])
+def test_a_change_below_the_file_is_told_to_the_recovery(it: Failing, reason: str | None) -> None:
+    """Not where others write the table, nor where its own records are read back meanwhile."""
+    it.table.is_global = reason == "global"
+    it.table.recovery_buffer_size = 1 if reason == "reads back" else 1000
+    assert it.store.doubt(1, 7) == (reason is None)
+    assert it.doubts == ([(TP(it.topic, 1), 7)] if reason is None else [])
