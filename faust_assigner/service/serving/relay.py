@@ -58,7 +58,9 @@ def _assignment(
 ) -> None:
     before: Assigned | None = change.before.value if change.before else None
     after: Assigned | None = change.after.value if change.after else None
-    if after is not None and view.is_registered(after.owner, after.incarnation):
+    # A gain overrides a loss below: one that a later write of the batch took back must not be told.
+    is_current = change.after is not None and view.assignments.get(change.name) == change.after
+    if after is not None and is_current and view.is_registered(after.owner, after.incarnation):
         gained.setdefault(after.owner, []).append(_owned(view, after))
     if before is None or (after is not None and after.owner == before.owner):
         return

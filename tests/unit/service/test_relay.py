@@ -164,3 +164,19 @@ def test_a_new_owner_that_loses_the_partition_again_is_told_while_the_old_one_re
     told = dict(happens(view, owned_by("third")))
     assert told["new"] == Assignment((), (AT,))
     assert told["third"] == Assignment((Owned(AT, 100),))
+
+
+def test_who_owned_a_partition_for_a_moment_only_is_not_told_that_it_does() -> None:
+    """Two writes come in one batch: the first owner of them never hears that it lost the partition."""
+    told = dict(happens(given(), owned_by("third"), owned_by("new")))
+    assert told == {
+        "new": Assignment((Owned(AT, 100),)),
+        "old": Assignment((), (AT,)),
+        "third": Assignment((), (AT,)),
+    }
+
+
+def test_who_has_a_partition_back_is_told_its_new_epoch_and_of_no_loss() -> None:
+    """It goes on; the sink refuses what it writes under the old epoch."""
+    told = dict(happens(given(), owned_by("third"), owned_by("old")))
+    assert told["old"] == Assignment((Owned(AT, 100),))
