@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.consumer.fetcher import READ_UNCOMMITTED, Fetcher, FetchResult
+from aiokafka.consumer.fetcher import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Fetcher,
+    FetchError,
+    FetchResult,
+)
+from aiokafka.errors import (
+    CorruptRecordException,
+    RecordTooLargeError,
+    TopicAuthorizationFailedError,
+)
 from aiokafka.structs import TopicPartition
 
 from faust_assigner.app.cooperative.fetcher import IDLE_WAIT_MS, WAIT_MS, Share, make_prompt
@@ -248,3 +260,197 @@ async def test_a_look_up_under_way_is_not_begun_again(monkeypatch: pytest.Monkey
     await asyncio.gather(*turns.fetcher._pending_tasks)
     await asyncio.sleep(0)
     assert not turns.fetcher._looked_up
+
+
+# -- what comes back, what is looked up, and what cannot be read
+
+
+async def test_a_partition_that_comes_back_is_a_backlog_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has been elsewhere meanwhile."""
+    turns = Turns(A, B)
+    await turns.keeps_up(A, B)
+    turns.assignment.tps = frozenset({B})
+    turns.asks(monkeypatch)
+    turns.assignment.tps = frozenset({A, B})
+    turns.fetched(A, 100)
+    turns.fetched(B, 100)
+    assert await turns.take(9) == {1: 4, 0: 5}
+
+
+async def test_what_is_taken_without_reaching_its_end_keeps_up_no_more() -> None:
+    """It has a backlog by now, and a turn of its own."""
+    turns = Turns(A, B)
+    await turns.keeps_up(A)
+    turns.fetched(A, 100)
+    assert await turns.take(4) == {0: 4}
+    turns.fetched(B, 100)
+    assert await turns.take(4) == {0: 4}
+    assert await turns.take(4) == {1: 4}
+
+
+async def test_under_transactions_the_end_is_that_of_what_is_committed() -> None:
+    """What is open behind it cannot be read yet."""
+    turns = Turns(A)
+    turns.fetcher._isolation_level = READ_COMMITTED
+    turns.fetched(A, 1)
+    turns.states[A].lso, turns.states[A].highwater = 1, 9
+    await turns.take()
+    assert turns.fetcher._at_end == {A}
+
+
+@pytest.mark.parametrize("found", [True, False])
+async def test_cluster_metadata_is_asked_for_where_a_position_was_not_found(found: bool) -> None:
+    """Another broker may lead the partition by now."""
+    turns, asked = Turns(A), list[str]()
+    turns.states[A].has_valid_position = False
+    turns.fetcher._client.force_metadata_update = lambda: asked.append("x")
+
+    async def update(*_: Any) -> None:
+        turns.states[A].has_valid_position = found
+
+    turns.fetcher._update_fetch_positions = update
+    turns.fetcher._look_up(turns.assignment, [A])
+    (task,) = turns.fetcher._looked_up.values()
+    assert task in turns.fetcher._pending_tasks, "the fetcher waits for it as for a fetch"
+    await task
+    await asyncio.sleep(0)
+    assert turns.fetcher._looked_up == {}
+    assert bool(asked) is not found
+
+
+class Unreadable(Fetched):
+    """Records of which the second is corrupt."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield self.next_fetch_offset
+        raise CorruptRecordException("crc")
+
+
+def corrupt(turns: Turns, tp: TopicPartition) -> None:
+    """What was fetched of it cannot be read."""
+    turns.fetcher._records[tp] = FetchResult(
+        tp,
+        assignment=turns.assignment,
+        backoff=0,
+        partition_records=Unreadable(turns.states[tp].position, 5),
+    )
+
+
+class Seeking(State):
+    """A state that can be set back."""
+
+    def seek(self, offset: int) -> None:
+        """As aiokafka's."""
+        self.position = offset
+
+
+async def test_a_partition_that_cannot_be_read_costs_the_others_nothing() -> None:
+    """What was taken of them in that turn is fetched again; it is set aside, and counted."""
+    turns = Turns(A, B)
+    turns.states.update({A: Seeking(), B: Seeking()})
+    turns.fetched(A, 2)
+    corrupt(turns, B)
+    assert await turns.take() == {}
+    assert turns.states[A].position == turns.states[B].position == 0
+    assert turns.fetcher._records == {}
+    assert turns.fetcher.aside.partitions() == [B]
+    assert turns.fetcher.counters["unreadable_partitions"] == 1
+    turns.fetched(A, 2)
+    assert await turns.take() == {0: 2}
+    turns.fetched(B, 1)
+    await turns.take()
+    assert turns.fetcher.aside.partitions() == [], "it could be read again"
+
+
+async def test_an_error_that_people_have_to_mend_is_raised() -> None:
+    """Nothing is set aside for it: the worker ends."""
+    turns = Turns(A)
+    turns.fetcher._records[A] = FetchError(error=TopicAuthorizationFailedError("t"), backoff=0)
+    with pytest.raises(TopicAuthorizationFailedError):
+        await turns.take()
+    assert turns.fetcher.aside.partitions() == []
+
+
+async def test_a_record_that_was_cut_off_is_tried_again_from_its_offset() -> None:
+    """aiokafka passes over it."""
+    turns = Turns(A)
+    state = turns.states[A] = Seeking()
+    state.position = 7
+    turns.fetcher._set_error(A, RecordTooLargeError("t"))
+    assert turns.fetcher.aside.partitions() == [A]
+    state.position = 8  # aiokafka's next statement
+    await asyncio.sleep(0)
+    assert state.position == 7
+    assert A not in turns.fetcher._records
+
+
+async def test_a_wait_for_records_ends_with_what_went_wrong_in_the_group() -> None:
+    """Or with nothing, when its time is over."""
+    turns = Turns(A)
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    turns.fetcher._create_fetch_waiter = lambda: waiter
+    assert await turns.take(timeout=0.01) == {}
+    assert waiter.cancelled()
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    failed.set_exception(ValueError("in the group"))
+    turns.fetcher._create_fetch_waiter = lambda: failed
+    with pytest.raises(ValueError, match="in the group"):
+        await turns.take(timeout=5.0)
+
+
+def refused(turns: Turns, *well: TopicPartition, asked: int = 0) -> set[TopicPartition]:
+    """What is left alone after all were asked for from that offset, and ``well`` were answered."""
+    for tp, state in turns.states.items():
+        state.timestamp = 1_000 if tp in well else None
+    turns.fetcher._note_refusals(turns.assignment, [(tp, asked) for tp in turns.states], 1_000)
+    return set(turns.fetcher.refused.partitions())
+
+
+def test_a_partition_that_a_broker_refuses_beside_others_is_left_alone() -> None:
+    """Until it is answered; where none is, aiokafka waits by itself."""
+    turns = Turns(A, B)
+    assert refused(turns) == set()
+    assert refused(turns, A) == {B}
+    assert refused(turns, A, B) == set()
+
+
+@pytest.mark.parametrize("reason", ["sought", "no position", "records", "not assigned"])
+def test_a_partition_that_was_answered_by_then_or_went_is_not_refused(reason: str) -> None:
+    """Only where nothing came of the request."""
+    turns = Turns(A, B)
+    if reason == "sought":
+        turns.states[B].position = 5
+    elif reason == "no position":
+        turns.states[B].has_valid_position = False
+    elif reason == "records":
+        turns.fetched(B, 1)
+    else:
+        turns.assignment.tps = frozenset({A})
+    assert refused(turns, A) == set()
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_fetch_that_was_cancelled_is_given_up_at_once(
+    monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
+) -> None:
+    """aiokafka swallows that; its answer tells nothing of any partition."""
+    turns, noted, may_end = Turns(A), list[Any](), asyncio.Event()
+
+    async def fetch(*_: Any) -> bool:
+        with contextlib.suppress(asyncio.CancelledError):
+            await may_end.wait()
+        return False
+
+    monkeypatch.setattr(Fetcher, "_proc_fetch_request", fetch)
+    turns.fetcher._note_refusals = lambda _, asked, __: noted.extend(asked)
+    request = SimpleNamespace(topics=[("t", [(0, 7, 1024)])])
+    task = asyncio.ensure_future(turns.fetcher._proc_fetch_request(turns.assignment, 1, request))
+    await asyncio.sleep(0)
+    if is_cancelled:
+        task.cancel()
+    else:
+        may_end.set()
+    assert not await task
+    assert noted == ([] if is_cancelled else [(A, 7)])
