@@ -26,3 +26,61 @@ def test_no_second_alarm_is_set_while_a_tick_waits_for_the_frames_that_came() ->
 
     asyncio.run(story())
     assert ticks == ["g"]
+
+
+def rung(*times_ms: int) -> list[str]:
+    """A group whose alarm is set to these times, one after the other, at 0; what rang by 1,000 s."""
+    ticks: list[str] = []
+    now = [0]
+
+    async def story() -> None:
+        alarms = Alarms(lambda: now[0], lambda group_id: ticks.append(f"{group_id} at {now[0]}"))
+        alarms.start(asyncio.get_running_loop())
+        for when in times_ms:
+            alarms.set("g", when)
+        alarms.ring_until(10**6, lambda when: now.__setitem__(0, when))
+        alarms.close()
+
+    asyncio.run(story())
+    return ticks
+
+
+def test_of_two_alarms_the_earlier_one_rings() -> None:
+    """In whatever order they were set; the other is set anew by the tick."""
+    assert rung(5_000, 9_000) == rung(9_000, 5_000) == ["g at 5000"]
+
+
+def test_a_later_alarm_is_cancelled_by_the_earlier_one() -> None:
+    """Else the group would be rung for nothing, at every change of its deadline once more."""
+    ticks: list[str] = []
+
+    async def story() -> None:
+        alarms = Alarms(lambda: 0, ticks.append)
+        alarms.start(asyncio.get_running_loop())
+        alarms.set("g", 40)
+        alarms.set("g", 10)
+        await asyncio.sleep(0.2)
+        alarms.close()
+
+    asyncio.run(story())
+    assert ticks == ["g"]
+
+
+def test_a_tick_sets_the_next_alarm() -> None:
+    """It is heard by then: nothing holds its own group back."""
+    ticks: list[str] = []
+
+    async def story() -> None:
+        def tick(group_id: str) -> None:
+            ticks.append(group_id)
+            if len(ticks) < 3:
+                alarms.set(group_id, 0)
+
+        alarms = Alarms(lambda: 0, tick)
+        alarms.start(asyncio.get_running_loop())
+        alarms.set("g", 0)
+        await asyncio.sleep(0.2)
+        alarms.close()
+
+    asyncio.run(story())
+    assert len(ticks) == 3

@@ -1,0 +1,120 @@
+"""Settings of single groups, their offsets, and the topics that groups are told of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker import limits
+from faust_assigner.broker.groups.books import GroupBooks
+from faust_assigner.broker.groups.configs import GroupConfigs
+from faust_assigner.broker.groups.told_topics import ToldTopics
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
+from faust_assigner.broker.topics import Refused
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.offsets import Committed
+from tests.unit.broker.test_node import catalogue
+
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize(
+    ("configs", "is_taken"),
+    [
+        ({SESSION: "60000", HEARTBEAT: "15000"}, True),
+        ({SESSION: "45000", HEARTBEAT: "45000"}, False),
+        ({SESSION: "50000"}, True),
+    ],
+)
+def test_a_session_is_longer_than_the_time_between_two_heartbeats(
+    configs: dict[str, str], is_taken: bool, validate_only: bool
+) -> None:
+    """Told at a trial, too; as long as one of them is not long enough."""
+    limit = {"group.consumer.max.heartbeat.interval.ms": 60_000}
+    found = GroupConfigs(MemoryStore(), Settings.parse(limit))
+    if is_taken:
+        found.configure("g", configs, validate_only=validate_only)
+        assert found.explicit("g") == ({} if validate_only else configs)
+    else:
+        with pytest.raises(Refused, match="must be greater than"):
+            found.configure("g", configs, validate_only=validate_only)
+
+
+def test_a_setting_that_cannot_be_stored_does_not_hold() -> None:
+    """The client is told that it failed, and the next start would not know it."""
+    store = MemoryStore()
+    found = GroupConfigs(store, Settings.parse({}))
+
+    def full(*arguments: object, **more: object) -> None:
+        raise StoreFailed("no space")
+
+    store.write = full  # type: ignore[method-assign]
+    with pytest.raises(StoreFailed):
+        found.configure("g", {SESSION: "50000"}, validate_only=False)
+    assert found.explicit("g") == {}
+
+
+# -- offsets -----------------------------------------------------------------------------------
+
+
+def books() -> GroupBooks:
+    """The offsets of all groups, in memory."""
+    return GroupBooks(MemoryStore(), lambda: 0, Counter())
+
+
+def test_a_group_at_its_cap_still_commits_what_it_has_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only a new partition would grow it."""
+    monkeypatch.setattr(limits, "MAX_OFFSETS_PER_GROUP", 2)
+    found = books()
+    both: dict[Any, Committed] = {("t", 0): Committed(1), ("t", 1): Committed(1)}
+    assert found.commit("g", both) is Code.NONE
+    assert found.commit("g", {("t", 0): Committed(2)}) is Code.NONE
+    assert found.commit("g", {("t", 2): Committed(2)}) is Code.INVALID_REQUEST
+    assert found.offsets("g").entries[("t", 0)].offset == 2
+
+
+def test_a_deleted_topic_takes_the_offsets_of_those_groups_that_are_left() -> None:
+    """One of its readers was deleted before."""
+    found = books()
+    for group in ("gone", "left"):
+        found.commit(group, {("t", 0): Committed(1), ("u", 0): Committed(1)})
+    found._close_book("gone")
+    assert list(found.topic_deleted("t")) == ["left"]
+    assert list(found.offsets("left").entries) == [("u", 0)]
+
+
+# -- topics as groups are told of them ---------------------------------------------------------
+
+
+def test_a_topic_that_was_made_anew_is_told_under_its_new_id_alone() -> None:
+    """Its old id must find nothing, and what is told must be another than before."""
+    topics = catalogue()
+    topic = topics.create("t", 2, {})
+    told = ToldTopics(topics)
+    topics.on_change = told.changed
+    before = told.now()
+    topics.delete(topic)
+    fresh = topics.create("t", 2, {})
+    after = told.now()
+    assert set(after.by_id) == {fresh.topic_id.bytes}
+    assert after.digests != before.digests
+    topics.delete(fresh)
+    assert (told.now().by_id, told.now().by_name, told.now().digests) == ({}, {}, {})
+
+
+def test_nothing_new_is_the_same_object() -> None:
+    """Groups compare it to see whether they have been told."""
+    topics = catalogue()
+    told = ToldTopics(topics)
+    topics.on_change = told.changed
+    assert told.now() is told.now()
+    topics.create("t", 1, {})
+    assert told.is_stale
+    assert told.now() is told.now()
+    assert not told.is_stale
