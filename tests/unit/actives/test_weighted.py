@@ -166,3 +166,39 @@ def test_a_swap_counts_as_the_two_moves_that_it_is() -> None:
     made = plan(members, {"t": 100}, weights=weights)
     moved = [p for m in members for p in m.actives["t"] if p not in made.actives(m.member_id)["t"]]
     assert len(moved) == 4
+
+
+def figures(members: int, *weights: float, capacities: tuple[float, ...] = ()) -> tuple[float, ...]:
+    """The heaviest member, the bound and the gap, of tasks with these weights on equal members."""
+    people = [
+        Member(f"m{i}", ["t"], capacity=capacities[i] if capacities else 1.0)
+        for i in range(members)
+    ]
+    told = {("t", number): weight for number, weight in enumerate(weights)}
+    report = plan(people, {"t": len(weights)}, weights=told).report()
+    return report["weight_max"], report["weight_bound"], report["weight_gap"]
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        (figures(2, 3.0, 3.0, 3.0), (6.0, 6.0, 0.0)),  # some member gets two of three
+        (figures(2, 9.0, 2.0), (9.0, 9.0, 0.0)),  # the heaviest task alone
+        (figures(2, 2.0, 2.0, 2.0, 2.0), (4.0, 4.0, 0.0)),  # the mean
+        (figures(2, 6.0, 1.5, capacities=(1.0, 3.0)), (2.0, 2.0, 0.0)),  # on the largest capacity
+        (figures(1, 0.5, 0.25), (0.75, 0.75, 0.0)),  # light tasks are weights, too
+    ],
+)
+def test_the_bound_is_reached_where_it_can_be(
+    case: tuple[float, ...], expected: tuple[float, ...]
+) -> None:
+    """Each reason that no plan is lighter, by a case in which it alone decides."""
+    assert case == pytest.approx(expected)
+
+
+def test_topics_that_travel_together_weigh_what_all_of_them_weigh() -> None:
+    """Partition 0 of both topics is one task; a topic without a word weighs 1."""
+    people = [Member("a", ["t", "u", "v"]), Member("b", ["t", "u", "v"])]
+    weights = {("t", 0): 3.0, ("u", 0): 4.0}
+    report = plan(people, {"t": 2, "u": 2, "v": 2}, weights=weights).report()
+    assert (report["weight_max"], report["weight_bound"]) == (8.0, 8.0)

@@ -134,3 +134,14 @@ def test_batches_are_read_from_memory_all_or_none(tmp_path: Path) -> None:
     assert store.peek([b"b1", b"b2"]) is None
     assert store.peek([b"b2"]) == [b"two"]
     store.close()
+
+
+def test_a_store_that_broke_is_opened_again_once(tmp_path: Path) -> None:
+    """Opening takes long with many records; each later write would pay for it."""
+    store = RocksStore(tmp_path)
+    store._is_broken = True
+    store.write([(b"k1", b"v")])
+    opened = store._db
+    store.write([(b"k2", b"v")])
+    assert store._db is opened
+    store.close()

@@ -370,3 +370,10 @@ def test_a_codec_is_found_in_any_of_several_batches(first: int) -> None:
     data = batch(attributes=first) + batch(attributes=ZSTD - first)
     assert has_codec(data, ZSTD)
     assert not has_codec(data, SNAPPY)
+
+
+def test_a_batch_without_any_time_has_none_in_its_header() -> None:
+    """-1 is Kafka's word for it; times below are nobody's."""
+    data = batch(one_record(), timestamp=-5)
+    stored, found = check_records(data, parse_batch(data), Rules(now_ms=9))
+    assert (found.max_timestamp, parse_batch(stored).max_timestamp) == (-1, -1)

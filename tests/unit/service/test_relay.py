@@ -180,3 +180,11 @@ def test_who_has_a_partition_back_is_told_its_new_epoch_and_of_no_loss() -> None
     """It goes on; the sink refuses what it writes under the old epoch."""
     told = dict(happens(given(), owned_by("third"), owned_by("old")))
     assert told["old"] == Assignment((Owned(AT, 100),))
+
+
+def test_what_went_on_in_the_same_breath_asks_for_what_it_is_by_now_alone() -> None:
+    """The old owner released already: a second Release would have it answer for a partition it lost."""
+    releasing, released = (
+        replace(STRICT, phase=Phase.READY, released=done) for done in (False, True)
+    )
+    assert happens(given(STRICT), stored(releasing), stored(released)) == []

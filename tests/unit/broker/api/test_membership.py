@@ -11,7 +11,7 @@ import pytest
 from tests.support.asking import ask
 from tests.support.hall import Hall, in_hall
 
-JOIN, SYNC = 11, 14
+JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
 INCONSISTENT_PROTOCOL, UNKNOWN_MEMBER = 23, 25
 SECOND = datetime.timedelta(seconds=1)
 
@@ -92,3 +92,61 @@ def test_a_group_that_handed_out_an_id_waits_for_its_member_to_come_back() -> No
         return [int(first.error_code), int(again.error_code)]
 
     assert in_hall(story) == [79, 0]
+
+
+# -- what each version tells the group -----------------------------------------------------------
+
+
+def told_by(api_key: int, version: int, **values: Any) -> Any:
+    """The event that a request makes."""
+
+    async def story(hall: Hall) -> Any:
+        events: list[Any] = []
+
+        def asked(group_id: str, event_for: Any, answer: Any, founder: Any = None) -> None:
+            events.append(event_for(1))
+            raise LookupError("asked")
+
+        def beaten(group_id: str, event: Any) -> Any:
+            events.append(event)
+            raise LookupError("asked")
+
+        hall.node.groups.ask = asked  # type: ignore[method-assign]
+        hall.node.groups.beat = beaten  # type: ignore[method-assign]
+        await ask(hall, api_key, version, group_id="g", **values)
+        return events[0]
+
+    return in_hall(story)
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_a_join_says_what_its_version_can_say(version: int) -> None:
+    """An id to come back with since 4 (KIP-394), a reason since 8, and a leader that skips since 9."""
+    values = {
+        "session_timeout": 10 * SECOND,
+        "rebalance_timeout": SECOND,
+        "member_id": "m",
+        "protocol_type": "consumer",
+        "protocols": [],
+        "reason": "why",
+    }
+    event = told_by(JOIN, version, **values)
+    assert event.needs_known_id == (version >= 4)
+    assert event.reason == ("why" if version >= 8 else None)
+    assert event.can_skip_assignment == (version >= 9)
+    assert event.rebalance_timeout_ms == (1_000 if version >= 1 else 10_000)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_heartbeat_names_its_instance_since_version_3(version: int) -> None:
+    """A replaced static member is fenced by it (KIP-345)."""
+    event = told_by(HEARTBEAT, version, generation_id=1, member_id="m", group_instance_id="i")
+    assert event.instance_id == ("i" if version >= 3 else None)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_who_leaves_says_why_since_version_5(version: int) -> None:
+    """KIP-800: it stands in the broker's log."""
+    member = {"member_id": "m", "group_instance_id": "i", "reason": "why"}
+    (leaver,) = told_by(LEAVE, version, members=[member]).leavers
+    assert (leaver.instance_id, leaver.reason) == ("i", "why" if version >= 5 else None)

@@ -398,3 +398,30 @@ def test_the_command_learns_from_a_period_and_the_document_is_as_old_as_its_samp
         main, ["weights", "--ledger", str(tmp_path), "--out", str(out), "--half-life", "0s"]
     )
     assert (refused.exit_code, "half-life" in refused.output) == (2, True), refused.output
+
+
+def test_an_end_that_falls_back_brings_no_records() -> None:
+    """The topic was made anew: what it lost did not arrive, and what came since did."""
+    ends = (100, 10, 30)
+    [rate] = rates_of(
+        [sample(0, 60 * number, 0, end_offset=end) for number, end in enumerate(ends)],
+        half_life_s=NO_DECAY,
+    )
+    assert rate.arrived == 20.0
+
+
+def test_a_task_weighs_what_its_topics_weigh_together() -> None:
+    """Whichever of them comes last by name."""
+    for quiet, busy in (("a", "b"), ("b", "a")):
+        samples = [
+            sample(partition, 60 * number, records, topic=topic)
+            for topic, amounts in ((busy, (600, 600, 6_000)), (quiet, (6, 6, 6)))
+            for partition, records in enumerate(amounts)
+            for number in range(3)
+        ]
+        rates = rates_of(samples, half_life_s=NO_DECAY)
+        _, rows = weigh(rates, computed_at=NOON, by="records", limits=WIDE)
+        weights = {(row.topic, row.partition): row.weight for row in rows}
+        for partition in range(3):
+            assert weights[busy, partition] == weights[quiet, partition]
+        assert weights[busy, 2] == pytest.approx(6_006 / 606, rel=1e-3)
