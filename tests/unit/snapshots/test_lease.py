@@ -183,3 +183,31 @@ def test_a_run_renews_its_lease_even_after_a_failed_try(
     with Lease(storage, "t", lambda: next(times), renew_s=0.01):
         assert renewed.wait(10)
         assert leased_until(storage, "t", NOW_MS + 600_000) is not None
+
+
+def test_a_run_that_begins_while_gc_is_at_work_keeps_the_snapshot_it_builds_upon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older one is beyond retention, and may be the only whole one."""
+    storage = LocalStorage(tmp_path)
+    for offset in (8, 9):
+        identity = f"{offset:020d}"
+        manifest = Manifest(
+            "t", 0, identity, offset, 1, 4, "ab" * 32, format_time_ms(NOW_MS + offset), ("a.sst",)
+        )
+        storage.write(f"t/0/{identity}/a.sst", b"part")
+        storage.write(f"t/0/{identity}/{MANIFEST_NAME}", manifest.to_json())
+    lease, listed = Lease(storage, "t", lambda: NOW_MS), Catalog.snapshots
+
+    def begin(catalog: Catalog, topic: str, partition: int) -> object:
+        found = listed(catalog, topic, partition)
+        if len(found) == 2 and begins:
+            lease._write()
+        return found
+
+    monkeypatch.setattr(Catalog, "snapshots", begin)
+    begins = True
+    assert collect_garbage(Catalog(storage), now_ms=NOW_MS, keep=1) == []
+    begins = False
+    storage.delete(lease._path)
+    assert len(collect_garbage(Catalog(storage), now_ms=NOW_MS, keep=1)) == 1
