@@ -454,3 +454,29 @@ async def test_a_fetch_that_was_cancelled_is_given_up_at_once(
         may_end.set()
     assert not await task
     assert noted == ([] if is_cancelled else [(A, 7)])
+
+
+async def test_what_is_left_of_a_partition_that_was_put_back_is_fetched_again() -> None:
+    """It begins behind what was put back."""
+    turns = Turns(A, B)
+    turns.states.update({A: Seeking(), B: Seeking()})
+    await turns.keeps_up(A)
+    turns.fetched(A, 100)
+    corrupt(turns, B)
+    assert await turns.take(10) == {}
+    assert turns.states[A].position == 1
+    assert turns.fetcher._records == {}
+
+
+async def test_a_turn_waits_for_an_assignment_that_is_changing() -> None:
+    """Then it takes what there is."""
+    turns, waits = Turns(A), list[str]()
+
+    async def wait_for_assignment() -> None:
+        waits.append("x")
+
+    turns.fetcher._subscriptions.reassignment_in_progress = True
+    turns.fetcher._subscriptions.wait_for_assignment = wait_for_assignment
+    turns.fetched(A, 2)
+    assert await turns.take() == {0: 2}
+    assert waits

@@ -178,3 +178,18 @@ async def test_what_is_to_be_restored_first_is_asked_for_first() -> None:
     """Whatever its number."""
     _, seen = await chunks_of([D, A, B], {A: 5, B: 6, D: 8}, [frozenset({D}), frozenset({A, B})])
     assert seen == [[D, A, B]]
+
+
+async def test_a_copy_ahead_of_its_changelog_begins_before_the_first_record(recovery: Any) -> None:
+    """Its file says so; the others stay where they are."""
+    persisted: dict[TP, int] = {}
+    table = SimpleNamespace(data=SimpleNamespace(set_persisted_offset=persisted.__setitem__))
+    recovery.tp_to_table = {A: table}
+
+    async def ahead(offsets: Any, ends: Any) -> frozenset[TP]:
+        return frozenset({A})
+
+    recovery._ahead = ahead
+    offsets = {A: 40, B: 7}
+    await recovery._refuse_ahead(offsets, {A: 9, B: 9}, {A: 3, B: 0})
+    assert (offsets, persisted) == ({A: 2, B: 7}, {A: 2})

@@ -179,6 +179,14 @@ async def test_a_static_member_without_that_file_is_expected_back(tmp_path: Path
     assert it.coordinator._group_instance_id == "one"
 
 
+async def test_a_folder_of_that_name_retires_nobody(tmp_path: Path) -> None:
+    """It is no file that an operator has put there."""
+    it = Stopped(instance_id="one", folder=tmp_path)
+    (tmp_path / "retire").mkdir()
+    await answered(it)
+    assert (it.coordinator.asked, it.acts) == (0, ["stop"])
+
+
 @pytest.mark.parametrize("trouble", ["eager", "nobody answers"])
 async def test_a_static_member_that_retires_leaves_all_the_same(
     tmp_path: Path, trouble: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from faust.types import TP
 
 from faust_assigner.app.cooperative.order import FEW_RECORDS, chunks, ready_sources
@@ -46,3 +47,13 @@ def test_a_source_waits_for_the_tables_of_its_number_only() -> None:
     assert ready_sources(sources, set()) == sources
     assert ready_sources(sources, {TP(LOGS, 1)}) == {TP("orders", 0)}
     assert ready_sources(sources, {TP(SHARED, 5)}, {SHARED}) == set()
+
+
+@pytest.mark.parametrize("records", [0, 1, FEW_RECORDS - 1, FEW_RECORDS, FEW_RECORDS + 1])
+def test_every_partition_is_in_one_chunk_whatever_it_lacks(records: int) -> None:
+    """One that is in none would never be restored."""
+    tps = {TP("log", number) for number in (0, 1)}
+    found = list(chunks({tp: records * tp.partition for tp in tps}))
+    assert sorted(tp for chunk in found for tp in chunk) == sorted(tps)
+    found = list(chunks(dict.fromkeys(tps, -5)))
+    assert found == [frozenset(tps)], "a file beyond the end lacks nothing"
