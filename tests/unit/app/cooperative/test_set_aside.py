@@ -31,6 +31,17 @@ def test_each_failed_try_waits_twice_as_long_up_to_the_most() -> None:
     assert (RETRY_S, MOST_RETRY_S) == (1.0, 30.0)
 
 
+def test_what_a_broker_refuses_is_asked_for_again_every_second_at_least() -> None:
+    """The broker has a leader again soon; a corrupt record stays corrupt."""
+    it, state = SetAside(), State(position=1)
+
+    def refused() -> float:
+        it.refused(SOURCE, state, 0.0)
+        return next(s / 10 for s in range(1, 1000) if not it.is_left_alone(state, s / 10 + 1e-9))
+
+    assert [refused() for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+
+
 def test_what_was_well_again_begins_with_the_short_pause() -> None:
     """The trouble of an hour ago says nothing about the next one."""
     it, state, other = SetAside(), State(position=1), State(position=1)

@@ -7,6 +7,7 @@ import configparser
 import dis
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -289,15 +290,24 @@ def test_what_is_gone_is_named(owner: Any, name: str, monkeypatch: pytest.Monkey
         fresh_app().finalize()
 
 
-def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("said", ["0.15.0rc1", "0.15", "0.13.9", "not installed"])
+def test_another_version_is_named(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     """Whatever its signatures."""
-    monkeypatch.setattr(
-        check, "_version", lambda name: "0.15.0rc1" if name == "aiokafka" else "0.15.3"
-    )
+    monkeypatch.setattr(check, "_version", lambda name: said if name == "aiokafka" else "0.15.3")
     with pytest.raises(
-        HostMismatch, match=r"^aiokafka 0\.15\.0rc1: expected 0\.14 or later, before 0\.15"
+        HostMismatch,
+        match=rf"^aiokafka {re.escape(said)}: expected 0\.14 or later, before 0\.15\.",
     ):
         fresh_app().finalize()
+
+
+@pytest.mark.parametrize("said", ["0.14", "0.14.99"])
+def test_the_first_and_the_last_fitting_versions_are_taken(
+    monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    """The lower bound itself fits."""
+    monkeypatch.setattr(check, "_version", lambda name: said if name == "aiokafka" else "0.15.3")
+    demand(())
 
 
 async def test_without_repairs_the_app_starts_without_what_does_not_fit(

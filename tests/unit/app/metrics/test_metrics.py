@@ -267,6 +267,37 @@ async def test_a_lag_in_seconds_is_since_the_copy_had_everything(
     assert a.of("standby_lag_seconds") == {_place(tp): 0.0}
 
 
+async def test_the_lag_in_seconds_of_a_copy_that_comes_back_begins_anew(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its first look: when its former copy had everything says nothing about it."""
+    ends = [100]
+
+    async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
+        return dict.fromkeys(tps, ends[0])
+
+    async def read_to(app: Any, of: dict[TP, int]) -> dict[TP, int]:
+        return dict.fromkeys(of, 100)
+
+    monkeypatch.setattr(follow_up, "ends_of", ends_of)
+    monkeypatch.setattr(follow_up, "read_to", read_to)
+    a = shop.start("a")
+    a.app._consumer = consumer()
+    tp = TP(LOG, 0)
+    a.app.assignor._standby_tps = {tp}
+    await a.sensor._copies.look()
+    a.app.assignor._standby_tps = set()
+    assert a.of("standby_lag_seconds") == {}
+    a.clock.now += 600
+    ends[0] = 140
+    a.app.assignor._standby_tps = {tp}
+    await a.sensor._copies.look()
+    assert a.of("standby_lag_records") == {_place(tp): 40.0}
+    assert a.of("standby_lag_seconds") == {_place(tp): 0.0}
+    a.clock.now += 5
+    assert a.of("standby_lag_seconds") == {_place(tp): 5.0}
+
+
 async def test_a_round_between_two_scrapes_is_counted_and_one_under_way_has_an_age(
     shop: Shop,
 ) -> None:

@@ -182,6 +182,25 @@ async def test_a_standstill_is_named_once_it_takes_too_long(bench: Bench, reason
     assert bench.standing() == [(ORDERS, reason)]
 
 
+async def test_the_time_of_a_standstill_begins_anew_with_another_reason(bench: Bench) -> None:
+    """59 s of a hand-over and 59 s of a round are two waits, each within its time."""
+    going(bench)
+    assert bench.reasons(59) == []
+    bench.consumer.leaving = frozenset()
+    stopped(bench)
+    assert bench.reasons(59) == []
+    assert bench.reasons(1) == [f"1 partitions stand still: {REASONS['round']}"]
+
+
+async def test_the_time_of_a_standstill_begins_anew_once_it_was_over(bench: Bench) -> None:
+    """Two short pauses are no long one."""
+    for _ in range(2):
+        paused(bench)
+        assert bench.reasons(59) == []
+        bench.consumer._paused_partitions.clear()
+        assert bench.reasons() == []
+
+
 async def test_a_record_that_is_followed_by_the_next_is_no_standstill(bench: Bench) -> None:
     """Streams are slow, not stuck: the oldest record is another one each time."""
     for offset in range(10):

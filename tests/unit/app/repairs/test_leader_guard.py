@@ -75,3 +75,62 @@ async def test_ids_and_order_of_members_stay_as_they_are(
     assert await coordinator._perform_assignment(response) == "assignments"
     assert [member[:-1] for member in seen] == [ids, ids]
     assert seen[0][-1] == packed("a")
+
+
+class Client:
+    """aiokafka's; the broker knows ``topics``, and ``comes`` from request number ``comes_at`` on."""
+
+    def __init__(self, *topics: str) -> None:
+        self.named = set(topics)
+        self.asked, self.comes_at, self.comes = 0, 0, ""
+        self.cluster = SimpleNamespace(
+            partitions_for_topic=lambda topic: {0} if topic in self.named else None
+        )
+
+    def set_topics(self, topics: set[str]) -> None:
+        """What to ask for."""
+        self.wanted = topics
+
+    async def force_metadata_update(self) -> None:
+        """One request."""
+        self.asked += 1
+        if self.asked == self.comes_at:
+            assert self.comes in self.wanted
+            self.named.add(self.comes)
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_guard, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(leader_guard, "LOOK_S", 0.01)
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_topic_waited_for_in_vain_holds_up_no_further_round(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The leader asks again only for a new topic, and for no longer than that one takes."""
+    client, absent = Client("orders"), set[str]()
+    await leader_guard._find_topics(client, {"orders", "gone"}, absent)
+    assert (client.asked >= 2, absent) == (True, {"gone"})
+    assert "The broker has named no partitions of ['gone'] for 0.1 s" in caplog.text
+    asked = client.asked
+    await leader_guard._find_topics(client, {"orders", "gone"}, absent)
+    assert client.asked == asked
+    client.comes, client.comes_at = "new", asked + 3
+    await leader_guard._find_topics(client, {"orders", "gone", "new"}, absent)
+    assert (client.asked, absent) == (asked + 3, {"gone"}), "not for longer than the new one takes"
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_topic_that_was_found_is_waited_for_when_it_is_lost_again() -> None:
+    """An operator deletes a topic and makes it again: its table must be restored in the same round."""
+    client, absent = Client(), set[str]()
+    await leader_guard._find_topics(client, {"orders"}, absent)
+    assert absent == {"orders"}
+    client.named, asked = {"orders"}, client.asked
+    await leader_guard._find_topics(client, {"orders"}, absent)
+    assert (client.asked, absent) == (asked, set()), "it is there, nobody asks"
+    client.named, client.comes, client.comes_at = set(), "orders", asked + 3
+    await leader_guard._find_topics(client, {"orders"}, absent)
+    assert (client.named, client.asked, absent) == ({"orders"}, asked + 3, set())

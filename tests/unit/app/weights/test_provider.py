@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import gc
+import itertools
 import logging
 import os
 import socket
@@ -190,6 +191,31 @@ def test_the_thread_outlives_a_source_that_fails(failure: BaseException) -> None
     provider.start()
     until(lambda: provider.current.version == 4)
     provider.close()
+
+
+class _Away:
+    """A source that fails at once, fifty times; ``asked`` has the time of each try."""
+
+    def __init__(self) -> None:
+        self.asked = list[float]()
+
+    async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
+        self.asked.append(time.monotonic())
+        if len(self.asked) <= 50:
+            raise RuntimeError("broker is away")
+        await asyncio.sleep(30.0)
+        yield None
+
+
+def test_a_source_that_fails_is_asked_again_after_a_pause() -> None:
+    """Else its thread would take a whole processor from the streams."""
+    source = _Away()
+    provider = WeightsProvider("shop", WeightSettings(source, poll_s=0.05))
+    provider.start()
+    until(lambda: len(source.asked) >= 4)
+    provider.close()
+    pauses = [later - at for at, later in itertools.pairwise(source.asked)]
+    assert min(pauses) >= 0.04
 
 
 def test_the_thread_ends_with_its_provider(tmp_path: Path) -> None:
