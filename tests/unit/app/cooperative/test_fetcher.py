@@ -19,7 +19,6 @@ from aiokafka.consumer.fetcher import (
 )
 from aiokafka.errors import (
     CorruptRecordException,
-    GroupAuthorizationFailedError,
     RecordTooLargeError,
     TopicAuthorizationFailedError,
 )
@@ -178,21 +177,6 @@ async def test_nobody_waits_beside_records_of_before_a_seek(
     turns.fetched(B, 100)
     turns.states[sought].position = 50
     assert await turns.take(10, timeout=60) == taken
-
-
-async def test_who_waits_for_records_is_told_what_went_wrong_in_the_group() -> None:
-    """aiokafka gives the error to the fetches that wait: one that drops it would wait for ever."""
-    turns, waiters = Turns(A), list[asyncio.Future[None]]()
-
-    def waiter() -> asyncio.Future[None]:
-        waiters.append(asyncio.get_running_loop().create_future())
-        waiters[-1].set_exception(GroupAuthorizationFailedError("shop"))
-        return waiters[-1]
-
-    turns.fetcher._create_fetch_waiter = waiter
-    with pytest.raises(GroupAuthorizationFailedError):
-        await turns.take(timeout=0.2)
-    assert len(waiters) == 1
 
 
 async def test_what_keeps_up_alone_takes_all_in_turns() -> None:
