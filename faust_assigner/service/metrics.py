@@ -16,7 +16,10 @@ class Metrics(Protocol):
         """The hand-offs under way, by phase."""
 
     def handoff_ended(self, outcome: str, took_s: float) -> None:
-        """``outcome``: handed, aborted or orphan."""
+        """``outcome``: handed, aborted, orphan or expelled."""
+
+    def stuck(self, count: int) -> None:
+        """The leader's view: so many consumers do not get partitions ready."""
 
     def rebalanced(self, moves: int, took_s: float) -> None:
         """The leader planned."""
@@ -41,6 +44,9 @@ class NoMetrics:
         """Nothing."""
 
     def handoff_ended(self, outcome: str, took_s: float) -> None:
+        """Nothing."""
+
+    def stuck(self, count: int) -> None:
         """Nothing."""
 
     def rebalanced(self, moves: int, took_s: float) -> None:

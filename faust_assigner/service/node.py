@@ -150,6 +150,7 @@ class AssignerNode:
         finally:
             self._metrics.leading(False)
             self._metrics.handoffs({}, 0.0)  # another one counts them now
+            self._metrics.stuck(0)
             await ended(refresh)
 
     async def _vacant(self) -> None:

@@ -7,6 +7,7 @@ from tests.mutants import Mutant
 _HOME = "faust_assigner/service"
 _HANDOFF, _LEASES, _MIRROR = f"{_HOME}/handoff.py", f"{_HOME}/leases.py", f"{_HOME}/mirror.py"
 _MOVES, _ELECTION = f"{_HOME}/leading/moves.py", f"{_HOME}/leading/election.py"
+_SLOTS = f"{_HOME}/leading/slots.py"
 _ADVANCE, _BUNDLES = f"{_HOME}/leading/advance.py", f"{_HOME}/leading/bundles.py"
 _REBALANCER, _TARGETS = f"{_HOME}/leading/rebalancer.py", f"{_HOME}/leading/targets.py"
 _REWRITE = f"{_HOME}/store/rewrite.py"
@@ -161,23 +162,23 @@ _LEADING = (
         f"{_LEADER}test_3_a_write_for_a_handoff_that_was_deleted_and_created_again_does_not_land",
     ),
     seen(
-        _MOVES,
+        _SLOTS,
         "one consumer warms everything at once",
-        "if room <= 0 or free <= 0 or (len(mine) > free and warming[new]):",
+        "if room <= 0 or free <= 0 or (len(mine) > free and held[new]):",
         "if room <= 0:",
         f"{_LEADER}test_7_no_more_handoffs_at_once_than_are_allowed[100-2-4]",
     ),
     seen(
-        _MOVES,
+        _SLOTS,
         "the group hands over everything at once",
         "if room <= 0 or free",
         "if free",
-        f"{_LEADER}test_7_no_more_handoffs_at_once_than_are_allowed[3-100-3]",
+        f"{_LEADER}test_7_no_more_handoffs_at_once_than_are_allowed[4-100-3]",
     ),
     seen(
         _TARGETS,
         "who could not warm a partition is asked again at once",
-        "    _avoid(owner, view.cooldowns.keys(), ",
+        "    _avoid(owner, barred, ",
         "    _avoid(owner, set(), ",
         f"{_LEADER}test_7_a_handoff_ends_by_its_deadline_and_another_target_is_chosen",
     ),

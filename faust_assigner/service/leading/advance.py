@@ -30,20 +30,12 @@ from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, Put, Write
 from faust_assigner.service.view import Entry, View
 
-#: States whose time begins with them; the others' begins with the hand-off.
-TIMED_ANEW = frozenset({State.RELEASING, State.EXPELLED})
-
-
-def most_s(state: State, settings: ServiceSettings) -> float:
-    """How long a hand-off may take. A release has its own time, however long the warm-up took."""
-    return settings.release_timeout_s if state in TIMED_ANEW else settings.handoff_timeout_s
-
 
 def advance(
     view: View, late: Collection[TopicPartition], settings: ServiceSettings, now: float
 ) -> Iterator[Bundle]:
-    """What is due of the hand-offs under way. The time of those in ``late`` is over (:func:`most_s`). ``now``
-    (unix seconds) is written into cool-downs for readers and decides nothing."""
+    """What is due of the hand-offs under way. The time of those in ``late`` is over. ``now`` (unix seconds)
+    is written into cool-downs for readers and decides nothing."""
     bound = bound_topics(view)
     given: dict[TopicPartition, list[Bundle]] = {}
     expelled: set[str] = set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from faust_assigner.service import keys as codec
@@ -16,7 +15,9 @@ from faust_assigner.service.handoff import (
 )
 from faust_assigner.service.leading.advance import moved
 from faust_assigner.service.leading.bundles import Bundle, joined, owner, still_gone
-from faust_assigner.service.leading.targets import Targets, bound_topics, crew_of
+from faust_assigner.service.leading.record import NEUTRAL, Standing
+from faust_assigner.service.leading.slots import beginning
+from faust_assigner.service.leading.targets import Targets, bound_topics
 from faust_assigner.service.records import PlannedMove, Status
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Delete, Put, Write
@@ -24,9 +25,13 @@ from faust_assigner.service.view import View, has_more
 
 
 def rebalance(
-    view: View, targets: Targets, settings: ServiceSettings, now: float
+    view: View,
+    targets: Targets,
+    settings: ServiceSettings,
+    now: float,
+    standing: Standing = NEUTRAL,
 ) -> Iterator[Bundle]:
-    """Orphans first and at once, then hand-offs as far as the limits allow. ``now`` unix seconds."""
+    """Orphans first and at once, then hand-offs as far as the places allow. ``now`` unix seconds."""
     wanted = targets.owner
     if not view.consumers:
         yield from _nobody(view)
@@ -45,7 +50,7 @@ def rebalance(
     ):
         yield _forgotten(view, at)
     yield from _unwanted(view, wanted)
-    yield from _begun(view, wanted, settings, now)
+    yield from _begun(view, wanted, settings, now, standing)
 
 
 def waiting(view: View, targets: Targets) -> int:
@@ -127,26 +132,16 @@ def _unwanted(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[Bund
 
 
 def _begun(
-    view: View, wanted: Mapping[TopicPartition, str], settings: ServiceSettings, now: float
+    view: View,
+    wanted: Mapping[TopicPartition, str],
+    settings: ServiceSettings,
+    now: float,
+    standing: Standing,
 ) -> Iterator[Bundle]:
-    warming = Counter(
-        entry.value.new_owner
-        for entry in view.handoffs.values()
-        if entry.value.phase is not Phase.COMPLETE
-    )
-    room, bound = settings.max_handoffs - warming.total(), bound_topics(view)
     due = set(_due(view, wanted))
-    for crew in sorted({crew_of(at, bound) for at in due}):
-        moving = [at for at in crew if at in due]
-        for new in sorted({wanted[at] for at in moving}):
-            mine = [at for at in moving if wanted[at] == new]
-            # What travels together begins together, even where one consumer's limit is less than that.
-            free = settings.max_handoffs_per_consumer - warming[new]
-            if room <= 0 or free <= 0 or (len(mine) > free and warming[new]):
-                continue
-            room -= len(mine)
-            warming[new] += len(mine)
-            yield from joined([_beginning(view, at, new, settings, now) for at in mine])
+    leaving = {at for at in due if _is_leaving(view, _living_owner(view, at))}
+    for new, mine in beginning(view, wanted, due, leaving, bound_topics(view), standing, settings):
+        yield from joined([_beginning(view, at, new, settings, now) for at in mine])
 
 
 def _beginning(

@@ -10,13 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from faust_assigner.errors import PlanInputError
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import QuotaExceeded, StoreError
-from faust_assigner.service.handoff import Handoff, State, TopicPartition, state_of
-from faust_assigner.service.leading.advance import TIMED_ANEW, advance, most_s
+from faust_assigner.service.leading.advance import advance
 from faust_assigner.service.leading.bundles import (
     COOLDOWN_LEASE,
     EXPELLED_LEASE,
@@ -26,6 +25,7 @@ from faust_assigner.service.leading.bundles import (
 )
 from faust_assigner.service.leading.election import Deposed, Leadership
 from faust_assigner.service.leading.moves import rebalance, tidy, waiting
+from faust_assigner.service.leading.record import NEUTRAL, Record, Standing
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import RETRY_S, Mirror
@@ -42,20 +42,6 @@ LARGE = 4_000
 REST = 0.5
 
 
-class _Seen(NamedTuple):
-    """When this instance saw a hand-off first, and first in its state; ``created`` is the hand-off's id."""
-
-    created: int
-    state: State
-    began: float
-    since: float
-
-    @property
-    def timed_from(self) -> float:
-        """What its deadline is counted from."""
-        return self.since if self.state in TIMED_ANEW else self.began
-
-
 class Rebalancer:
     """One instance's leader work; :meth:`lead` is run during each term."""
 
@@ -67,7 +53,8 @@ class Rebalancer:
         self._clock = clock
         self._metrics = metrics
         self._wake = asyncio.Event()
-        self._seen: dict[TopicPartition, _Seen] = {}
+        self._record = Record(settings)
+        self._standing = NEUTRAL
         self._plan_at = 0.0
         self._waiting = 0
         self._conflict = False
@@ -80,33 +67,12 @@ class Rebalancer:
         """A listener of the mirror: a plan is due a debounce after the first change that asks for one."""
         now = self._clock.monotonic()
         for change in changes:
-            if change.kind == "handoffs":
-                self._date(change, now)
+            self._record.heard(self._mirror.view, change, now)
             if _asks_for_plan(change):
                 self._plan_at = min(self._plan_at, now + self._settings.debounce_s)
             elif change.kind == "handoffs" and change.after is None and self._waiting:
                 self._plan_at = min(self._plan_at, now)
         self._wake.set()
-
-    def _date(self, change: Change, now: float) -> None:
-        """Note when a hand-off was seen; leading or not, for this instance may lead later."""
-        if change.after is None:
-            self._seen.pop(change.name, None)
-        else:
-            self._look(change.name, change.after, now)
-
-    def _look(self, at: TopicPartition, entry: Entry[Handoff], now: float) -> _Seen:
-        created, state = entry.kv.create_revision, state_of(entry.value)
-        seen = self._seen.get(at)
-        if seen is None or seen.created != created:
-            seen = self._seen[at] = _Seen(created, state, now, now)
-        elif seen.state is not state:
-            seen = self._seen[at] = seen._replace(state=state, since=now)
-        return seen
-
-    def _over_at(self, seen: _Seen) -> float:
-        """When the time of a hand-off is over."""
-        return seen.timed_from + most_s(seen.state, self._settings)
 
     async def lead(self, term: Leadership) -> None:
         """One term. Raises Deposed when it is over."""
@@ -125,7 +91,7 @@ class Rebalancer:
     async def _pause(self) -> None:
         """Until something changes, a plan is due, a hand-off is late, or it is time to look again."""
         now = self._clock.monotonic()
-        late = min(map(self._over_at, self._seen.values()), default=float("inf"))
+        late = self._record.next_over_at()
         due = max(self._plan_at, self._rest_until, now + RETRY_S if self._conflict else now)
         until = min(max(late, now + RETRY_S), due, now + self._settings.reconcile_s)
         timer = asyncio.get_running_loop().create_task(self._ring(until - now), name="timer")
@@ -143,14 +109,26 @@ class Rebalancer:
     async def _decide(self) -> list[Bundle]:
         view, now, wall = self._mirror.view, self._clock.monotonic(), self._clock.wall()
         self._tell_ages(now)
-        late = {at for at, seen in self._seen.items() if now >= self._over_at(seen)}
-        bundles = list(advance(view, late, self._settings, wall))
+        bundles = list(advance(view, self._record.late(now), self._settings, wall))
         if now >= max(self._plan_at, self._rest_until):
             self._plan_at = now + self._settings.reconcile_s
-            if self._conflict or view.inputs != self._planned:
+            is_new = self._judge(view, now)
+            if self._conflict or view.inputs != self._planned or is_new:
                 busy = {change.key for bundle in bundles for change in bundle.compares}
                 bundles += await self._plan(wall, busy)
         return bundles
+
+    def _judge(self, view: View, now: float) -> bool:
+        """Look at how consumers do as new owners; whether that has changed."""
+        before, self._standing = self._standing, self._record.standing(view, now)
+        for name in sorted(self._standing.stuck - before.stuck):
+            logger.warning(
+                "%s got no partition ready in time: until it does, it has one hand-off at a time and gets "
+                "no partitions of consumers that leave; look into its log",
+                name,
+            )
+        self._metrics.stuck(len(self._standing.stuck))
+        return self._standing != before
 
     async def _plan(self, wall: float, busy: Collection[str]) -> Sequence[Bundle]:
         """A plan's bundles, without those that compare a key in ``busy``.
@@ -159,8 +137,8 @@ class Rebalancer:
         Each bundle compares the keys that it was decided by: where one has changed, it is not carried out.
         """
         began, view = self._clock.monotonic(), self._mirror.view
-        settings, self._planned = self._settings, view.inputs
-        made = await _beside(view, lambda view: _decided(view, settings, wall, busy))
+        settings, standing, self._planned = self._settings, self._standing, view.inputs
+        made = await _beside(view, lambda view: _decided(view, settings, standing, wall, busy))
         took = self._clock.monotonic() - began
         self._rest_until = self._clock.monotonic() + REST * took
         self._waiting = made.waiting
@@ -170,23 +148,20 @@ class Rebalancer:
 
     async def targets(self, consumers: Sequence[Consumer]) -> Targets | None:
         """The plan for these consumers; ``None`` where none can be made: our own bug, logged."""
-        replicas = self._settings.replicas
-        return await _beside(self._mirror.view, lambda view: _targets(view, consumers, replicas))
+        replicas, standing = self._settings.replicas, self._standing
+        return await _beside(
+            self._mirror.view, lambda view: _targets(view, consumers, replicas, standing)
+        )
 
     def _tell_ages(self, now: float) -> None:
-        """Tell the metrics how many hand-offs there are and for how long this instance has known the oldest.
-
-        The date that a hand-off carries is the wall clock of the leader that began it, and is not used: an
-        instance whose clock is wrong would end every hand-off, or none. An instance that started after the
-        hand-off began gives it the whole time-out again.
-        """
+        """Count the hand-offs and the age of the oldest, as long as this instance has known it."""
         phases: dict[str, int] = {}
-        oldest = now
+        ages = [0.0]
         for at, entry in self._mirror.view.handoffs.items():
-            oldest = min(oldest, self._look(at, entry, now).began)
+            ages.append(self._record.age_s(at, now))
             name = entry.value.phase.value
             phases[name] = phases.get(name, 0) + 1
-        self._metrics.handoffs(phases, now - oldest)
+        self._metrics.handoffs(phases, max(ages))
 
     # -- writing -------------------------------------------------------------------------------------
 
@@ -254,9 +229,8 @@ class Rebalancer:
     def _count(self, bundle: Bundle) -> None:
         if bundle.ended is not None:
             outcome, at = bundle.ended
-            now = self._clock.monotonic()
-            seen = self._seen.get(at)
-            self._metrics.handoff_ended(outcome, now - (seen.began if seen else now))
+            age_s = self._record.age_s(at, self._clock.monotonic())
+            self._metrics.handoff_ended(outcome, age_s)
 
 
 @dataclass(frozen=True)
@@ -268,11 +242,13 @@ class _Decided:
     waiting: int = 0
 
 
-def _decided(view: View, settings: ServiceSettings, wall: float, busy: Collection[str]) -> _Decided:
-    targets = _targets(view, view.ready(), settings.replicas)
+def _decided(
+    view: View, settings: ServiceSettings, standing: Standing, wall: float, busy: Collection[str]
+) -> _Decided:
+    targets = _targets(view, view.ready(), settings.replicas, standing)
     if targets is None:
         return _Decided()
-    moves = list(rebalance(view, targets, settings, wall))
+    moves = list(rebalance(view, targets, settings, wall, standing))
     free = [
         bundle
         for bundle in (*moves, *tidy(view, targets))
@@ -281,9 +257,11 @@ def _decided(view: View, settings: ServiceSettings, wall: float, busy: Collectio
     return _Decided(free, len(moves), waiting(view, targets))
 
 
-def _targets(view: View, consumers: Sequence[Consumer], replicas: int) -> Targets | None:
+def _targets(
+    view: View, consumers: Sequence[Consumer], replicas: int, standing: Standing
+) -> Targets | None:
     try:
-        return choose(view, consumers, replicas=replicas)
+        return choose(view, consumers, replicas=replicas, standing=standing)
     except PlanInputError:
         logger.exception("no plan")
         return None

@@ -6,14 +6,15 @@ partition on its way counts as its new owner's already, so that a plan does not 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from faust_assigner.grouper import bonds
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
 from faust_assigner.service.handoff import Phase, TopicPartition
-from faust_assigner.service.records import KEEPS_REPLICAS, Consumer
+from faust_assigner.service.leading.record import NEUTRAL, Standing
+from faust_assigner.service.records import KEEPS_REPLICAS, Consumer, Status
 from faust_assigner.service.view import View
 
 
@@ -60,8 +61,11 @@ def crew_of(at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> tuple[T
     return tuple(TopicPartition(topic, at.partition) for topic in bound.get(at.topic, (at.topic,)))
 
 
-def choose(view: View, consumers: Sequence[Consumer], *, replicas: int) -> Targets:
-    """The plan for ``consumers``. A cool-down counts while its key is there: a lease ends it.
+def choose(
+    view: View, consumers: Sequence[Consumer], *, replicas: int, standing: Standing = NEUTRAL
+) -> Targets:
+    """The plan for ``consumers``. A cool-down counts while its key is there: a lease ends it. What a consumer
+    that leaves hands over is not for consumers that are stuck or crowding, as long as there are others.
 
     Cost: that of :func:`faust_assigner.plan`, plus one pass over all partitions.
     """
@@ -86,8 +90,21 @@ def choose(view: View, consumers: Sequence[Consumer], *, replicas: int) -> Targe
         for topic, numbers in made.actives(name).items()
         for number in numbers
     }
-    _avoid(owner, view.cooldowns.keys(), by_name, mine, bound_topics(view))
+    barred = {(at, name) for at, name in view.cooldowns if mine.get(at) != name}
+    passed_over = standing.stuck | standing.crowding
+    for at in _left_behind(view):
+        barred |= {(at, n) for n in passed_over if mine.get(at) != n or n in standing.overtaken}
+    _avoid(owner, barred, by_name, mine, bound_topics(view), view.handoffs.keys())
     return Targets(owner, _replicas(made, by_name))
+
+
+def _left_behind(view: View) -> Iterator[TopicPartition]:
+    """The partitions of consumers that leave."""
+    for name, entry in view.consumers.items():
+        if entry.value.status is Status.DRAINING:
+            for at in view.owned.get(name, ()):
+                if view.assignments[at].value.incarnation == entry.value.incarnation:
+                    yield at
 
 
 def _members(
@@ -130,15 +147,17 @@ def _avoid(
     consumers: Mapping[str, Consumer],
     mine: Mapping[TopicPartition, str],
     bound: Mapping[str, tuple[str, ...]],
+    moving: Collection[TopicPartition] = (),
 ) -> None:
-    """Another consumer where the target cools down: the least loaded; if there is none, it after all."""
+    """Another consumer where partition and target are ``barred``: the least loaded; if there is none, it
+    after all. What is ``moving`` already goes on to where it goes, if it may."""
     load = dict.fromkeys(consumers, 0)
     for name in owner.values():
         load[name] += 1
-    for at in sorted(at for at, name in barred if owner.get(at) == name and mine.get(at) != name):
+    for at in sorted(at for at, name in barred if owner.get(at) == name):
         name = owner[at]
         crew = [other for other in crew_of(at, bound) if owner.get(other) == name]
-        if (at, name) not in barred or mine.get(at) == name:
+        if (at, name) not in barred:
             continue
         load[name] -= len(crew)
         others = [
@@ -152,7 +171,7 @@ def _avoid(
             default=name,
             key=lambda other: (load[other] / consumers[other].capacity, other != holder, other),
         )
-        stays = holder in others and load[best] + len(crew) > load[holder]
+        stays = holder in others and (at in moving or load[best] + len(crew) > load[holder])
         chosen = holder if stays and holder is not None else best
         owner.update(dict.fromkeys(crew, chosen))
         load[chosen] += len(crew)

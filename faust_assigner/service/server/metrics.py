@@ -36,6 +36,9 @@ class PrometheusMetrics:
             buckets=_LONG,
             **there,
         )
+        self._stuck = Gauge(
+            "stuck_consumers", "consumers that do not get partitions ready, on the leader", **there
+        )
         self._rebalances = Counter("rebalances", "plans of the leader", **there)
         self._moves = Counter("moves", "moves that plans asked for", **there)
         self._planning = Histogram(
@@ -80,6 +83,10 @@ class PrometheusMetrics:
     def handoff_ended(self, outcome: str, took_s: float) -> None:
         """One ended."""
         self._ended.labels(outcome).observe(took_s)
+
+    def stuck(self, count: int) -> None:
+        """So many consumers do not get partitions ready."""
+        self._stuck.set(count)
 
     def rebalanced(self, moves: int, took_s: float) -> None:
         """The leader planned."""

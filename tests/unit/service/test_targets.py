@@ -56,6 +56,16 @@ def test_where_the_target_cools_down_the_one_with_the_most_room_gets_it() -> Non
     assert [owner[TopicPartition("t", p)] for p in (1, 2, 3)] == ["large", "large", "small"]
 
 
+def test_what_is_on_its_way_to_somebody_who_may_have_it_goes_on() -> None:
+    """Though another one has less by now: each plan would begin the hand-off anew."""
+    named = {name: Consumer(name=name) for name in ("cools", "holder", "idle")}
+    others = {TopicPartition("t", n): "holder" for n in (1, 2, 3)}
+    for moving, chosen in ((set(), "idle"), ({AT}, "holder")):
+        owner = {AT: "cools", **others}
+        _avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {}, moving)
+        assert owner[AT] == chosen
+
+
 def test_only_consumers_that_keep_replicas_are_given_some() -> None:
     """The others would be told of partitions that they do not warm, and nobody else would."""
     consumers = [
