@@ -120,10 +120,11 @@ def test_a_store_without_a_witness_is_not_opened_and_locks_nobody_out(
     failing.stands_in = store_module.Witness.stands_in  # type: ignore[attr-defined]
     with monkeypatch.context() as patched:
         patched.setattr(store_module, "Witness", failing)
-        with pytest.raises(StoreFailed, match="Permission denied"):
+        with pytest.raises(StoreFailed, match="Permission denied") as refused:
             RocksStore(tmp_path)
-    store = RocksStore(tmp_path)
+    store = RocksStore(tmp_path)  # while the first one is still known by its error
     store.close()
+    assert refused.traceback
 
 
 def test_batches_are_read_from_memory_all_or_none(tmp_path: Path) -> None:

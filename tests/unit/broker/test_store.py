@@ -348,7 +348,7 @@ def test_in_a_batch_of_the_brokers_time_every_record_has_that_time() -> None:
     records = one_record() + one_record(offset_delta=1)
     data = batch(records, count=2, timestamp=10)
     stored, _ = check_records(data, parse_batch(data), Rules(now_ms=5_000, stamps=True))
-    assert find_timestamp(stored, 1_000) == (0, 5_000)
+    assert find_timestamp(stored, 5) == (0, 5_000)
 
 
 def test_each_minute_has_its_own_ten_lines(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from tests.support.hall import Hall, in_hall
 
 PRODUCE, FETCH = 0, 1
 AT_ONCE, LATER = datetime.timedelta(0), datetime.timedelta(seconds=20)
-STORAGE_ERROR, UNKNOWN_LEADER_EPOCH, NO_SUCH_SESSION = 56, 75, 70
+OUT_OF_RANGE, STORAGE_ERROR, UNKNOWN_LEADER_EPOCH, NO_SUCH_SESSION = 1, 56, 75, 70
 
 
 async def fetched(
@@ -155,3 +155,14 @@ def test_a_long_poll_counts_no_more_bytes_of_a_partition_than_it_may_have() -> N
         return seen
 
     assert in_hall(story) == (1, False)
+
+
+def test_an_offset_out_of_range_names_no_offsets() -> None:
+    """The reader asks for the beginning and the end of the log itself, as Kafka's clients do."""
+
+    async def story(hall: Hall) -> tuple[int, int, int]:
+        await two_records(hall)
+        (part,) = await fetched(hall, 1, fetch_offset=9)
+        return int(part.error_code), part.high_watermark, part.log_start_offset
+
+    assert in_hall(story) == (OUT_OF_RANGE, -1, -1)

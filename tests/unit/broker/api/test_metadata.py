@@ -123,6 +123,9 @@ async def pages(hall: Hall, limit: int, *names: str) -> list[list[tuple[str, int
         found.append(
             [(topic.name, p.partition_index) for topic in answer.topics for p in topic.partitions]
         )
+        assert all(topic.partitions for topic in answer.topics), (
+            "a topic is named where it is shown"
+        )
         if answer.next_cursor is None:
             return found
         cursor = {
