@@ -146,6 +146,32 @@ def test_kept_metadata_counts_its_bytes_from_nothing_after_it_was_dropped(
     assert asyncio.run(story()) == {"c", "d"}
 
 
+def test_who_asks_after_a_change_does_not_wait_for_an_answer_begun_before_it() -> None:
+    """It would be told of the topics of before."""
+
+    async def story() -> tuple[bytes, bytes]:
+        found, go_on = node(), asyncio.Event()
+
+        async def slow() -> bytes:
+            await go_on.wait()
+            return b"before"
+
+        async def fresh() -> bytes:
+            return b"after"
+
+        first = asyncio.create_task(found.cached_metadata("key", slow))
+        await asyncio.sleep(0)
+        found.catalogue.create("t", 1, {})
+        second = asyncio.create_task(found.cached_metadata("key", fresh))
+        await asyncio.sleep(0.01)
+        go_on.set()
+        answers = await first, await second
+        found.close()
+        return answers
+
+    assert asyncio.run(story()) == (b"before", b"after")
+
+
 def test_ids_of_producers_are_reserved_in_blocks() -> None:
     """A write for each would cost every producer that starts a wait for the disk."""
     found = node()

@@ -124,3 +124,54 @@ def test_what_an_expression_matched_is_forgotten_with_it() -> None:
 def test_programs_of_expressions_are_bounded_in_bytes() -> None:
     """However many strangers say however large ones."""
     assert pattern.cache_info().maxsize * MAX_PROGRAM_BYTES <= 64 << 20  # type: ignore[operator]
+
+
+def test_a_member_that_left_leaves_no_timer_behind() -> None:
+    """The next one that is due is the session of who stays, twenty seconds later."""
+    bench = Bench()
+    bench.join("m1")
+    bench.wait(20_000)
+    bench.join("m2")
+    bench.heartbeat("m1", -1)
+    assert bench.group.next_deadline_ms == bench.now + bench.limits.session_timeout_ms
+
+
+def test_who_is_asked_for_more_partitions_has_the_whole_timeout_again() -> None:
+    """And who is asked for the same ones has what is left of it."""
+    bench = Bench(ConsumerLimits(assignment_interval_ms=0, session_timeout_ms=10**9), a=4, b=4)
+    bench.join("m1", "a", "b")
+    bench.join("m2", "a", "b")
+    epoch = bench.heartbeat("m1", 2).member_epoch
+    bench.wait(40_000)
+    bench.heartbeat("m1", epoch)
+    bench.wait(10_000)
+    bench.heartbeat("m1", epoch, subscribed_topic_names=("b",), rebalance_timeout_ms=60_000)
+    bench.wait(50_000)
+    assert bench.heartbeat("m1", epoch).error is Code.NONE, "50 of 60 s since more was asked for"
+    bench.wait(10_000)
+    assert bench.heartbeat("m1", epoch).error is Code.UNKNOWN_MEMBER_ID
+
+
+def test_who_gives_up_nothing_is_removed_at_its_timeout_however_often_it_speaks() -> None:
+    """Its heartbeats renew the session and not the time for giving up."""
+    bench = Bench()
+    bench.join("m1")
+    bench.join("m2")
+    epoch = bench.heartbeat("m1", 2).member_epoch
+    for _ in range(5):
+        bench.wait(10_000)
+        assert bench.heartbeat("m1", epoch).error is Code.NONE
+    bench.wait(10_000)
+    assert bench.heartbeat("m1", epoch).error is Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_that_goes_for_a_while_owes_no_partition_meanwhile() -> None:
+    """It was asked for some; only its session counts until it is back."""
+    bench = Bench(ConsumerLimits(assignment_interval_ms=0, session_timeout_ms=10**9))
+    bench.join("m1", instance_id="i")
+    bench.join("m2")
+    bench.heartbeat("m1", 2)
+    assert bench.heartbeat("m1", -2, instance_id="i").error is Code.NONE
+    bench.wait(120_000)
+    assert bench.join("m3", instance_id="i").error is Code.NONE
+    assert bench.heartbeat("m1", 2, instance_id="i").error is Code.FENCED_INSTANCE_ID
