@@ -41,6 +41,7 @@ OF_THE_SERVICE: Final = frozenset(
         "METRICS",
         "NODE",
         "PREFIX",
+        "RELEASE_TIMEOUT",
         "REPLICAS",
         "STRICT",
         "TLS_CERT",

@@ -137,6 +137,15 @@ STALE_READS: Final = Setting(
     "answers 503 instead. The leader's word counts for whether workers know of others' copies",
     "app/reads/install.py",
 )
+WINDOW_RETENTION_S: Final = Setting(
+    "FAUST_ASSIGNER_WINDOW_RETENTION_S",
+    number("0 or more seconds", least=0.0),
+    86_400.0,
+    "seconds",
+    "so much longer than `expires` the changelog of a windowed table keeps its rows, counted from their last "
+    "change: a group that stands still for longer loses open windows. For topics that Faust creates",
+    "app/windows/closing.py",
+)
 FORWARD_S: Final = Setting(
     "FAUST_ASSIGNER_FORWARD_S",
     number("seconds above 0"),
@@ -330,6 +339,7 @@ SETTINGS: Final[tuple[Setting[Any], ...]] = (
     URLS,
     CREDENTIALS_TO,
     STALE_READS,
+    WINDOW_RETENTION_S,
     FORWARD_S,
     REPAIRS,
     COOPERATIVE,

@@ -10,10 +10,18 @@ _TEST = "tests/integration/app/windows/test_windows.py::test_"
 _MOVES = _TEST + "a_window_is_closed_once_with_its_last_value_by_whoever_owns_it"
 _FOUR = _TEST + "each_partition_closes_its_windows_by_its_own_time"
 _GIVEN = _TEST + "who_gave_a_partition_away_closes_none_of_its_windows"
+_KEPT = "tests/unit/app/windows/test_closing.py::test_a_changelog_keeps_windows_longer_than_they_are_open"
 
 WINDOWS: Final = (
     *rows_of(
         "faust.tables.base:Collection",
+        (
+            "_new_changelog_topic",
+            "(self, *, retention=, compacting=, deleting=)",
+            "repairs",
+            "makes the topic of a table's changelog",
+            _KEPT,
+        ),
         ("_window_ranges", "(self, timestamp)", "repairs", "tells the time of a change", _FOUR),
         ("_del_old_keys", "async (self)", "repairs", "replaced: closes windows", _FOUR),
         ("_maybe_set_key_ttl", "(self, key, partition)", "repairs", "a window is open", _MOVES),

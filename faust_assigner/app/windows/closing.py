@@ -30,9 +30,12 @@ from faust.types import TP
 from faust.types.tuples import Message
 from mode import get_logger
 from mode.utils.futures import maybe_async
+from mode.utils.times import want_seconds
 
+from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.windows.open_windows import Key, OpenWindows
 from faust_assigner.app.windows.times import Times
+from faust_assigner.settings.table import WINDOW_RETENTION_S
 
 logger = get_logger(__name__)
 
@@ -298,11 +301,23 @@ class _Close(Event):  # type: ignore[misc]
 
 def install(app: Any, table: Any) -> Closing | None:
     """Have ``table`` close its windows as above, if it gets any; not one that others write, nor sets."""
+    table._new_changelog_topic = partial(_kept_longer, app, table, table._new_changelog_topic)
     call = table.on_window_close
     table.on_window_close = partial(_never_without_a_value, call)
     if table.is_global or table.use_partitioner or isinstance(table, SetTable):
         return None
     return Closing(app, table)
+
+
+def _kept_longer(
+    app: Any, table: Any, make: Callable[..., Any], *, retention: Any = None, **how: Any
+) -> Any:
+    """The changelog's topic. Faust's own retention is ``expires``: the broker would remove windows that are
+    still open while a group stands still for so long.
+    """
+    if retention is None and table.window is not None and table.window.expires:
+        retention = want_seconds(table.window.expires) + read_or_default(app, WINDOW_RETENTION_S)
+    return make(retention=retention, **how)
 
 
 async def _never_without_a_value(call: Callable[[Any, Any], Any], key: Any, value: Any) -> None:

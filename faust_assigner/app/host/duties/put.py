@@ -362,6 +362,12 @@ PUT: Final[tuple[Put, ...]] = (
         "It sends through the class of the coordinator, which may be another one by then.",
     ),
     Put(
+        "windows.closing:install table._new_changelog_topic",
+        f"{_TABLE}._new_changelog_topic",
+        "windows.closing:_kept_longer",
+        "make",
+    ),
+    Put(
         "windows.closing:__init__ table._window_ranges",
         f"{_TABLE}._window_ranges",
         "windows.closing:Closing._note_timestamp",

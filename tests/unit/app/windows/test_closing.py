@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import faust
 import pytest
 from faust.exceptions import ProducerSendError
 from faust.streams import _current_event
@@ -35,7 +37,7 @@ class Table(dict[Any, Any]):
 
     name, last_closed_window, should_stop = "counts", 0.0, False
     is_global = use_partitioner = False
-    _window_ranges = apply_changelog_batch = None
+    _window_ranges = apply_changelog_batch = _new_changelog_topic = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -533,3 +535,37 @@ async def test_windows_of_tables_that_others_write_are_left_to_faust(made: Made,
     for value in (None, 0, 5):
         await table.on_window_close(KEY, value)
     assert table.closed == [(KEY, 0), (KEY, 5)]
+
+
+@pytest.mark.parametrize(
+    ("expires", "given", "said", "kept"),
+    [
+        (600.0, None, None, 600.0 + 86_400.0),
+        (timedelta(minutes=10), None, "30", 630.0),
+        (600.0, None, "0", 600.0),
+        (600.0, 5.0, None, 5.0),
+        (None, None, None, 0.0),
+    ],
+    ids=["a day more", "a setting", "as Faust", "asked for", "never expires"],
+)
+def test_a_changelog_keeps_windows_longer_than_they_are_open(
+    expires: Any, given: float | None, said: str | None, kept: float | None
+) -> None:
+    """A group that stands still for ``expires`` finds its open windows again."""
+    settings = {} if said is None else {"faust_assigner_window_retention_s": said}
+    app = faust.App("kept", broker="kafka://127.0.0.1:1", store="memory://", **settings)
+    table = app.Table("counts", default=int)
+    install(app, table)
+    table.tumbling(10.0, expires=expires)
+    if given is not None:
+        table.changelog_topic = table._new_changelog_topic(retention=given)
+    assert table.changelog_topic.retention == kept
+    assert table.changelog_topic.deleting
+
+
+def test_a_table_without_windows_keeps_its_changelog_for_ever() -> None:
+    """No retention is asked for: compaction alone removes rows."""
+    app = faust.App("forever", broker="kafka://127.0.0.1:1", store="memory://")
+    table = app.Table("counts", default=int)
+    install(app, table)
+    assert table.changelog_topic.retention is None
