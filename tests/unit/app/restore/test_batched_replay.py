@@ -86,6 +86,17 @@ def test_unreadable_records_are_counted_and_kept(
     assert json.loads(lines[0])["key"] == "a2V5"
 
 
+def test_the_last_unreadable_record_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its own error: it says how far the trouble goes."""
+    app = SimpleNamespace(conf=SimpleNamespace(tabledir=tmp_path))
+    found = [(offset, b"key", None, DecodeError(f"bad {offset}")) for offset in (7, 8, 9)]
+    UnreadableRecords(app)(TP("shop-totals-changelog", 3), found)
+    assert "3 records did not decode" in caplog.text
+    assert "the last at offset 9: DecodeError('bad 9')" in caplog.text
+
+
 def test_a_broker_that_does_not_answer_does_not_hold_up_a_stop() -> None:
     """The worker's process waits for this thread."""
 

@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Callable
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 
+from faust_assigner import Member, plan
 from faust_assigner.app.ledger.rows import decision_rows
 from faust_assigner.app.round import fallback, leader
-from faust_assigner.app.round.findings import MOST_NAMED, _named, _say_refused, taken
+from faust_assigner.app.round.findings import MOST_NAMED, _named, _say_refused, moved_tasks, taken
 from faust_assigner.app.round.member import Memory
 from faust_assigner.app.round.tables import TableFacts
 from faust_assigner.wire.join import JoinData
@@ -121,6 +123,15 @@ def test_after_a_death_log_and_ledger_say_the_same_number_of_moves(lines_of: Rou
     }
     assert rows[0][1]["moves"] == len(moved) > 0
     assert f" {len(moved)} moved, 0 cold" in by_leader
+
+
+def test_a_topic_without_work_is_no_move() -> None:
+    """As the topic by which Faust finds its leader."""
+    members = [Member("a", ["orders", "leads"])]
+    made = plan(members, {"orders": 4, "leads": 2}, weightless={"leads"})
+    all_moved = np.ones(made.layout.tasks, dtype=np.bool_)
+    assert made.layout.tasks == 6
+    assert moved_tasks(Mock(layout=made.layout, flat_moved=all_moved)) == 4
 
 
 @pytest.mark.parametrize(

@@ -340,6 +340,21 @@ def test_in_shadow_nothing_is_used_and_every_decision_is_scored(
     )  # medians 2.5: 1.6, 1.6, 0.4, 0.4
 
 
+@pytest.mark.parametrize(("mode", "age_s"), [(Mode.SHADOW, 3600.0), (Mode.ON, 0.0)])
+def test_only_weights_in_force_are_scored_and_only_in_shadow(
+    mode: Mode, age_s: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A score of weights that are too old, or in use anyway, would mislead whoever compares."""
+    caplog.set_level(logging.INFO)
+    wanted = WeightSettings(_Stuck(), mode, max_age_s=60.0)
+    provider = WeightsProvider("shop", wanted, clock=lambda: NOW + dt.timedelta(seconds=age_s))
+    provider.take(document(1, 4.0, 4.0, 1.0, 1.0))
+    assert provider.current.in_force == (age_s == 0.0)
+    provider.observe(*decision())
+    assert provider.last_trial is None
+    assert "in shadow" not in caplog.text
+
+
 def app_of(**settings: Any) -> Any:
     """An app that never starts."""
     return faust.App("shop", PartitionAssignor="faust_assigner:PartitionAssignor", **settings)
