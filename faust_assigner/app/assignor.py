@@ -10,6 +10,7 @@ The rest is asked by Faust's router, tables and producers, from the app's thread
 from __future__ import annotations
 
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -280,6 +281,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             settings.read_or_default(self.app, table.STALE_READS) > 0,
             self._held_up,
             Record() if self.last_round is None else self.last_round.record,
+            before=None if self.last_round is None else self.last_round.inputs,
+            member_id=kafka_member_id(self.app),
+            now=time.time(),
         )
 
     def _weights(self) -> Any:
@@ -296,8 +300,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     def _conclude(self, found: Round, tables: TableFacts, state: Any) -> None:
         try:
-            before, self.last_round = self.last_round, found
-            findings.say(found, before, self.counters, tables)
+            self.last_round = found
+            findings.say(found, self.counters, tables)
             if found.plan is not None:
                 self.decisions.tell(found.inputs, found.plan)
         except Exception:
@@ -444,10 +448,20 @@ def _repair(app: Any) -> None:
 
 def kafka_generation(app: Any) -> int:
     """The generation the consumer is in, or forming, as Kafka counts; -1 when there is none."""
-    at = app._consumer
-    for part in ("_thread", "_consumer", "_coordinator", "generation"):
-        at = getattr(at, part, None)
+    at = _of_coordinator(app, "generation")
     return at if type(at) is int and at > 0 else -1
+
+
+def kafka_member_id(app: Any) -> str:
+    """The id that the group gave this member; "" before that."""
+    return str(_of_coordinator(app, "member_id") or "")
+
+
+def _of_coordinator(app: Any, name: str) -> Any:
+    at = app._consumer
+    for part in ("_thread", "_consumer", "_coordinator", name):
+        at = getattr(at, part, None)
+    return at
 
 
 def _tps(claims: Mapping[str, Runs]) -> set[TP]:

@@ -12,7 +12,7 @@ import json
 import zlib
 from base64 import b64encode
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from faust_assigner.errors import MetadataRefused
@@ -37,10 +37,11 @@ from faust_assigner.wire.join import (
     read_stock_claims,
     split_value,
 )
+from faust_assigner.wire.outcome import Outcome, decode_outcome, encode_outcome, for_others
 from faust_assigner.wire.runs import Reader, Runs, Writer
 
 _GENERATION, _FLAGS, _WRITES, _DECISION, _AWAITED = range(1, 6)
-_PROMISED = 20
+_PROMISED, _OUTCOME = 20, 21
 #: A decision's name is short; more is a stranger's.
 _DECISION_BYTES = 64
 _ALL_OURS = 1
@@ -56,7 +57,8 @@ class Answer:
     is the round's name in the ledger, "" where the leader gave none. ``awaited``, of the standbys, are
     those whose task comes here in a follow-up round, once they have caught up. ``promised`` are partitions
     that come here as soon as their owners have let go, in a second round that follows at once; ``among`` is
-    the number of members of this one, 0 where no second one follows.
+    the number of members of this one, 0 where no second one follows. ``outcome`` is what the round decided,
+    and why; None where the leader did not tell.
     """
 
     actives: Mapping[str, Runs]
@@ -73,6 +75,7 @@ class Answer:
     awaited: Mapping[str, Runs] = field(default_factory=dict)
     promised: Mapping[str, Runs] = field(default_factory=dict)
     among: int = 0
+    outcome: Outcome | None = None
 
 
 class AnswerWriter:
@@ -93,7 +96,9 @@ class AnswerWriter:
         version: int = VERSION,
         decision_id: str = "",
         among: int = 0,
+        outcome: Outcome | None = None,
     ) -> None:
+        self._outcome = outcome
         self._directory = directory
         self._row = {topic: i for i, topic in enumerate(sorted(group_ids))}
         self._among = among
@@ -118,8 +123,9 @@ class AnswerWriter:
         awaited: Claims | None = None,
         promised: Claims | None = None,
         with_directory: bool = True,
+        leads: bool = False,
     ) -> bytes:
-        """The answer to a member of ours."""
+        """The answer to a member of ours; that of the member that ``leads`` names who joined and left."""
         own = Writer()
         own.data += self._alike
         for tag, some, among in ((_WRITES, writes, actives), (_AWAITED, awaited, standbys)):
@@ -130,6 +136,9 @@ class AnswerWriter:
             own.field(
                 _PROMISED, encode_count(self._among) + encode_claims(promised or {}, self._row)
             )
+        if self._outcome is not None:
+            told = replace(self._outcome, leads=True) if leads else for_others(self._outcome)
+            own.field(_OUTCOME, encode_outcome(told))
         head = (
             f'{{"assignment":{_claims(actives, standbys)},"url":{_dumps(url)},'
             f'"{KEY}":"{self._version}:{b64encode(own.data).decode()}'
@@ -208,6 +217,7 @@ def decode_answer(user_data: bytes | None) -> Answer:
     awaited: dict[str, Runs] = {}
     promised: dict[str, Runs] = {}
     among = 0
+    outcome: Outcome | None = None
     for tag, body in Reader(own).fields():
         if tag == _GENERATION:
             generation = body.varint() - 1
@@ -221,6 +231,8 @@ def decode_answer(user_data: bytes | None) -> Answer:
             awaited = decode_claims(body, sorted(standbys))
         elif tag == _PROMISED:
             among, promised = body.varint(), decode_claims(body, sorted(ids))
+        elif tag == _OUTCOME:
+            outcome = _outcome(body)
     return Answer(
         actives,
         standbys,
@@ -234,7 +246,16 @@ def decode_answer(user_data: bytes | None) -> Answer:
         awaited=awaited,
         promised=promised,
         among=among,
+        outcome=outcome,
     )
+
+
+def _outcome(body: Reader) -> Outcome | None:
+    # It is told to people only: what cannot be read of it must not make the assignment unreadable.
+    try:
+        return decode_outcome(body)
+    except MetadataRefused:
+        return None
 
 
 def _split(value: Any) -> tuple[bytes, bytes]:

@@ -974,7 +974,13 @@ _AIOKAFKA: Final = (
             "Kafka's generation dates a member's claims",
             _SAYS + "generation_is_kafkas_where_the_consumer_knows_it",
         ),
-        ("member_id", "set in __init__", "ledger", "names the member in the ledger", _LEDGER),
+        (
+            "member_id",
+            "set in __init__",
+            "assignor ledger",
+            "names the member in the ledger and in its status",
+            _LEDGER,
+        ),
         ("request_rejoin", "(self)", "follow_up", "asks for a follow-up round", _ASKED),
         (
             "_rejoin_needed_fut",

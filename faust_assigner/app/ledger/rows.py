@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from faust_assigner.app.round.findings import moved_tasks
 from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.round.outcome import moved_tasks
 from faust_assigner.ledger import WEIGHTLESS, decision_id
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.planner import Plan
@@ -48,7 +48,6 @@ def decision_rows(
     plan: Plan,
     *,
     at: float,
-    why: str,
     config: Mapping[str, str],
     session_timeout_s: float | None = None,
 ) -> Iterator[TableRow]:
@@ -66,7 +65,7 @@ def decision_rows(
             "decision_id": name,
             "ts": at,
             "generation": inputs.generation,
-            "trigger": why,
+            "trigger": inputs.trigger,
             "policy": POLICY,
             "config": {
                 **config,

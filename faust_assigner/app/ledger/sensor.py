@@ -16,7 +16,6 @@ from mode import Service, get_logger
 from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.app.ledger.recovery_meter import RecoveryMeter
 from faust_assigner.app.ledger.rows import TableRow, decision_rows
-from faust_assigner.app.round.findings import trigger
 from faust_assigner.settings.table import LEDGER_SAMPLE_S
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         self._held_s: defaultdict[Any, float] = defaultdict(float)
         self._cpu_at = 0.0
         self._changelog_ends: dict[Any, int] = {}
-        self._last_inputs: DecisionInputs | None = None
 
     async def on_start(self) -> None:
         """The app's assignor and tables exist by now: listen to them."""
@@ -88,15 +86,13 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
 
     def on_decision(self, inputs: DecisionInputs, plan: Plan) -> None:
         """Called by the assignor's own thread after each decision of this leader."""
-        at, why = time.time(), trigger(self._last_inputs, inputs)
-        self._last_inputs = inputs
+        at = time.time()
         session_timeout_s = self.app.conf.broker_session_timeout
         self.files.put(
             lambda: decision_rows(
                 inputs,
                 plan,
                 at=at,
-                why=why,
                 config=self._config,
                 session_timeout_s=session_timeout_s,
             )

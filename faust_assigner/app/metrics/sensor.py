@@ -17,7 +17,7 @@ from faust_assigner.app.metrics.copies import Copies
 from faust_assigner.app.metrics.figures import SEVERAL
 from faust_assigner.app.metrics.probes import Restores, ready_problems
 from faust_assigner.app.metrics.standing import StandingStill
-from faust_assigner.app.round.findings import moved_tasks, trigger
+from faust_assigner.app.round.outcome import moved_tasks
 
 if TYPE_CHECKING:
     from faust_assigner.app.round.observers import DecisionInputs
@@ -55,7 +55,6 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         self._disk: Mapping[str, Series] = {}
         #: The generation that this member decided last, and what it knows of that.
         self._led: tuple[int, Mapping[str, Series]] = -1, {}
-        self._last_inputs: DecisionInputs | None = None
         self._round_began: float | None = None
         self._has_failed = False
 
@@ -93,9 +92,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
 
     def on_decision(self, inputs: DecisionInputs, plan: Plan) -> None:
         """Called by the assignor's own thread after each decision of this leader."""
-        causes = trigger(self._last_inputs, inputs)
-        self._last_inputs = inputs
-        self.book.count("rounds_led", SEVERAL if "+" in causes else causes)
+        self.book.count("rounds_led", SEVERAL if "+" in inputs.trigger else inputs.trigger)
         self.book.count("moves", by=moved_tasks(plan))
         self.book.count("cold_moves", by=int(plan.flat_cold.sum()))
         self.book.observe("plan_seconds", inputs.solve_ms / 1000)

@@ -24,10 +24,7 @@ from mode import get_logger
 
 from faust_assigner.app.round.leader import Round
 from faust_assigner.app.round.member import Memory
-from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.app.round.tables import TableFacts
-from faust_assigner.model import NOBODY
-from faust_assigner.planner import Plan
 from faust_assigner.views.placed import RULES
 from faust_assigner.wire.join import JoinData
 
@@ -37,13 +34,13 @@ logger = get_logger(__name__)
 MOST_NAMED = 20
 
 
-def say(found: Round, before: Round | None, counters: Counter[str], own: TableFacts) -> None:
+def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
     """Log what was decided and what is wrong with it, and count that.
 
-    ``before`` is the last round this member led, ``own`` are the tables of the leader itself.
+    ``own`` are the tables of the leader itself.
     """
     counters["assignments"] += 1
-    logger.info("%s", outcome(found, before))
+    logger.info("%s", outcome(found))
     if found.failure is not None:
         counters["fallbacks"] += 1
         logger.error(
@@ -96,35 +93,20 @@ def say(found: Round, before: Round | None, counters: Counter[str], own: TableFa
         )
 
 
-def outcome(found: Round, before: Round | None) -> str:
+def outcome(found: Round) -> str:
     """The leader's line: why there was a round, what became of the tasks and which rules placed how many."""
-    why = trigger(None if before is None else before.inputs, found.inputs)
-    start = f"Generation {found.inputs.generation} ({why}): {len(found.inputs.members)} members, "
+    told = found.outcome
+    start = f"Generation {found.inputs.generation} ({told.trigger}): {told.members} members, "
     if found.plan is None:
         return start + "partitions dealt out without memory"
-    plan = found.plan
-    rules = np.bincount(plan.flat_rule, minlength=len(RULES)).tolist()
+    rules = np.bincount(found.plan.flat_rule, minlength=len(RULES)).tolist()
     counted = ", ".join(
         f"{count} {rule}" for rule, count in zip(RULES, rules, strict=True) if count
     )
-    cold, off_target = (
-        np.count_nonzero(plan.flat_cold),
-        np.count_nonzero(plan.flat_owner != plan.flat_target),
-    )
-    warming = np.count_nonzero(plan.flat_warmup != NOBODY)
     return (
-        f"{start}{plan.layout.tasks} tasks, {moved_tasks(plan)} moved, {cold} cold, {off_target} off target"
-        f"{f', {warming} warming up' if warming else ''}; {counted or 'nothing to place'}"
+        f"{start}{told.tasks} tasks, {told.moved} moved, {told.cold} cold, {told.off_target} off target"
+        f"{f', {told.warming} warming up' if told.warming else ''}; {counted or 'nothing to place'}"
     )
-
-
-def moved_tasks(plan: Plan) -> int:
-    """How many tasks have another owner than before, those of a dead owner that a copy takes over included.
-
-    Topics that carry no work do not count. The log, the ledger and ``history`` all mean this number.
-    """
-    works = plan.layout.per_task(lambda group: not group.weightless)
-    return int(np.count_nonzero(plan.flat_moved & works))
 
 
 def why_eager(found: Round) -> str | None:
@@ -170,27 +152,6 @@ def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:
         f"Generation {memory.generation}: {actives} active and {standbys} standby partitions; "
         f"of the active changelogs {warm} warm, {cold} cold"
     )
-
-
-def trigger(before: DecisionInputs | None, now: DecisionInputs) -> str:
-    """What changed since the last decision, the likely cause of the rebalance.
-
-    A leader that made no decision before compares with the last assignment that it was given.
-    """
-    if before is None:
-        if not any(m.actives for m in now.members):
-            return "first"
-        came_and_went = (("join", now.joined), ("leave", now.left))
-        return "+".join(cause for cause, found in came_and_went if found) or "rejoin"
-    old = {m.member_id: frozenset(m.topics) for m in before.members}
-    new = {m.member_id: frozenset(m.topics) for m in now.members}
-    causes = [
-        ("join", new.keys() - old.keys()),
-        ("leave", old.keys() - new.keys()),
-        ("subscription", {m for m in new.keys() & old.keys() if new[m] != old[m]}),
-        ("partitions", set(before.partitions.items()) ^ set(now.partitions.items())),
-    ]
-    return "+".join(cause for cause, found in causes if found) or "rejoin"
 
 
 def _say_refused(found: Round, counters: Counter[str]) -> None:

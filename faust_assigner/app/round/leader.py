@@ -15,6 +15,7 @@ from faust_assigner.app.round.doubts import Record, checked
 from faust_assigner.app.round.member_claims import Claimed, MemberClaims, claims_of, read_members
 from faust_assigner.app.round.next_round import awaited, going_on
 from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.round.outcome import outcome_of, trigger
 from faust_assigner.app.round.placement import (
     ByTopic,
     Placement,
@@ -33,6 +34,7 @@ from faust_assigner.wire.answer import AnswerWriter
 from faust_assigner.wire.bounded import LARGEST_INT
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import VERSION, JoinData
+from faust_assigner.wire.outcome import Outcome
 
 logger = get_logger(__name__)
 
@@ -53,7 +55,8 @@ class LeaderView:
     ``warmups``: how work waits for state, by whether everybody goes on through this round.
     ``names_standbys``: members are told who has copies, where that fits. ``held_up``: member -> how many
     rounds in a row it has held up with old claims, of rounds that this leader led. ``record``: what it
-    answered in the last of these rounds.
+    answered in the last of these rounds, ``before`` what it decided that one from. ``member_id`` is the
+    leader's own, and ``now`` the time in seconds since 1970.
     """
 
     app_id: str
@@ -68,6 +71,9 @@ class LeaderView:
     names_standbys: bool = False
     held_up: Mapping[str, int] = field(default_factory=dict)
     record: Record = field(default_factory=Record)
+    before: DecisionInputs | None = None
+    member_id: str = ""
+    now: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,7 @@ class Round:
     promised: Mapping[str, ByTopic] = field(default_factory=dict)
     follows: bool = False
     held_up: Mapping[str, int] = field(default_factory=dict)
+    outcome: Outcome = field(default_factory=Outcome)
 
     @property
     def refused(self) -> dict[str, str]:
@@ -171,13 +178,15 @@ def decide(
         joined=frozenset(j.data.url for j in said if _is_new(j, view.last)),
         left=frozenset(view.last.urls) - {j.data.url for j in said},
     )
+    inputs = replace(inputs, trigger=trigger(view.before, inputs))
     started = perf_counter()
     found, placement, failure = _place(inputs, staying)
     now = step(placement, said)
     inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000)
     off_target = {} if found is None else _awaited(found, inputs, now.follows)
+    outcome = outcome_of(inputs, found, at=view.now)
     answers, oversize = _answer(
-        view, generation, said, staying, now, off_target, partitions, tables, metadata
+        view, outcome, generation, said, staying, now, off_target, partitions, tables, metadata
     )
     missing = tuple(topic for topic in topics if topic not in partitions)
     return Round(
@@ -195,6 +204,7 @@ def decide(
         now.promised,
         now.follows,
         held_up(view.held_up, now.held_up_by),
+        outcome,
     )
 
 
@@ -278,6 +288,7 @@ def _awaited(found: Plan, inputs: DecisionInputs, follows: bool) -> dict[str, By
 
 def _answer(
     view: LeaderView,
+    outcome: Outcome,
     generation: int,
     said: Sequence[MemberClaims],
     staying: Sequence[MemberClaims],
@@ -300,6 +311,7 @@ def _answer(
         version=min((j.data.version for j in said if j.data.is_ours), default=VERSION),
         decision_id=decision_id(view.app_id, generation, placement.member_ids),
         among=len(staying) if now.follows else 0,
+        outcome=outcome,
     )
     version = max(0, min([PROTOCOL_VERSION, *(j.protocol_version for j in said)]))
 
@@ -318,6 +330,7 @@ def _answer(
                 awaited=off_target.get(one.member_id),
                 promised=now.promised.get(one.member_id),
                 writes={t: own[t] for t in tables.globals_ if t in own},
+                leads=one.member_id == view.member_id,
             )
         else:
             packed = writer.for_stock(actives, standbys, one.data.url)
@@ -334,6 +347,7 @@ def _answer(
     if view.names_standbys:
         return _answer(
             replace(view, names_standbys=False),
+            outcome,
             generation,
             said,
             staying,

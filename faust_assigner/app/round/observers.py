@@ -28,7 +28,7 @@ class DecisionInputs:
     to the reason; ``software`` maps members to their version of this package ("" for stock Faust).
     ``weightless`` topics are assigned and count in no load; ``warmups`` is how work waits for state.
     ``joined`` and ``left`` are the URLs of members that are new, and gone, since the leader's own last
-    assignment.
+    assignment; ``trigger`` is what changed since its last decision.
     """
 
     group_id: str
@@ -46,6 +46,7 @@ class DecisionInputs:
     warmups: WarmupPolicy | None = None
     joined: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
+    trigger: str = ""
 
 
 Observer: TypeAlias = Callable[[DecisionInputs, Plan], object]

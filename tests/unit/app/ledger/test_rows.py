@@ -10,8 +10,8 @@ import pytest
 
 from faust_assigner import Member, plan
 from faust_assigner.app.ledger.rows import decision_rows
-from faust_assigner.app.round.findings import trigger
 from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.round.outcome import trigger
 from faust_assigner.ledger import Row, decision_id, encode, parse
 from faust_assigner.planner import Plan
 
@@ -27,7 +27,7 @@ def decide(members: list[Member], generation: int = 7, **more: Any) -> tuple[Dec
 
 def rows_of(inputs: DecisionInputs, found: Plan) -> list[tuple[str, Mapping[str, Any]]]:
     """Its rows; each must be a line its table takes."""
-    rows = list(decision_rows(inputs, found, at=1795232422.5, why="join", config={"deploy": "v1"}))
+    rows = list(decision_rows(inputs, found, at=1795232422.5, config={"deploy": "v1"}))
     for table, row in rows:
         parsed = parse(encode(table, row))
         assert isinstance(parsed, Row), parsed
@@ -103,7 +103,10 @@ def test_promotion_is_a_warm_move() -> None:
 def test_decision_says_what_it_was_made_from() -> None:
     """Members with rack, capacity and epoch; settings; time; digest of the inputs; moves."""
     inputs, found = decide(
-        members("a", "b", a=EVERYTHING), solve_ms=1.25, refused={"b": "too large"}
+        members("a", "b", a=EVERYTHING),
+        solve_ms=1.25,
+        refused={"b": "too large"},
+        trigger="join",
     )
     table, row = rows_of(inputs, found)[0]
     assert table == "decision"

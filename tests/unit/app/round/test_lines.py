@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -115,7 +117,7 @@ def test_after_a_death_log_and_ledger_say_the_same_number_of_moves(lines_of: Rou
     found.remove("m1")
     (by_leader,), _ = lines_of(found, "m0")
     made = found.apps["m0"].assignor.last_round
-    rows = [*decision_rows(made.inputs, made.plan, at=0.0, why="leave", config={})]
+    rows = [*decision_rows(made.inputs, made.plan, at=0.0, config={})]
     moved = {
         (row["partition"], "clicks" in row["topic"])
         for table, row in rows
@@ -212,3 +214,27 @@ def test_a_report_that_fails_costs_nobody_its_partitions(
     found.rebalance()
     assert len(found.actives("orders")) == 6
     assert "The assignment could not be reported" in caplog.text
+
+
+def test_every_member_is_told_what_the_round_decided() -> None:
+    """The trigger and the counts reach all of them; who joined is in the leader's answer alone."""
+    found = WireGroup(TOPICS)
+    for name in ("m0", "m1"):
+        member(found, name)
+    found.rebalance("m0")
+    member(found, "m2")
+    found.apps["m0"]._consumer = SimpleNamespace(
+        _thread=SimpleNamespace(
+            _consumer=SimpleNamespace(_coordinator=SimpleNamespace(member_id="m0", generation=1))
+        )
+    )
+    found.rebalance("m0")
+    told = {m: app.assignor._memory.answer.outcome for m, app in found.apps.items()}
+    assert {(o.trigger, o.members, o.tasks, o.moved) for o in told.values()} == {("join", 3, 9, 3)}
+    assert {m: (o.leads, len(o.joined)) for m, o in told.items()} == {
+        "m0": (True, 1),
+        "m1": (False, 0),
+        "m2": (False, 0),
+    }
+    assert all(abs(o.decided_at - time.time()) < 60 for o in told.values())
+    found.apps["m0"]._consumer = None

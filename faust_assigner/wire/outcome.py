@@ -1,0 +1,106 @@
+"""What a round decided and why, in some 30 bytes of each answer, so that any member's answer tells it.
+
+A group's coordinator keeps the answers of the last round. An operator's tool reads them there, also when the
+leader that decided the round is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.wire.runs import Reader, Writer
+
+_PLANNED, _LEADS = 1, 2
+#: More names than these are counted, not listed.
+MOST_NAMED = 10
+_TEXT_CHARS = 2048
+_LATEST = 1 << 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """The result of one round.
+
+    ``decided_at`` is in seconds since 1970 by the leader's clock, 0 where unknown. ``trigger`` is what
+    changed since the leader's last round (join, leave, ...). The numbers count ``members`` of the round, and
+    ``tasks``: those that ``moved`` to another owner, moved ``cold`` (without their state), are ``off_target``
+    (not yet with the member that they belong to), or are ``warming`` up there. ``is_planned`` is False where
+    the planner failed and the partitions were dealt out. ``joined`` and ``left`` are URLs of members, and
+    ``leads`` marks the member that decided; only the leader's own answer has these three.
+    """
+
+    trigger: str = ""
+    decided_at: int = 0
+    members: int = 0
+    tasks: int = 0
+    moved: int = 0
+    cold: int = 0
+    off_target: int = 0
+    warming: int = 0
+    is_planned: bool = True
+    leads: bool = False
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def for_others(outcome: Outcome) -> Outcome:
+    """What the answers of members other than the leader carry: no names."""
+    return replace(outcome, leads=False, joined=(), left=())
+
+
+def encode_outcome(outcome: Outcome) -> bytes:
+    """The inverse of :func:`decode_outcome`."""
+    out = Writer()
+    out.varint(_PLANNED * outcome.is_planned | _LEADS * outcome.leads)
+    out.varint(outcome.decided_at)
+    for count in _counts(outcome):
+        out.varint(count)
+    out.text(outcome.trigger)
+    for names in (outcome.joined, outcome.left):
+        out.varint(len(names[:MOST_NAMED]))
+        for name in names[:MOST_NAMED]:
+            out.text(name)
+    return bytes(out.data)
+
+
+def _counts(outcome: Outcome) -> tuple[int, ...]:
+    return (
+        outcome.members,
+        outcome.tasks,
+        outcome.moved,
+        outcome.cold,
+        outcome.off_target,
+        outcome.warming,
+    )
+
+
+def decode_outcome(body: Reader) -> Outcome:
+    """An outcome; bytes after it are of a later version. Raises :class:`MetadataRefused`."""
+    flags, decided_at = body.varint(), body.varint(limit=_LATEST)
+    members, tasks, moved, cold, off_target, warming = (body.varint() for _ in range(6))
+    trigger = _text(body)
+    joined, left = (
+        tuple(_text(body) for _ in range(body.count(limit=MOST_NAMED))) for _ in range(2)
+    )
+    return Outcome(
+        trigger=trigger,
+        decided_at=decided_at,
+        members=members,
+        tasks=tasks,
+        moved=moved,
+        cold=cold,
+        off_target=off_target,
+        warming=warming,
+        is_planned=bool(flags & _PLANNED),
+        leads=bool(flags & _LEADS),
+        joined=joined,
+        left=left,
+    )
+
+
+def _text(body: Reader) -> str:
+    text = body.text()
+    if len(text) > _TEXT_CHARS:
+        raise MetadataRefused(f"a text of {len(text)} characters, the limit is {_TEXT_CHARS}")
+    return text

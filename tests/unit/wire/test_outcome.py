@@ -1,0 +1,74 @@
+"""What a round decided, as every answer carries it: whole for the leader, without names for the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.wire.answer import AnswerWriter, decode_answer
+from faust_assigner.wire.directory import Directory
+from faust_assigner.wire.outcome import (
+    MOST_NAMED,
+    Outcome,
+    decode_outcome,
+    encode_outcome,
+    for_others,
+)
+from faust_assigner.wire.runs import Reader, Writer
+
+WHOLE = Outcome(
+    trigger="join+leave",
+    decided_at=1_795_232_422,
+    members=5,
+    tasks=24,
+    moved=3,
+    cold=1,
+    off_target=2,
+    warming=2,
+    leads=True,
+    joined=("http://new:6066",),
+    left=("http://gone:6066", "http://other:6066"),
+)
+
+
+@pytest.mark.parametrize("outcome", [WHOLE, for_others(WHOLE), Outcome(is_planned=False)])
+def test_an_outcome_is_read_as_it_was_written(outcome: Outcome) -> None:
+    """Every field, after a whole answer and alone."""
+    assert decode_outcome(Reader(encode_outcome(outcome))) == outcome
+
+
+def test_the_leader_s_answer_names_members_and_the_others_count_alone() -> None:
+    """An answer of some 30 bytes more; the leader's has the URLs."""
+    plain, told = (
+        AnswerWriter(Directory(), {}, generation=7, is_uniform=True, outcome=outcome)
+        for outcome in (None, WHOLE)
+    )
+    assert decode_answer(told.for_ours({}, {}, "http://a", leads=True)).outcome == WHOLE
+    assert decode_answer(told.for_ours({}, {}, "http://b")).outcome == for_others(WHOLE)
+    assert decode_answer(plain.for_ours({}, {}, "http://a")).outcome is None
+    more = len(told.for_ours({}, {}, "http://b")) - len(plain.for_ours({}, {}, "http://b"))
+    assert 0 < more < 60
+
+
+def test_no_more_than_ten_names_travel() -> None:
+    """A leader of a thousand that all came names ten."""
+    many = Outcome(joined=tuple(f"http://w{n}" for n in range(1000)))
+    assert decode_outcome(Reader(encode_outcome(many))).joined == many.joined[:MOST_NAMED]
+
+
+def test_an_outcome_that_cannot_be_read_leaves_the_assignment_readable() -> None:
+    """It is for people; a later version, or a stranger, may write something else there."""
+    with pytest.raises(MetadataRefused):
+        decode_outcome(Reader(b"\x01"))
+    whole = AnswerWriter(Directory(), {"orders": 0}, generation=7, is_uniform=True)
+    alike = Writer()
+    alike.field(21, b"\xff")
+    whole._alike += bytes(alike.data)
+    answer = decode_answer(whole.for_ours({"orders": [0]}, {}, "http://a"))
+    assert answer.outcome is None
+    assert list(answer.actives["orders"]) == [0]
+
+
+def test_fields_of_a_later_version_are_passed_over() -> None:
+    """What follows the known fields is not looked at."""
+    assert decode_outcome(Reader(encode_outcome(WHOLE) + b"more")) == WHOLE
