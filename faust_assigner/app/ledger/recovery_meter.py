@@ -10,7 +10,6 @@ from typing import Any
 
 from mode import get_logger
 
-from faust_assigner.app.assignor import kafka_member_id
 from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.app.ledger.rows import TableRow
 from faust_assigner.app.restore.bring_up import SNAPSHOT, Restored
@@ -235,4 +234,9 @@ def _take(measured: _Open, restored: Restored) -> None:
 
 def _member_id(app: Any) -> str:
     """This worker's member id in the group; its URL before the group gave it one."""
-    return kafka_member_id(app) or str(app.conf.canonical_url)
+    coordinator = None
+    thread = getattr(app.consumer, "_thread", None)
+    consumer = getattr(thread, "_consumer", None)
+    if consumer is not None:
+        coordinator = getattr(consumer, "_coordinator", None)
+    return str(getattr(coordinator, "member_id", "") or app.conf.canonical_url)

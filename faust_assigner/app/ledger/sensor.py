@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import faust
@@ -16,6 +14,7 @@ from mode import Service, get_logger
 from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.app.ledger.recovery_meter import RecoveryMeter
 from faust_assigner.app.ledger.rows import TableRow, decision_rows
+from faust_assigner.app.restore.disk import state_sizes
 from faust_assigner.settings.table import LEDGER_SAMPLE_S
 
 if TYPE_CHECKING:
@@ -151,9 +150,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             return []
         ends = await asyncio.wait_for(consumer.highwaters(*actives), ASK_TIMEOUT_S)
         tables = {table.changelog_topic.get_topic_name(): table for table in app.tables.values()}
-        sizes = await asyncio.get_running_loop().run_in_executor(
-            None, _state_sizes, actives, tables
-        )
+        sizes = await asyncio.get_running_loop().run_in_executor(None, state_sizes, actives, tables)
         cpu_ms = self._share_cpu()
         at = time.time()
         rows: list[TableRow] = []
@@ -199,24 +196,3 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         held, self._held_s = self._held_s, defaultdict(float)
         total = sum(held.values())
         return {tp: spent_ms * seconds / total for tp, seconds in held.items()} if total > 0 else {}
-
-
-def _state_sizes(tps: Iterable[Any], tables: Mapping[str, Any]) -> dict[Any, int]:
-    """Bytes on disk of each changelog partition's store; stores in memory have none."""
-    sizes = {}
-    for tp in tps:
-        store: Any = getattr(tables.get(tp.topic), "data", None)
-        if hasattr(store, "partition_path"):
-            sizes[tp] = _tree_bytes(store.partition_path(tp.partition))
-    return sizes
-
-
-def _tree_bytes(path: Path) -> int:
-    total = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            try:
-                total += os.stat(os.path.join(folder, name)).st_size
-            except OSError:
-                continue  # RocksDB removed it meanwhile
-    return total

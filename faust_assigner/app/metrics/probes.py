@@ -1,8 +1,8 @@
-"""Kubernetes' probes in the worker's web server: ``/assignor/live`` and ``/assignor/ready``.
+"""Pages of the worker's web server: Kubernetes' probes, and the worker's part of ``faust-assigner status``.
 
-Both answer 200 or 503 with the reasons as JSON. A worker that is not live is better restarted. A worker that
-is not ready does not do its part of the work: partitions that it owns stand still, and not because they are
-restored or handed over as they should.
+``/assignor/live`` and ``/assignor/ready`` answer 200 or 503 with the reasons as JSON. A worker that is not
+live is better restarted. A worker that is not ready does not do its part of the work: partitions that it owns
+stand still, and not because they are restored or handed over as they should.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from faust import web
 from faust_assigner.app.metrics.figures import REASONS
 from faust_assigner.app.metrics.standing import Standing
 from faust_assigner.app.restore.disk import known
+from faust_assigner.wire.worker_status import Peers, WorkerStatus, encode_document
 
 MARK = "_faust_assigner_metrics"
 #: Where the pages are.
@@ -53,6 +54,37 @@ class Ready(web.View):  # type: ignore[misc]
     async def get(self, request: Any) -> Any:
         """Answer 503 with the reasons where it is not."""
         return _answer(self, "ready", getattr(self.app, MARK).not_ready())
+
+
+@blueprint.route("/status", name="status")
+class Status(web.View):  # type: ignore[misc]
+    """---
+    description: What this worker owns, copies and waits for; its settings. For ``faust-assigner status``.
+    produces:
+    - application/json
+    """
+
+    async def get(self, request: Any) -> Any:
+        """Answer with the document, once the brokers were asked where the changelogs of its copies end."""
+        return _document(self, await getattr(self.app, MARK).document())
+
+
+@blueprint.route("/peers", name="peers")
+class PeersPage(web.View):  # type: ignore[misc]
+    """---
+    description: All members of the group's last round, as this worker knows them.
+    produces:
+    - application/json
+    """
+
+    async def get(self, request: Any) -> Any:
+        """Answer with them; none before the first assignment."""
+        return _document(self, getattr(self.app, MARK).peers())
+
+
+def _document(view: Any, document: WorkerStatus | Peers) -> Any:
+    headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+    return view.bytes(encode_document(document), headers=headers)
 
 
 def _answer(view: Any, word: str, reasons: Sequence[str]) -> Any:

@@ -88,15 +88,20 @@ def copies(lags: Mapping[Any, Lag]) -> dict[str, Series]:
     }
 
 
-def disk(folder: Path) -> dict[str, Series]:
-    """The file system of the tables; nothing where it does not answer. May block."""
+def disk(folder: Path) -> tuple[int, int] | None:
+    """(free bytes, size) of the file system of the tables; None where it does not answer. May block."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:
         usage = shutil.disk_usage(folder)
     except OSError:
-        return {}
-    return {"disk_free_bytes": {_BARE: usage.free}, "disk_size_bytes": {_BARE: usage.total}}
+        return None
+    return usage.free, usage.total
+
+
+def of_disk(free: int, size: int) -> dict[str, Series]:
+    """Room for tables."""
+    return {"disk_free_bytes": {_BARE: free}, "disk_size_bytes": {_BARE: size}}
 
 
 def decision(inputs: DecisionInputs, plan: Plan) -> dict[str, Series]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,10 +16,13 @@ from mode import Service, get_logger
 from faust_assigner.app.metrics import exporters, readings
 from faust_assigner.app.metrics.book import Book, Series, Snapshot
 from faust_assigner.app.metrics.copies import Copies
+from faust_assigner.app.metrics.document import peers_of, status_of
 from faust_assigner.app.metrics.figures import SEVERAL
 from faust_assigner.app.metrics.probes import Restores, ready_problems
 from faust_assigner.app.metrics.standing import StandingStill
+from faust_assigner.app.restore.disk import state_sizes
 from faust_assigner.app.round.outcome import moved_tasks
+from faust_assigner.wire.worker_status import Peers, WorkerStatus
 
 if TYPE_CHECKING:
     from faust_assigner.app.round.observers import DecisionInputs
@@ -27,6 +32,9 @@ logger = get_logger(__name__)
 
 #: Seconds between two looks at the worker, and between two questions to the broker and the disk.
 LOOK_S, ASK_S = 1.0, 5.0
+#: A tool that asks for the document waits so long for the broker's answer. Then the worker goes on asking for
+#: a minute.
+DOCUMENT_ASK_S, WATCHED_S = 1.0, 60.0
 #: The broker has so many seconds to answer.
 ASK_TIMEOUT_S = 4.0
 
@@ -52,7 +60,13 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         )
         self._exporters = exporters.Exporters(self)
         self._read: Mapping[str, Series] = {}
-        self._disk: Mapping[str, Series] = {}
+        #: Free bytes and size of the tables' file system; bytes of each changelog partition kept here.
+        self._disk: tuple[int, int] | None = None
+        self._sizes: Mapping[Any, int] = {}
+        #: When the broker was asked last, and until when it is asked because a tool looks at this worker.
+        self._asked_at: float | None = None
+        self._watched_until = -math.inf
+        self._is_asking = False
         #: The generation that this member decided last, and what it knows of that.
         self._led: tuple[int, Mapping[str, Series]] = -1, {}
         self._round_began: float | None = None
@@ -76,6 +90,35 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
             now=now,
             stalled_s=self._restores.stalled_s(now),
         )
+
+    # -- when it is asked
+
+    async def document(self) -> WorkerStatus:
+        """What this worker tells ``faust-assigner status``; at most a second passes before it answers."""
+        now = self._clock()
+        self._watched_until = now + WATCHED_S
+        if self._asked_at is None or now - self._asked_at > ASK_S:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ask(), DOCUMENT_ASK_S)
+        now, began = self._clock(), self._round_began
+        return status_of(
+            self.app,
+            now=now,
+            still=self._still.look(now),
+            lags=self._copies.lags(now),
+            not_ready=self.not_ready(),
+            is_leader=self._leads(),
+            round_age_s=now - began if began is not None and self.app.rebalancing else None,
+            disk=self._disk,
+            sizes=self._sizes,
+        )
+
+    def peers(self) -> Peers:
+        """All members of the last round."""
+        return peers_of(self.app)
+
+    def _leads(self) -> bool:
+        return bool(self._led[0] >= max(0, self.app.assignor.generation))
 
     # -- as it happens
 
@@ -125,18 +168,29 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
     async def _ask_regularly(self) -> None:
         while not self.should_stop:
             await self.sleep(ASK_S)
-            if not self._exporters.is_measured:
-                continue
-            folder = Path(self.app.conf.tabledir)
-            try:
-                self._disk = await asyncio.wait_for(
-                    asyncio.to_thread(readings.disk, folder), ASK_TIMEOUT_S
-                )
-                await asyncio.wait_for(self._copies.look(), ASK_TIMEOUT_S)
-            except (
-                Exception
-            ) as exc:  # a broker that does not answer: lags in seconds grow meanwhile
-                logger.debug("No look at the ends of changelogs: %r", exc)
+            if self._exporters.is_measured or self._clock() < self._watched_until:
+                await self._ask()
+
+    async def _ask(self) -> None:
+        """Look at the disk, and ask the broker how far copies are behind; not twice at a time."""
+        if self._is_asking:
+            return
+        self._is_asking = True
+        try:
+            await asyncio.wait_for(self._look_at_disk(), ASK_TIMEOUT_S)
+            await asyncio.wait_for(self._copies.look(), ASK_TIMEOUT_S)
+            self._asked_at = self._clock()
+        except Exception as exc:  # a broker that does not answer: lags in seconds grow meanwhile
+            logger.debug("No look at the ends of changelogs: %r", exc)
+        finally:
+            self._is_asking = False
+
+    async def _look_at_disk(self) -> None:
+        app, tables = self.app, dict(self.app.tables._changelogs)
+        held = app.assignor.assigned_actives() | app.assignor.assigned_standbys()
+        self._disk = await asyncio.to_thread(readings.disk, Path(app.conf.tabledir))
+        if self._clock() < self._watched_until:
+            self._sizes = await asyncio.to_thread(state_sizes, held, tables)
 
     def _look_once(self) -> None:
         """Read everything, and hand it to exporters that are pushed to; a failure is logged once."""
@@ -156,12 +210,11 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
             **readings.worker(app),
             **readings.standing(self._still.look(now), now),
             **readings.copies(self._copies.lags(now)),
-            **self._disk,
+            **({} if self._disk is None else readings.of_disk(*self._disk)),
             "ready": {(): 0.0 if not_ready else 1.0},
         }
         if self._round_began is not None and app.rebalancing:
             read["round_age_seconds"] = {(): now - self._round_began}
-        generation, led = self._led
-        if generation >= max(0, app.assignor.generation):
-            read |= {**led, "leads": {(): 1.0}}
+        if self._leads():
+            read |= {**self._led[1], "leads": {(): 1.0}}
         self._read = read

@@ -104,6 +104,10 @@ class Waits:
                 lines.append(line)
         return lines
 
+    def under_way(self) -> tuple[Wait, ...]:
+        """All of them, oldest first."""
+        return tuple(self._waits)
+
     def age_s(self, *names: str) -> float | None:
         """Seconds of the oldest wait whose name begins with one of ``names``; None without one."""
         ages = [wait.total_s for wait in list(self._waits) if wait.what.startswith(names)]

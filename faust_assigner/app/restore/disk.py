@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,31 @@ def in_memory(app: Any) -> list[str]:
         for table in app.tables._changelogs.values()
         if URL(str(table._store or app.conf.store)).scheme == "memory"
     )
+
+
+def state_sizes(tps: Iterable[Any], tables: Mapping[str, Any]) -> dict[Any, int]:
+    """Bytes on disk of each changelog partition's store; stores in memory have none. May block.
+
+    ``tables`` maps changelog topics to tables.
+    """
+    sizes = {}
+    for tp in tps:
+        data = getattr(tables.get(tp.topic), "data", None)
+        store: Any = getattr(data, "storage", data)
+        if hasattr(store, "partition_path"):
+            sizes[tp] = _tree_bytes(store.partition_path(tp.partition))
+    return sizes
+
+
+def _tree_bytes(path: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(folder, name)).st_size
+            except OSError:
+                continue  # RocksDB removed it meanwhile
+    return total
 
 
 def _path_of(app: Any, table: Any) -> Path | None:

@@ -15,6 +15,7 @@ from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.probes import STALLED_S, live_problems
 from faust_assigner.app.metrics.sensor import MetricsSensor
 from faust_assigner.app.metrics.standing import RECORD_S
+from faust_assigner.app.round.member import Memory
 from tests.support.faust_group import make_app
 from tests.unit.app.metrics.test_metrics import Clock
 
@@ -53,7 +54,7 @@ class Bench:
     def own(self) -> None:
         """It has an assignment."""
         assignor = self.app.assignor
-        assignor._memory = SimpleNamespace(generation=4)
+        assignor._memory = Memory(generation=4)
         assignor._active_tps = {ORDERS, LOG}
 
     def reasons(self, after_s: float = 0.0) -> list[str]:
@@ -91,7 +92,7 @@ async def test_a_worker_that_works_is_ready(bench: Bench) -> None:
 
 async def test_before_the_first_assignment_it_is_not_ready(bench: Bench) -> None:
     """The group has not answered yet."""
-    bench.app.assignor._memory = SimpleNamespace(generation=-1)
+    bench.app.assignor._memory = Memory(generation=-1)
     assert bench.reasons() == ["the group has not given this worker an assignment yet"]
 
 
@@ -228,4 +229,6 @@ async def test_the_pages_are_added_once_when_the_web_server_is_set_up(bench: Ben
     assert [path for path in bench.app.web.views if path.startswith("/assignor")] == [
         "/assignor/live",
         "/assignor/ready",
+        "/assignor/status",
+        "/assignor/peers",
     ]

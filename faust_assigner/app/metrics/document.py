@@ -1,0 +1,215 @@
+"""The document at ``/assignor/status``: this worker's part of ``faust-assigner status``.
+
+It shows no secrets: settings that are URLs lose user, password and query. See
+:mod:`faust_assigner.wire.worker_status` for its fields.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+from yarl import URL
+
+from faust_assigner import __version__
+from faust_assigner.app import settings
+from faust_assigner.app.assignor import kafka_member_id
+from faust_assigner.app.metrics.copies import Lag
+from faust_assigner.app.metrics.probes import live_problems
+from faust_assigner.app.metrics.standing import Standing
+from faust_assigner.app.repairs.waits import waits_of
+from faust_assigner.app.round.follow_up import by_topic
+from faust_assigner.app.round.tables import facts_of
+from faust_assigner.settings.table import SETTINGS
+from faust_assigner.wire.directory import Directory
+from faust_assigner.wire.worker_status import (
+    CopyLag,
+    Numbers,
+    Peer,
+    Peers,
+    Standstill,
+    TableStatus,
+    WaitUnderWay,
+    WorkerStatus,
+)
+
+#: Faust's own settings that must suit each other, or be alike on all workers.
+FAUSTS: Final = (
+    "broker_commit_interval",
+    "broker_heartbeat_interval",
+    "broker_max_poll_interval",
+    "broker_rebalance_timeout",
+    "broker_request_timeout",
+    "broker_session_timeout",
+    "consumer_auto_offset_reset",
+    "processing_guarantee",
+    "store",
+    "stream_wait_empty",
+    "table_standby_replicas",
+    "topic_partitions",
+    "topic_disable_leader",
+)
+
+
+def status_of(
+    app: Any,
+    *,
+    now: float,
+    still: Sequence[Standing],
+    lags: Mapping[Any, Lag],
+    not_ready: Sequence[str],
+    is_leader: bool,
+    round_age_s: float | None,
+    disk: tuple[int, int] | None,
+    sizes: Mapping[Any, int],
+) -> WorkerStatus:
+    """What this worker knows of itself, without asking anybody. Cost: O(its partitions).
+
+    ``disk`` is the free room and the size of the file system of the tables, ``sizes`` the bytes of each
+    changelog partition that is kept here.
+    """
+    assignor, conf = app.assignor, app.conf
+    answer = assignor._memory.answer
+    progress = getattr(app.tables.recovery, "progress", None)
+    figures = None if progress is None else progress.figures()
+    return WorkerStatus(
+        app=str(conf.id),
+        member_id=kafka_member_id(app),
+        url=str(conf.canonical_url),
+        instance_id=settings.or_default(settings.instance_id, app, None),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        software=__version__,
+        faust=version("faust-streaming"),
+        aiokafka=version("aiokafka"),
+        python=platform.python_version(),
+        app_version=str(conf.version),
+        generation=assignor.generation,
+        decision_id=assignor.decision_id,
+        outcome=None if answer is None else answer.outcome,
+        is_leader=is_leader,
+        is_cooperative=assignor.cooperative,
+        is_rebalancing=bool(app.rebalancing),
+        is_leaving=bool(app.should_stop or assignor.leaves),
+        round_age_s=round_age_s,
+        not_ready=tuple(not_ready),
+        not_live=tuple(live_problems(app)),
+        actives=_numbers(assignor.assigned_actives()),
+        standbys=_numbers(assignor.assigned_standbys()),
+        awaited=_numbers(assignor.awaited.tps),
+        promised={} if answer is None else {t: tuple(runs) for t, runs in answer.promised.items()},
+        globals_=tuple(sorted(facts_of(app).globals_)),
+        standing=tuple(
+            Standstill(
+                topic=one.tp.topic,
+                partition=one.tp.partition,
+                reason=one.reason,
+                seconds=round(now - one.since, 1),
+            )
+            for one in still
+        ),
+        copies=tuple(
+            CopyLag(
+                topic=tp.topic,
+                partition=tp.partition,
+                records=records,
+                # At the first look it is not known how long a copy has been behind.
+                seconds=round(age, 1) if age or not records else None,
+            )
+            for tp, (records, age) in sorted(lags.items())
+        ),
+        waits=tuple(
+            WaitUnderWay(what=wait.what, step=wait.step, seconds=round(wait.total_s, 1))
+            for wait in waits_of(app).under_way()
+        ),
+        restore_remaining_records=0 if figures is None else figures.remaining,
+        restore_remaining_s=None if figures is None or not figures.remaining else figures.eta_s,
+        disk_free_bytes=None if disk is None else disk[0],
+        disk_size_bytes=None if disk is None else disk[1],
+        tables=_tables(app, sizes),
+        settings=settings_of(app),
+        counters={name: int(count) for name, count in sorted(assignor.counters.items())},
+    )
+
+
+def _numbers(tps: Iterable[Any]) -> Numbers:
+    return {topic: tuple(numbers) for topic, numbers in by_topic(tps).items()}
+
+
+def _tables(app: Any, sizes: Mapping[Any, int]) -> tuple[TableStatus, ...]:
+    found = []
+    for topic, table in sorted(dict(app.tables._changelogs).items()):
+        found.append(
+            TableStatus(
+                name=str(table.name),
+                changelog=topic,
+                store=URL(str(table._store or app.conf.store)).scheme,
+                is_global=bool(table.is_global),
+                bytes={
+                    str(tp.partition): size
+                    for tp, size in sorted(sizes.items())
+                    if tp.topic == topic
+                },
+            )
+        )
+    return tuple(found)
+
+
+def settings_of(app: Any) -> dict[str, str]:
+    """Ours by their names in the environment, and those of Faust's that matter for a group.
+
+    A value that is the default is named as well: workers of two versions may have two defaults.
+    """
+    found = {
+        setting.name: shown(settings.read_or_default(app, setting))
+        for setting in SETTINGS
+        if setting.is_keyword
+    }
+    return found | {name: shown(getattr(app.conf, name, None)) for name in FAUSTS}
+
+
+def shown(value: Any) -> str:
+    """A setting's value as text, without user, password and query where it is a URL."""
+    if value is None or value == ():
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, tuple):
+        return ",".join(map(shown, value))
+    text = str(getattr(value, "value", value))  # an enum by its value
+    if "://" not in text:
+        return text
+    try:
+        return str(URL(text).with_user(None).with_query(None).with_fragment(None))
+    except ValueError:
+        return "a URL that cannot be read"
+
+
+def peers_of(app: Any) -> Peers:
+    """All members of this worker's last round, as its leader named them."""
+    assignor = app.assignor
+    directory: Directory = assignor._memory.directory
+    named = dict(zip(directory.urls, directory.instances, strict=False))
+    by_url: dict[str, dict[str, list[int]]] = {url: {} for url in directory.urls}
+    for distribution in (assignor.changelog_distribution, assignor.external_topic_distribution):
+        for url, topics in distribution.items():
+            by_url.setdefault(url, {}).update(topics)
+    return Peers(
+        app=str(app.conf.id),
+        generation=assignor.generation,
+        peers=tuple(
+            Peer(
+                url=url,
+                instance_id=named.get(url) or None,
+                actives={t: tuple(n) for t, n in sorted(topics.items()) if n},
+            )
+            for url, topics in sorted(by_url.items())
+            if url
+        ),
+    )

@@ -1,0 +1,266 @@
+"""What a worker answers at ``/assignor/status``: one JSON document, written by workers and read by tools.
+
+A reader passes over keys that it does not know and takes the default for keys that are missing, so that
+workers and tools of different versions understand each other. Everything else is checked: the document comes
+from whoever listens at a URL that some member of the group named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.wire.bounded import UNPACKED_BYTES, read_json
+from faust_assigner.wire.outcome import Outcome
+
+#: Where a worker's web server has the document, and what it knows of all members.
+STATUS_PATH, PEERS_PATH = "/assignor/status", "/assignor/peers"
+#: Of the document; a later version only adds keys.
+VERSION = 1
+_TEXT_CHARS = 4096
+
+#: Topic -> partition numbers.
+Numbers = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standstill:
+    """A source partition that the worker owns and has not processed for ``seconds``."""
+
+    topic: str
+    partition: int
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyLag:
+    """How far a copy of a changelog partition is behind; ``seconds`` is None where that is not known yet."""
+
+    topic: str
+    partition: int
+    records: int
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitUnderWay:
+    """A wait of a rebalance or a commit: what waits, for which step, since when."""
+
+    what: str
+    step: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStatus:
+    """A table, and its bytes on this worker's disk by partition, copies included."""
+
+    name: str
+    changelog: str
+    store: str
+    is_global: bool = False
+    bytes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerStatus:
+    """One worker as it sees itself.
+
+    ``awaited`` are the copies whose task moves here once they have caught up, ``promised`` the partitions
+    that come here when their owners have let go. ``globals_`` are changelogs of global tables, which every
+    member follows. ``is_cooperative``: this worker offers rounds that stop nobody. Times are in
+    seconds, room on disk in bytes.
+    """
+
+    app: str
+    member_id: str = ""
+    url: str = ""
+    instance_id: str | None = None
+    host: str = ""
+    pid: int = 0
+    software: str = ""
+    faust: str = ""
+    aiokafka: str = ""
+    python: str = ""
+    app_version: str = ""
+    generation: int = -1
+    decision_id: str = ""
+    outcome: Outcome | None = None
+    is_leader: bool = False
+    is_cooperative: bool = False
+    is_rebalancing: bool = False
+    is_leaving: bool = False
+    round_age_s: float | None = None
+    not_ready: tuple[str, ...] = ()
+    not_live: tuple[str, ...] = ()
+    actives: Numbers = field(default_factory=dict)
+    standbys: Numbers = field(default_factory=dict)
+    awaited: Numbers = field(default_factory=dict)
+    promised: Numbers = field(default_factory=dict)
+    globals_: tuple[str, ...] = ()
+    standing: tuple[Standstill, ...] = ()
+    copies: tuple[CopyLag, ...] = ()
+    waits: tuple[WaitUnderWay, ...] = ()
+    restore_remaining_records: int = 0
+    restore_remaining_s: float | None = None
+    disk_free_bytes: int | None = None
+    disk_size_bytes: int | None = None
+    tables: tuple[TableStatus, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """A member as the leader's last answer names it: its URL, its instance id and what it owns."""
+
+    url: str
+    instance_id: str | None = None
+    actives: Numbers = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peers:
+    """All members of one worker's last round."""
+
+    app: str
+    generation: int = -1
+    peers: tuple[Peer, ...] = ()
+
+
+def to_json(value: Any) -> Any:
+    """A document's dataclasses as JSON's types; names that end with ``_`` lose it."""
+    if dataclasses.is_dataclass(value):
+        return {
+            f.name.rstrip("_"): to_json(getattr(value, f.name)) for f in dataclasses.fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(key): to_json(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(entry) for entry in value]
+    return value
+
+
+def encode_document(value: WorkerStatus | Peers) -> bytes:
+    """The document as it travels."""
+    return json.dumps({"version": VERSION, **to_json(value)}, separators=(",", ":")).encode()
+
+
+def decode_status(data: bytes) -> WorkerStatus:
+    """A worker's document, at most 4 MiB. Raises :class:`MetadataRefused`."""
+    found: WorkerStatus = _reader(WorkerStatus)(read_json(data, limit=UNPACKED_BYTES), "document")
+    return found
+
+
+def decode_peers(data: bytes) -> Peers:
+    """What a worker knows of all members, at most 4 MiB. Raises :class:`MetadataRefused`."""
+    found: Peers = _reader(Peers)(read_json(data, limit=UNPACKED_BYTES), "document")
+    return found
+
+
+def printable(text: str) -> str:
+    """The text as a terminal may show it: what would move the cursor or hide text is replaced."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+# -- one reader for each type that a document's field may have
+
+_Read = Callable[[Any, str], Any]
+
+
+@cache
+def _reader(kind: Any) -> _Read:
+    if dataclasses.is_dataclass(kind):
+        return _of_dataclass(kind)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (types.UnionType, Union):
+        (inner,) = (argument for argument in arguments if argument is not type(None))
+        read = _reader(inner)
+        return lambda value, name: None if value is None else read(value, name)
+    if origin is tuple:
+        return _of_list(_reader(arguments[0]))
+    if origin is not None:
+        return _of_mapping(_reader(arguments[1]))
+    return _PLAIN[kind]
+
+
+def _of_dataclass(kind: Any) -> _Read:
+    hints = get_type_hints(kind)
+    readers = [(f, f.name.rstrip("_"), _reader(hints[f.name])) for f in dataclasses.fields(kind)]
+
+    def read(value: Any, name: str) -> Any:
+        if not isinstance(value, dict):
+            raise _refused(name, "an object", value)
+        given = {
+            f.name: reader(value[key], f"{name}.{key}")
+            for f, key, reader in readers
+            if key in value
+        }
+        try:
+            return kind(**given)
+        except TypeError:
+            missing = [
+                key
+                for f, key, _ in readers
+                if f.default is f.default_factory is dataclasses.MISSING and f.name not in given
+            ]
+            raise MetadataRefused(f"{name} without {', '.join(missing)}") from None
+
+    return read
+
+
+def _of_list(read_one: _Read) -> _Read:
+    def read(value: Any, name: str) -> Any:
+        if not isinstance(value, list):
+            raise _refused(name, "a list", value)
+        return tuple(read_one(entry, name) for entry in value)
+
+    return read
+
+
+def _of_mapping(read_one: _Read) -> _Read:
+    def read(value: Any, name: str) -> Any:
+        if not isinstance(value, dict):
+            raise _refused(name, "an object", value)
+        return {printable(key): read_one(entry, name) for key, entry in value.items()}
+
+    return read
+
+
+def _text(value: Any, name: str) -> str:
+    if type(value) is not str:
+        raise _refused(name, "a text", value)
+    return printable(value[:_TEXT_CHARS])
+
+
+def _whole(value: Any, name: str) -> int:
+    if type(value) is not int or abs(value) >= 1 << 63:
+        raise _refused(name, "a whole number", value)
+    return value
+
+
+def _number(value: Any, name: str) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise _refused(name, "a number", value)
+    return float(value)
+
+
+def _switch(value: Any, name: str) -> bool:
+    if type(value) is not bool:
+        raise _refused(name, "true or false", value)
+    return value
+
+
+_PLAIN: Mapping[Any, _Read] = {str: _text, int: _whole, float: _number, bool: _switch}
+
+
+def _refused(name: str, wanted: str, value: Any) -> MetadataRefused:
+    return MetadataRefused(f"{name} is {type(value).__name__}, not {wanted}")
