@@ -267,7 +267,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return answers
 
     def _view(self) -> LeaderView:
-        memory = self._memory
+        memory, last = self._memory, self.last_round
         return LeaderView(
             str(self.app.conf.id),
             facts_of(self.app),
@@ -280,8 +280,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             partial(policy_of, self.app),
             settings.read_or_default(self.app, table.STALE_READS) > 0,
             self._held_up,
-            Record() if self.last_round is None else self.last_round.record,
-            before=None if self.last_round is None else self.last_round.inputs,
+            Record() if last is None else last.record,
+            before=None if last is None else last.inputs,
+            first=last.outcome if last is not None and last.follows else None,
             member_id=kafka_member_id(self.app),
             now=time.time(),
         )

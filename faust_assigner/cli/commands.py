@@ -15,7 +15,17 @@ from faust_assigner.settings.known import check_environment
 #: Command -> the module of this package that defines it under the command's name.
 COMMANDS = {
     name: name
-    for name in ("broker", "groups", "history", "serve", "simulate", "snapshot", "spark", "weights")
+    for name in (
+        "broker",
+        "groups",
+        "history",
+        "serve",
+        "simulate",
+        "snapshot",
+        "spark",
+        "status",
+        "weights",
+    )
 }
 COMMANDS |= dict.fromkeys(
     ("assignments", "consumers", "drain", "handoffs", "health", "plan"), "operate"

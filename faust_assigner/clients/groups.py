@@ -154,7 +154,7 @@ async def describe_group(connection: Mapping[str, Any], group_id: str) -> GroupV
         view = await _consumer_group(client, node, group_id, where) or await _classic_group(
             client, node, group_id, where
         )
-        committed = await _committed(client, node, group_id)
+        committed = await committed_offsets(client, node, group_id)
     if view.state == "Dead" and not committed:
         raise GroupNotFound(f"no group {group_id!r}")
     return GroupView(**{**vars(view), "partitions": await _partitions(connection, view, committed)})
@@ -311,7 +311,9 @@ def _standbys(given: Owned, user_data: bytes) -> Owned:
     return frozenset(tp for tp in given if not is_active(*tp))
 
 
-async def _committed(client: AIOKafkaClient, node: int, group_id: str) -> dict[TopicPartition, int]:
+async def committed_offsets(
+    client: AIOKafkaClient, node: int, group_id: str
+) -> dict[TopicPartition, int]:
     """Every committed offset of the group."""
     answer = await client.send(
         node, KioRequest(_OFFSETS, 7, 2, group_id=group_id, topics=None, require_stable=False)

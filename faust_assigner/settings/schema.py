@@ -32,7 +32,8 @@ class Setting(Generic[T]):
     """One setting; ``name`` is its name in the environment, in small letters that of the argument.
 
     ``shown`` is the default in words where the value itself says little; ``read_in`` the module that acts
-    on it; ``is_keyword`` whether ``faust.App`` takes it.
+    on it; ``is_keyword`` whether ``faust.App`` takes it; ``of_worker`` whether workers of one group may
+    well differ in it.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Setting(Generic[T]):
     read_in: str
     shown: str = ""
     is_keyword: bool = True
+    of_worker: bool = False
 
     @property
     def keyword(self) -> str:

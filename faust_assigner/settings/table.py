@@ -31,6 +31,7 @@ RACK: Final = Setting[str | None](
     "where this worker stands; standbys go to other racks",
     "app/round/member.py",
     "none",
+    of_worker=True,
 )
 CAPACITY: Final = Setting(
     "FAUST_ASSIGNER_CAPACITY",
@@ -39,6 +40,7 @@ CAPACITY: Final = Setting(
     "shares",
     "how much load this worker takes beside the others",
     "app/round/member.py",
+    of_worker=True,
 )
 GROUP_RECORD_BYTES: Final = Setting(
     "FAUST_ASSIGNER_GROUP_RECORD_BYTES",
@@ -208,6 +210,7 @@ RETIRE_FILE: Final = Setting[Path | None](
     "the group for good, as a dynamic member does; the file is removed",
     "app/cooperative/leave.py",
     "`retire` in the app's data directory (`DATADIR/v1/retire`)",
+    of_worker=True,
 )
 SNAPSHOTS: Final = Setting[str | None](
     "FAUST_ASSIGNER_SNAPSHOTS",
@@ -278,6 +281,7 @@ LEDGER: Final = Setting[Path | None](
     "folder of the ledger; each process writes a file of its own there",
     "app/ledger/install.py",
     "none: no ledger",
+    of_worker=True,
 )
 LEDGER_FILE_BYTES: Final = Setting(
     "FAUST_ASSIGNER_LEDGER_FILE_BYTES",

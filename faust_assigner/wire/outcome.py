@@ -27,10 +27,12 @@ class Outcome:
     ``tasks``: those that ``moved`` to another owner, moved ``cold`` (without their state), are ``off_target``
     (not yet with the member that they belong to), or are ``warming`` up there. ``is_planned`` is False where
     the planner failed and the partitions were dealt out. ``joined`` and ``left`` are URLs of members, and
-    ``leads`` marks the member that decided; only the leader's own answer has these three.
+    ``leads`` marks the member that decided; only the leader's own answer has these three. ``completes`` is
+    the trigger of an earlier round that left something to this one, "" where none did.
     """
 
     trigger: str = ""
+    completes: str = ""
     decided_at: int = 0
     members: int = 0
     tasks: int = 0
@@ -57,6 +59,7 @@ def encode_outcome(outcome: Outcome) -> bytes:
     for count in _counts(outcome):
         out.varint(count)
     out.text(outcome.trigger)
+    out.text(outcome.completes)
     for names in (outcome.joined, outcome.left):
         out.varint(len(names[:MOST_NAMED]))
         for name in names[:MOST_NAMED]:
@@ -79,12 +82,13 @@ def decode_outcome(body: Reader) -> Outcome:
     """An outcome; bytes after it are of a later version. Raises :class:`MetadataRefused`."""
     flags, decided_at = body.varint(), body.varint(limit=_LATEST)
     members, tasks, moved, cold, off_target, warming = (body.varint() for _ in range(6))
-    trigger = _text(body)
+    trigger, completes = _text(body), _text(body)
     joined, left = (
         tuple(_text(body) for _ in range(body.count(limit=MOST_NAMED))) for _ in range(2)
     )
     return Outcome(
         trigger=trigger,
+        completes=completes,
         decided_at=decided_at,
         members=members,
         tasks=tasks,

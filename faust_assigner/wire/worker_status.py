@@ -75,7 +75,7 @@ class WorkerStatus:
     """One worker as it sees itself.
 
     ``awaited`` are the copies whose task moves here once they have caught up, ``promised`` the partitions
-    that come here when their owners have let go. ``globals_`` are changelogs of global tables, which every
+    that come here when their owners have let go. ``global_changelogs``: of global tables, which every
     member follows. ``is_cooperative``: this worker offers rounds that stop nobody. Times are in
     seconds, room on disk in bytes.
     """
@@ -105,7 +105,7 @@ class WorkerStatus:
     standbys: Numbers = field(default_factory=dict)
     awaited: Numbers = field(default_factory=dict)
     promised: Numbers = field(default_factory=dict)
-    globals_: tuple[str, ...] = ()
+    global_changelogs: tuple[str, ...] = ()
     standing: tuple[Standstill, ...] = ()
     copies: tuple[CopyLag, ...] = ()
     waits: tuple[WaitUnderWay, ...] = ()
@@ -136,22 +136,14 @@ class Peers:
     peers: tuple[Peer, ...] = ()
 
 
-def to_json(value: Any) -> Any:
-    """A document's dataclasses as JSON's types; names that end with ``_`` lose it."""
-    if dataclasses.is_dataclass(value):
-        return {
-            f.name.rstrip("_"): to_json(getattr(value, f.name)) for f in dataclasses.fields(value)
-        }
-    if isinstance(value, Mapping):
-        return {str(key): to_json(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_json(entry) for entry in value]
-    return value
+def dumps(value: Any) -> str:
+    """Dataclasses, in each other and in plain containers, as JSON."""
+    return json.dumps(value, default=vars, separators=(",", ":"))
 
 
 def encode_document(value: WorkerStatus | Peers) -> bytes:
     """The document as it travels."""
-    return json.dumps({"version": VERSION, **to_json(value)}, separators=(",", ":")).encode()
+    return dumps({"version": VERSION, **vars(value)}).encode()
 
 
 def decode_status(data: bytes) -> WorkerStatus:
@@ -168,7 +160,7 @@ def decode_peers(data: bytes) -> Peers:
 
 def printable(text: str) -> str:
     """The text as a terminal may show it: what would move the cursor or hide text is replaced."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 # -- one reader for each type that a document's field may have
@@ -194,25 +186,20 @@ def _reader(kind: Any) -> _Read:
 
 def _of_dataclass(kind: Any) -> _Read:
     hints = get_type_hints(kind)
-    readers = [(f, f.name.rstrip("_"), _reader(hints[f.name])) for f in dataclasses.fields(kind)]
+    readers = [(f.name, _reader(hints[f.name])) for f in dataclasses.fields(kind)]
+    needed = [
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.default is f.default_factory is dataclasses.MISSING
+    ]
 
     def read(value: Any, name: str) -> Any:
         if not isinstance(value, dict):
             raise _refused(name, "an object", value)
-        given = {
-            f.name: reader(value[key], f"{name}.{key}")
-            for f, key, reader in readers
-            if key in value
-        }
-        try:
-            return kind(**given)
-        except TypeError:
-            missing = [
-                key
-                for f, key, _ in readers
-                if f.default is f.default_factory is dataclasses.MISSING and f.name not in given
-            ]
-            raise MetadataRefused(f"{name} without {', '.join(missing)}") from None
+        missing = [key for key in needed if key not in value]
+        if missing:
+            raise MetadataRefused(f"{name} without {', '.join(missing)}")
+        return kind(**{key: read(value[key], key) for key, read in readers if key in value})
 
     return read
 

@@ -102,7 +102,7 @@ def status_of(
         standbys=_numbers(assignor.assigned_standbys()),
         awaited=_numbers(assignor.awaited.tps),
         promised={} if answer is None else {t: tuple(runs) for t, runs in answer.promised.items()},
-        globals_=tuple(sorted(facts_of(app).globals_)),
+        global_changelogs=tuple(sorted(facts_of(app).globals_)),
         standing=tuple(
             Standstill(
                 topic=one.tp.topic,

@@ -56,7 +56,8 @@ class LeaderView:
     ``names_standbys``: members are told who has copies, where that fits. ``held_up``: member -> how many
     rounds in a row it has held up with old claims, of rounds that this leader led. ``record``: what it
     answered in the last of these rounds, ``before`` what it decided that one from. ``member_id`` is the
-    leader's own, and ``now`` the time in seconds since 1970.
+    leader's own, and ``now`` the time in seconds since 1970. ``first``: what the last round decided, where
+    it left something to this one.
     """
 
     app_id: str
@@ -74,6 +75,7 @@ class LeaderView:
     before: DecisionInputs | None = None
     member_id: str = ""
     now: float = 0.0
+    first: Outcome | None = None
 
 
 @dataclass(frozen=True)
@@ -184,7 +186,7 @@ def decide(
     now = step(placement, said)
     inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000)
     off_target = {} if found is None else _awaited(found, inputs, now.follows)
-    outcome = outcome_of(inputs, found, at=view.now)
+    outcome = outcome_of(inputs, found, at=view.now, first=view.first)
     answers, oversize = _answer(
         view, outcome, generation, said, staying, now, off_target, partitions, tables, metadata
     )

@@ -15,14 +15,20 @@ from faust_assigner.wire.outcome import MOST_NAMED, Outcome
 _NAME_CHARS = 120
 
 
-def outcome_of(inputs: DecisionInputs, plan: Plan | None, *, at: float) -> Outcome:
-    """What members are told of a round that was decided ``at`` (seconds since 1970)."""
+def outcome_of(
+    inputs: DecisionInputs, plan: Plan | None, *, at: float, first: Outcome | None = None
+) -> Outcome:
+    """What members are told of a round that was decided ``at`` (seconds since 1970).
+
+    ``first`` is the outcome of the round that left something to this one: its reason is that of both.
+    """
     told = Outcome(
         trigger=inputs.trigger,
+        completes="" if first is None else first.completes or first.trigger,
         decided_at=max(0, int(at)),
         members=len(inputs.members),
-        joined=_named(inputs.joined),
-        left=_named(inputs.left),
+        joined=_named(inputs.joined) or (() if first is None else first.joined),
+        left=_named(inputs.left) or (() if first is None else first.left),
         is_planned=plan is not None,
         leads=True,
     )

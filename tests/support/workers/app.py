@@ -53,6 +53,7 @@ WINDOW, EXPIRES = 10.0, 60.0
 
 SETTINGS = {
     "web_enabled": False,
+    "canonical_url": ENV.get("URL", f"http://{ENV['NAME']}:6066"),
     "broker_session_timeout": float(ENV["SESSION_S"]),
     "broker_heartbeat_interval": min(1.0, float(ENV["SESSION_S"]) / 5),
     **json.loads(ENV.get("SETTINGS", "{}")),
@@ -70,7 +71,6 @@ app = faust.App(
     table_standby_replicas=int(ENV["REPLICAS"]),
     broker_commit_interval=1.0,
     consumer_auto_offset_reset="earliest",
-    canonical_url=f"http://{ENV['NAME']}:6066",
     **SETTINGS,
 )
 

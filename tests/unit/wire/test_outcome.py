@@ -17,7 +17,8 @@ from faust_assigner.wire.outcome import (
 from faust_assigner.wire.runs import Reader, Writer
 
 WHOLE = Outcome(
-    trigger="join+leave",
+    trigger="rejoin",
+    completes="join+leave",
     decided_at=1_795_232_422,
     members=5,
     tasks=24,

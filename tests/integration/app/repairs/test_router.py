@@ -12,8 +12,8 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
-from faust_assigner.app.repairs.router import allowed
 from faust_assigner.errors import ConfigError
+from faust_assigner.settings.places import allowed
 from tests.support.faust_group import PartitionAssignor as Ours
 from tests.support.faust_group import StockAssignor, make_app
 

@@ -1,0 +1,189 @@
+"""``faust-assigner status``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.groups import bootstrap_option
+from faust_assigner.cli.options import cluster, config_option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from faust_assigner.status.collect import Looks, Where
+    from faust_assigner.status.report import Report
+
+#: Columns where there is no terminal.
+WIDTH = 200
+
+
+@click.command()
+@bootstrap_option
+@click.option("--group", "group_id", required=True, metavar="APP", help="The app's id.")
+@config_option
+@click.option(
+    "--worker",
+    "workers",
+    multiple=True,
+    metavar="URL",
+    help="A worker's web server, http://HOST:PORT, to be asked in any case. While a rebalance is under "
+    "way the group tells no URLs; one worker that answers knows those of all. May be repeated.",
+)
+@click.option(
+    "--web-port",
+    type=click.IntRange(1, 65535),
+    default=6066,
+    show_default=True,
+    help="Faust's web_port: tried on the members' hosts during a rebalance.",
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(min=0.1),
+    default=3.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a worker may take to answer; all are asked at the same time.",
+)
+@click.option("--partitions", "with_partitions", is_flag=True, help="List every partition, too.")
+@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --watch: the time between two looks.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON (docs/reference/status.md); with --watch a line per look.",
+)
+def status(
+    bootstrap: str | None,
+    group_id: str,
+    config: str | None,
+    workers: tuple[str, ...],
+    web_port: int,
+    deadline: float,
+    with_partitions: bool,
+    watch: bool,
+    every: float,
+    as_json: bool,
+) -> None:
+    """What a group of Faust workers does now.
+
+    Its members and what each owns, copies and warms up; lags; what waits for what; the last decision and its
+    reason; settings in which workers differ. Read from the group's coordinator and asked of the workers' web
+    servers. It works during a rebalance, and when the leader or other workers do not answer.
+    """
+    with spoken_errors():
+        from faust_assigner.settings import schema
+        from faust_assigner.settings.table import URLS
+        from faust_assigner.status.collect import Where
+
+        where = Where(
+            connection=cluster(bootstrap, config).connection(),
+            group_id=group_id,
+            workers=workers,
+            web_port=web_port,
+            patterns=schema.read(URLS, environment=os.environ),
+            deadline_s=deadline,
+        )
+        if not watch:
+            _show(asyncio.run(_look(where)), with_partitions, as_json)
+            return
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_watch(where, every, with_partitions, as_json))
+
+
+async def _look(where: Where) -> Report:
+    from faust_assigner.status.build import build
+    from faust_assigner.status.collect import Looks
+
+    async with Looks(where, time.time) as looks:
+        evidence = await looks.look()
+    return build(evidence)
+
+
+def _show(report: Report, with_partitions: bool, as_json: bool) -> None:
+    if as_json:
+        click.echo(_as_json(report))
+        return
+    from faust_assigner.status.render import render
+
+    _console().print(render(report, with_partitions=with_partitions))
+
+
+def _as_json(report: Report) -> str:
+    from faust_assigner.wire.worker_status import dumps
+
+    return dumps(report)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    is_terminal = click.get_text_stream("stdout").isatty()
+    return Console(
+        width=None if is_terminal or "COLUMNS" in os.environ else WIDTH,
+        highlight=False,
+        emoji=False,
+    )
+
+
+async def _watch(where: Where, every: float, with_partitions: bool, as_json: bool) -> None:
+    """Look again and again; where the brokers do not answer, say so and go on."""
+    from faust_assigner.status.collect import Looks
+
+    console = _console()
+    async with Looks(where, time.time) as looks:
+        if as_json or not console.is_terminal:
+            while True:
+                await _line(looks, with_partitions, as_json)
+                await asyncio.sleep(every)
+        await _live(looks, console, every, with_partitions)
+
+
+async def _line(looks: Looks, with_partitions: bool, as_json: bool) -> None:
+    from faust_assigner.pipeline.failure import verdict
+    from faust_assigner.status.build import build
+
+    try:
+        _show(build(await looks.look()), with_partitions, as_json)
+    except Exception as error:
+        found = verdict(error)
+        if found is None:
+            raise
+        click.echo(f"faust-assigner: {found[0]}", err=True)
+
+
+async def _live(looks: Looks, console: Console, every: float, with_partitions: bool) -> None:
+    from rich.live import Live
+    from rich.text import Text
+
+    from faust_assigner.pipeline.failure import verdict
+    from faust_assigner.status.build import build
+    from faust_assigner.status.render import render
+
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            try:
+                report = build(await looks.look())
+                rows = max(3, (console.height - 12) // 2)
+                live.update(render(report, with_partitions=with_partitions, rows=rows))
+            except Exception as error:
+                found = verdict(error)
+                if found is None:
+                    raise
+                live.update(Text(f"{found[0]}; looking again every {every:g} s", style="red"))
+            live.refresh()
+            await asyncio.sleep(every)

@@ -1,0 +1,111 @@
+"""Asks all workers at the same time; each has the same deadline, and each gets an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+from collections.abc import Iterable, Mapping
+
+import aiohttp
+from yarl import URL
+
+from faust_assigner.errors import MetadataRefused
+from faust_assigner.status.evidence import Heard
+from faust_assigner.status.report import ANSWERED, SILENT, UNREACHABLE, UNREADABLE
+from faust_assigner.wire.bounded import UNPACKED_BYTES
+from faust_assigner.wire.worker_status import (
+    PEERS_PATH,
+    STATUS_PATH,
+    Peers,
+    decode_peers,
+    decode_status,
+)
+
+#: Beside the workers' sockets: Kafka's, files, the terminal.
+_OTHER_FILES = 64
+
+
+async def ask_status(urls: Iterable[str], *, deadline_s: float) -> dict[str, Heard]:
+    """What each worker says of itself."""
+    found = await _ask_all(urls, STATUS_PATH, deadline_s=deadline_s)
+    return {
+        url: said if isinstance(said, Heard) else _read(url, said) for url, said in found.items()
+    }
+
+
+def _read(url: str, body: bytes) -> Heard:
+    try:
+        return Heard(answer=ANSWERED, status=decode_status(body))
+    except MetadataRefused as error:
+        return Heard(answer=UNREADABLE, detail=f"{url} answers something else: {error}")
+
+
+async def ask_peers(urls: Iterable[str], *, deadline_s: float) -> dict[str, Peers]:
+    """What each worker knows of all members; those that tell nothing are left out."""
+    found: dict[str, Peers] = {}
+    for url, said in (await _ask_all(urls, PEERS_PATH, deadline_s=deadline_s)).items():
+        if isinstance(said, bytes):
+            with contextlib.suppress(MetadataRefused):
+                found[url] = decode_peers(said)
+    return found
+
+
+async def _ask_all(
+    urls: Iterable[str], path: str, *, deadline_s: float
+) -> Mapping[str, bytes | Heard]:
+    """The body that each URL answers with, or why there is none.
+
+    Nothing is decoded before all are in: a document takes time, in which others would be late.
+    """
+    wanted = sorted(set(urls))
+    if not wanted:
+        return {}
+    _allow_sockets(len(wanted))
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=deadline_s),
+    ) as session:
+        asked = [_ask(session, url, path, deadline_s) for url in wanted]
+        return dict(zip(wanted, await asyncio.gather(*asked), strict=True))
+
+
+async def _ask(
+    session: aiohttp.ClientSession, url: str, path: str, deadline_s: float
+) -> bytes | Heard:
+    try:
+        where = URL(url).origin().with_path(path)
+        async with session.get(where, allow_redirects=False) as answer:
+            if answer.status == 404:
+                what = "an older version, stock Faust, or a page of another service"
+                return Heard(answer=UNREADABLE, detail=f"{where} is not there (404): {what}")
+            if answer.status != 200:
+                return Heard(answer=UNREADABLE, detail=f"{where} answers {answer.status}")
+            body = bytearray()
+            async for chunk in answer.content.iter_any():
+                body += chunk
+                if len(body) > UNPACKED_BYTES:
+                    return Heard(answer=UNREADABLE, detail=f"{where} answers too much")
+            return bytes(body)
+    except TimeoutError:
+        return Heard(answer=SILENT, detail=f"{url} did not answer within {deadline_s:g} s")
+    except (aiohttp.ClientError, OSError) as error:
+        return Heard(answer=UNREACHABLE, detail=f"{url} cannot be reached: {_reason(error)}")
+    except ValueError as error:
+        return Heard(answer=UNREADABLE, detail=f"{url} is no URL: {error}")
+
+
+def _reason(error: Exception) -> str:
+    """The operating system's words, without the rest."""
+    inner = getattr(error, "os_error", None)
+    return str(getattr(inner, "strerror", None) or inner or error)
+
+
+def _allow_sockets(count: int) -> None:
+    """Raise this process's own limit of open files where a thousand workers would pass it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

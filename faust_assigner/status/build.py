@@ -1,0 +1,358 @@
+"""A look at a group -> the report. Pure; within a second at 1,000 members (``benchmarks/status.py``)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from faust_assigner.claims import offsets_at
+from faust_assigner.settings.table import SETTINGS
+from faust_assigner.status.described import COOPERATIVE
+from faust_assigner.status.evidence import Evidence, Place
+from faust_assigner.status.members import View, owners_of, views_of
+from faust_assigner.status.report import (
+    Copy,
+    Decision,
+    Difference,
+    MemberReport,
+    Partition,
+    Report,
+    Standstill,
+    Totals,
+)
+from faust_assigner.status.waiting import waits_of
+from faust_assigner.wire import join
+
+#: Settings in which workers of one group may well differ.
+_OF_WORKER = frozenset(setting.name for setting in SETTINGS if setting.of_worker)
+
+
+def build(evidence: Evidence) -> Report:
+    """The report of one look."""
+    views = views_of(evidence)
+    copies = _copies(views, evidence.ends)
+    partitions = _partitions(views, copies, evidence)
+    differences = _differences(views)
+    decision = _decision(views)
+    members = _members(views, partitions, differences, decision)
+    return Report(
+        group=evidence.group.group_id,
+        state=evidence.group.state,
+        is_settled=evidence.group.is_settled,
+        rounds=_rounds(evidence, views),
+        coordinator=evidence.group.coordinator,
+        taken_at=evidence.taken_at,
+        decision=decision,
+        totals=_totals(members, partitions, decision),
+        members=members,
+        partitions=partitions,
+        waits=waits_of(evidence.group, views, copies),
+        differences=differences,
+        problems=(*evidence.problems, *_problems(evidence, views)),
+    )
+
+
+def _rounds(evidence: Evidence, views: Sequence[View]) -> str:
+    """How the last round went, by its protocol; while one is under way by what workers offer."""
+    if evidence.group.is_settled:
+        return "cooperative" if evidence.group.protocol == join.COOPERATIVE else "eager"
+    known = [view.kind for view in views if view.status is not None]
+    if not known:
+        return "unknown"
+    return "cooperative" if set(known) == {COOPERATIVE} else "eager"
+
+
+def _copies(views: Sequence[View], ends: Mapping[Place, int]) -> dict[Place, tuple[Copy, ...]]:
+    """Changelog partition -> its copies, by member."""
+    found: defaultdict[Place, list[Copy]] = defaultdict(list)
+    for view in views:
+        status = view.status
+        measured = (
+            {} if status is None else {(copy.topic, copy.partition): copy for copy in status.copies}
+        )
+        for is_warmup, held in ((False, view.standbys), (True, view.warmups)):
+            for topic, numbers in held.items():
+                said = _said_positions(view, topic, numbers)
+                for number, at in zip(numbers, said, strict=True):
+                    place = topic, number
+                    copy = measured.get(place)
+                    end = ends.get(place)
+                    unknown = at is None or end is None
+                    found[place].append(
+                        Copy(
+                            member=view.name,
+                            is_warmup=is_warmup,
+                            lag=copy.records if copy else None if unknown else max(0, end - at),  # type: ignore[operator]
+                            seconds=copy.seconds if copy else None,
+                            is_measured=copy is not None,
+                        )
+                    )
+    return {place: tuple(copies) for place, copies in found.items()}
+
+
+def _said_positions(view: View, topic: str, numbers: Sequence[int]) -> list[int | None]:
+    """How far each copy had come when its member joined; None where it did not say."""
+    said = None if view.member.said is None else view.member.said.positions
+    if said is None:
+        return [None] * len(numbers)
+    offsets: list[int | None] = [
+        *offsets_at(said.get(topic, {}), np.array(numbers, dtype=np.int64)).tolist()
+    ]
+    return offsets
+
+
+def _partitions(
+    views: Sequence[View], copies: Mapping[Place, tuple[Copy, ...]], evidence: Evidence
+) -> tuple[Partition, ...]:
+    owners = owners_of(views)
+    still = {
+        (one.topic, one.partition): Standstill(reason=one.reason, seconds=one.seconds)
+        for view in views
+        if view.status is not None
+        for one in view.status.standing
+    }
+    changelogs = changelogs_of(evidence, views)
+    found = []
+    for place in sorted({*owners, *copies, *evidence.committed}):
+        topic, number = place
+        is_changelog = topic in changelogs
+        committed, end = evidence.committed.get(place), evidence.ends.get(place)
+        lag = None
+        if not is_changelog and committed is not None and end is not None:
+            lag = max(0, end - committed)
+        found.append(
+            Partition(
+                topic=topic,
+                partition=number,
+                is_changelog=is_changelog,
+                owner=owners.get(place),
+                committed=committed,
+                end=end,
+                lag=lag,
+                standing=still.get(place),
+                copies=copies.get(place, ()),
+            )
+        )
+    return tuple(found)
+
+
+def changelogs_of(evidence: Evidence, views: Sequence[View]) -> frozenset[str]:
+    """Topics behind tables, as members say; of stock members by Faust's own names."""
+    prefix, found = f"{evidence.group.group_id}-", set[str]()
+    for view in views:
+        if view.member.said is not None and view.member.said.is_ours:
+            found |= view.member.said.changelogs
+        elif view.status is not None:
+            found |= {table.changelog for table in view.status.tables}
+        topics = {*view.member.topics, *view.actives, *view.standbys}
+        found |= {t for t in topics if t.startswith(prefix) and t.endswith("-changelog")}
+    return frozenset(found)
+
+
+def _differences(views: Sequence[View]) -> tuple[Difference, ...]:
+    """Settings and versions that are not alike on all workers that answered."""
+    values: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for view in views:
+        if view.status is not None:
+            for name, value in _compared(view.status):
+                values[name][view.name] = value
+    found = []
+    for name, by_member in sorted(values.items()):
+        if len(set(by_member.values())) > 1:
+            groups: defaultdict[str, list[str]] = defaultdict(list)
+            for member, value in sorted(by_member.items()):
+                groups[value].append(member)
+            found.append(
+                Difference(name=name, values={v: tuple(members) for v, members in groups.items()})
+            )
+    return tuple(found)
+
+
+def _compared(status: Any) -> Iterator[tuple[str, str]]:
+    yield "version of faust-assigner", status.software
+    yield "version of faust-streaming", status.faust
+    yield "version of aiokafka", status.aiokafka
+    yield "version of Python", status.python.rpartition(".")[0]
+    yield "version of the app", status.app_version
+    yield from ((n, value) for n, value in status.settings.items() if n not in _OF_WORKER)
+
+
+def _unusual(differences: Sequence[Difference]) -> dict[str, dict[str, str]]:
+    """Member -> the settings in which it is not one of the largest set of alike workers."""
+    found: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for difference in differences:
+        usual = max(difference.values, key=lambda value: (len(difference.values[value]), value))
+        for value, members in difference.values.items():
+            if value != usual:
+                for member in members:
+                    found[member][difference.name] = value
+    return found
+
+
+def _decision(views: Sequence[View]) -> Decision | None:
+    """The newest that any member was told; the leader's own answer says most."""
+    told = [
+        (answer.generation, answer.decision_id, answer.outcome, view)
+        for view in views
+        for answer in (view.member.given, view.status)
+        if answer is not None and answer.outcome is not None
+    ]
+    if not told:
+        return None
+    newest = max(generation for generation, *_ in told)
+    same = [entry for entry in told if entry[0] == newest]
+    generation, decision_id, outcome, view = next(
+        (entry for entry in same if entry[2] is not None and entry[2].leads), same[0]
+    )
+    if outcome is None:
+        return None
+    return Decision(
+        decision_id=decision_id,
+        generation=generation,
+        leader=view.name if outcome.leads else None,
+        at=outcome.decided_at or None,
+        trigger=outcome.trigger,
+        completes=outcome.completes,
+        joined=outcome.joined,
+        left=outcome.left,
+        members=outcome.members,
+        tasks=outcome.tasks,
+        moved=outcome.moved,
+        cold=outcome.cold,
+        off_target=outcome.off_target,
+        warming=outcome.warming,
+        is_planned=outcome.is_planned,
+    )
+
+
+def _members(
+    views: Sequence[View],
+    partitions: Sequence[Partition],
+    differences: Sequence[Difference],
+    decision: Decision | None,
+) -> tuple[MemberReport, ...]:
+    sources: defaultdict[str, list[int | None]] = defaultdict(list)
+    held: defaultdict[tuple[str, bool], list[Copy]] = defaultdict(list)
+    for partition in partitions:
+        if partition.owner is not None and not partition.is_changelog:
+            sources[partition.owner].append(partition.lag)
+        for copy in partition.copies:
+            held[copy.member, copy.is_warmup].append(copy)
+    unusual = _unusual(differences)
+    return tuple(
+        _member(
+            view,
+            sources[view.name],
+            held[view.name, False],
+            held[view.name, True],
+            unusual.get(view.name, {}),
+            is_leader=decision is not None and decision.leader == view.name,
+        )
+        for view in views
+    )
+
+
+def _member(
+    view: View,
+    sources: Sequence[int | None],
+    standbys: Sequence[Copy],
+    warmups: Sequence[Copy],
+    unusual: Mapping[str, str],
+    *,
+    is_leader: bool,
+) -> MemberReport:
+    member, said, status = view.member, view.member.said, view.status
+    ages = [copy.seconds for copy in standbys if copy.seconds is not None]
+    offered = None if said is None or not said.is_ours else said
+    capacity, rack = (None, None) if offered is None else (offered.capacity, offered.rack_id)
+    if offered is None and status is not None:
+        rack = status.settings.get("FAUST_ASSIGNER_RACK") or None
+        capacity = _number(status.settings.get("FAUST_ASSIGNER_CAPACITY", ""))
+    dates = [given.generation for given in (member.given, status) if given is not None]
+    return MemberReport(
+        name=view.name,
+        member_id=member.member_id,
+        instance_id=view.instance_id,
+        client_id=member.client_id,
+        address=member.address,
+        host=None if status is None else status.host,
+        url=view.url,
+        version=offered.software if offered else status.software if status else "",
+        kind=view.kind,
+        capacity=capacity,
+        rack=rack,
+        is_leader=is_leader,
+        generation=max(dates) if dates and max(dates) >= 0 else None,
+        answer=view.heard.answer,
+        detail=view.heard.detail,
+        ready=None if status is None else not status.not_ready and not status.not_live,
+        not_ready=() if status is None else status.not_ready,
+        not_live=() if status is None else status.not_live,
+        is_leaving=status.is_leaving if status is not None else bool(said and said.leaves),
+        actives=view.actives,
+        standbys=view.standbys,
+        warmups=view.warmups,
+        lag=_sum(sources),
+        standby_lag=_sum([copy.lag for copy in standbys]),
+        warmup_lag=_sum([copy.lag for copy in warmups]),
+        standby_lag_s=max(ages, default=None),
+        restore_remaining_records=None if status is None else status.restore_remaining_records,
+        restore_remaining_s=None if status is None else status.restore_remaining_s,
+        disk_free_bytes=None if status is None else status.disk_free_bytes,
+        disk_size_bytes=None if status is None else status.disk_size_bytes,
+        settings=unusual,
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _sum(lags: Sequence[int | None]) -> int | None:
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None
+
+
+def _totals(
+    members: Sequence[MemberReport], partitions: Sequence[Partition], decision: Decision | None
+) -> Totals:
+    copies = [copy for partition in partitions for copy in partition.copies]
+    return Totals(
+        members=len(members),
+        answered=sum(member.host is not None for member in members),
+        ready=sum(bool(member.ready) for member in members),
+        active_partitions=sum(partition.owner is not None for partition in partitions),
+        standby_partitions=sum(not copy.is_warmup for copy in copies),
+        warmup_partitions=sum(copy.is_warmup for copy in copies),
+        standing_partitions=sum(partition.standing is not None for partition in partitions),
+        lag=sum(partition.lag or 0 for partition in partitions),
+        standby_lag=sum(copy.lag or 0 for copy in copies if not copy.is_warmup),
+        off_target=None if decision is None else decision.off_target,
+    )
+
+
+def _problems(evidence: Evidence, views: Sequence[View]) -> Iterator[str]:
+    """What the reader should know about the report itself."""
+    for view in views:
+        if view.member.problem:
+            yield f"{view.name}: {view.member.problem}"
+    shown = {view.url for view in views}
+    for peer in evidence.peers if not evidence.group.is_settled else ():
+        heard = evidence.heard.get(peer.url)
+        if peer.url not in shown and heard is not None and heard.status is None:
+            yield (
+                f"{peer.url} was a member in the last round and does not answer: {heard.detail}. "
+                "Which member of the group it is, is not known while the rebalance is under way"
+            )
+    if not evidence.group.is_settled and not any(view.does_answer for view in views):
+        yield (
+            "The coordinator shows no assignments while a rebalance is under way, and no worker "
+            "answered. Name one with --worker http://HOST:PORT, or repeat the command when the "
+            "rebalance is over"
+        )

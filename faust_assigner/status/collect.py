@@ -1,0 +1,265 @@
+"""Looks at a group: asks its coordinator, then all its workers and the brokers at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.errors import KafkaError
+from yarl import URL
+
+from faust_assigner.clients.groups import (
+    CONSUMER_TYPE,
+    GroupNotFound,
+    committed_offsets,
+    described,
+)
+from faust_assigner.errors import FaustAssignerError, TryAgain
+from faust_assigner.settings.places import allowed
+from faust_assigner.status.asking import ask_peers, ask_status
+from faust_assigner.status.described import DescribedGroup, decode_group
+from faust_assigner.status.evidence import Evidence, Heard, Place
+from faust_assigner.status.report import NOT_ASKED
+from faust_assigner.wire.worker_status import Peer
+
+#: A coordinator that starts, or moves, is asked again so many times, after so many seconds.
+TRIES, BETWEEN_S = 5, 0.3
+#: Names of hosts are looked up by so many threads at a time.
+MOST_LOOKUPS = 128
+#: The coordinator has so many seconds to answer, all tries together.
+GROUP_S = 20.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """What to look at, and how.
+
+    ``connection`` are aiokafka's keywords. ``workers`` are URLs to ask beside those of the members;
+    ``web_port`` is tried on the members' hosts while the group does not tell URLs, None for none.
+    ``patterns`` are the places that may be asked (``FAUST_ASSIGNER_URLS``); ``deadline_s`` is for
+    each worker.
+    """
+
+    connection: Mapping[str, Any]
+    group_id: str
+    workers: tuple[str, ...] = ()
+    web_port: int | None = 6066
+    patterns: tuple[str, ...] = ()
+    deadline_s: float = 3.0
+
+
+class Looks:
+    """Looks at one group again and again over one connection; remembers where workers were."""
+
+    def __init__(self, where: Where, clock: Callable[[], float]) -> None:
+        self._where, self._clock = where, clock
+        self._urls: dict[str, str] = {}
+        self._client: AIOKafkaClient | None = None
+        self._consumer: AIOKafkaConsumer | None = None
+
+    async def __aenter__(self) -> Looks:
+        # The hosts of all workers are looked up at the same time; threads are made as they are needed.
+        lookups = ThreadPoolExecutor(MOST_LOOKUPS, thread_name_prefix="lookup")
+        asyncio.get_running_loop().set_default_executor(lookups)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        if self._client is not None:
+            await self._client.close()
+        if self._consumer is not None:
+            await self._consumer.stop()
+        self._client = self._consumer = None
+
+    async def look(self) -> Evidence:
+        """All there is to know now.
+
+        Raises :class:`GroupNotFound`, :class:`TryAgain` while the coordinator does not answer, and
+        aiokafka's ``KafkaConnectionError``.
+        """
+        group, committed = await _in_time(self._group(), GROUP_S, "the group's coordinator")
+        evidence = Evidence(
+            group=group, committed=committed, urls=dict(self._urls), taken_at=self._clock()
+        )
+        if group.is_settled:
+            heard, (ends, problems) = await asyncio.gather(
+                self._ask(group, (member.url for member in group.members)),
+                self._ends(_topics(evidence)),
+            )
+            evidence = replace(evidence, heard=heard)
+        else:
+            evidence = await self._search(evidence)
+            ends, problems = await self._ends(_topics(evidence))
+        self._remember(evidence)
+        return replace(evidence, ends=ends, problems=problems)
+
+    # -- the group
+
+    async def _group(self) -> tuple[DescribedGroup, dict[Place, int]]:
+        for attempt in range(TRIES):
+            try:
+                return await self._describe()
+            except (TryAgain, KafkaError):
+                if attempt == TRIES - 1:
+                    raise
+                await asyncio.sleep(BETWEEN_S)
+        raise AssertionError("not reached")
+
+    async def _describe(self) -> tuple[DescribedGroup, dict[Place, int]]:
+        if self._client is None:
+            client = AIOKafkaClient(**self._where.connection)
+            await client.bootstrap()
+            self._client = client
+        client, group_id = self._client, self._where.group_id
+        node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
+        answer, offsets = await asyncio.gather(
+            described(client, node, group_id), committed_offsets(client, node, group_id)
+        )
+        broker = client.cluster.broker_metadata(node)
+        group = decode_group(
+            answer, coordinator="" if broker is None else f"{broker.host}:{broker.port}"
+        )
+        _check(group)
+        return group, {(tp.topic, tp.partition): offset for tp, offset in offsets.items()}
+
+    # -- the workers
+
+    async def _ask(self, group: DescribedGroup, urls: Iterable[str]) -> dict[str, Heard]:
+        """The answers of members at ``urls``, and of the workers that were named."""
+        own = URL.build(scheme="http", host=group.coordinator.rpartition(":")[0] or "localhost")
+        found: dict[str, Heard] = {}
+        wanted = set(self._where.workers)
+        for url in {url for url in urls if url} - wanted:
+            if _allowed(url, own, self._where.patterns):
+                wanted.add(url)
+            else:
+                why = "link-local, loopback of another machine, or not in FAUST_ASSIGNER_URLS"
+                found[url] = Heard(answer=NOT_ASKED, detail=f"{url} was not asked: {why}")
+        return found | await ask_status(wanted, deadline_s=self._where.deadline_s)
+
+    async def _search(self, evidence: Evidence) -> Evidence:
+        """While a rebalance is under way the group tells no URLs; any worker knows those of all.
+
+        Asked are the workers that were named, those of earlier looks, and the members' hosts.
+        """
+        group, deadline_s = evidence.group, self._where.deadline_s
+        guesses = {
+            str(URL.build(scheme="http", host=member.address, port=self._where.web_port))
+            for member in group.members
+            if member.address and self._where.web_port is not None
+        }
+        known = {*self._where.workers, *evidence.urls.values()}
+        heard, answers = await asyncio.gather(
+            self._ask(group, known | guesses), ask_peers(known | guesses, deadline_s=deadline_s)
+        )
+        peers: Sequence[Peer] = ()
+        ours = [one for one in answers.values() if one.app == group.group_id]
+        if ours:
+            peers = max(ours, key=lambda one: one.generation).peers
+        heard |= await self._ask(group, {peer.url for peer in peers} - heard.keys())
+        # A guess that nobody answers says nothing of a worker.
+        shown = known | {peer.url for peer in peers}
+        return replace(
+            evidence,
+            heard={u: one for u, one in heard.items() if u in shown or one.status is not None},
+            peers=tuple(peers),
+        )
+
+    def _remember(self, evidence: Evidence) -> None:
+        for member in evidence.group.members:
+            if member.url:
+                self._urls[member.member_id] = member.url
+        for url, heard in evidence.heard.items():
+            if heard.status is not None and heard.status.member_id:
+                self._urls[heard.status.member_id] = url
+        present = {member.member_id for member in evidence.group.members}
+        self._urls = {m: url for m, url in self._urls.items() if m in present}
+
+    # -- the brokers
+
+    async def _ends(self, topics: frozenset[str]) -> tuple[dict[Place, int], tuple[str, ...]]:
+        """Where the logs end; what cannot be told in time is missing, and a sentence says so."""
+        deadline_s = max(self._where.deadline_s, 1.0) * 2
+        try:
+            return await asyncio.wait_for(self._end_offsets(topics), deadline_s), ()
+        except (TimeoutError, KafkaError) as error:
+            reason = f"no answer within {deadline_s:g} s" if not str(error) else str(error)
+            said = f"Lags are unknown: the brokers did not say where partitions end ({reason})"
+            return {}, (said,)
+
+    async def _end_offsets(self, topics: frozenset[str]) -> dict[Place, int]:
+        if not topics:
+            return {}
+        if self._consumer is None:
+            self._consumer = await _started(AIOKafkaConsumer(**self._where.connection))
+        # A topic that was deleted would be asked for until the deadline, so those that exist come first.
+        cluster = await self._consumer._client.fetch_all_metadata()
+        wanted = [
+            TopicPartition(topic, number)
+            for topic in sorted(topics)
+            for number in sorted(cluster.partitions_for_topic(topic) or ())
+        ]
+        ends: Mapping[TopicPartition, int] = await self._consumer.end_offsets(wanted)
+        return {(tp.topic, tp.partition): end for tp, end in ends.items()}
+
+
+async def _started(consumer: AIOKafkaConsumer) -> AIOKafkaConsumer:
+    try:
+        await consumer.start()
+    except BaseException:
+        await consumer.stop()
+        raise
+    return consumer
+
+
+def _check(group: DescribedGroup) -> None:
+    if group.state == "Dead":
+        raise GroupNotFound(
+            f"no classic group {group.group_id!r}: Faust workers form one named after the app's id; "
+            "faust-assigner groups list shows all groups"
+        )
+    if group.protocol_type not in (CONSUMER_TYPE, ""):
+        raise FaustAssignerError(
+            f"{group.group_id!r} is a group of {group.protocol_type}, not of consumers"
+        )
+
+
+def _allowed(url: str, own: URL, patterns: Sequence[str]) -> bool:
+    try:
+        return allowed(URL(url), own, patterns)
+    except ValueError:
+        return True  # asking it says what is wrong with it
+
+
+def _topics(evidence: Evidence) -> frozenset[str]:
+    """What members subscribe to, or, where that is not told, what they hold or have committed."""
+    found = {topic for topic, _ in evidence.committed}
+    for member in evidence.group.members:
+        found |= member.topics
+    for heard in evidence.heard.values():
+        if heard.status is not None:
+            found |= {*heard.status.actives, *heard.status.standbys}
+    return frozenset(found)
+
+
+async def _in_time(work: Awaitable[T], seconds: float, who: str) -> T:
+    try:
+        return await asyncio.wait_for(work, seconds)
+    except TimeoutError:
+        raise TryAgain(f"{who} did not answer within {seconds:g} s") from None

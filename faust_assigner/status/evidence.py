@@ -1,0 +1,41 @@
+"""What a look at a group found: the coordinator's description, the workers' answers, offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from faust_assigner.status.described import DescribedGroup
+from faust_assigner.wire.worker_status import Peer, WorkerStatus
+
+#: (topic, partition).
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What came back from a worker's URL: a word of :mod:`faust_assigner.status.report`, and the reason."""
+
+    answer: str
+    detail: str = ""
+    status: WorkerStatus | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One look at a group.
+
+    ``heard`` is by URL. ``peers`` are the members of the last round as a worker names them, asked for
+    while a rebalance is under way. ``urls`` maps member ids to the URLs that earlier looks found.
+    ``committed`` and ``ends`` are offsets; what could not be asked is missing, and ``problems`` says
+    so. ``taken_at`` is in seconds since 1970.
+    """
+
+    group: DescribedGroup
+    heard: Mapping[str, Heard] = field(default_factory=dict)
+    peers: Sequence[Peer] = ()
+    urls: Mapping[str, str] = field(default_factory=dict)
+    committed: Mapping[Place, int] = field(default_factory=dict)
+    ends: Mapping[Place, int] = field(default_factory=dict)
+    taken_at: float = 0.0
+    problems: tuple[str, ...] = ()

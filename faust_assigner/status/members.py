@@ -1,0 +1,224 @@
+"""Who is who: the members of a group with their URLs, their answers and unique names. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from yarl import URL
+
+from faust_assigner.status.described import (
+    COOPERATIVE,
+    EAGER,
+    UNKNOWN,
+    DescribedMember,
+    numbers_of,
+)
+from faust_assigner.status.evidence import Evidence, Heard, Place
+from faust_assigner.status.report import ANSWERED, NOT_ASKED, OTHER, SILENT, UNREACHABLE, Numbers
+from faust_assigner.wire.worker_status import Peer, WorkerStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A member with all that was found of it.
+
+    The group's word goes before the worker's own, and that before a peer's.
+    """
+
+    member: DescribedMember
+    heard: Heard
+    url: str = ""
+    peer: Peer | None = None
+    name: str = ""
+
+    @property
+    def status(self) -> WorkerStatus | None:
+        """What the worker said, if it answered."""
+        return self.heard.status
+
+    @property
+    def does_answer(self) -> bool:
+        """Whether this very worker answered."""
+        return self.heard.answer == ANSWERED
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it should have answered and did not."""
+        return self.heard.answer in (SILENT, UNREACHABLE)
+
+    @property
+    def kind(self) -> str:
+        """Of what kind it is; by its own answer while the group does not tell."""
+        if self.member.kind == UNKNOWN and self.status is not None:
+            return COOPERATIVE if self.status.is_cooperative else EAGER
+        return self.member.kind
+
+    @property
+    def instance_id(self) -> str | None:
+        """The name of a static member."""
+        return self.member.instance_id or (self.peer.instance_id if self.peer else None)
+
+    @cached_property
+    def actives(self) -> Numbers:
+        """What it owns."""
+        if self.member.given is not None:
+            return numbers_of(self.member.actives)
+        if self.status is not None:
+            everywhere = self.status.global_changelogs
+            return {t: n for t, n in self.status.actives.items() if t not in everywhere}
+        return {} if self.peer is None else self.peer.actives
+
+    @cached_property
+    def warmups(self) -> Numbers:
+        """Those of its copies whose task moves here once they have caught up."""
+        if self.member.given is not None:
+            return numbers_of(self.member.given.awaited)
+        return {} if self.status is None else self.status.awaited
+
+    @cached_property
+    def standbys(self) -> Numbers:
+        """Its other copies."""
+        copies: Numbers = {}
+        if self.member.given is not None:
+            copies = numbers_of(self.member.copies)
+        elif self.status is not None:
+            everywhere = self.status.global_changelogs
+            copies = {t: n for t, n in self.status.standbys.items() if t not in everywhere}
+        found = {
+            topic: tuple(sorted(set(numbers) - set(self.warmups.get(topic, ()))))
+            for topic, numbers in copies.items()
+        }
+        return {topic: numbers for topic, numbers in found.items() if numbers}
+
+
+def views_of(evidence: Evidence) -> tuple[View, ...]:
+    """Every member of the group with its URL, its answer and its name, by name."""
+    members = evidence.group.members
+    by_id = {
+        heard.status.member_id: url
+        for url, heard in sorted(evidence.heard.items())
+        if heard.status is not None and heard.status.member_id
+    }
+    peers = {peer.url: peer for peer in evidence.peers}
+    urls = {
+        member.member_id: member.url
+        or by_id.get(member.member_id)
+        or evidence.urls.get(member.member_id, "")
+        for member in members
+    }
+    if not evidence.group.is_settled:
+        urls = _guessed(members, urls, evidence)
+    views = [
+        View(
+            member=member,
+            heard=_heard(evidence, member, urls[member.member_id], by_id),
+            url=urls[member.member_id],
+            peer=peers.get(urls[member.member_id]),
+        )
+        for member in members
+    ]
+    names = _names(views)
+    return tuple(
+        sorted(
+            (replace(view, name=names[view.member.member_id]) for view in views),
+            key=lambda view: view.name,
+        )
+    )
+
+
+def _heard(
+    evidence: Evidence, member: DescribedMember, url: str, by_id: Mapping[str, str]
+) -> Heard:
+    """What this very member answered; where several members share a URL, one of them did."""
+    if member.member_id in by_id:
+        return evidence.heard[by_id[member.member_id]]
+    heard = evidence.heard.get(url)
+    if heard is None:
+        where = "its URL is not known" if not url else f"{url} was not asked"
+        return Heard(answer=NOT_ASKED, detail=where)
+    if heard.status is None:
+        return heard
+    if heard.status.app != evidence.group.group_id:
+        return Heard(answer=OTHER, detail=f"{url} answers for the app {heard.status.app}")
+    if not heard.status.member_id:  # it has just begun to join again
+        return heard
+    return Heard(answer=OTHER, detail=f"{url} is answered by the member {heard.status.member_id}")
+
+
+def _guessed(
+    members: Sequence[DescribedMember], urls: Mapping[str, str], evidence: Evidence
+) -> dict[str, str]:
+    """The URLs of members that did not answer, while the group does not tell them.
+
+    A peer is the member with its instance id, else with its host, else the only one that is left.
+    """
+    found = dict(urls)
+    free = [peer for peer in evidence.peers if peer.url not in found.values()]
+    for alike in (_same_instance, _same_host, _any):
+        open_ = [member for member in members if not found[member.member_id]]
+        for member in open_:
+            fits = [peer for peer in free if alike(member, peer)]
+            rivals = [other for other in open_ if fits and alike(other, fits[0])]
+            if len(fits) == 1 and len(rivals) == 1:
+                found[member.member_id] = fits[0].url
+                free.remove(fits[0])
+    return found
+
+
+def _same_instance(member: DescribedMember, peer: Peer) -> bool:
+    return bool(member.instance_id) and member.instance_id == peer.instance_id
+
+
+def _same_host(member: DescribedMember, peer: Peer) -> bool:
+    return host_of(peer.url) == member.address
+
+
+def _any(member: DescribedMember, peer: Peer) -> bool:
+    return True
+
+
+def host_of(url: str) -> str:
+    """The host of a URL, "" where it has none."""
+    try:
+        return URL(url).host or ""
+    except ValueError:
+        return ""
+
+
+def _names(views: Sequence[View]) -> dict[str, str]:
+    """A name for each member id, unique: instance id, else pod or host, else URL, else the id itself."""
+    found: dict[str, str] = {}
+    open_ = list(views)
+    for name_of in (_by_instance, _by_host, _by_url):
+        counted = Counter(name_of(view) for view in open_)
+        for view in tuple(open_):
+            name = name_of(view)
+            if name and counted[name] == 1 and name not in found.values():
+                found[view.member.member_id] = name
+                open_.remove(view)
+    return found | {view.member.member_id: view.member.member_id for view in open_}
+
+
+def _by_instance(view: View) -> str:
+    return view.instance_id or ""
+
+
+def _by_host(view: View) -> str:
+    return view.status.host if view.status is not None else host_of(view.url)
+
+
+def _by_url(view: View) -> str:
+    return view.url.removeprefix("http://").removeprefix("https://").rstrip("/")
+
+
+def owners_of(views: Iterable[View]) -> dict[Place, str]:
+    """Partition -> the name of its owner."""
+    return {
+        (topic, number): view.name
+        for view in views
+        for topic, numbers in view.actives.items()
+        for number in numbers
+    }

@@ -1,0 +1,313 @@
+"""The report as text: a table of members, what waits for what, what differs between workers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from faust_assigner.clients.groups import as_ranges
+from faust_assigner.status.report import (
+    ANSWERED,
+    NOT_ASKED,
+    Decision,
+    MemberReport,
+    Numbers,
+    Partition,
+    Report,
+)
+
+NOTHING = "-"
+#: So many topics are named in one cell; the others are counted.
+MOST_TOPICS = 4
+#: Trigger of a round -> the reason in words.
+TRIGGERS: Mapping[str, str] = {
+    "first": "it was the group's first",
+    "join": "members joined",
+    "leave": "members left",
+    "subscription": "subscriptions changed",
+    "partitions": "topics got other partition counts",
+    "rejoin": "a member asked for it",
+}
+
+
+def render(
+    report: Report, *, with_partitions: bool = False, rows: int | None = None
+) -> RenderableType:
+    """The whole report; at most ``rows`` members, those that need a look first."""
+    parts: list[RenderableType] = [*_head(report), Text()]
+    parts += _members(report, rows)
+    if with_partitions:
+        parts += [Text(), _partitions(report.partitions)]
+    for title, lines in (
+        ("waiting", _waits(report)),
+        ("workers differ in", _differences(report)),
+        ("not known", (Text(problem) for problem in report.problems)),
+    ):
+        found = list(lines)
+        if found:
+            parts += [Text(), Text(title, style="bold"), *(Text("  ").append(one) for one in found)]
+    return Group(*parts)
+
+
+def _head(report: Report) -> Iterator[Text]:
+    totals = report.totals
+    line = Text.assemble("group ", (report.group, "bold"), ": ")
+    line.append(report.state, style="green" if report.is_settled else "yellow")
+    line.append(
+        f", {_count(totals.members, 'member')}, {totals.answered} answered, {totals.ready} ready; "
+    )
+    line.append(f"{report.rounds} rebalances; coordinator {report.coordinator or NOTHING}")
+    yield line
+    yield _decision(report)
+    if not totals.answered:
+        return
+    still = totals.standing_partitions
+    heard = "" if totals.answered == totals.members else " by the workers that answered"
+    line = Text(f"lag {totals.lag:,} records, copies {totals.standby_lag:,} behind; ")
+    processed = (
+        f"{_count(still, 'partition')} not processed" if still else "all partitions processed"
+    )
+    yield line.append(processed + heard, style="yellow" if still else "")
+
+
+def _decision(report: Report) -> Text:
+    decision = report.decision
+    if decision is None:
+        return Text("last decision: not told by any member")
+    ago = "" if decision.at is None else f", {span(max(0.0, report.taken_at - decision.at))} ago"
+    by = f" by {decision.leader}" if decision.leader else " by a leader that is not known any more"
+    line = Text(
+        f"last decision: generation {decision.generation}{ago}{by}, because {why(decision)}: "
+    )
+    if not decision.is_planned:
+        return line.append("the planner failed, partitions were dealt out", style="red")
+    line.append(f"{_count(decision.tasks, 'task')}, {decision.moved} moved, ")
+    line.append(f"{decision.cold} cold", style="yellow" if decision.cold else "")
+    line.append(f", {decision.off_target} off target")
+    if decision.warming:
+        line.append(f", {decision.warming} warming up")
+    return line
+
+
+def why(decision: Decision) -> str:
+    """The reason of a round, with the members that joined or left where the leader named them."""
+    named = {"join": decision.joined, "leave": decision.left}
+    reasons = []
+    for trigger in (decision.completes or decision.trigger).split("+"):
+        urls = named.get(trigger, ())
+        reasons.append(TRIGGERS.get(trigger, trigger) + (f" ({', '.join(urls)})" if urls else ""))
+    second = " (second of two rounds)" if decision.completes else ""
+    return " and ".join(reasons) + second
+
+
+# -- members
+
+
+def _members(report: Report, rows: int | None) -> Iterator[RenderableType]:
+    members = report.members
+    if rows is not None and len(members) > rows:
+        members = tuple(sorted(members, key=lambda member: (_rank(member), member.name)))[:rows]
+    alike, columns = _columns(report.members)
+    table = _table("member", "state", "owns", "lag", "standbys", "behind", numbers=(3, 5))
+    has_warmups = any(member.warmups for member in report.members)
+    for name in (*(("warm-ups", "behind") * has_warmups), *columns):
+        table.add_column(name, overflow="fold")
+    for member in members:
+        cells: list[RenderableType] = [
+            _name(member),
+            _state(member),
+            partitions(member.actives, report.group),
+            _number(member.lag),
+            partitions(member.standbys, report.group),
+            _behind(member.standby_lag, member.standby_lag_s),
+        ]
+        if has_warmups:
+            cells += [partitions(member.warmups, report.group), _number(member.warmup_lag)]
+        table.add_row(*cells, *(_COLUMNS[name](member) for name in columns))
+    yield table
+    if len(members) < len(report.members):
+        yield Text(f"and {len(report.members) - len(members)} more members", style="dim")
+    if alike:
+        yield Text(f"all members: {', '.join(alike)}", style="dim")
+
+
+def _name(member: MemberReport) -> Text:
+    text = Text(member.name, style="bold")
+    if member.is_leader:
+        text.append(" (leader)", style="cyan")
+    shown = member.url.removeprefix("http://").rstrip("/") or member.address
+    where = [] if shown == member.name else [shown]
+    if member.host and member.host not in f"{member.name} {shown}":
+        where.insert(0, member.host)
+    if member.instance_id and member.instance_id != member.name:
+        where.append(f"instance {member.instance_id}")
+    return text.append(f"\n{', '.join(where)}", style="dim not bold") if where else text
+
+
+def _rank(member: MemberReport) -> int:
+    """The worst first."""
+    if member.answer not in (ANSWERED, NOT_ASKED):
+        return 0
+    return (
+        1 if member.not_ready or member.not_live else 2 if member.restore_remaining_records else 3
+    )
+
+
+def _state(member: MemberReport) -> Text:
+    if member.answer != ANSWERED:
+        return Text(member.answer, style="dim" if member.answer == NOT_ASKED else "red")
+    if member.is_leaving:
+        return Text("stops", style="yellow")
+    if member.not_live:
+        return Text(f"not live: {member.not_live[0]}", style="red")
+    if member.not_ready:
+        return Text(f"not ready: {member.not_ready[0]}", style="red")
+    if member.restore_remaining_records:
+        return Text(f"ready, restores {member.restore_remaining_records:,}", style="yellow")
+    return Text("ready", style="green")
+
+
+def _behind(records: int | None, seconds: float | None) -> str:
+    if records and seconds:
+        return f"{records:,} ({span(seconds)})"
+    return _number(records)
+
+
+_COLUMNS: Mapping[str, Callable[[MemberReport], str]] = {
+    "protocol": lambda member: member.kind,
+    "version": lambda member: member.version or NOTHING,
+    "rack": lambda member: member.rack or NOTHING,
+    "capacity": lambda member: NOTHING if member.capacity is None else f"{member.capacity:g}",
+}
+
+
+def _columns(members: Sequence[MemberReport]) -> tuple[list[str], list[str]]:
+    """What all members have alike, in words; and the columns in which they differ."""
+    alike, differ = [], []
+    for name, cell in _COLUMNS.items():
+        values = {cell(member) for member in members}
+        if len(values) > 1:
+            differ.append(name)
+        elif values and values != {NOTHING}:
+            alike.append(f"{name} {values.pop()}")
+        elif name == "rack" and values:
+            alike.append("no rack")
+    return alike, differ
+
+
+def partitions(numbers: Numbers, group: str) -> str:
+    """``0-3 of orders and the tables rates, totals``: topics with the same numbers together."""
+    together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
+    for topic, held in sorted(numbers.items()):
+        if topic != f"{group}-__assignor-__leader":
+            together[held].append(topic)
+    lines = []
+    for held, topics in sorted(together.items(), key=lambda item: item[1]):
+        tables = [table_of(topic, group) for topic in topics]
+        sources = [topic for topic, table in zip(topics, tables, strict=True) if not table]
+        named = [table for table in tables if table]
+        words = [_listed(sources)] if sources else []
+        if named:
+            words.append(f"table{'s' * (len(named) > 1)} {_listed(named)}")
+        (ranges,) = as_ranges(("", number) for number in held)
+        lines.append(f"{ranges.strip()} of {', '.join(words)}")
+    return "\n".join(lines) or NOTHING
+
+
+def table_of(topic: str, group: str) -> str:
+    """The name of the table behind a changelog by Faust's convention; "" of any other topic."""
+    prefix, suffix = f"{group}-", "-changelog"
+    if topic.startswith(prefix) and topic.endswith(suffix):
+        return topic[len(prefix) : -len(suffix)]
+    return ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_TOPICS} more" if len(names) > MOST_TOPICS else ""
+    return ", ".join(names[:MOST_TOPICS]) + more
+
+
+# -- the rest
+
+
+def _waits(report: Report) -> Iterator[Text]:
+    for wait in report.waits:
+        line = Text()
+        if wait.member is not None:
+            line.append(f"{wait.member}: ", style="bold")
+        line.append(wait.text)
+        if wait.seconds:
+            line.append(f" ({span(wait.seconds)} so far)", style="dim")
+        yield line
+
+
+def _differences(report: Report) -> Iterator[Text]:
+    for difference in report.differences:
+        line = Text(f"{difference.name}: ")
+        values = sorted(difference.values.items(), key=lambda item: (-len(item[1]), item[0]))
+        line.append(
+            "; ".join(f"{value or 'not set'} on {_listed(names)}" for value, names in values)
+        )
+        yield line
+
+
+def _partitions(partitions: Iterable[Partition]) -> Table:
+    table = _table("topic", "partition", "owner", "lag", "not processed", "copies", numbers=(1, 3))
+    for one in partitions:
+        still = one.standing
+        copies = [
+            f"{copy.member}{' (warm-up)' * copy.is_warmup}: "
+            f"{'' if copy.is_measured or copy.lag is None else 'at most '}"
+            f"{_behind(copy.lag, copy.seconds)}"
+            for copy in one.copies
+        ]
+        table.add_row(
+            one.topic,
+            str(one.partition),
+            one.owner or NOTHING,
+            NOTHING if one.is_changelog else _number(one.lag),
+            NOTHING if still is None else f"{still.reason}, {span(still.seconds)}",
+            "\n".join(copies) or NOTHING,
+        )
+    return table
+
+
+def _table(*heads: str, numbers: Sequence[int] = ()) -> Table:
+    table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
+    for at, head in enumerate(heads):
+        table.add_column(head, justify="right" if at in numbers else "left", overflow="fold")
+    return table
+
+
+def _number(value: int | None) -> str:
+    return NOTHING if value is None else f"{value:,}"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def span(seconds: float) -> str:
+    """A length of time, in one or two units.
+
+    >>> [span(s) for s in (0.4, 59, 61, 3600, 90000)]
+    ['0.4 s', '59 s', '1 min 1 s', '1 h', '1 d 1 h']
+    """
+    if seconds < 60:
+        return (
+            f"{seconds:.1f} s" if seconds < 10 and seconds != int(seconds) else f"{seconds:.0f} s"
+        )
+    for size, unit, small, below in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            whole, rest = divmod(int(seconds), size)
+            return f"{whole} {unit}" + (f" {rest // small} {below}" if rest // small else "")
+    raise AssertionError("not reached")

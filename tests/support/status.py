@@ -1,0 +1,219 @@
+"""A group of Faust workers as its coordinator describes it, and what its workers answer: made, not run.
+
+The bytes are those that travel: the members' metadata is encoded and the leader's own code decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+
+from faust_assigner.app.round.leader import LeaderView, Round, decide
+from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.status.described import DescribedGroup, decode_group
+from faust_assigner.status.evidence import Evidence, Heard
+from faust_assigner.status.report import ANSWERED
+from faust_assigner.warmup import WarmupPolicy
+from faust_assigner.wire.answer import Answer, decode_answer
+from faust_assigner.wire.join import COOPERATIVE, JoinData, encode_join
+from faust_assigner.wire.worker_status import CopyLag, TableStatus, WorkerStatus
+
+LOG = "shop-totals-changelog"
+TOPICS: Mapping[str, int] = {"orders": 6, LOG: 6}
+AT = 1_795_232_422.0
+
+
+@dataclass
+class MadeGroup:
+    """Members by id ``m0``, ``m1``, ...; ``m0`` leads. Each has its URL ``http://w0:6066`` and so on."""
+
+    topics: Mapping[str, int] = field(default_factory=lambda: dict(TOPICS))
+    replicas: int = 1
+    global_changelogs: tuple[str, ...] = ()
+    #: Member -> what differs in its metadata.
+    offers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    generation: int = 0
+    state: str = "Stable"
+    end: int = 1000
+    claims: dict[str, JoinData] = field(default_factory=dict)
+    metadata: dict[str, bytes] = field(default_factory=dict)
+    answers: dict[str, bytes] = field(default_factory=dict)
+    last: Round | None = None
+
+    def join(self, *names: str, **offer: Any) -> MadeGroup:
+        """Members that take part from the next round on."""
+        for name in names:
+            self.claims[name] = JoinData(
+                f"http://w{name.lstrip('m')}:6066",
+                cooperative=True,
+                software="0.1.0",
+                changelogs=self.changelogs,
+                globals_=dict.fromkeys(self.global_changelogs, True),
+                positions={},
+            )
+            self.offers[name] = offer
+        return self
+
+    def leave(self, name: str) -> MadeGroup:
+        """A member that is gone at the next round."""
+        del self.claims[name], self.offers[name]
+        return self
+
+    @property
+    def changelogs(self) -> frozenset[str]:
+        """Topics behind tables."""
+        return frozenset(t for t in self.topics if t.endswith("-changelog"))
+
+    def round(self, *, leader: str = "m0", warmups: WarmupPolicy | None = None) -> MadeGroup:
+        """One whole round."""
+        said = {
+            name: replace(data, **self.offers[name]) for name, data in sorted(self.claims.items())
+        }
+        members = {
+            name: ConsumerProtocolMemberMetadata(
+                0, sorted(self.topics), encode_join(data, self.topics)
+            )
+            for name, data in said.items()
+        }
+        self.generation += 1
+        view = LeaderView(
+            "shop",
+            TableFacts(self.changelogs, dict.fromkeys(self.global_changelogs, True)),
+            self.replicas,
+            self.generation,
+            warmups=lambda _: warmups,
+            before=None if self.last is None else self.last.inputs,
+            member_id=leader,
+            now=AT - 60,
+        )
+        self.last = decide(view, lambda topic: range(self.topics.get(topic, 0)), members)
+        self.metadata = {name: one.encode() for name, one in members.items()}
+        self.answers = {name: one.encode() for name, one in self.last.answers.items()}
+        for name, data in self.claims.items():
+            answer = self.answer_of(name)
+            held = {
+                t: {*answer.actives.get(t, ()), *answer.standbys.get(t, ())}
+                for t in self.changelogs
+            }
+            self.claims[name] = replace(
+                data,
+                actives=answer.actives,
+                standbys=answer.standbys,
+                awaited=answer.awaited,
+                generation=self.generation,
+                positions={t: dict.fromkeys(numbers, self.end) for t, numbers in held.items()},
+            )
+        return self
+
+    def answer_of(self, name: str) -> Answer:
+        """The leader's answer to a member."""
+        raw = ConsumerProtocolMemberAssignment.decode(self.answers[name])
+        return decode_answer(raw.user_data)
+
+    def entity(self) -> Any:
+        """DescribeGroups' answer; nothing of members is shown while a rebalance is under way."""
+        settled = self.state == "Stable"
+        return SimpleNamespace(
+            group_id="shop",
+            group_state=self.state,
+            protocol_type="consumer",
+            protocol_data=COOPERATIVE if settled else "",
+            members=[
+                SimpleNamespace(
+                    member_id=name,
+                    group_instance_id=self.offers[name].get("instance_id"),
+                    client_id="faust-0.15.3",
+                    client_host=f"/10.0.0.{name.lstrip('m')}",
+                    member_metadata=self.metadata[name] if settled else b"",
+                    member_assignment=self.answers[name] if settled else b"",
+                )
+                for name in self.metadata
+            ],
+        )
+
+    def described(self) -> DescribedGroup:
+        """The same, decoded."""
+        return decode_group(self.entity(), coordinator="127.0.0.1:9092")
+
+    def status_of(self, name: str, *, lag: int = 0, **more: Any) -> WorkerStatus:
+        """What the worker answers."""
+        answer, said = self.answer_of(name), self.claims[name]
+        base: dict[str, Any] = {
+            "app": "shop",
+            "member_id": name,
+            "url": said.url,
+            "instance_id": self.offers[name].get("instance_id"),
+            "host": f"pod-{name.lstrip('m')}",
+            "software": "0.1.0",
+            "python": "3.11.4",
+            "generation": self.generation,
+            "decision_id": answer.decision_id,
+            "outcome": answer.outcome,
+            "is_cooperative": True,
+            "actives": {t: tuple(runs) for t, runs in answer.actives.items()},
+            "standbys": {t: tuple(runs) for t, runs in answer.standbys.items()},
+            "awaited": {t: tuple(runs) for t, runs in answer.awaited.items()},
+            "copies": tuple(
+                CopyLag(topic=t, partition=p, records=lag, seconds=0.0)
+                for t, runs in answer.standbys.items()
+                for p in runs
+            ),
+            "tables": tuple(
+                TableStatus(
+                    name=t.removeprefix("shop-").removesuffix("-changelog"),
+                    changelog=t,
+                    store="rocksdb",
+                )
+                for t in sorted(self.changelogs)
+            ),
+            "settings": {
+                "FAUST_ASSIGNER_STALE_READS": "0",
+                "broker_session_timeout": "60",
+                "broker_rebalance_timeout": "90",
+            },
+        }
+        return WorkerStatus(**base | more)
+
+    def evidence(
+        self,
+        *,
+        heard: Mapping[str, Heard] | None = None,
+        silent: Collection[str] = (),
+        committed: int = 900,
+        **more: Any,
+    ) -> Evidence:
+        """A look at it: all workers answer but those that are ``silent``, or as ``heard`` says, by URL."""
+        answers = {
+            self.claims[name].url: Heard(answer=ANSWERED, status=self.status_of(name))
+            for name in self.claims
+            if name not in silent
+        }
+        quiet = {
+            self.claims[name].url: Heard(answer="silent", detail="it did not answer within 3 s")
+            for name in silent
+        }
+        sources = {t for t in self.topics if t not in self.changelogs}
+        places = [(t, p) for t, count in self.topics.items() for p in range(count)]
+        given: dict[str, Any] = {
+            "group": self.described(),
+            "heard": answers | quiet | dict(heard or {}),
+            "committed": {place: committed for place in places if place[0] in sources},
+            "ends": dict.fromkeys(places, self.end),
+            "taken_at": AT,
+        }
+        return Evidence(**given | more)
+
+
+def group(members: int = 3, rounds: int = 2, **options: Any) -> MadeGroup:
+    """So many members after so many rounds."""
+    found = MadeGroup(**options).join(*(f"m{n}" for n in range(members)))
+    for _ in range(rounds):
+        found.round()
+    return found

@@ -1,0 +1,375 @@
+"""The report of a group from what its coordinator and its workers say; nothing here runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.status.build import build
+from faust_assigner.status.described import EAGER, STOCK, STRANGER, decode_group
+from faust_assigner.status.evidence import Evidence, Heard
+from faust_assigner.status.report import (
+    ANSWERED,
+    NOT_ASKED,
+    OTHER,
+    SILENT,
+    MemberReport,
+    Partition,
+    Report,
+)
+from faust_assigner.wire.outcome import for_others
+from faust_assigner.wire.worker_status import Peer, Standstill, TableStatus
+from tests.support.status import LOG, MadeGroup, group
+
+
+def member(report: Report, name: str) -> MemberReport:
+    """By its name."""
+    (found,) = [one for one in report.members if one.name == name]
+    return found
+
+
+def partition(report: Report, topic: str, number: int) -> Partition:
+    """By its place."""
+    (found,) = [one for one in report.partitions if (one.topic, one.partition) == (topic, number)]
+    return found
+
+
+def heard(made: MadeGroup, name: str, **more: Any) -> dict[str, Heard]:
+    """A worker's answer with differences, by its URL."""
+    return {made.claims[name].url: Heard(answer=ANSWERED, status=made.status_of(name, **more))}
+
+
+def test_each_partition_is_owned_and_copied_once() -> None:
+    """As the leader placed them; members are named by their pods."""
+    made = group(3)
+    report = build(made.evidence())
+    assert [one.name for one in report.members] == ["pod-0", "pod-1", "pod-2"]
+    for number in range(6):
+        found = partition(report, LOG, number)
+        owner = partition(report, "orders", number).owner
+        assert owner == found.owner
+        assert len(found.copies) == 1
+        assert found.copies[0].member != owner
+    owned = [n for one in report.members for n in one.actives["orders"]]
+    copied = [n for one in report.members for n in one.standbys[LOG]]
+    assert sorted(owned) == sorted(copied) == list(range(6))
+    assert (report.totals.active_partitions, report.totals.standby_partitions) == (12, 6)
+
+
+def test_lags_are_of_partitions_and_of_members() -> None:
+    """100 records behind on each source partition; copies as the workers measured them."""
+    made = group(3)
+    report = build(made.evidence(heard=heard(made, "m1", lag=7)))
+    assert partition(report, "orders", 0).lag == 100
+    assert partition(report, LOG, 0).lag is None
+    one = member(report, "pod-1")
+    assert one.lag == 200
+    assert one.standby_lag == 14
+    assert member(report, "pod-2").standby_lag == 0
+    assert (report.totals.lag, report.totals.standby_lag) == (600, 14)
+
+
+def test_a_silent_workers_copies_are_at_most_as_far_behind_as_when_it_joined() -> None:
+    """It had read to 1,000 then; 300 records came since. Its partitions are those of the group's record."""
+    made = group(3)
+    evidence = made.evidence(silent=["m1"])
+    evidence = replace(evidence, ends=dict.fromkeys(evidence.ends, 1300))
+    report = build(evidence)
+    one = member(report, "w1")
+    assert (one.answer, one.detail, one.ready) == (SILENT, "it did not answer within 3 s", None)
+    assert one.actives["orders"]
+    copies = [c for p in report.partitions for c in p.copies if c.member == "w1"]
+    assert [(copy.lag, copy.is_measured) for copy in copies] == [(300, False)] * len(copies) != []
+    assert report.totals.answered == 2
+
+
+def test_a_lag_that_nobody_can_tell_is_unknown_and_not_zero() -> None:
+    """Where nothing was committed, and where a log's end is not known."""
+    made = group(2)
+    report = build(replace(made.evidence(silent=["m1"]), committed={}, ends={}))
+    assert partition(report, "orders", 0).lag is None
+    assert {member(report, name).lag for name in ("pod-0", "w1")} == {None}
+    assert member(report, "w1").standby_lag is None
+
+
+def test_the_last_decision_is_told_by_the_leaders_own_answer() -> None:
+    """With the members that joined; the leader is marked."""
+    made = group(2)
+    made.join("m2").round()
+    report = build(made.evidence())
+    assert report.decision is not None
+    assert (report.decision.trigger, report.decision.generation) == ("join", 3)
+    assert report.decision.leader == "pod-0"
+    assert report.decision.joined == ("http://w2:6066",)
+    assert [one.name for one in report.members if one.is_leader] == ["pod-0"]
+
+
+def test_the_decision_outlives_its_leader() -> None:
+    """The leader left the group and answers nothing; every other member was told trigger and counts."""
+    made = group(3)
+    made.join("m3").round()
+    entity = made.entity()
+    entity.members = [one for one in entity.members if one.member_id != "m0"]
+    report = build(made.evidence(group=decode_group(entity), silent=["m0"]))
+    assert report.decision is not None
+    assert (report.decision.trigger, report.decision.leader) == ("join", None)
+    assert (report.decision.members, report.decision.tasks) == (4, 6)
+
+
+def test_of_two_decisions_the_newer_counts() -> None:
+    """A member that did not take part in the last round still has the former answer."""
+    made = group(2)
+    former = made.answers["m1"]
+    made.round()
+    made.answers["m1"] = former
+    report = build(made.evidence(silent=["m1"]))
+    assert report.decision is not None
+    assert report.decision.generation == 3
+
+
+def rebalancing(made: MadeGroup, **options: Any) -> Evidence:
+    """The same look while a rebalance is under way: the coordinator names members and nothing else."""
+    made.state = "PreparingRebalance"
+    return made.evidence(**options)
+
+
+def test_during_a_rebalance_the_workers_say_what_the_group_does_not() -> None:
+    """Partitions, copies, lags, the last decision and who leads."""
+    made = group(3)
+    settled = build(made.evidence())
+    report = build(rebalancing(made))
+    assert not report.is_settled
+    for one, before in zip(report.members, settled.members, strict=True):
+        assert (one.name, one.actives, one.standbys) == (
+            before.name,
+            before.actives,
+            before.standbys,
+        )
+    assert report.decision == settled.decision
+    assert report.totals.lag == settled.totals.lag
+
+
+@pytest.mark.parametrize("by", ["instance id", "host", "what is left"])
+def test_during_a_rebalance_a_silent_member_is_found_among_its_peers(by: str) -> None:
+    """By its instance id, by its host, or because no other is left; its partitions are the peer's word."""
+    made = group(3)
+    url = made.claims["m1"].url
+    if by == "instance id":
+        made.offers["m1"] = made.offers["m2"] = {}
+        made.offers["m1"] = {"instance_id": "shop-1"}
+        made.offers["m2"] = {"instance_id": "shop-2"}
+    instances = {name: made.offers[name].get("instance_id") for name in made.claims}
+    urls = {name: data.url for name, data in made.claims.items()}
+    if by == "host":
+        urls |= {"m1": "http://10.0.0.1:6066", "m2": "http://10.0.0.2:6066"}
+    silent = ["m1"] if by == "what is left" else ["m1", "m2"]
+    peers = [
+        Peer(
+            url=urls[name],
+            instance_id=instances[name],
+            actives={"orders": tuple(made.answer_of(name).actives["orders"])},
+        )
+        for name in made.claims
+    ]
+    evidence = rebalancing(made, silent=[], peers=peers)
+    quiet = {urls[name]: Heard(answer=SILENT, detail="no answer") for name in silent}
+    answers = {
+        u: one for u, one in evidence.heard.items() if u not in {made.claims[n].url for n in silent}
+    }
+    report = build(replace(evidence, heard=answers | quiet))
+    (one,) = [one for one in report.members if one.member_id == "m1"]
+    assert one.url == urls["m1"] == (url if by != "host" else "http://10.0.0.1:6066")
+    assert one.answer == SILENT
+    assert one.actives["orders"] == peers[1].actives["orders"]
+
+
+def test_a_member_without_a_url_is_not_asked_and_that_is_said() -> None:
+    """During a rebalance in which no worker could be found."""
+    made = group(2)
+    report = build(replace(rebalancing(made), heard={}))
+    assert {one.answer for one in report.members} == {NOT_ASKED}
+    assert "Name one with --worker" in report.problems[0]
+
+
+def test_two_members_with_one_url_are_told_apart() -> None:
+    """One of them answers there; of the other it is said who answers in its place."""
+    made = group(3)
+    made.claims["m2"] = replace(made.claims["m2"], url=made.claims["m1"].url)
+    made.round()
+    report = build(made.evidence(heard=heard(made, "m1")))
+    found = {one.member_id: one for one in report.members}
+    assert found["m1"].answer == ANSWERED
+    assert found["m2"].answer == OTHER
+    assert "is answered by the member m1" in found["m2"].detail
+
+
+def test_a_page_of_another_app_is_no_answer() -> None:
+    """A port that was given to another group's worker."""
+    made = group(2)
+    report = build(made.evidence(heard=heard(made, "m1", app="bank", member_id="b1")))
+    (one,) = [one for one in report.members if one.member_id == "m1"]
+    assert (one.answer, one.ready) == (OTHER, None)
+    assert "answers for the app bank" in one.detail
+
+
+def test_kinds_of_members_are_told_apart() -> None:
+    """Ours with cooperative rounds, ours without, stock Faust's, and no Faust worker at all."""
+    made = group(2)
+    made.offers["m1"] = {"cooperative": False}
+    made.round()
+    entity = made.entity()
+    for name, metadata in (("stock", STOCK_METADATA), ("alien", b"\xff\x00")):
+        entity.members.append(
+            SimpleNamespace(
+                member_id=name,
+                client_id="c",
+                client_host="/10.1.1.1",
+                member_metadata=metadata,
+                member_assignment=b"",
+            )
+        )
+    report = build(made.evidence(group=decode_group(entity)))
+    kinds = {one.member_id: one.kind for one in report.members}
+    assert kinds == {"m0": "cooperative", "m1": EAGER, "stock": STOCK, "alien": STRANGER}
+    assert any("alien: its metadata cannot be read" in problem for problem in report.problems)
+
+
+def _stock() -> bytes:
+    from tests.support.faust_group import StockAssignor, make_app
+
+    app = make_app("http://stock", assignor=StockAssignor, tables=("totals",))
+    raw: bytes = app.assignor.metadata({"orders"}).encode()
+    return raw
+
+
+STOCK_METADATA = _stock()
+
+
+def test_a_global_table_is_nobodys_standby() -> None:
+    """Every member follows it; only who writes a partition owns it."""
+    rates = "shop-rates-changelog"
+    made = group(2, topics={"orders": 4, LOG: 4, rates: 4}, global_changelogs=(rates,))
+    report = build(made.evidence())
+    for one in report.members:
+        assert rates not in one.standbys
+    owned = [n for one in report.members for n in one.actives.get(rates, ())]
+    assert sorted(owned) == list(range(4))
+
+
+def test_settings_and_versions_that_differ_are_named() -> None:
+    """With who has which; a setting that each worker has its own value of is no difference."""
+    made = group(3)
+    odd = made.status_of("m2").settings | {
+        "FAUST_ASSIGNER_STALE_READS": "5",
+        "FAUST_ASSIGNER_RACK": "b",
+    }
+    report = build(made.evidence(heard=heard(made, "m2", settings=odd, software="0.2.0")))
+    differences = {one.name: dict(one.values) for one in report.differences}
+    assert differences == {
+        "FAUST_ASSIGNER_STALE_READS": {"0": ("pod-0", "pod-1"), "5": ("pod-2",)},
+        "version of faust-assigner": {"0.1.0": ("pod-0", "pod-1"), "0.2.0": ("pod-2",)},
+    }
+    assert member(report, "pod-2").settings == {
+        "FAUST_ASSIGNER_STALE_READS": "5",
+        "version of faust-assigner": "0.2.0",
+    }
+    assert member(report, "pod-0").settings == {}
+
+
+def test_a_members_offer_is_in_the_group_and_needs_no_answer() -> None:
+    """Rack, capacity, instance id and version of a silent worker."""
+    made = group(2)
+    made.offers["m1"] = {"rack_id": "az-b", "capacity": 2.0, "instance_id": "shop-1"}
+    made.round()
+    one = member(build(made.evidence(silent=["m1"])), "shop-1")
+    assert (one.rack, one.capacity, one.instance_id, one.version) == (
+        "az-b",
+        2.0,
+        "shop-1",
+        "0.1.0",
+    )
+    assert one.address == "10.0.0.1"
+
+
+def test_names_are_unique() -> None:
+    """Two workers on one host are told apart by their URLs, and without URLs by their ids."""
+    made = group(3)
+    same = {url: one for n in made.claims for url, one in heard(made, n, host="box").items()}
+    names = [one.name for one in build(made.evidence(heard=same)).members]
+    assert names == ["w0:6066", "w1:6066", "w2:6066"]
+    nobody = build(replace(rebalancing(made), heard={}))
+    assert [one.name for one in nobody.members] == ["m0", "m1", "m2"]
+
+
+def test_a_partition_that_stands_still_is_marked_with_its_reason() -> None:
+    """As its owner says."""
+    made = group(2)
+    (number, *_) = made.answer_of("m0").actives["orders"]
+    still = Standstill(topic="orders", partition=number, reason="unreadable", seconds=75.0)
+    report = build(made.evidence(heard=heard(made, "m0", standing=(still,))))
+    found = partition(report, "orders", number).standing
+    assert found is not None
+    assert (found.reason, found.seconds) == ("unreadable", 75.0)
+    assert report.totals.standing_partitions == 1
+
+
+def test_rounds_are_cooperative_by_the_groups_protocol_and_else_by_what_workers_offer() -> None:
+    """One eager worker makes them eager; nobody's word makes them unknown."""
+    made = group(2)
+    assert build(made.evidence()).rounds == "cooperative"
+    assert build(rebalancing(made)).rounds == "cooperative"
+    eager = rebalancing(made, heard=heard(made, "m1", is_cooperative=False))
+    assert build(eager).rounds == "eager"
+    assert build(replace(eager, heard={})).rounds == "unknown"
+
+
+def test_an_empty_group_has_a_report() -> None:
+    """All workers are down; offsets are still there."""
+    made = group(2)
+    evidence = made.evidence(heard={})
+    evidence = replace(evidence, group=replace(evidence.group, state="Empty", members=()), heard={})
+    report = build(evidence)
+    assert (report.members, report.totals.members) == ((), 0)
+    assert partition(report, "orders", 0).owner is None
+    assert report.decision is None
+
+
+def test_an_answer_of_a_version_that_tells_no_outcome_leaves_the_decision_unknown() -> None:
+    """As of a leader of an older release."""
+    made = group(2)
+    evidence = made.evidence()
+    members = tuple(
+        replace(one, given=replace(one.given, outcome=None)) if one.given else one
+        for one in evidence.group.members
+    )
+    mute = {
+        url: replace(one, status=replace(one.status, outcome=None)) if one.status else one
+        for url, one in evidence.heard.items()
+    }
+    found = build(replace(evidence, group=replace(evidence.group, members=members), heard=mute))
+    assert found.decision is None
+
+
+def test_for_others_says_less_than_the_leader_knows() -> None:
+    """So the leader's own answer is preferred, whatever its place."""
+    made = group(3)
+    made.join("m3").round(leader="m2")
+    report = build(made.evidence())
+    assert report.decision is not None
+    assert (report.decision.leader, report.decision.joined) == ("pod-2", ("http://w3:6066",))
+    told = made.answer_of("m0").outcome
+    assert told is not None
+    assert told == for_others(told)
+
+
+def test_tables_of_workers_are_changelogs_during_a_rebalance() -> None:
+    """Whatever a changelog is called."""
+    made = group(2)
+    table = TableStatus(name="x", changelog="odd-name", store="rocksdb")
+    answer = heard(made, "m0", tables=(table,), actives={"odd-name": (0,), "orders": (0,)})
+    report = build(rebalancing(made, heard=answer))
+    assert partition(report, "odd-name", 0).is_changelog
+    assert not partition(report, "orders", 0).is_changelog
