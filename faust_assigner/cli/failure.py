@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from typing import NoReturn
 
@@ -13,6 +14,18 @@ def fail(message: object, code: int) -> NoReturn:
     """Say what is wrong on stderr and leave; the codes are those of ``pipeline/failure.py``."""
     click.echo(f"faust-assigner: {message}", err=True)
     raise SystemExit(code)
+
+
+@contextlib.contextmanager
+def quiet_kafka() -> Iterator[None]:
+    """Without aiokafka's log of each connection that fails: the command itself says what matters."""
+    logger = logging.getLogger("aiokafka")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.failure import quiet_kafka, spoken_errors
 from faust_assigner.cli.groups import bootstrap_option
 from faust_assigner.cli.options import cluster, config_option
 
@@ -85,7 +85,7 @@ def status(
     reason; settings in which workers differ. Read from the group's coordinator and asked of the workers' web
     servers. It works during a rebalance, and when the leader or other workers do not answer.
     """
-    with spoken_errors():
+    with spoken_errors(), quiet_kafka():
         from faust_assigner.settings import schema
         from faust_assigner.settings.table import URLS
         from faust_assigner.status.collect import Where

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from faust_assigner.claims import offsets_at
-from faust_assigner.settings.table import SETTINGS
+from faust_assigner.settings.table import CAPACITY, RACK, SETTINGS
 from faust_assigner.status.described import COOPERATIVE
 from faust_assigner.status.evidence import Evidence, Place
 from faust_assigner.status.members import View, owners_of, views_of
@@ -46,7 +46,7 @@ def build(evidence: Evidence) -> Report:
         coordinator=evidence.group.coordinator,
         taken_at=evidence.taken_at,
         decision=decision,
-        totals=_totals(members, partitions, decision),
+        totals=_totals(len(evidence.group.members), members, partitions, decision),
         members=members,
         partitions=partitions,
         waits=waits_of(evidence.group, views, copies),
@@ -269,8 +269,8 @@ def _member(
     offered = None if said is None or not said.is_ours else said
     capacity, rack = (None, None) if offered is None else (offered.capacity, offered.rack_id)
     if offered is None and status is not None:
-        rack = status.settings.get("FAUST_ASSIGNER_RACK") or None
-        capacity = _number(status.settings.get("FAUST_ASSIGNER_CAPACITY", ""))
+        rack = status.settings.get(RACK.name) or None
+        capacity = _number(status.settings.get(CAPACITY.name, ""))
     dates = [given.generation for given in (member.given, status) if given is not None]
     return MemberReport(
         name=view.name,
@@ -320,11 +320,14 @@ def _sum(lags: Sequence[int | None]) -> int | None:
 
 
 def _totals(
-    members: Sequence[MemberReport], partitions: Sequence[Partition], decision: Decision | None
+    count: int,
+    members: Sequence[MemberReport],
+    partitions: Sequence[Partition],
+    decision: Decision | None,
 ) -> Totals:
     copies = [copy for partition in partitions for copy in partition.copies]
     return Totals(
-        members=len(members),
+        members=count,
         answered=sum(member.host is not None for member in members),
         ready=sum(bool(member.ready) for member in members),
         active_partitions=sum(partition.owner is not None for partition in partitions),
@@ -342,13 +345,10 @@ def _problems(evidence: Evidence, views: Sequence[View]) -> Iterator[str]:
     for view in views:
         if view.member.problem:
             yield f"{view.name}: {view.member.problem}"
-    shown = {view.url for view in views}
-    for peer in evidence.peers if not evidence.group.is_settled else ():
-        heard = evidence.heard.get(peer.url)
-        if peer.url not in shown and heard is not None and heard.status is None:
+        if not view.member.member_id:
             yield (
-                f"{peer.url} was a member in the last round and does not answer: {heard.detail}. "
-                "Which member of the group it is, is not known while the rebalance is under way"
+                f"{view.name} was in the last round and does not answer. Its member id is not known "
+                "while the rebalance is under way"
             )
     if not evidence.group.is_settled and not any(view.does_answer for view in views):
         yield (

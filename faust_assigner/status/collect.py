@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.client import AIOKafkaClient, CoordinationType
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 from yarl import URL
 
 from faust_assigner.clients.groups import (
@@ -36,6 +36,10 @@ MOST_LOOKUPS = 128
 GROUP_S = 20.0
 
 T = TypeVar("T")
+
+
+class NoBrokerAnswers(TryAgain):
+    """None of the brokers that were named lets itself be asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +119,8 @@ class Looks:
         for attempt in range(TRIES):
             try:
                 return await self._describe()
+            except NoBrokerAnswers:
+                raise
             except (TryAgain, KafkaError):
                 if attempt == TRIES - 1:
                     raise
@@ -124,7 +130,13 @@ class Looks:
     async def _describe(self) -> tuple[DescribedGroup, dict[Place, int]]:
         if self._client is None:
             client = AIOKafkaClient(**self._where.connection)
-            await client.bootstrap()
+            try:
+                await client.bootstrap()
+            except KafkaConnectionError as error:
+                await client.close()
+                servers = self._where.connection.get("bootstrap_servers", "")
+                named = servers if isinstance(servers, str) else ", ".join(servers)
+                raise NoBrokerAnswers(f"no broker answers at {named}: {error}") from None
             self._client = client
         client, group_id = self._client, self._where.group_id
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)

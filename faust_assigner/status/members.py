@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -120,13 +120,20 @@ def views_of(evidence: Evidence) -> tuple[View, ...]:
         )
         for member in members
     ]
-    names = _names(views)
-    return tuple(
-        sorted(
-            (replace(view, name=names[view.member.member_id]) for view in views),
-            key=lambda view: view.name,
-        )
-    )
+    views += _unidentified(evidence, {view.url for view in views})
+    return tuple(sorted(_named(views), key=lambda view: view.name))
+
+
+def _unidentified(evidence: Evidence, shown: Collection[str]) -> Iterator[View]:
+    """Workers of the last round that do not answer, where their member ids are not known.
+
+    While a rebalance is under way the group does not tell which of its members they are.
+    """
+    for peer in () if evidence.group.is_settled else evidence.peers:
+        heard = evidence.heard.get(peer.url)
+        if peer.url not in shown and heard is not None and heard.status is None:
+            nameless = DescribedMember(member_id="", client_id="", address=host_of(peer.url))
+            yield View(member=nameless, heard=heard, url=peer.url, peer=peer)
 
 
 def _heard(
@@ -188,18 +195,25 @@ def host_of(url: str) -> str:
         return ""
 
 
-def _names(views: Sequence[View]) -> dict[str, str]:
-    """A name for each member id, unique: instance id, else pod or host, else URL, else the id itself."""
-    found: dict[str, str] = {}
+def _named(views: Sequence[View]) -> list[View]:
+    """Each with a unique name: instance id, else the URL's host, its host and port, the member id.
+
+    It does not depend on whether the worker answers.
+    """
+    found: dict[str, View] = {}
     open_ = list(views)
     for name_of in (_by_instance, _by_host, _by_url):
-        counted = Counter(name_of(view) for view in open_)
-        for view in tuple(open_):
+        counted = Counter(map(name_of, open_))
+        left = []
+        for view in open_:
             name = name_of(view)
-            if name and counted[name] == 1 and name not in found.values():
-                found[view.member.member_id] = name
-                open_.remove(view)
-    return found | {view.member.member_id: view.member.member_id for view in open_}
+            if name and counted[name] == 1 and name not in found:
+                found[name] = replace(view, name=name)
+            else:
+                left.append(view)
+        open_ = left
+    rest = [replace(view, name=view.member.member_id or view.url) for view in open_]
+    return [*found.values(), *rest]
 
 
 def _by_instance(view: View) -> str:
@@ -207,7 +221,7 @@ def _by_instance(view: View) -> str:
 
 
 def _by_host(view: View) -> str:
-    return view.status.host if view.status is not None else host_of(view.url)
+    return host_of(view.url)
 
 
 def _by_url(view: View) -> str:

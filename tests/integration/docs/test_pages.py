@@ -7,6 +7,7 @@ be there afterwards. A new page with shell blocks gets a line in ``PAGES``.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,14 @@ def with_group(stage: Stage, request: pytest.FixtureRequest) -> None:
     group.close()
 
 
+def with_worker(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """A broker, and a worker of the app."""
+    with_broker(stage, request)
+    port = free_port()
+    worker = stage.start(f"faust -A shop worker -l info --web-port {port} --web-host 127.0.0.1")
+    worker.wait_for(re.compile("the tables are ready"))
+
+
 def is_restored_from_a_snapshot(stage: Stage) -> None:
     """The worker of the page loaded files instead of replaying."""
     lines = [json.loads(line) for file in (stage.folder / "ledger").glob("*.jsonl")
@@ -196,6 +205,7 @@ PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[
     "docs/how-to/simulate.md": (with_ledger, has("sim/report.json")),
     "docs/how-to/snapshots.md": (for_snapshots, is_restored_from_a_snapshot),
     "docs/how-to/spark.md": (plain, nothing),
+    "docs/how-to/status.md": (with_worker, nothing),
     "docs/how-to/weights.md": (for_weights, has("weights.json")),
 }
 SLOW = {page for page in PAGES if page != "docs/how-to/broker.md"}

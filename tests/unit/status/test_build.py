@@ -46,7 +46,7 @@ def test_each_partition_is_owned_and_copied_once() -> None:
     """As the leader placed them; members are named by their pods."""
     made = group(3)
     report = build(made.evidence())
-    assert [one.name for one in report.members] == ["pod-0", "pod-1", "pod-2"]
+    assert [one.name for one in report.members] == ["w0", "w1", "w2"]
     for number in range(6):
         found = partition(report, LOG, number)
         owner = partition(report, "orders", number).owner
@@ -65,10 +65,10 @@ def test_lags_are_of_partitions_and_of_members() -> None:
     report = build(made.evidence(heard=heard(made, "m1", lag=7)))
     assert partition(report, "orders", 0).lag == 100
     assert partition(report, LOG, 0).lag is None
-    one = member(report, "pod-1")
+    one = member(report, "w1")
     assert one.lag == 200
     assert one.standby_lag == 14
-    assert member(report, "pod-2").standby_lag == 0
+    assert member(report, "w2").standby_lag == 0
     assert (report.totals.lag, report.totals.standby_lag) == (600, 14)
 
 
@@ -91,7 +91,7 @@ def test_a_lag_that_nobody_can_tell_is_unknown_and_not_zero() -> None:
     made = group(2)
     report = build(replace(made.evidence(silent=["m1"]), committed={}, ends={}))
     assert partition(report, "orders", 0).lag is None
-    assert {member(report, name).lag for name in ("pod-0", "w1")} == {None}
+    assert {member(report, name).lag for name in ("w0", "w1")} == {None}
     assert member(report, "w1").standby_lag is None
 
 
@@ -102,9 +102,9 @@ def test_the_last_decision_is_told_by_the_leaders_own_answer() -> None:
     report = build(made.evidence())
     assert report.decision is not None
     assert (report.decision.trigger, report.decision.generation) == ("join", 3)
-    assert report.decision.leader == "pod-0"
+    assert report.decision.leader == "w0"
     assert report.decision.joined == ("http://w2:6066",)
-    assert [one.name for one in report.members if one.is_leader] == ["pod-0"]
+    assert [one.name for one in report.members if one.is_leader] == ["w0"]
 
 
 def test_the_decision_outlives_its_leader() -> None:
@@ -269,14 +269,14 @@ def test_settings_and_versions_that_differ_are_named() -> None:
     report = build(made.evidence(heard=heard(made, "m2", settings=odd, software="0.2.0")))
     differences = {one.name: dict(one.values) for one in report.differences}
     assert differences == {
-        "FAUST_ASSIGNER_STALE_READS": {"0": ("pod-0", "pod-1"), "5": ("pod-2",)},
-        "version of faust-assigner": {"0.1.0": ("pod-0", "pod-1"), "0.2.0": ("pod-2",)},
+        "FAUST_ASSIGNER_STALE_READS": {"0": ("w0", "w1"), "5": ("w2",)},
+        "version of faust-assigner": {"0.1.0": ("w0", "w1"), "0.2.0": ("w2",)},
     }
-    assert member(report, "pod-2").settings == {
+    assert member(report, "w2").settings == {
         "FAUST_ASSIGNER_STALE_READS": "5",
         "version of faust-assigner": "0.2.0",
     }
-    assert member(report, "pod-0").settings == {}
+    assert member(report, "w0").settings == {}
 
 
 def test_a_members_offer_is_in_the_group_and_needs_no_answer() -> None:
@@ -299,7 +299,12 @@ def test_names_are_unique() -> None:
     made = group(3)
     same = {url: one for n in made.claims for url, one in heard(made, n, host="box").items()}
     names = [one.name for one in build(made.evidence(heard=same)).members]
-    assert names == ["w0:6066", "w1:6066", "w2:6066"]
+    assert names == ["w0", "w1", "w2"], "the host that a worker tells is not its name"
+    box = MadeGroup().join("m0", "m1")
+    for port, name in enumerate(box.claims, 6066):
+        box.claims[name] = replace(box.claims[name], url=f"http://box:{port}")
+    names = [one.name for one in build(box.round().evidence()).members]
+    assert names == ["box:6066", "box:6067"]
     nobody = build(replace(rebalancing(made), heard={}))
     assert [one.name for one in nobody.members] == ["m0", "m1", "m2"]
 
@@ -359,7 +364,7 @@ def test_for_others_says_less_than_the_leader_knows() -> None:
     made.join("m3").round(leader="m2")
     report = build(made.evidence())
     assert report.decision is not None
-    assert (report.decision.leader, report.decision.joined) == ("pod-2", ("http://w3:6066",))
+    assert (report.decision.leader, report.decision.joined) == ("w2", ("http://w3:6066",))
     told = made.answer_of("m0").outcome
     assert told is not None
     assert told == for_others(told)
@@ -373,3 +378,19 @@ def test_tables_of_workers_are_changelogs_during_a_rebalance() -> None:
     report = build(rebalancing(made, heard=answer))
     assert partition(report, "odd-name", 0).is_changelog
     assert not partition(report, "orders", 0).is_changelog
+
+
+def test_a_silent_worker_that_may_be_either_of_two_members_has_a_row_of_its_own() -> None:
+    """A newcomer and a frozen worker: the group tells two ids, and a peer one URL."""
+    made = group(2)
+    frozen = Peer(url="http://w9:6066", actives={"orders": (5,)})
+    made.metadata |= {"new-1": b"", "new-2": b""}
+    made.offers |= {"new-1": {}, "new-2": {}}
+    quiet = {frozen.url: Heard(answer=SILENT, detail="no answer")}
+    report = build(rebalancing(made, peers=(frozen,), heard=quiet))
+    one = member(report, "w9")
+    assert (one.member_id, one.answer, one.actives) == ("", SILENT, {"orders": (5,)})
+    assert report.totals.members == 4
+    assert len(report.members) == 5
+    assert "w9 (does not answer)" in report.waits[0].text
+    assert any(problem.startswith("w9 was in the last round") for problem in report.problems)

@@ -1,0 +1,90 @@
+"""Worker processes with a web server on loopback: metrics, probes and status over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from examples.orders.fleet import ROOT
+from faust_assigner.app.metrics.figures import PREFIX
+from tests.support.workers.fleet import Fleet
+
+
+@dataclass
+class Measured(Fleet):
+    """Workers with a web server on loopback."""
+
+    module: str = "tests.support.workers.measured"
+    ports: dict[str, int] = field(default_factory=dict)
+    broker: Any = None
+
+    def launch(
+        self, name: str, module: str, environment: Mapping[str, str], *, level: str
+    ) -> subprocess.Popen[bytes]:
+        """As ever, but with a web server."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.ports[name] = free.getsockname()[1]
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        web = [
+            "--web-port",
+            str(self.ports[name]),
+            "--web-bind",
+            "127.0.0.1",
+            "--web-host",
+            "127.0.0.1",
+        ]
+        with (folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, "worker", "-l", level, *web],
+                cwd=ROOT,
+                env=os.environ | environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def url(self, name: str) -> str:
+        """Where its web server is."""
+        return f"http://127.0.0.1:{self.ports[name]}"
+
+    def get(self, name: str, path: str) -> tuple[int, str]:
+        """(status, text); 0 where nobody answers within two seconds."""
+        try:
+            with urllib.request.urlopen(f"{self.url(name)}{path}", timeout=2) as r:
+                return r.status, r.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def scrape(self, name: str) -> dict[str, dict[tuple[str, ...], float]]:
+        """Ours, by name without prefix: values of the labels, by label -> value."""
+        _, text = self.get(name, "/metrics")
+        found: dict[str, dict[tuple[str, ...], float]] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name.startswith(PREFIX):
+                    assert sample.labels.pop("app") == self.app_id
+                    labels = tuple(value for _, value in sorted(sample.labels.items()))
+                    found.setdefault(sample.name.removeprefix(PREFIX), {})[labels] = sample.value
+        return found
+
+    def value(self, name: str, metric: str, *labels: str) -> float:
+        """One series; -1 where it is not there."""
+        return self.scrape(name).get(metric, {}).get(labels, -1.0)
+
+    def status(self, name: str, probe: str) -> tuple[int, list[str]]:
+        """(status, reasons) of a probe."""
+        status, text = self.get(name, f"/assignor/{probe}")
+        return status, json.loads(text)["reasons"] if text else []

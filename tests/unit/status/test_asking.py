@@ -1,0 +1,134 @@
+"""Workers are asked at the same time, each with a deadline; whatever listens there, there is an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from faust_assigner.status import asking
+from faust_assigner.status.report import ANSWERED, SILENT, UNREACHABLE, UNREADABLE
+from faust_assigner.wire.worker_status import Peer, Peers, WorkerStatus, encode_document
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+END = web.AppKey("end", asyncio.Event)
+GOOD = encode_document(WorkerStatus(app="shop", member_id="m"))
+
+
+@asynccontextmanager
+async def serving(*handlers: Handler) -> AsyncIterator[list[str]]:
+    """Servers that answer everything with one handler each; their URLs."""
+    servers, end = [], asyncio.Event()
+    for handler in handlers:
+        app = web.Application()
+        app[END] = end
+        app.router.add_get("/{path:.*}", handler)
+        servers.append(TestServer(app))
+        await servers[-1].start_server()
+    try:
+        yield [str(server.make_url("/")) for server in servers]
+    finally:
+        end.set()
+        for server in servers:
+            await server.close()
+
+
+async def never(request: web.Request) -> web.StreamResponse:
+    """A worker whose event loop stands still."""
+    await request.app[END].wait()
+    return web.Response()
+
+
+async def halfway(request: web.Request) -> web.StreamResponse:
+    """One that begins and does not end."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"{")
+    await request.app[END].wait()
+    return response
+
+
+def answering(body: bytes, status: int = 200, **headers: str) -> Handler:
+    """One that answers so."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, status=status, headers=headers)
+
+    return handler
+
+
+@pytest.mark.parametrize(
+    ("handler", "word", "detail"),
+    [
+        (answering(GOOD), ANSWERED, ""),
+        (never, SILENT, "did not answer within 0.2 s"),
+        (halfway, SILENT, "did not answer within 0.2 s"),
+        (answering(b"", 404), UNREADABLE, "is not there (404): an older version"),
+        (answering(b"", 500), UNREADABLE, "answers 500"),
+        (answering(b"", 302, Location="http://169.254.169.254/"), UNREADABLE, "answers 302"),
+        (answering(b"<html>"), UNREADABLE, "answers something else: not JSON"),
+        (answering(b" " * (5 * 2**20)), UNREADABLE, "answers too much"),
+    ],
+)
+async def test_each_answer_has_an_outcome(handler: Handler, word: str, detail: str) -> None:
+    """And the reason in words; a redirect is not followed."""
+    async with serving(handler) as (url,):
+        found = (await asking.ask_status([url], deadline_s=0.2 if word == SILENT else 30))[url]
+    assert found.answer == word
+    assert detail in found.detail
+    assert (found.status is not None) == (word == ANSWERED)
+
+
+@pytest.mark.parametrize(
+    ("url", "word"),
+    [
+        ("http://127.0.0.1:1", UNREACHABLE),
+        ("http://no-such-host.invalid:6066", UNREACHABLE),
+        ("ftp://127.0.0.1", UNREACHABLE),
+        ("nonsense", UNREADABLE),
+        ("http://[broken", UNREADABLE),
+    ],
+)
+async def test_a_url_where_nobody_is_has_an_outcome(url: str, word: str) -> None:
+    """A refused connection, a name that is none, no URL at all."""
+    found = (await asking.ask_status([url], deadline_s=20))[url]
+    assert found.answer in (word, SILENT if word == UNREACHABLE else word)
+    assert url in found.detail
+
+
+async def test_all_are_asked_at_the_same_time() -> None:
+    """None answers before all have been asked; asked in turn, the first would never answer."""
+    count = 150
+    asked, everybody = 0, asyncio.Event()
+
+    async def together(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        if asked == count:
+            everybody.set()
+        await everybody.wait()
+        return web.Response(body=GOOD)
+
+    async with serving(together) as (url,):
+        found = await asking.ask_status([f"{url}?{n}" for n in range(count)], deadline_s=60)
+    assert [one.answer for one in found.values()] == [ANSWERED] * count
+
+
+async def test_a_silent_worker_does_not_hold_up_the_others() -> None:
+    """Each has its own outcome."""
+    async with serving(answering(GOOD), never) as (good, bad):
+        found = await asking.ask_status([good, bad], deadline_s=0.5)
+    assert found[bad].answer == SILENT
+    assert found[good].answer in (ANSWERED, SILENT)  # half a second may be short on a busy machine
+
+
+async def test_peers_are_those_of_the_workers_that_tell() -> None:
+    """Others are left out."""
+    peers = Peers(app="shop", generation=7, peers=(Peer(url="http://a"),))
+    async with serving(answering(encode_document(peers)), answering(b"{}")) as (good, bad):
+        assert await asking.ask_peers([good, bad], deadline_s=30) == {good: peers}
+    assert await asking.ask_peers([], deadline_s=30) == {}

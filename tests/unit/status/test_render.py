@@ -1,0 +1,153 @@
+"""The report as text: what an operator must see is in it, on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from faust_assigner.status.build import build
+from faust_assigner.status.render import partitions, render, span, why
+from faust_assigner.status.report import Decision, Report
+from tests.support.status import LOG, group
+from tests.unit.status.test_build import heard, rebalancing
+from tests.unit.status.test_schema import busy
+
+
+def text(report: Report, *, width: int = 200, **options: Any) -> str:
+    """What is printed into a pipe."""
+    console = Console(file=io.StringIO(), width=width, highlight=False, emoji=False)
+    console.print(render(report, **options))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_first_lines_say_how_the_group_is() -> None:
+    """State, members, kind of rebalances; the last decision and its reason; lags."""
+    made = group(2)
+    made.join("m2").round()
+    lines = text(build(made.evidence())).splitlines()
+    assert lines[0] == (
+        "group shop: Stable, 3 members, 3 answered, 3 ready; cooperative rebalances; "
+        "coordinator 127.0.0.1:9092"
+    )
+    assert lines[1] == (
+        "last decision: generation 3, 1 min ago by w0, because members joined "
+        "(http://w2:6066): 6 tasks, 2 moved, 2 cold, 0 off target"
+    )
+    assert lines[2] == "lag 600 records, copies 0 behind; all partitions processed"
+
+
+def test_each_member_has_its_state_and_its_partitions() -> None:
+    """The leader is marked; a silent worker is shown as such, with what it owns."""
+    made = group(2)
+    shown = text(build(made.evidence(silent=["m1"])))
+    assert "w0 (leader)" in shown
+    (line,) = [line for line in shown.splitlines() if line.startswith("w1 ")]
+    assert "silent" in line
+    numbers = partitions({"orders": tuple(made.answer_of("m1").actives["orders"])}, "shop")
+    assert numbers.split(" ")[0] in line
+    assert "0 behind" not in line
+    assert "by the workers that answered" in shown
+
+
+def test_what_all_members_have_alike_is_said_once() -> None:
+    """What differs has a column of its own."""
+    made = group(2)
+    shown = text(build(made.evidence()))
+    assert "all members: protocol cooperative, version 0.1.0, no rack, capacity 1" in shown
+    made.offers["m1"] = {"rack_id": "az-b", "capacity": 2.0}
+    made.round()
+    shown = text(build(made.evidence()))
+    assert "all members: protocol cooperative, version 0.1.0\n" in shown
+    head = next(line for line in shown.splitlines() if line.startswith("member "))
+    assert head.split()[-2:] == ["rack", "capacity"]
+    assert "az-b" in shown
+
+
+def test_waits_differences_and_problems_have_their_places() -> None:
+    """In this order, below the table."""
+    shown = text(build(replace(busy(), problems=("The brokers did not answer",))))
+    at = [shown.index(title) for title in ("\nwaiting\n", "\nworkers differ in\n", "\nnot known\n")]
+    assert at == sorted(at)
+    assert "  The brokers did not answer" in shown
+    assert "FAUST_ASSIGNER_STALE_READS: 0 on w2; 9 on w0" in shown
+    assert "warm-ups" in shown
+
+
+def test_partitions_are_listed_on_demand_with_their_copies() -> None:
+    """A lag that was not measured is an upper bound."""
+    made = group(2)
+    evidence = made.evidence(silent=["m1"])
+    report = build(replace(evidence, ends=dict.fromkeys(evidence.ends, 1234)))
+    shown = text(report, with_partitions=True)
+    assert "w1: at most 234" in shown
+    assert "w0: 0" in shown
+    assert LOG not in text(report)
+
+
+def test_nothing_is_said_of_lags_while_nothing_is_known() -> None:
+    """No "all partitions processed" where nobody answered."""
+    shown = text(build(replace(rebalancing(group(2)), heard={})))
+    assert "processed" not in shown
+    assert "last decision: not told by any member" in shown
+
+
+def test_a_screen_has_room_for_the_worst_members() -> None:
+    """The others are counted."""
+    made = group(9)
+    broken = heard(made, "m4", not_ready=("2 partitions stand still",))
+    report = build(made.evidence(silent=["m7"], heard=broken))
+    shown = text(report, rows=3)
+    assert "and 6 more members" in shown
+    names = re.findall(r"^(w\d)(?: \(leader\))? ", shown, re.MULTILINE)
+    assert names == ["w7", "w4", "w0"]
+
+
+def test_markup_of_a_stranger_is_shown_and_not_obeyed() -> None:
+    """A host that is called like one of rich's styles."""
+    made = group(2)
+    shown = text(build(made.evidence(heard=heard(made, "m1", host="[red]x[/red]"))))
+    assert "[red]x[/red]" in shown
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({}, "-"),
+        ({"orders": (0, 1, 2)}, "0-2 of orders"),
+        (
+            {"orders": (0, 1), "shop-totals-changelog": (0, 1), "shop-rates-changelog": (0, 1)},
+            "0-1 of orders, tables rates, totals",
+        ),
+        ({"orders": (0,), "clicks": (3, 5)}, "3,5 of clicks\n0 of orders"),
+        ({f"t{n}": (0,) for n in range(6)}, "0 of t0, t1, t2, t3 and 2 more"),
+        ({"shop-__assignor-__leader": (0,)}, "-"),
+    ],
+)
+def test_partitions_are_told_in_few_words(numbers: dict[str, tuple[int, ...]], words: str) -> None:
+    """Topics with the same numbers together, tables by their names; Faust's leader topic is no work."""
+    assert partitions(numbers, "shop") == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (9.96, "10.0 s"), (59.4, "59 s"), (7200, "2 h"), (86_400, "1 d")],
+)
+def test_times_are_told_in_units_of_people(seconds: float, words: str) -> None:
+    """Two units at most."""
+    assert span(seconds) == words
+
+
+def test_the_second_of_two_rounds_has_the_reason_of_the_first() -> None:
+    """An incident has one cause."""
+    made = group(2)
+    made.join("m2").round()
+    decision = build(made.evidence()).decision
+    assert isinstance(decision, Decision)
+    second = replace(decision, trigger="rejoin", completes="leave", left=("http://w9",), joined=())
+    assert why(second) == "members left (http://w9) (second of two rounds)"

@@ -1,0 +1,100 @@
+"""The report as JSON is what its schema says, and the page about it is the schema's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from faust_assigner.status import page, report
+from faust_assigner.status.build import build
+from faust_assigner.status.evidence import Evidence
+from faust_assigner.warmup import WarmupPolicy
+from faust_assigner.wire.worker_status import Standstill, WaitUnderWay, dumps
+from tests.support.status import LOG, group
+from tests.unit.status.test_build import heard, rebalancing
+
+CLASSES = {
+    "": report.Report,
+    "decision": report.Decision,
+    "totals": report.Totals,
+    "member": report.MemberReport,
+    "copy": report.Copy,
+    "standstill": report.Standstill,
+    "partition": report.Partition,
+    "wait": report.Waiting,
+    "difference": report.Difference,
+}
+
+
+def as_json(evidence: Evidence) -> Any:
+    """What the command prints."""
+    return json.loads(dumps(build(evidence)))
+
+
+def busy() -> Evidence:
+    """A look with something in every part of the report."""
+    made = group(2)
+    made.end = 100_000
+    made.round()
+    made.join("m2").round(warmups=WarmupPolicy())
+    (number, *_) = made.answer_of("m0").actives["orders"]
+    return made.evidence(
+        silent=["m1"],
+        heard=heard(
+            made,
+            "m0",
+            standing=(Standstill(topic="orders", partition=number, reason="round", seconds=3),),
+            waits=(WaitUnderWay(what="The commit", step="an answer", seconds=2),),
+            settings={"FAUST_ASSIGNER_STALE_READS": "9"},
+        ),
+    )
+
+
+@pytest.mark.parametrize("look", ["busy", "rebalancing", "nobody answers"])
+def test_the_report_is_valid(look: str) -> None:
+    """In rest, during a rebalance, and where next to nothing is known."""
+    evidence = busy()
+    if look == "rebalancing":
+        evidence = rebalancing(group(2))
+    if look == "nobody answers":
+        evidence = Evidence(group=rebalancing(group(2)).group)
+    jsonschema.validate(as_json(evidence), page.schema())
+
+
+def test_the_busy_report_has_every_part() -> None:
+    """So that the test above validates each of them."""
+    found = as_json(busy())
+    for part in ("decision", "members", "partitions", "waits", "differences"):
+        assert found[part], part
+    assert any(one["copies"] for one in found["partitions"])
+    assert any(one["standing"] for one in found["partitions"])
+    assert any(member["warmups"].get(LOG) for member in found["members"])
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_the_schema_names_every_field_and_no_other(name: str) -> None:
+    """All of them are required."""
+    schema = page.schema()
+    definition = schema["$defs"][name] if name else schema
+    fields = {field.name for field in dataclasses.fields(CLASSES[name])}
+    assert set(definition["properties"]) == set(definition["required"]) == fields
+
+
+def test_a_report_of_another_shape_is_not_valid() -> None:
+    """The schema can tell."""
+    wrong = as_json(busy())
+    wrong["members"][0]["actives"]["orders"] = ["0"]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, page.schema())
+
+
+def test_the_page_is_the_schemas(tmp_path: Path) -> None:
+    """A stale page is written anew with ``python -m faust_assigner.status.page``."""
+    page.main([str(tmp_path / "page")])
+    there = Path(__file__).resolve().parents[3] / "docs/reference/status.md"
+    assert (tmp_path / "page").read_text() == there.read_text()
