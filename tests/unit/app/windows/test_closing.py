@@ -476,13 +476,18 @@ async def test_a_send_that_fails_ends_the_worker_unless_the_partition_has_gone(
     assert not made.it._is_closing
 
 
-async def test_windows_that_end_together_are_closed_until_the_partition_goes(made: Made) -> None:
+@pytest.mark.parametrize("what", ["the changelog", "the sources"])
+async def test_windows_that_end_together_are_closed_until_the_partition_goes(
+    made: Made, what: str
+) -> None:
     """The rows that were closed are deleted, those that were not stay."""
     made.app.in_transaction = True
     other = ("c", KEY[1])
     made.row(), made.row(other)
     made.it.times._times[0] = 900.0
-    made.table.meanwhile = made.restored.clear
+    made.table.meanwhile = (
+        made.restored.clear if what == "the changelog" else made.consumer._active_partitions.clear
+    )
     assert len(await made.close()) == 1
     assert len(made.table) == 1
 

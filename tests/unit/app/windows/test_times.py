@@ -36,3 +36,24 @@ def test_a_partition_that_comes_back_is_waited_for_as_long_as_at_first() -> None
     times.forget(0)
     assert times.at_the_end(0, 100.0, 1_100.0, 60.0) is None
     assert times.at_the_end(0, 160.0, 1_160.0, 60.0) == 1_160.0
+
+
+def test_what_was_committed_before_a_partition_went_says_nothing_when_it_is_back() -> None:
+    """Its records are processed again from what the group has committed, which may be earlier."""
+    times = Times()
+    times.reach(SOURCE, 9, 0, 90.0, 0.0)
+    times.commit({SOURCE: 10})
+    assert times.is_committed(SOURCE)
+    times.forget(0)
+    times.reach(SOURCE, 7, 0, 70.0, 0.0)
+    assert not times.is_committed(SOURCE)
+    assert times.time(0) is None
+
+
+def test_a_partition_that_goes_takes_no_others_time_along() -> None:
+    """Each has sources of its own number."""
+    times, other = Times(), TP("orders", 1)
+    times.reach(other, 3, 1, 30.0, 0.0)
+    times.forget(0)
+    times.commit({other: 4})
+    assert (times.time(1), times.is_committed(other)) == (30.0, True)
