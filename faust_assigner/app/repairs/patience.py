@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, TypeVar
 
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 from mode import get_logger
 
 logger = get_logger(__name__)
@@ -49,8 +49,6 @@ def pause_s(attempt: int) -> float:
 
 def is_silence(error: BaseException) -> bool:
     """Whether ``error`` says that a broker did not answer, or not yet; the same request may succeed later."""
-    if isinstance(error, (IllegalStateError, CommitFailedError)):
-        return False
     return isinstance(error, (TimeoutError, ConnectionError, KafkaTimeoutError)) or (
         isinstance(error, KafkaError) and bool(error.retriable)
     )

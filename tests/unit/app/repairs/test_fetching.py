@@ -307,7 +307,9 @@ def test_partitions_held_for_their_seek_resume_together_at_its_end() -> None:
         consumer.resume_partitions({SOURCE})
         consumer.resume_partitions({STANDBY})
         assert consumer.acts == []
+        assert not consumer._resumed.is_set()
     assert consumer.acts == [("resume", {SOURCE, STANDBY})]
+    assert consumer._resumed.is_set(), "a fetch may wait for some"
     with contextlib.suppress(ValueError), consumer.sources_held():
         consumer.resume_partitions({SOURCE})
         raise ValueError("no broker")
@@ -376,3 +378,27 @@ def test_the_partitions_of_an_unknown_topic_are_unknown() -> None:
         """Ours over it."""
 
     assert [Known().topic_partitions(t) for t in ("orders", "young", "gone")] == [4, None, None]
+
+
+async def test_a_seek_to_committed_offsets_is_made_again_while_the_broker_is_silent() -> None:
+    """Stock takes the end of its time for a stop."""
+    answers: list[Any] = [TimeoutError(), None]
+
+    class Stock:
+        should_stop = False
+
+        async def perform_seek(self) -> None:
+            if (answer := answers.pop(0)) is not None:
+                raise answer
+
+        async def sleep(self, seconds: float) -> None:
+            """As mode's."""
+
+    class Seeking(SteadyPartitions, Stock):  # type: ignore[misc]
+        """Ours over it."""
+
+        def __init__(self) -> None:
+            """Nothing else is asked."""
+
+    await Seeking().perform_seek()
+    assert answers == []

@@ -211,8 +211,8 @@ async def looks(found: list[str | None], *, stops: bool = False) -> None:
 
     class Looked(Manager):
         def problems(self) -> Any:
-            self.app.should_stop = stops
             problem = found.pop(0)
+            self.app.should_stop = stops and not found
             return iter([("thread", problem)] if problem else [])
 
         def _begin_stalled_again(self, since: float | None) -> float | None:

@@ -57,3 +57,14 @@ def test_a_partition_that_goes_takes_no_others_time_along() -> None:
     times.forget(0)
     times.commit({other: 4})
     assert (times.time(1), times.is_committed(other)) == (30.0, True)
+
+
+def test_a_source_is_committed_where_its_highest_record_is() -> None:
+    """With concurrency a lower one may be done last."""
+    times = Times()
+    times.reach(SOURCE, 9, 0, 90.0, 0.0)
+    times.reach(SOURCE, 7, 0, 70.0, 0.0)
+    times.commit({SOURCE: 9})
+    assert not times.is_committed(SOURCE)
+    times.commit({SOURCE: 10})
+    assert times.is_committed(SOURCE)
