@@ -10,7 +10,8 @@ import pytest
 from faust.exceptions import ConsistencyError
 from faust.types import TP
 
-from faust_assigner.app.repairs.consistency import ANSWERS, Consistency
+from faust_assigner.app.repairs import consistency as module
+from faust_assigner.app.repairs.consistency import ANSWERS, Consistency, begin_anew
 
 A, B = TP("log", 0), TP("log", 1)
 TABLES = dict.fromkeys((A, B), SimpleNamespace(name="counts"))
@@ -106,3 +107,26 @@ async def test_a_new_change_below_the_file_is_proof_however_long_the_changelog_i
     with pytest.raises(ConsistencyError, match=r"the end offset of that changelog is 4 \(40 > 3\)"):
         await asked.ahead(TABLES, {A: 40}, {A: 100})
     assert broker.asked == []
+
+
+async def test_the_broker_is_asked_for_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is open at the end of a changelog is there; committed readers see an earlier end."""
+    asked: list[Any] = []
+
+    async def extents_of(connection: Any, tps: Any, *, isolation_level: str) -> Any:
+        asked.append((connection, tps, isolation_level))
+        return {tp: SimpleNamespace(end=50) for tp in tps}
+
+    monkeypatch.setattr(module, "extents_of", extents_of)
+    monkeypatch.setattr(module, "connection_of", lambda app: "connection")
+    app = SimpleNamespace(conf=SimpleNamespace(recovery_consistency_check=True))
+    assert await Consistency(app).ahead(TABLES, {A: 40}, {A: 13}) == set()
+    assert asked == [("connection", [A], "read_uncommitted")]
+
+
+def test_a_file_that_begins_anew_has_what_is_before_the_first_record() -> None:
+    """That is read next; the file says so at once."""
+    told: list[Any] = []
+    table = SimpleNamespace(data=SimpleNamespace(set_persisted_offset=lambda *at: told.append(at)))
+    begin_anew(table, A, 7)
+    assert told == [(A, 6)]
