@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.founders import Founders
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.coordinator.effects import Reply
 from faust_assigner.coordinator.errors import Code
@@ -176,3 +177,13 @@ def test_a_full_broker_refuses_whoever_asks() -> None:
     assert len(list(desk.service)) == CAP
     assert join(desk, Peer("10.2.0.1"), "one more") is Code.GROUP_MAX_SIZE_REACHED
     assert commit(desk, Peer("10.2.0.1"), "one more") is Code.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_group_that_is_gone_is_not_looked_at_for_room_whatever_it_was() -> None:
+    """It was founded by a commit, got members, and was deleted."""
+    founders, peer = Founders(), Peer()
+    founders.note("g", peer, is_simple=True)
+    founders.has_members("g")
+    founders.gone("g")
+    assert list(founders.fresh(peer, is_simple=True)) == []
+    assert list(founders.fresh(peer, is_simple=False)) == []

@@ -197,3 +197,13 @@ def test_a_torn_entry_of_the_witness_hides_no_other(tmp_path: Path) -> None:
     assert again.ends == dict.fromkeys(places[1:], 9)
     for each in (first, again):
         each.close()
+
+
+def test_a_log_whose_only_batch_was_lost_goes_on_behind_it(tmp_path: Path) -> None:
+    """No index entry tells where it ended: the accepted loss does, at each later start."""
+    keys = with_records(tmp_path, 1)
+    without(tmp_path, keys[0][0])
+    started(tmp_path, **CHECK, **ACCEPT).close()
+    again = started(tmp_path, **CHECK)
+    assert (log_of(again).end_offset, log_of(again).available(0)) == (1, 0)
+    again.close()

@@ -118,3 +118,32 @@ def test_a_late_commit_is_weighed_by_the_partitions_that_it_is_for() -> None:
         return errors
 
     assert in_hall(story) == [0, STALE_EPOCH]
+
+
+def test_each_record_of_a_group_counts_for_itself_against_the_largest_message() -> None:
+    """As in Kafka: a join writes several, and only one that is too large is refused."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 4, {})
+        found = []
+        for largest, group in ((50, "small"), (400, "g")):
+            hall.node.groups._max_record_bytes = largest
+            found.append(await beats(hall, "m1", 0, group_id=group))
+        written = [len(value) for _, value in hall.node.store.scan(b"m")]
+        assert max(written) <= 400 < sum(written)
+        return found
+
+    assert in_hall(story) == [0, 2]
+
+
+def test_a_group_that_is_gone_is_not_measured_on() -> None:
+    """One of its name that comes later begins its own rebalance."""
+
+    async def story(hall: Hall) -> bool:
+        hall.node.catalogue.create("t", 4, {})
+        await beats(hall, "m1", 0)
+        hall.node.groups.meter.state_seen("g", "Reconciling", 0, "a join")
+        hall.node.groups._drop("g")
+        return "g" in hall.node.groups.meter._unsettled
+
+    assert not in_hall(story)
