@@ -74,6 +74,12 @@ def test_only_subscribers_hold_standbys() -> None:
     assert placed[3:].tolist() == [[3, NOBODY], [2, NOBODY], [2, NOBODY]]
 
 
+def test_the_spread_leaves_out_members_that_may_hold_no_standby() -> None:
+    """One of three subscribes to nothing with state: the two others hold two standbys each."""
+    given = problem([0, 1, 0, 1], 3, eligible=[[1, 1, 0]])
+    assert standby_spread(given, place(given)) == 0
+
+
 def test_a_standby_that_exists_stays() -> None:
     """Nothing is restored where everything is there."""
     given = fresh(6, 30, 1, None)

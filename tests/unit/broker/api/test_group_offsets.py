@@ -94,6 +94,18 @@ def test_a_group_that_refuses_the_member_says_so_for_a_long_note_too() -> None:
     assert in_hall(story) == [UNKNOWN_MEMBER, UNKNOWN_MEMBER, UNKNOWN_PARTITION]
 
 
+def test_a_stranger_whose_notes_are_all_too_long_is_refused_by_the_group() -> None:
+    """Nothing of its commit could be stored, and it must hear all the same that it is out."""
+
+    async def story(hall: Hall) -> list[int]:
+        hall.node.catalogue.create("t", 2, {})
+        await member_of(hall)
+        part = place(0, note="x" * 5_000)
+        return await committed(hall, part, generation_id_or_member_epoch=1, member_id="stranger")
+
+    assert in_hall(story) == [UNKNOWN_MEMBER]
+
+
 def test_a_long_note_is_refused_alone_where_the_group_admits_the_member() -> None:
     """Its neighbour is stored."""
 
