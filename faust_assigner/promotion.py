@@ -39,7 +39,7 @@ def promote(
     with the choice that is left: total balance, group balance, the most tasks back with the member that
     last owned them, with ``even_state`` the stateful tasks even, the most tasks at their target.
     With ``weight`` float64[T] the heaviest go first instead, back to where they were or to their lightest
-    holder.
+    holder. ``target`` is ``NOBODY`` for the tasks that add no load, and so are their owners here.
     """
     now = target.copy()
     if waiting is not None:
@@ -75,7 +75,7 @@ def _orphans(
     members = len(layout.member_ids)
     groups = np.repeat(np.arange(len(layout.groups)), np.diff(layout.start))
     settled = np.zeros((len(layout.groups), members), dtype=np.int64)
-    counted = (now != NOBODY) & layout.per_task(lambda group: group.adds_load)
+    counted = now != NOBODY
     np.add.at(settled, (groups[counted], now[counted]), 1)
     stateful = np.array([group.is_stateful for group in layout.groups], dtype=np.bool_)
     return Orphans(
@@ -94,7 +94,7 @@ def _lightest(
     layout: Layout, now: Ints, previous: Previous, task: Ints, member: Ints, weight: Floats
 ) -> None:
     """Fill ``now`` in, the heaviest first."""
-    counted = (now != NOBODY) & layout.per_task(lambda group: group.adds_load)
+    counted = now != NOBODY
     load = np.bincount(now[counted], weight[counted], minlength=len(layout.member_ids))
     first = np.flatnonzero(np.append(True, task[1:] != task[:-1])) if task.size else task
     spans = pairwise([*first.tolist(), task.size])

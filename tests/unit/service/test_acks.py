@@ -146,18 +146,6 @@ def test_progress_of_two_consumers_is_timed_apart() -> None:
     virtually(story)
 
 
-def test_a_wrong_report_of_progress_is_refused_each_time() -> None:
-    """A refused report does not count as written: the next one is not passed over in silence."""
-
-    async def story() -> None:
-        _, acks = await kept_with(HANDOFF)
-        for _ in range(2):
-            with pytest.raises(ServiceRefused):
-                await acks.progress("old", AT, None, 0.5)
-
-    virtually(story)
-
-
 @pytest.mark.parametrize(("fraction", "progress"), [(-1.0, 0.0), (2.0, 1.0), (float("nan"), 0.0)])
 def test_progress_is_from_0_to_1(fraction: float, progress: float) -> None:
     """What is no number is none."""
