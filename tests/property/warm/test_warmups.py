@@ -432,6 +432,34 @@ def test_one_log_of_several_that_a_member_lacks_makes_it_cold(lacking: str) -> N
     assert plan(members, counts, replicas=1, changelogs=logs, warmups=policy).moves == 0
 
 
+@pytest.mark.parametrize(("apart", "moves"), [((6_000, 5_000), 0), ((5_000, 5_000), 1)])
+def test_what_a_member_is_behind_in_several_logs_is_added(
+    apart: tuple[int, int], moves: int
+) -> None:
+    """10,000 records in all are acceptable, however they are spread over a task's tables."""
+    topics, logs = ["t", "t-log", "u-log"], ("t-log", "u-log")
+    behind = dict(zip(logs, apart, strict=True))
+    members = [
+        Member(
+            "a",
+            topics,
+            actives={topic: [0, 1] for topic in topics},
+            generation=1,
+            positions={log: {0: LONG, 1: LONG} for log in logs},
+        ),
+        Member(
+            "b",
+            topics,
+            standbys={log: [0, 1] for log in logs},
+            generation=1,
+            positions={log: {n: LONG - behind[log] for n in (0, 1)} for log in logs},
+        ),
+    ]
+    counts = dict.fromkeys(topics, 2)
+    made = plan(members, counts, replicas=1, changelogs=logs, warmups=WarmupPolicy())
+    assert made.moves == moves
+
+
 def test_of_copies_those_that_have_caught_up_are_moved_onto() -> None:
     """Two standbys of the same member, one far behind: the task of the other moves, at once."""
     end = dict.fromkeys(range(4), LONG)
