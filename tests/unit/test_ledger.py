@@ -90,6 +90,16 @@ def test_times_are_utc_with_milliseconds() -> None:
     assert row.values["ts"] == datetime(2026, 11, 21, 3, 40, 22, 123000, UTC)
 
 
+@pytest.mark.parametrize(("seconds", "is_taken"), [(0.0, True), (-0.001, False)])
+def test_a_recovery_may_end_in_the_millisecond_in_which_it_began(
+    seconds: float, is_taken: bool
+) -> None:
+    """Nothing had to be restored; one that ends before it begins is refused."""
+    row = ROWS["recovery"]
+    line = encode("recovery", {**row, "ended": row["started"] + seconds})
+    assert isinstance(parse(line), Row) is is_taken
+
+
 def test_unknown_columns_are_left_out() -> None:
     """A newer writer may say more."""
     row = parse(encode("recovery", {**ROWS["recovery"], "lag": [1, {"x": None}], "dt": 5}))

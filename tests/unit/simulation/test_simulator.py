@@ -133,6 +133,12 @@ def test_a_standby_that_is_still_restoring_is_cold_by_what_is_missing(
     assert outcome.worst_gap_s == pytest.approx(gap)
 
 
+def test_a_worker_restores_its_standbys_after_its_actives() -> None:
+    """In 15 s a newcomer reads 15,000 records, of its active alone: both together share its speed."""
+    script = (Event(100.0, Kind.JOIN, "w1"), Event(115.0, Kind.LEAVE, "w0"))
+    assert run(fleet(*script, start=1), 1).restored == pytest.approx(15_000)
+
+
 def test_files_on_disk_make_a_return_warm() -> None:
     """A worker that comes back with its files replays what it missed, and says so: nothing is cold."""
     script = (Event(100.0, Kind.RESTART, "w1", 5.0),)
