@@ -452,7 +452,7 @@ def test_what_a_member_is_behind_in_several_logs_is_added(
             topics,
             standbys={log: [0, 1] for log in logs},
             generation=1,
-            positions={log: {n: LONG - behind[log] for n in (0, 1)} for log in logs},
+            positions={log: dict.fromkeys((0, 1), LONG - behind[log]) for log in logs},
         ),
     ]
     counts = dict.fromkeys(topics, 2)
