@@ -165,6 +165,20 @@ def test_to_even_loads_out_a_spare_that_its_member_never_held_goes_first() -> No
     assert spare == {"heavy": {("orders", 1)}, "light": {("orders", 2), ("orders", 3)}}
 
 
+def test_to_even_loads_out_no_member_gets_a_spare_of_what_it_owns() -> None:
+    """The partition would be on one member fewer than was asked for."""
+    heavy, light = (
+        Joined(member_id=name, topics=("orders",), word=Word()) for name in ("heavy", "light")
+    )
+    active = {"heavy": {("orders", 0)}, "light": {("orders", 1)}}
+    spare = {
+        "heavy": {("orders", 1), ("orders", 2), ("orders", 3)},
+        "light": set[tuple[str, int]](),
+    }
+    _even_out([heavy, light], active, spare)
+    assert spare == {"heavy": {("orders", 1), ("orders", 3)}, "light": {("orders", 2)}}
+
+
 def test_partitions_go_to_the_rack_of_their_leader() -> None:
     """Three racks, one consumer in each: all partitions at home; a second round moves nothing."""
     group = Group({"orders": 9, "audit": 6})

@@ -47,6 +47,11 @@ def test_every_weight_lies_between_a_quarter_and_four(costs: list[float]) -> Non
     assert (weights[np.isnan(costs)] == 1.0).all()
 
 
+def test_partitions_without_load_do_not_lower_the_median() -> None:
+    """Half of them idle: the busy ones still weigh what they are to each other."""
+    assert clamp_to_median([1.0, 2.0, 3.0, 0.0, 0.0, 0.0]).tolist() == [0.5, 1.0, 1.5, *[0.25] * 3]
+
+
 def test_a_document_comes_back_as_it_was_written_plain_or_compressed() -> None:
     """Version, time and weights survive both forms."""
     data = encode(
