@@ -40,6 +40,7 @@ def test_the_fence_of_a_process_without_incarnation_has_a_name_too() -> None:
     """An empty part would make its key the prefix of all fences of that consumer."""
     assert Keys("/g/").fence("a", "") == "/g/fences/a/-"
     assert Keys("/g/").fence("a", "p.1") == "/g/fences/a/p%2E1"
+    assert Keys("/g/").expelled("a", "") == "/g/expelled/a/-"
 
 
 def test_kafkas_legal_names_are_one_part_of_a_key_and_come_back() -> None:
