@@ -99,6 +99,23 @@ def test_a_span_upon_a_snapshot_remembers_where_the_whole_log_began(
         assert (span.start, span.end, span.log_start) == (start, 9, 2)
 
 
+def test_a_snapshot_upon_another_has_the_types_and_the_time_of_its_own(tmp_path: Path) -> None:
+    """Keys with keys and values with values: rows of the first one are in the second."""
+
+    def taken(given: Job, key: bytes, value: bytes, offset: int) -> Any:
+        with SpanWriter(given, given.spans[0]) as writer:
+            writer.add([key], [value], first_offset=offset, last_offset=offset)
+            [manifest] = publish(given, [writer.finish()])
+            return manifest
+
+    first = replace(job(tmp_path, 1), codecs=("json", "json"), created_ms=1_700_000_000_000)
+    base = taken(first, b'"k"', b"1", 0)
+    second = replace(first, spans=(Span(0, 1, 2, base),), created_ms=1_700_000_001_000)
+    found = taken(second, b'"l"', b"2.5", 1)
+    assert (set(found.key_types), set(found.value_types)) == ({"str"}, {"int", "float"})
+    assert [each.created_ms for each in (base, found)] == [1_700_000_000_000, 1_700_000_001_000]
+
+
 @pytest.mark.parametrize(("unreadable", "is_published"), [(5, True), (6, False)])
 def test_up_to_half_of_the_records_of_all_partitions_may_be_unreadable(
     tmp_path: Path, unreadable: int, is_published: bool
