@@ -31,6 +31,8 @@ REST_S = 240.0
 #: All partitions have flowed, and nothing changed, for so long: then the group is at rest.
 QUIET_S = 1.0
 TICK_S = 0.1
+#: After a longer pause between two ticks, as while a broker starts, nobody counts as idle.
+PAUSE_S = 5.0
 #: By then a process that was sent SIGSTOP stands still.
 STOPPED_AFTER_S = 0.05
 #: A worker that ends by itself is started again, but not for ever.
@@ -87,6 +89,7 @@ class World:
     #: What happened, with times, for whoever reads the logs.
     story: list[str] = field(default_factory=list)
     exits: int = 0
+    ticked_at: float = 0.0
 
     def __post_init__(self) -> None:
         self.progress = Progress(self.fleet.partitions)
@@ -125,11 +128,13 @@ class World:
             self.progress.take(name, worker.orders)
             worker.orders.clear()
         self.outputs.read()
-        now = time.time()
+        now, before = time.time(), self.ticked_at
+        self.ticked_at = now
         # One that has not joined yet sends no heartbeats; should it never join, there is no rest.
+        # While versions differ returns are a group of their own, and a worker may have nothing else.
         hindered = (
             self.fleet.workers
-            if self.broker_hindered
+            if self.broker_hindered or now - before > PAUSE_S
             else [
                 name
                 for name, worker in self.fleet.workers.items()
@@ -138,6 +143,7 @@ class World:
                 or self.frozen[name]
                 or self.full[name]
                 or worker.generation < 0
+                or (not worker.actives and self._outdated())
             ]
         )
         self.idleness.excuse(hindered, now)
