@@ -9,6 +9,7 @@ The rest is asked by Faust's router, tables and producers, from the app's thread
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import time
 from collections import Counter
@@ -73,10 +74,13 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self.overdue: frozenset[TP] = frozenset()
         self._held_up: Mapping[str, int] = {}  # while it leads: rounds in a row, by whom
         self._claimed: JoinData | None = None  # what was said when this member joined
+        self._wanted: list[str] = []  # the topics that it subscribed to then
         self.holds = False  # whether what is owned is processed while the next round goes on
         self.stops_nobody = False  # whether it was so in the last one
         self.leaves = False  # whether it is to be given away in it
-        self.is_unheard = False  # whether the leader knows another capacity or rack of this member
+        self.is_unheard = (
+            False  # whether the leader knows another capacity, rack or subscription of it
+        )
         self.cooperative = False  # whether such rounds are offered to the others
         self._active_tps: set[TP] = set()
         self._standby_tps: set[TP] = set()
@@ -124,7 +128,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
         """What this member says when it joins."""
-        wanted = sorted(topics)
+        wanted = self._wanted = sorted(topics)
         try:
             data = self._say(wanted)
             packed = user_data(data, wanted, is_uniform=self.is_uniform)
@@ -169,7 +173,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
                 sum(1 for numbers in memory.actives.values() for _ in numbers),
                 error,
             )
-        self.is_unheard = self._came_back_with_other_offers(memory)
+        self.is_unheard = self._came_back_with_other_offers(
+            memory, {*answer.actives, *answer.standbys}
+        )
         own_url = str(self.app.conf.canonical_url)
         if answer.url and answer.url != own_url:
             self.counters["foreign_urls"] += 1
@@ -194,17 +200,24 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     def _offers(self) -> dict[str, Any]:
         said = self._claimed
-        return {} if said is None else {"capacity": said.capacity, "rack": said.rack_id}
+        if said is None:
+            return {}
+        topics = hashlib.sha256("\n".join(self._wanted).encode()).hexdigest()
+        return {"capacity": said.capacity, "rack": said.rack_id, "topics": topics}
 
-    def _came_back_with_other_offers(self, memory: Memory) -> bool:
-        """Whether a static member rejoined without a round (KIP-345), so that no leader read its metadata."""
+    def _came_back_with_other_offers(self, memory: Memory, given: set[str]) -> bool:
+        """Whether a static member rejoined without a round (KIP-345), so that no leader read its metadata.
+
+        A file says what the leader knew of it. Where there is none, the leader named no group of a topic that
+        this member subscribes to, or has ``given`` it one that it does not.
+        """
+        if self._memory.answer is not None or self._claimed is None:
+            return False
         former = self._memory_file.former()
-        return (
-            self._memory.answer is None
-            and memory.generation == former.generation
-            and bool(former.offers)
-            and former.offers != self._offers()
-        )
+        if memory.generation == former.generation:
+            return any(former.offers.get(name, of) != of for name, of in self._offers().items())
+        is_static, wanted = self._claimed.instance_id is not None, {*self._wanted}
+        return is_static and not given <= wanted <= memory.group_ids.keys()
 
     def torn(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
         """The partitions that this answer leaves here and whose transaction ends nevertheless.

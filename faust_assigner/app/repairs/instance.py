@@ -1,19 +1,25 @@
-"""A static member that another worker has replaced ends, and names the instance id (KIP-345).
+"""Static members (KIP-345): a replaced one ends, and one with another subscription takes its former answer.
 
 Two workers with one ``consumer_group_instance_id`` would replace each other for ever, and each would process
 records of the other. Kafka answers FENCED_INSTANCE_ID to the replaced one, but only to requests that carry
 the instance id. aiokafka's heartbeats and commits do not: they are answered UNKNOWN_MEMBER_ID, as after an
 expired session, and aiokafka joins again as a new member, which replaces the other worker. So a static member
 that is about to join again asks first, with one heartbeat that carries both ids, who holds its instance id.
+
+A static member that is back within its session gets its former assignment without a round, whatever it
+subscribes to by now. aiokafka's coordination ends for good on a topic that the member does not subscribe to
+any more, as in a deploy that removes an agent. The member takes the rest; ``FollowUp`` asks for the round
+that puts it right.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any
 
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
@@ -128,6 +134,31 @@ async def _start(consumer: Any, app: Any, start: Callable[[], Awaitable[None]]) 
     coordinator = consumer._coordinator
     if getattr(coordinator, "_group_instance_id", None) is not None:
         coordinator._send_req = InstanceGuard(coordinator, partial(_crash, app)).send
+        coordinator._on_join_complete = partial(_complete, coordinator)
+
+
+async def _complete(
+    coordinator: Any, generation: int, member_id: str, protocol: str, answer: bytes
+) -> None:
+    """Take the group's answer without topics that this member does not subscribe to."""
+    topics = coordinator._subscription.subscription.topics
+    await type(coordinator)._on_join_complete(
+        coordinator, generation, member_id, protocol, _within(answer, topics)
+    )
+
+
+def _within(answer: bytes, topics: Collection[str]) -> bytes:
+    said = ConsumerProtocolMemberAssignment.decode(answer)
+    kept = [(topic, numbers) for topic, numbers in said.assignment if topic in topics]
+    if len(kept) == len(said.assignment):
+        return answer
+    logger.info(
+        "The group's answer has topics that this static member subscribed to before it restarted; they are "
+        "left out: %s",
+        sorted({topic for topic, _ in said.assignment} - set(topics)),
+    )
+    within: bytes = ConsumerProtocolMemberAssignment(said.version, kept, said.user_data).encode()
+    return within
 
 
 def _crash(app: Any, reason: InstanceFenced) -> None:

@@ -215,13 +215,13 @@ class FollowUp(Service):  # type: ignore[misc]
         return done
 
     async def _ask_to_be_heard(self, generation: int) -> None:
-        """A static member came back with another capacity or rack, and without a round nobody knows it."""
+        """A static member came back with other offers or topics, and without a round no leader knows it."""
         thread = self.app.consumer._thread
         if await thread.call_thread(_rejoin, self.app, generation, {}):
             self.app.assignor.is_unheard = False
             logger.info(
                 "Asked for a round after generation %d: this static member restarted with another "
-                "capacity or rack, which the leader reads in a round only",
+                "capacity, rack or subscription, which the leader reads in a round only",
                 generation,
             )
 

@@ -4,7 +4,7 @@ A stop of everybody leaves no living owner. What each member remembers lets the 
 see ``Member.former_actives``. The file lies in the app's data directory beside its tables:
 
     {"version": 1, "app": "shop", "generation": 7, "actives": {"orders": [0, 3], ...},
-     "offers": {"capacity": 1.0, "rack": null}}
+     "offers": {"capacity": 1.0, "rack": null, "topics": "9f86d081..."}}
 
 It may be lost, old, torn or someone else's: then it counts as not there. Nothing here raises.
 """
@@ -40,7 +40,8 @@ MOST_BYTES = UNPACKED_BYTES
 class Former:
     """What a member owned in ``generation``, before its process ended; -1 and nothing where it cannot say.
 
-    ``offers`` are the capacity and the rack that the leader knew of it; empty where that is not known.
+    ``offers`` are the capacity, the rack and a digest of the subscription that the leader knew of it; empty
+    where that is not known.
     """
 
     generation: int = -1

@@ -15,6 +15,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from faust_assigner.app.repairs.instance import guard_instance
 from tests.support.faust_group import make_app
 from tests.support.waiting import until
 
@@ -53,6 +54,7 @@ class Worker:
             partition_assignment_strategy=[self.assignor],
         )
         # What Faust's app offers the assignor: the way to Kafka's generation.
+        guard_instance(self.consumer, app)
         app._consumer = type("C", (), {"_thread": type("T", (), {"_consumer": self.consumer})})
 
     async def start(self) -> None:
@@ -80,7 +82,7 @@ class Worker:
 @asynccontextmanager
 async def workers(
     bootstrap: str, names: str
-) -> AsyncIterator[tuple[dict[str, Worker], Callable[[str], Worker]]]:
+) -> AsyncIterator[tuple[dict[str, Worker], Callable[..., Worker]]]:
     """Joined workers by name, and how to make another."""
     group = f"static-{uuid4().hex[:8]}"
     topics = [f"{group}-orders", LOG]
@@ -92,8 +94,8 @@ async def workers(
     await admin.close()
     found: dict[str, Worker] = {}
 
-    def another(name: str) -> Worker:
-        found[name] = Worker(bootstrap, group, topics, name)
+    def another(name: str, *, without: str = "") -> Worker:
+        found[name] = Worker(bootstrap, group, [t for t in topics if t != without], name)
         return found[name]
 
     try:
@@ -131,3 +133,31 @@ async def test_a_bounce_within_the_session_moves_nothing_and_stops_nobody(
         await another("d").start()
         await until(lambda: all(len(w.owned) == 6 for w in found.values()), "four equal shares")
         assert all(found[n].owned < before[n] for n in before)
+
+
+@pytest.mark.parametrize(
+    "broker", ["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.slow])]
+)
+async def test_a_bounced_member_that_subscribes_to_less_keeps_the_rest(
+    broker: str, request: pytest.FixtureRequest
+) -> None:
+    """As a deploy that removes a table: the group gives it its former partitions, that table's too."""
+    server = request.getfixturevalue("kafka" if broker == "kafka" else "embedded_broker")
+    async with workers(server.bootstrap, "abc") as (found, another):
+        before = {place for place in found["b"].owned if place[0] != LOG}
+        await found["b"].kill()
+        await another("b", without=LOG).start()
+        await until(lambda: found["b"].owned == before, "the bounced member's other partitions")
+        assert not found["b"].assignor.awaited.follows
+        assert found["b"].assignor.is_unheard
+        # A round that anyone causes tells the leader: then the others have the table.
+        await another("d").start()
+        await until(lambda: all(w.owned for w in found.values()), "everybody's share")
+        await until(
+            lambda: (
+                not any(topic == LOG for topic, _ in found["b"].owned)
+                and len({place for w in found.values() for place in w.owned}) == 24
+            ),
+            "all partitions to be owned",
+        )
+        assert not found["b"].assignor.is_unheard

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.soak.joins import joins_of, run
-from tests.soak.journals import Life
+from tests.soak.journals import Life, world_of
+from tests.soak.quiesce import balance
 from tests.soak.run import Soak
+from tests.soak.schedule import DEPLOYS, Fault
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -53,3 +56,23 @@ def test_a_static_worker_under_load_shares_with_one_that_joins(tmp_path: Path) -
     join = joins_of(1, 2)[1]
     assert join.static
     assert run("embedded", [join], 1, 2, 170.0, tmp_path) == 0
+
+
+@pytest.mark.processes
+def test_static_workers_take_on_a_topic_and_leave_it_within_their_sessions(tmp_path: Path) -> None:
+    """The group gives a worker that is back at once what it had, whatever its new version subscribes to."""
+    with world_of("embedded", "at_least_once", 1, tmp_path) as world:
+        world.fleet.session_s = 60.0
+        world.fleet.settings = {**world.fleet.settings, "broker_request_timeout": 90.0}
+        for name in ("worker-1", "worker-2"):
+            world.start(name)
+        for load, _ in world.flows():
+            load.start()
+        world.rest()
+        for kind in DEPLOYS:
+            world.begin(Fault(kind, "", 0.0, 0.0, signal.SIGTERM, 0))
+            world.rest()
+            assert balance(world, exactly_once=False, strangers={}).faults == ()
+            for load, _ in world.flows():
+                load.start()
+        assert world.exits == 0

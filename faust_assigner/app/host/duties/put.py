@@ -368,6 +368,12 @@ PUT: Final[tuple[Put, ...]] = (
         "make",
     ),
     Put(
+        "repairs.instance:_start coordinator._on_join_complete",
+        f"{_COORDINATOR}._on_join_complete",
+        "repairs.instance:_complete",
+        "type(coordinator)._on_join_complete",
+    ),
+    Put(
         "windows.closing:__init__ table._window_ranges",
         f"{_TABLE}._window_ranges",
         "windows.closing:Closing._note_timestamp",

@@ -203,15 +203,19 @@ def static_app(folder: Path, **options: Any) -> Any:
         ({}, False),
         ({"faust_assigner_capacity": 1e-6}, True),
         ({"faust_assigner_rack": "r2"}, True),
+        ({"subscribes": [*TOPICS, "returns"]}, True),
+        ({"subscribes": [*TOPICS][1:]}, True),
+        ({"subscribes": [*TOPICS][::-1]}, False),
     ],
 )
-def test_a_static_member_knows_whether_the_leader_knows_its_capacity_and_rack(
+def test_a_static_member_knows_whether_the_leader_knows_what_it_offers_and_wants(
     tmp_path: Path, options: dict[str, Any], unheard: bool
 ) -> None:
     """The broker gives its former assignment to one that is back within its session; no leader reads a word.
 
     Until a round has been, each further restart says so, too.
     """
+    wanted = options.pop("subscribes", TOPICS)
     found = WireGroup(TOPICS)
     found.add("m0", make_app("http://w0", tables=["totals"], datadir=str(tmp_path / "0")), TOPICS)
     found.add("m1", static_app(tmp_path / "1"), TOPICS)
@@ -220,16 +224,35 @@ def test_a_static_member_knows_whether_the_leader_knows_its_capacity_and_rack(
     assert not found.apps["m1"].assignor.is_unheard
     for _ in range(2):
         back = static_app(tmp_path / "1", **options)
-        back.assignor.metadata(TOPICS)
+        back.assignor.metadata(wanted)
         back.assignor.on_assignment(ConsumerProtocolMemberAssignment.decode(found.synced["m1"]))
         assert back.assignor.is_unheard is unheard
-    found.add("m1", back, TOPICS)
+    found.add("m1", back, wanted)
     found.rebalance("m0")
     assert not back.assignor.is_unheard
     again = static_app(tmp_path / "1", **options)
-    again.assignor.metadata(TOPICS)
+    again.assignor.metadata(wanted)
     again.assignor.on_assignment(ConsumerProtocolMemberAssignment.decode(found.synced["m1"]))
     assert not again.assignor.is_unheard
+
+
+@pytest.mark.parametrize("is_static", [True, False])
+@pytest.mark.parametrize("wanted", [[*TOPICS, "returns"], [*TOPICS][1:]])
+def test_a_member_without_files_finds_other_topics_in_its_first_answer(
+    tmp_path: Path, is_static: bool, wanted: list[str]
+) -> None:
+    """The leader named no group of one, or gave it one. A dynamic member's answer is of its own words."""
+    found = WireGroup(TOPICS)
+    found.add("m0", make_app("http://w0", tables=["totals"], datadir=str(tmp_path / "0")), TOPICS)
+    found.add("m1", static_app(tmp_path / "1"), TOPICS)
+    found.rebalance("m0")
+    found.rebalance("m0")
+    options = {"tables": ["totals"], "datadir": str(tmp_path / "2")}
+    back = make_app("http://w1", consumer_group_instance_id="w1" if is_static else None, **options)
+    for unheard in (is_static, False):  # it asks for one round only
+        back.assignor.metadata(wanted)
+        back.assignor.on_assignment(ConsumerProtocolMemberAssignment.decode(found.synced["m1"]))
+        assert back.assignor.is_unheard is unheard
 
 
 def test_what_a_round_tells_the_leader_is_heard(tmp_path: Path) -> None:
