@@ -217,7 +217,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         if memory.generation == former.generation:
             return any(former.offers.get(name, of) != of for name, of in self._offers().items())
         is_static, wanted = self._claimed.instance_id is not None, {*self._wanted}
-        return is_static and not given <= wanted <= memory.group_ids.keys()
+        planned = memory.group_ids.keys() or wanted  # a stock leader may name no groups
+        return is_static and not given <= wanted <= planned
 
     def torn(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
         """The partitions that this answer leaves here and whose transaction ends nevertheless.

@@ -19,7 +19,7 @@ class Share:
         self.changed: set[tuple[Any, int]] = set()
         #: Source partition -> the last offset whose record sent into it; only grows.
         self.reached: dict[Any, int] = {}
-        #: Why a send failed: then nothing of the share is ever committed.
+        #: Why a send or the close of a window failed: then nothing of the share is ever committed.
         self.error: BaseException | None = None
         #: Kafka has committed it; never taken back, nor is the next.
         self.committed = False

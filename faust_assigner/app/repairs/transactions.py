@@ -339,6 +339,17 @@ class OwnTransactions(TransactionManager):
         """The last offset of each source partition that sent into an open transaction."""
         return {tp: at for share in self._shares.values() for tp, at in share.reached.items()}
 
+    def fail(self, tp: Any, error: BaseException) -> None:
+        """Never commit what the open transaction of ``tp`` holds: what belongs to it will not be sent."""
+        share = self._shares.get(self.id_of(tp) or "")
+        if share is not None:
+            share.error = error
+
+    def has_failed(self, transactional_id: str) -> bool:
+        """Whether the open transaction is never to be committed."""
+        share = self._shares.get(transactional_id)
+        return share is not None and share.error is not None
+
     def close(self, transactional_id: str) -> None:
         """What is sent from now on belongs to the next transaction and waits for it."""
         self._closed[transactional_id] = self._shares.get(transactional_id) or Share(

@@ -167,6 +167,10 @@ class WholeRecords(Consumer):
         """
         transactional_id = self.transactions.id_of(tp)
         if self._open and transactional_id in self._open:
+            if self.transactions.has_failed(transactional_id):
+                del self._open[transactional_id]  # the worker ends; the broker aborts it
+                self.transactions.let_go(transactional_id)
+                return
             reached = {} if whatever else self.transactions.reached(transactional_id)
             if not self._is_settled(reached):
                 return

@@ -6,9 +6,9 @@ alone: the next owner reads them from the changelog again, and closes nothing.
 A window is closed when stock would close it, and not before its partition's time has passed its expiry
 (``times.py``), or the partition has no record left to process. ``on_window_close`` is called with the row;
 then the row is deleted, by a record in the changelog. Both are part of a record of the source that is under
-way: no commit and no revocation comes in between. Under ``exactly_once`` they are in one transaction. Else
-what the callback has sent is acknowledged before the row is deleted: after a death in between it is called
-again.
+way: no commit and no revocation comes in between. Under ``exactly_once`` they are in one transaction, which
+is never committed if the callback raises or is cancelled. Else what the callback has sent is acknowledged
+before the row is deleted: after a death in between it is called again.
 """
 
 from __future__ import annotations
@@ -228,6 +228,11 @@ class Closing:
         self._is_closing = True
         try:
             yield event
+        except BaseException as error:
+            if self._app.in_transaction:
+                # What the callback has sent must not count: the row stays, and the window is closed again.
+                consumer.transactions.fail(source, error)
+            raise
         finally:
             self._is_closing = False
             self._late.clear()
