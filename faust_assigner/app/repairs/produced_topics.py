@@ -1,10 +1,13 @@
-"""A producer asks for the partition leaders of every topic that it has sent to.
+"""A producer asks for the leaders of all topics that it has sent to, and for coordinators until it has them.
 
 aiokafka's producer knows all topics at first. Its first send to an unknown topic adds that topic to the
 list of topics to ask for, and from then on it asks for this list only: the leaders of all other topics are
 forgotten. A batch of such a topic that was not sent yet is never sent. The sender asks for metadata without
 a pause, and ``flush()`` waits, and with it the commit and the rebalance. Faust's producer gives the batch
 up after 20 minutes. A further send to the same topic would repair it, but a changelog need not get one.
+
+A transactional producer looks for coordinators again after some errors. After a lost connection, as when the
+broker restarts just then, its sender ends for good, and the worker with it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from aiokafka.errors import NodeNotReadyError
 from faust.transport.drivers import aiokafka as driver
+
+from faust_assigner.app.repairs.patience import is_silence
 
 
 def install(producer: Any) -> None:
@@ -30,6 +36,7 @@ def _create(create: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     producer = create(*args, **kwargs)
     client = producer.client
     client._wait_on_metadata = partial(_wait_on_metadata, client, client._wait_on_metadata)
+    client.coordinator_lookup = partial(_look_up, client.coordinator_lookup)
     return producer
 
 
@@ -39,3 +46,13 @@ async def _wait_on_metadata(
     """The partitions of ``topic``; aiokafka adds it to the list only where it does not know them."""
     client._topics.add(topic)
     return await wait(topic)
+
+
+async def _look_up(look_up: Callable[..., Awaitable[int]], *whose: Any) -> int:
+    """The coordinator's node; what may pass by itself is an error after which aiokafka asks again."""
+    try:
+        return await look_up(*whose)
+    except Exception as error:
+        if is_silence(error):
+            raise NodeNotReadyError(str(error)) from error
+        raise

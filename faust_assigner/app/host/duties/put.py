@@ -253,6 +253,12 @@ PUT: Final[tuple[Put, ...]] = (
         "wait",
     ),
     Put(
+        "repairs.produced_topics:_create client.coordinator_lookup",
+        "aiokafka.client:AIOKafkaClient.coordinator_lookup",
+        "repairs.produced_topics:_look_up",
+        "look_up",
+    ),
+    Put(
         "repairs.committed_offsets:ask_for_all coordinator._do_fetch_commit_offsets",
         f"{_COORDINATOR}._do_fetch_commit_offsets",
         "repairs.committed_offsets:committed",

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.client import CoordinationType
+from aiokafka.errors import InvalidGroupIdError as Refused
+from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from faust_assigner.broker import EmbeddedBroker
 from tests.support.faust_group import PartitionAssignor, make_app
@@ -85,6 +89,36 @@ async def test_every_kind_of_producer_asks_for_all_topics_it_sent_to(
             run_and_close, threaded.thread_loop, topics_known_after_two_sends()
         )
         assert found == {"known", "unknown"}
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_a_transactional_producer_outlives_a_connection_lost_at_a_lookup(
+    broker: EmbeddedBroker, is_lost: bool
+) -> None:
+    """The broker restarts while it is asked for a coordinator; another error ends the producer as before."""
+    producer = worker(broker).producer._new_producer("transactional.id")
+    client, error = producer.client, KafkaConnectionError("closed") if is_lost else Refused()
+    answers: list[Any] = [error, 1]
+
+    async def send(node: int, request: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, KafkaError):
+            raise answer
+        return SimpleNamespace(error_code=0, coordinator_id=answer)
+
+    try:
+        await client.bootstrap()
+        client.send = send
+        finding = producer._sender._find_coordinator(
+            CoordinationType.TRANSACTION, "transactional.id"
+        )
+        if is_lost:
+            assert await finding == 1
+        else:
+            with pytest.raises(KafkaError, match="InvalidGroupId"):
+                await finding
+    finally:
+        await abandon(producer)
 
 
 def run_and_close(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> Any:
