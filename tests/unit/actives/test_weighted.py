@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.actives.weighted import _budget
+from faust_assigner.actives.weighted import Weighed, _budget, _Shift
 from faust_assigner.invariants import carried
 from faust_assigner.model import NOBODY
 
@@ -202,3 +202,17 @@ def test_topics_that_travel_together_weigh_what_all_of_them_weigh() -> None:
     weights = {("t", 0): 3.0, ("u", 0): 4.0}
     report = plan(people, {"t": 2, "u": 2, "v": 2}, weights=weights).report()
     assert (report["weight_max"], report["weight_bound"]) == (8.0, 8.0)
+
+
+def test_moves_that_the_start_has_made_already_are_taken_from_the_budget() -> None:
+    """The counted target moved three tasks of living owners: one of four moves is left."""
+    layout: Any = SimpleNamespace(
+        capacity=np.ones(2),
+        groups=[SimpleNamespace(members=np.array([0, 1]))],
+        start=np.array([0, 6]),
+        member_ids=("a", "b"),
+    )
+    weighed = Weighed(layout, np.ones(6))
+    home = np.array([0, 0, 0, 0, NOBODY, NOBODY])
+    assert _Shift(weighed, home, home, 4).budget == 4
+    assert _Shift(weighed, home, np.array([1, 1, 1, 0, 1, 1]), 4).budget == 1
