@@ -533,3 +533,131 @@ async def test_copies_are_opened_apart_from_what_is_kept(made: Any) -> None:
     made._taken = frozenset({A})
     await made._open_copies({B})
     assert made.acts == [("open tables", {B})]
+
+
+# -- callbacks, windows and the time of a restore
+
+
+class Callback:
+    """The callback of the one table, which returns when it is told to; ``flows`` are sources by then."""
+
+    def __init__(self, made: Any) -> None:
+        self.made, self.began, self.may_end = made, asyncio.Event(), asyncio.Event()
+        (table,) = made.tables.values()
+        table.call_recover_callbacks = self
+        made._callbacks.owe([table])
+
+    async def __call__(self) -> None:
+        """Run."""
+        self.began.set()
+        await self.may_end.wait()
+
+    @property
+    def flows(self) -> list[set[TP]]:
+        """What was resumed, in turn."""
+        return [act[1] for act in self.made.acts if act[0] == "resume"]
+
+
+def restores(made: Any, *tps: TP) -> None:
+    """Changelogs of four records; one partition after the other is brought up."""
+
+    async def brought_up(*_: Any) -> AsyncGenerator[frozenset[TP], None]:
+        for tp in tps:
+            yield frozenset({tp})
+
+    async def ends(tps: Any) -> dict[TP, int]:
+        return dict.fromkeys(tps, 4)
+
+    async def firsts(tps: Any) -> dict[TP, int]:
+        return dict.fromkeys(tps, 0)
+
+    made._brought_up, made._ends, made._firsts = brought_up, ends, firsts
+    made.app.consumer._paused_partitions = {SOURCES[tp.partition] for tp in {*tps, C}}
+
+
+async def test_a_partition_flows_once_the_callback_of_its_table_has_returned(made: Any) -> None:
+    """It may fill what streams read."""
+    callback = Callback(made)
+    restores(made, A)
+    restoring = asyncio.ensure_future(made._restore_actives({A}))
+    await callback.began.wait()
+    await asyncio.sleep(0)
+    assert SOURCES[0] not in {tp for flow in callback.flows for tp in flow}
+    callback.may_end.set()
+    await asyncio.wait_for(restoring, 10.0)
+    assert SOURCES[0] in callback.flows[-1]
+
+
+async def test_what_was_restored_before_waits_for_a_callback_that_runs(made: Any) -> None:
+    """It flows after that, though nothing is left to restore."""
+    callback = Callback(made)
+    restores(made)
+    made._complete = {C}
+    restoring = asyncio.ensure_future(made._restore_actives(set()))
+    await callback.began.wait()
+    await asyncio.sleep(0)
+    assert callback.flows == []
+    callback.may_end.set()
+    await asyncio.wait_for(restoring, 10.0)
+    assert callback.flows == [{SOURCES[2]}]
+
+
+async def test_each_restored_part_renews_the_time_and_opens_windows_anew(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions that flow fetch again; windows of others are looked through once they are here."""
+    renewed: list[str] = []
+
+    class Time:
+        def __init__(self, seconds: float | None) -> None:
+            assert seconds == 300.0 * by_state.SILENT_SHARE
+
+        def renew(self) -> None:
+            renewed.append("x")
+
+    restored: list[Any] = []
+    monkeypatch.setattr(by_state, "Stop", Time)
+    monkeypatch.setattr(by_state.windows, "restored", lambda _, tps: restored.append(set(tps)))
+    made.app.conf.broker_max_poll_interval = 300.0
+    restores(made, A, B)
+    await made._restore_actives({A, B})
+    assert renewed == ["x", "x"]
+    assert restored == [{A}, {B}]
+
+
+def test_a_recovery_that_begins_again_keeps_the_roles_of_the_last_round(made: Any) -> None:
+    """Its books may have been put aside already."""
+    made._roles = frozenset({A}), frozenset({B})
+    made.begin_again()
+    assert made._roles == (frozenset({A}), frozenset({B}))
+    made.active_tps, made.standby_tps = {B}, {C}
+    made.begin_again()
+    assert made._roles == (frozenset({B}), frozenset({C}))
+
+
+@pytest.mark.parametrize("reason", [None, "generation", "between"])
+async def test_faust_s_own_recovery_opens_the_flow_of_its_generation_alone(
+    made: Any, reason: str | None
+) -> None:
+    """With every partition paused; then ours begins with the roles of the round."""
+    acts, app, taken = made.acts, made.app, list[Any]()
+
+    async def start() -> None:
+        acts.append("fetcher")
+
+    async def take_on(*roles: Any) -> None:
+        taken.append(roles)
+
+    app.flow_control = SimpleNamespace(resume=lambda: acts.append("flow"))
+    app.consumer.resume_flow = lambda: acts.append("consumer")
+    app._fetcher = SimpleNamespace(maybe_start=start)
+    app.consumer.between_generations = reason == "between"
+    made.take_on, made._roles = take_on, (frozenset({A}), frozenset({B}))
+    made.is_flowing, made.completed_generation = False, None
+    await made.on_recovery_completed(6 if reason == "generation" else 7)
+    if reason is None:
+        assert acts == ["ended", "flow", "consumer", "fetcher"]
+        assert taken == [(frozenset({A}), frozenset({B}), frozenset())]
+        assert (made.is_flowing, made.completed_generation) == (True, 7)
+    else:
+        assert (acts, taken, made.is_flowing) == (["ended"], [], False)

@@ -529,6 +529,7 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
     await handing_over._start(thread, client, start)
     assert thread.consumer.fetcher is client._fetcher
     assert (client._fetcher.is_wanted, app.flow_control.must_stand_still) == ("wanted", "still")
+    assert client._fetcher.counters is app.assignor.counters
     for is_taking_on in (False, True):
         recovery.is_taking_on = is_taking_on
         assert client._fetcher.is_hurried() == is_taking_on
