@@ -11,10 +11,12 @@ from typing import Any
 
 import faust
 import pytest
+from aiokafka import TopicPartition
 from faust.exceptions import DecodeError
 from faust.stores.rocksdb import RocksDBOptions
 from faust.types import TP
 
+from faust_assigner.app.restore import batched_replay
 from faust_assigner.app.restore.batched_replay import run_until_stopped, to_batch
 from faust_assigner.app.restore.decoding import ANYTHING, decoding_of
 from faust_assigner.app.restore.unreadable import UnreadableRecords
@@ -106,3 +108,92 @@ def test_a_broker_that_does_not_answer_does_not_hold_up_a_stop() -> None:
     began = time.monotonic()
     assert run_until_stopped(silent(), lambda: time.monotonic() - began > 0.1) is None
     assert time.monotonic() - began < 10
+
+
+# -- one turn
+
+
+LOG, OTHER = TopicPartition("log", 0), TopicPartition("log", 1)
+
+
+class Consumer:
+    """aiokafka's, with records at these offsets; positions are where each turn comes to."""
+
+    def __init__(self) -> None:
+        self.positions = {LOG: 0, OTHER: 0}
+        self.next: dict[TopicPartition, tuple[list[int], int]] = {}
+        self.paused: list[TopicPartition] = []
+
+    async def position(self, tp: TopicPartition) -> int:
+        """Of the next record."""
+        return self.positions[tp]
+
+    async def getmany(self, *tps: TopicPartition, timeout_ms: int, max_records: int) -> Any:
+        """The next turn."""
+        found = {}
+        for tp in tps:
+            offsets, self.positions[tp] = self.next.get(tp, ([], self.positions[tp]))
+            if offsets:
+                found[tp] = [SimpleNamespace(offset=offset) for offset in offsets]
+        return found
+
+    def pause(self, *tps: TopicPartition) -> None:
+        """Pause."""
+        self.paused += tps
+
+
+class Turn:
+    """What a turn writes and finishes."""
+
+    def __init__(self) -> None:
+        self.consumer, self.acts = Consumer(), list[Any]()
+        self.ends = {LOG: 10, OTHER: 10}
+
+    def write(self, tp: TopicPartition, records: Any, position: int) -> None:
+        """Write."""
+        self.acts.append(("write", tp, [record.offset for record in records], position))
+
+    def finish(self, tp: TopicPartition) -> None:
+        """Finish."""
+        self.acts.append(("finish", tp))
+
+    async def take(self, **turns: tuple[list[int], int]) -> bool:
+        """One turn in which ``log`` and ``other`` come to there."""
+        names = {"log": LOG, "other": OTHER}
+        self.consumer.next = {names[name]: turn for name, turn in turns.items()}
+        pace: Any = SimpleNamespace(begin=lambda: 100, end=lambda records: 0.0)
+        return await batched_replay._take_turn(self.consumer, self, self.ends, pace)  # type: ignore[arg-type]
+
+
+async def test_a_turn_that_brings_nothing_moves_nothing() -> None:
+    """A broker that answers nothing for a minute is given up."""
+    turn = Turn()
+    assert not await turn.take()
+    assert turn.acts == []
+
+
+async def test_offsets_without_records_move_the_position() -> None:
+    """Markers of transactions, and what was compacted away."""
+    turn = Turn()
+    assert await turn.take(log=([], 7))
+    assert turn.acts == [("write", LOG, [], 7)]
+
+
+async def test_nothing_beyond_the_end_is_written() -> None:
+    """It is the loop's that reads on; the partition is paused and done with, others go on."""
+    turn = Turn()
+    assert await turn.take(log=([8, 9, 10, 11], 12), other=([3], 4))
+    assert turn.acts == [
+        ("write", LOG, [8, 9], 10),
+        ("finish", LOG),
+        ("write", OTHER, [3], 4),
+    ]
+    assert turn.consumer.paused == [LOG]
+    assert turn.ends == {OTHER: 10}
+
+
+async def test_the_record_at_the_end_is_beyond_it() -> None:
+    """The end is the next offset."""
+    turn = Turn()
+    assert await turn.take(log=([9, 10], 11))
+    assert turn.acts[0] == ("write", LOG, [9], 10)
