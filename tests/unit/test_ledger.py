@@ -232,3 +232,10 @@ def test_any_json_in_any_column_is_a_row_or_a_reason(table: str, data: st.DataOb
 def test_a_time_in_whole_milliseconds_is_written_as_that_millisecond() -> None:
     """As a float it may lie a hair below."""
     assert stamp(1001 / 1000).endswith(".001Z")
+
+
+@pytest.mark.parametrize(("records", "is_taken"), [(0, True), (1, True), (-1, False)])
+def test_an_amount_may_be_nothing_and_not_less(records: int, is_taken: bool) -> None:
+    """A restore that had all rows on its disk read no record."""
+    line = encode("recovery", {**ROWS["recovery"], "records": records})
+    assert isinstance(parse(line), Row) is is_taken

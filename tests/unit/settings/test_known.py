@@ -99,3 +99,9 @@ def test_the_services_names_are_its_tables() -> None:
     """The address and the token are options of the operator's commands."""
     operators = {"FAUST_ASSIGNER_AT", "FAUST_ASSIGNER_TOKEN"}
     assert {setting.name for setting in OPTIONS} | operators == OF_THE_SERVICE
+
+
+def test_a_property_of_kafka_without_a_name_is_no_setting() -> None:
+    """Something is missing behind it, as where a template was filled in with nothing."""
+    with pytest.raises(ConfigError, match="FAUST_ASSIGNER_KAFKA_:"):
+        check_environment(["FAUST_ASSIGNER_KAFKA_"])

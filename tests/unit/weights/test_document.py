@@ -160,3 +160,10 @@ def test_a_row_a_line_so_that_versions_can_be_compared() -> None:
         for last in (1.0, 2.0)
     )
     assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
+
+
+@pytest.mark.parametrize(("ahead_s", "code"), [(60, None), (3_599, None), (3_601, "future")])
+def test_clocks_may_differ_by_an_hour(ahead_s: int, code: str | None) -> None:
+    """The machine that computed the weights is ahead of the worker's."""
+    now = NOON - dt.timedelta(seconds=ahead_s)
+    assert decode(document()).for_group("shop", now=now).code == code

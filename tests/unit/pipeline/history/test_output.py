@@ -223,6 +223,22 @@ def test_the_history_of_a_run_that_died_while_it_was_replaced_is_kept(tmp_path: 
     assert publish_here(options).tables["movement"] == before.tables["movement"]
 
 
+def test_all_days_that_are_kept_are_named_in_order(tmp_path: Path) -> None:
+    """Also where the report that stands is damaged and the one before it is not."""
+    ledger = Ledger(tmp_path / "ledger")
+    options = HistoryOptions((str(ledger.folder),), str(tmp_path / "out"))
+    days = (DAY, NEXT, "2026-11-23")
+    ledger.write("w.jsonl", [line for day in days for line in at(day, 1)])
+    publish_here(options)
+    out = tmp_path / "out"
+    (out / "_staging").mkdir()
+    (out / "_staging" / "old-report.json").write_bytes((out / "report.json").read_bytes())
+    (out / "report.json").write_text("{")
+    ledger.write("w.jsonl", at("2026-11-23", 1))
+    report = publish_here(options)
+    assert report.about.kept == (date.fromisoformat(DAY), date.fromisoformat(NEXT))
+
+
 def test_a_picture_of_a_table_that_is_empty_now_goes(
     ledgers: tuple[HistoryOptions, HistoryOptions], tmp_path: Path
 ) -> None:

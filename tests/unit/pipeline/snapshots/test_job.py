@@ -18,7 +18,9 @@ from faust_assigner.pipeline.snapshots.run import refuse_recreated, take_snapsho
 from faust_assigner.pipeline.snapshots.spans import Job, Part, Span, SpanWriter, publish
 from faust_assigner.snapshots.catalog import SnapshotCorruptError
 from faust_assigner.snapshots.changelog import Changelog, Extent
+from faust_assigner.snapshots.lease import lease_paths
 from faust_assigner.snapshots.manifest import SnapshotError
+from faust_assigner.snapshots.storage import LocalStorage
 
 CLUSTER = Cluster("a:1")
 
@@ -236,3 +238,41 @@ def test_a_name_that_no_topic_can_have_is_refused_before_anything_is_asked() -> 
     """It would be a path in the folder of snapshots."""
     with pytest.raises(ConfigError, match="no name of a Kafka topic"):
         run(SnapshotOptions(CLUSTER, "../t", "somewhere", no_spark=True), None)
+
+
+def test_a_topic_that_was_made_anew_while_it_was_read_leaves_no_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files would be published under the topic of before; and a lease covers the whole run."""
+    looks = iter([log("id-1"), log("id-2")])
+    steps: list[str] = []
+
+    def leased(step: str) -> None:
+        steps.append(f"{step} {len(lease_paths(LocalStorage(tmp_path), 't'))}")
+
+    monkeypatch.setattr(snapshot_run, "look_at", lambda *_: next(looks))
+    monkeypatch.setattr(snapshot_run, "plan_job", lambda *_, **__: leased("plan"))
+    monkeypatch.setattr(snapshot_run, "_run", lambda *_: leased("run"))
+    monkeypatch.setattr(snapshot_run, "publish", lambda *_: leased("publish"))
+    with pytest.raises(SnapshotError, match="recreated"):
+        take_snapshot(CLUSTER, "t", str(tmp_path))
+    assert steps == ["plan 1", "run 1"]
+    assert lease_paths(LocalStorage(tmp_path), "t") == []
+
+
+def test_a_run_that_fails_for_another_reason_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading everything anew would not help, and would hide the reason for hours."""
+    tries: list[None] = []
+
+    def failing(*_: object) -> list[Part]:
+        tries.append(None)
+        raise SnapshotError("no space")
+
+    monkeypatch.setattr(snapshot_run, "look_at", lambda *_: log())
+    monkeypatch.setattr(snapshot_run, "plan_job", lambda *_, **__: None)
+    monkeypatch.setattr(snapshot_run, "_run", failing)
+    with pytest.raises(SnapshotError, match="no space"):
+        take_snapshot(CLUSTER, "t", str(tmp_path), previous=True)
+    assert len(tries) == 1
