@@ -12,6 +12,7 @@ from typing import Any
 import faust
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import Fetcher
 from faust.exceptions import DecodeError
 from faust.stores.rocksdb import RocksDBOptions
 from faust.types import TP
@@ -20,6 +21,8 @@ from faust_assigner.app.restore import batched_replay
 from faust_assigner.app.restore.batched_replay import run_until_stopped, to_batch
 from faust_assigner.app.restore.decoding import ANYTHING, decoding_of
 from faust_assigner.app.restore.unreadable import UnreadableRecords
+from faust_assigner.snapshots.asking import UnreachableError
+from faust_assigner.snapshots.changelog import STALL_S, Extent
 from faust_assigner.snapshots.sst import OFFSET_KEY
 
 
@@ -197,3 +200,82 @@ async def test_the_record_at_the_end_is_beyond_it() -> None:
     turn = Turn()
     assert await turn.take(log=([9, 10], 11))
     assert turn.acts[0] == ("write", LOG, [9], 10)
+
+
+class Assigned:
+    """aiokafka's consumer before anything is read; ``acts`` are in turn."""
+
+    def __init__(self, acts: list[Any]) -> None:
+        self.acts, self._fetcher = acts, object.__new__(Fetcher)
+
+    async def __aenter__(self) -> Assigned:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.acts.append("closed")
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: self.acts.append((name, *args))
+
+
+async def replayed(
+    monkeypatch: pytest.MonkeyPatch, turns: list[tuple[float, bool]], *tps: TopicPartition
+) -> list[Any]:
+    """A replay of ``tps``, whose turns take so many seconds and move something or nothing."""
+    acts: list[Any] = []
+    now, waiting = 0.0, list(tps)
+    monkeypatch.setattr(batched_replay.time, "monotonic", lambda: now)
+    monkeypatch.setattr(batched_replay, "consumer_of", lambda *_, **__: Assigned(acts))
+
+    async def turn(consumer: Any, work: Any, ends: dict[TopicPartition, int], pace: Any) -> bool:
+        nonlocal now
+        acts.append(("turn", *sorted(ends)))
+        seconds, moved = turns.pop(0)
+        now += seconds
+        if not turns:
+            ends.clear()
+        elif len(ends) > 1:
+            del ends[min(ends)]
+        return moved
+
+    def begin() -> Any:
+        return (waiting.pop(0), Extent(3, 9)) if waiting else None
+
+    monkeypatch.setattr(batched_replay, "_take_turn", turn)
+    work: Any = SimpleNamespace(tps=tps, is_over=lambda: not waiting, begin=begin)
+    await batched_replay.replay(
+        {},
+        work,
+        stopped=lambda: False,
+        isolation_level="read_uncommitted",
+        pace=None,  # type: ignore[arg-type]
+    )
+    return acts
+
+
+async def test_two_partitions_are_read_at_a_time_from_where_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All others are paused."""
+    third = TopicPartition("log", 2)
+    acts = await replayed(monkeypatch, [(0.0, True)] * 2, LOG, OTHER, third)
+    assert acts[:2] == [("assign", [LOG, OTHER, third]), ("pause", LOG, OTHER, third)]
+    begun = acts[5:]
+    assert begun[:5] == [
+        ("seek", LOG, 3),
+        ("resume", LOG),
+        ("seek", OTHER, 3),
+        ("resume", OTHER),
+        ("turn", LOG, OTHER),
+    ]
+    assert begun[5:] == [("seek", third, 3), ("resume", third), ("turn", OTHER, third), "closed"]
+
+
+async def test_a_broker_from_which_nothing_arrives_for_a_minute_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The minute begins again with whatever moves."""
+    share = STALL_S * 0.6
+    await replayed(monkeypatch, [(share, False), (share, True), (share, False), (0.0, True)], LOG)
+    with pytest.raises(UnreachableError, match="nothing arrived"):
+        await replayed(monkeypatch, [(share, True), (share, False), (share, False)], LOG)

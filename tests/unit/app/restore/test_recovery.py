@@ -252,3 +252,55 @@ def test_the_last_offset_to_reach_is_the_one_before_the_committed_end(
             settings, [Cold(tp, None, -1, 9, True)], bring_up.Stop()
         )
         assert cold.highwater == reached
+
+
+async def test_a_restore_that_fails_forgets_what_the_one_before_did(
+    restoring: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger would count it twice."""
+    monkeypatch.setattr(recovery, "bring_up", answer(7))
+    await build(restoring)
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("of any kind")
+
+    monkeypatch.setattr(recovery, "bring_up", broken)
+    await build(restoring)
+    assert restoring.restored == {}
+
+
+@pytest.mark.parametrize(
+    ("persisted", "offset", "highwater", "in_transaction", "start"),
+    [
+        (3, 7, 9, False, 7),
+        (8, 7, 9, False, 8),
+        (None, -1, 9, False, -1),
+        (8, 8, 8, False, None),
+        (8, 8, 8, True, 8),
+        (None, None, 9, False, None),
+    ],
+)
+async def test_a_partition_is_read_from_its_file_or_from_the_first_record_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+    app: Any,
+    persisted: int | None,
+    offset: int | None,
+    highwater: int,
+    in_transaction: bool,
+    start: int | None,
+) -> None:
+    """Not where nothing is left; under transactions the end may be one that is not known yet."""
+    monkeypatch.setattr(recovery, "is_writable", lambda store: True)
+    monkeypatch.setattr(recovery, "takes_files", lambda store: True)
+    monkeypatch.setattr(recovery, "decoding_of", lambda table: None)
+    store = SimpleNamespace(
+        persisted_offset=lambda tp: persisted, _db_for_partition=lambda partition: "database"
+    )
+    table = SimpleNamespace(data=store, _on_changelog_event=None)
+    service = app.tables.recovery
+    service.tp_to_table[HERE] = table
+    app.in_transaction = in_transaction
+    found = service._cold(HERE, {HERE: offset}, {HERE: highwater})
+    assert (None if found is None else found.offset) == start
+    table._on_changelog_event = "callback"
+    assert service._cold(HERE, {HERE: offset}, {HERE: highwater}) is None, "it sees each record"
