@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ STANDBY_BATCH = 200
 #: Records of sources handed over between two looks for others: a backlog, say of partitions that were taken
 #: over, is not in the way of a partition that has one record now and then.
 LIVE_BATCH = 50
+#: Between two looks whether all partitions are still assigned whose committed offsets are awaited.
+ASSIGNED_LOOK_S = 0.1
 
 
 def mixed(*mixins: type, into: type) -> type:
@@ -197,7 +199,7 @@ async def seek_committed(
     assigned = consumer.assignment()
     wanted = sorted(assigned if tps is None else assigned & set(tps))
     ask_for_all(consumer._coordinator)
-    found = await consumer._coordinator.fetch_committed_offsets(wanted)
+    found = await _committed_while_assigned(consumer, wanted)
     offsets: dict[Any, int | None] = dict.fromkeys(wanted)
     for tp in (tp for tp in wanted if tp in consumer.assignment()):
         if tp in found and found[tp].offset >= 0:
@@ -206,6 +208,25 @@ async def seek_committed(
         if start is not None:
             consumer.seek(tp, start)
     return offsets
+
+
+async def _committed_while_assigned(consumer: Any, wanted: Sequence[Any]) -> Mapping[Any, Any]:
+    """What is committed of ``wanted``, without those that are given up while the answer is awaited.
+
+    Under a transaction that does not end, a partition's answer may take minutes, and all wait with it.
+    """
+    while wanted:
+        asking = asyncio.ensure_future(consumer._coordinator.fetch_committed_offsets(wanted))
+        try:
+            while not asking.done() and consumer.assignment().issuperset(wanted):
+                await asyncio.wait({asking}, timeout=ASSIGNED_LOOK_S)
+            if asking.done():
+                found: Mapping[Any, Any] = asking.result()
+                return found
+        finally:
+            asking.cancel()
+        wanted = sorted(consumer.assignment() & set(wanted))
+    return {}
 
 
 class KnownPartitions(Consumer):

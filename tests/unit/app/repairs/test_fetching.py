@@ -148,6 +148,45 @@ async def test_one_seeks_what_is_committed_else_what_was_read_first(asked: list[
     assert sought == {a: 0, b: 0} | of_others
 
 
+async def test_a_partition_that_is_given_up_holds_up_no_other_with_its_offset() -> None:
+    """A transaction that does not end holds its offset back; its former owner asks no more for it."""
+    stays, goes = TP("orders", 0), TP("orders", 1)
+    assigned, sought, asked = {stays, goes}, dict[TP, int](), list[list[TP]]()
+
+    async def committed(tps: list[TP]) -> dict[TP, Any]:
+        asked.append(list(tps))
+        while goes in tps:
+            await asyncio.sleep(0.01)
+            assigned.discard(goes)
+        return {tp: SimpleNamespace(offset=5) for tp in tps}
+
+    consumer = SimpleNamespace(
+        assignment=lambda: set(assigned),
+        seek=sought.__setitem__,
+        _coordinator=SimpleNamespace(fetch_committed_offsets=committed),
+    )
+    found = await asyncio.wait_for(seek_committed(consumer, {}), 5.0)
+    assert (found, sought) == ({stays: 5, goes: None}, {stays: 5})
+    assert asked == [[stays, goes], [stays]]
+
+
+async def test_all_partitions_given_up_end_the_wait_for_their_offsets() -> None:
+    """Nothing is sought."""
+    only = TP("orders", 0)
+    assigned = {only}
+
+    async def committed(tps: list[TP]) -> dict[TP, Any]:
+        assigned.clear()
+        await asyncio.sleep(60.0)
+        return {}
+
+    consumer = SimpleNamespace(
+        assignment=lambda: set(assigned),
+        _coordinator=SimpleNamespace(fetch_committed_offsets=committed),
+    )
+    assert await asyncio.wait_for(seek_committed(consumer, {}), 5.0) == {only: None}
+
+
 def test_the_first_record_of_a_source_is_noted_once() -> None:
     """Until it is assigned anew; of changelogs tables know."""
     consumer = object.__new__(SteadyPartitions)
