@@ -30,6 +30,7 @@ class Transactions:
         #: The last offset of each source that sent, by id.
         self.sent: dict[str, dict[TP, int]] = defaultdict(dict)
         self.settling: set[str] = set()
+        self.failed: set[str] = set()
 
     def id_of(self, tp: TP) -> str | None:
         """The transactional id."""
@@ -54,6 +55,10 @@ class Transactions:
     def let_go(self, transactional_id: str) -> None:
         """Hold back no more."""
         self.settling.discard(transactional_id)
+
+    def has_failed(self, transactional_id: str) -> bool:
+        """Never to be committed."""
+        return transactional_id in self.failed
 
     def close(self, transactional_id: str) -> None:
         """Closed."""
@@ -230,6 +235,18 @@ async def test_a_transaction_that_waits_is_left_to_the_next_commit(made: Consume
     assert await made.commit_all()
     assert made.commits == [{PAYMENTS: 9}]
     assert made.transactions.settling == {ID}
+
+
+async def test_a_transaction_that_has_failed_is_neither_committed_nor_held_back(
+    made: Consumer,
+) -> None:
+    """The others are; it is the broker that aborts it."""
+    made.done(PAYMENTS, 8)
+    made.done(ORDERS, 3)
+    made.transactions.failed.add(ID)
+    assert await made.commit_all()
+    assert made.commits == [{PAYMENTS: 9}]
+    assert made.transactions.settling == set()
 
 
 async def test_a_commit_follows_once_the_record_ends_that_held_it_up(made: Consumer) -> None:
