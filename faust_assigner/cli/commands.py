@@ -17,6 +17,7 @@ COMMANDS = {
     name: name
     for name in (
         "broker",
+        "doctor",
         "groups",
         "history",
         "serve",
@@ -53,8 +54,16 @@ class _Lazy(click.Group):
         Raises SystemExit with 2 where the environment has a misspelled setting.
         """
         with spoken_errors():
-            check_environment(os.environ)
             return super().invoke(ctx)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command; the doctor itself reports misspelled settings, together with all else."""
+        found = super().resolve_command(ctx, args)
+        if found[0] != "doctor":
+            check_environment(os.environ)
+        return found
 
 
 @click.group(

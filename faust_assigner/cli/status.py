@@ -13,15 +13,13 @@ import click
 from faust_assigner.cli.failure import quiet_kafka, spoken_errors
 from faust_assigner.cli.groups import bootstrap_option
 from faust_assigner.cli.options import cluster, config_option
+from faust_assigner.cli.screen import console
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from faust_assigner.status.collect import Looks, Where
     from faust_assigner.status.report import Report
-
-#: Columns where there is no terminal.
-WIDTH = 200
 
 
 @click.command()
@@ -120,7 +118,7 @@ def _show(report: Report, with_partitions: bool, as_json: bool) -> None:
         return
     from faust_assigner.status.render import render
 
-    _console().print(render(report, with_partitions=with_partitions))
+    console().print(render(report, with_partitions=with_partitions))
 
 
 def _as_json(report: Report) -> str:
@@ -129,28 +127,17 @@ def _as_json(report: Report) -> str:
     return dumps(report)
 
 
-def _console() -> Console:
-    from rich.console import Console
-
-    is_terminal = click.get_text_stream("stdout").isatty()
-    return Console(
-        width=None if is_terminal or "COLUMNS" in os.environ else WIDTH,
-        highlight=False,
-        emoji=False,
-    )
-
-
 async def _watch(where: Where, every: float, with_partitions: bool, as_json: bool) -> None:
     """Look again and again; where the brokers do not answer, say so and go on."""
     from faust_assigner.status.collect import Looks
 
-    console = _console()
+    screen = console()
     async with Looks(where, time.time) as looks:
-        if as_json or not console.is_terminal:
+        if as_json or not screen.is_terminal:
             while True:
                 await _line(looks, with_partitions, as_json)
                 await asyncio.sleep(every)
-        await _live(looks, console, every, with_partitions)
+        await _live(looks, screen, every, with_partitions)
 
 
 async def _line(looks: Looks, with_partitions: bool, as_json: bool) -> None:
@@ -166,7 +153,7 @@ async def _line(looks: Looks, with_partitions: bool, as_json: bool) -> None:
         click.echo(f"faust-assigner: {found[0]}", err=True)
 
 
-async def _live(looks: Looks, console: Console, every: float, with_partitions: bool) -> None:
+async def _live(looks: Looks, screen: Console, every: float, with_partitions: bool) -> None:
     from rich.live import Live
     from rich.text import Text
 
@@ -174,11 +161,11 @@ async def _live(looks: Looks, console: Console, every: float, with_partitions: b
     from faust_assigner.status.build import build
     from faust_assigner.status.render import render
 
-    with Live(console=console, screen=True, auto_refresh=False) as live:
+    with Live(console=screen, screen=True, auto_refresh=False) as live:
         while True:
             try:
                 report = build(await looks.look())
-                rows = max(3, (console.height - 12) // 2)
+                rows = max(3, (screen.height - 12) // 2)
                 live.update(render(report, with_partitions=with_partitions, rows=rows))
             except Exception as error:
                 found = verdict(error)

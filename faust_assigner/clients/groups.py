@@ -11,7 +11,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
-from aiokafka.errors import IncompatibleBrokerVersion, for_code
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, for_code
 from kio.schema.leave_group.v4.request import MemberIdentity
 
 from faust_assigner.clients.kio_request import KioRequest
@@ -31,6 +31,10 @@ _TRY_AGAIN = frozenset({14, 15, 16})  # loading, not available, not the coordina
 
 class GroupNotFound(FaustAssignerError):
     """The cluster has no group of that name."""
+
+
+class NoBrokerAnswers(TryAgain):
+    """None of the brokers that were named can be reached."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +104,26 @@ class GroupView:
     partitions: tuple[PartitionView, ...] = field(default=())
 
 
-@asynccontextmanager
-async def client_of(connection: Mapping[str, Any]) -> Any:
-    """A client for the block. ``connection`` are aiokafka's keywords."""
+async def connected(connection: Mapping[str, Any]) -> AIOKafkaClient:
+    """A client, to be closed. ``connection`` are aiokafka's keywords. Raises :class:`NoBrokerAnswers`."""
     client = AIOKafkaClient(**connection)
     try:
         await client.bootstrap()
+    except BaseException as error:
+        await client.close()
+        if not isinstance(error, KafkaConnectionError):
+            raise
+        servers = connection.get("bootstrap_servers", "")
+        named = servers if isinstance(servers, str) else ", ".join(servers)
+        raise NoBrokerAnswers(f"no broker answers at {named}: {error}") from None
+    return client
+
+
+@asynccontextmanager
+async def client_of(connection: Mapping[str, Any]) -> Any:
+    """A client for the block, as by :func:`connected`."""
+    client = await connected(connection)
+    try:
         yield client
     finally:
         await client.close()
@@ -121,7 +139,7 @@ def _refuse(code: int, what: str) -> None:
 async def list_groups(connection: Mapping[str, Any]) -> list[ListedGroup]:
     """All groups of all nodes, by id. ``connection`` are aiokafka's keywords.
 
-    Raises aiokafka's ``KafkaConnectionError``, :class:`TryAgain` while a coordinator starts.
+    Raises :class:`NoBrokerAnswers`, :class:`TryAgain` while a coordinator starts.
     """
     async with client_of(connection) as client:
         nodes = [broker.nodeId for broker in client.cluster.brokers()]
@@ -144,8 +162,7 @@ async def list_groups(connection: Mapping[str, Any]) -> list[ListedGroup]:
 async def describe_group(connection: Mapping[str, Any], group_id: str) -> GroupView:
     """One group with its members, partitions and lag.
 
-    Raises :class:`GroupNotFound`, :class:`TryAgain` while its coordinator starts, aiokafka's
-    ``KafkaConnectionError``.
+    Raises :class:`GroupNotFound`, :class:`NoBrokerAnswers`, :class:`TryAgain` while its coordinator starts.
     """
     async with client_of(connection) as client:
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
@@ -166,7 +183,7 @@ async def retire(
     """Remove static members from a group at once (KIP-345); error names by instance id, "" where removed.
 
     A member whose process still runs joins again. Raises :class:`TryAgain` while the coordinator starts,
-    aiokafka's ``KafkaConnectionError``, :class:`FaustAssignerError` where the request is refused.
+    :class:`NoBrokerAnswers`, :class:`FaustAssignerError` where the request is refused.
     """
     members = tuple(
         MemberIdentity(member_id="", group_instance_id=name) for name in dict.fromkeys(instance_ids)

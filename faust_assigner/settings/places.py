@@ -23,8 +23,8 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
     if patterns:
         return named(url, patterns)
     address = _address(host)
-    if _is_loopback(host):
-        return _is_loopback(_host(own))
+    if is_loopback(host):
+        return is_loopback(_host(own))
     return address is None or not (
         address.is_link_local or address.is_multicast or address.is_unspecified
     )
@@ -58,10 +58,19 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by name or address."""
     address = _address(host)
     return (
         host == "localhost"
         or host.endswith(".localhost")
         or (address is not None and address.is_loopback)
     )
+
+
+def is_loopback_url(url: str) -> bool:
+    """Whether others that follow it reach themselves."""
+    try:
+        return is_loopback(_host(URL(url)))
+    except ValueError:
+        return False

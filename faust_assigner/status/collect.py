@@ -11,13 +11,15 @@ from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.client import AIOKafkaClient, CoordinationType
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaError
 from yarl import URL
 
 from faust_assigner.clients.groups import (
     CONSUMER_TYPE,
     GroupNotFound,
+    NoBrokerAnswers,
     committed_offsets,
+    connected,
     described,
 )
 from faust_assigner.errors import FaustAssignerError, TryAgain
@@ -36,10 +38,6 @@ MOST_LOOKUPS = 128
 GROUP_S = 20.0
 
 T = TypeVar("T")
-
-
-class NoBrokerAnswers(TryAgain):
-    """None of the brokers that were named lets itself be asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +92,7 @@ class Looks:
     async def look(self) -> Evidence:
         """All there is to know now.
 
-        Raises :class:`GroupNotFound`, :class:`TryAgain` while the coordinator does not answer, and
-        aiokafka's ``KafkaConnectionError``.
+        Raises :class:`GroupNotFound`, :class:`TryAgain` while the coordinator or no broker answers.
         """
         group, committed = await _in_time(self._group(), GROUP_S, "the group's coordinator")
         evidence = Evidence(
@@ -129,15 +126,7 @@ class Looks:
 
     async def _describe(self) -> tuple[DescribedGroup, dict[Place, int]]:
         if self._client is None:
-            client = AIOKafkaClient(**self._where.connection)
-            try:
-                await client.bootstrap()
-            except KafkaConnectionError as error:
-                await client.close()
-                servers = self._where.connection.get("bootstrap_servers", "")
-                named = servers if isinstance(servers, str) else ", ".join(servers)
-                raise NoBrokerAnswers(f"no broker answers at {named}: {error}") from None
-            self._client = client
+            self._client = await connected(self._where.connection)
         client, group_id = self._client, self._where.group_id
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
         answer, offsets = await asyncio.gather(

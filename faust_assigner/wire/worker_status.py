@@ -61,12 +61,17 @@ class WaitUnderWay:
 
 @dataclass(frozen=True, kw_only=True)
 class TableStatus:
-    """A table, and its bytes on this worker's disk by partition, copies included."""
+    """A table, and its bytes on this worker's disk by partition, copies included.
+
+    ``expires_s`` is of a windowed table's windows, None where they have no end.
+    """
 
     name: str
     changelog: str
     store: str
     is_global: bool = False
+    is_windowed: bool = False
+    expires_s: float | None = None
     bytes: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -124,8 +124,13 @@ def _sets(method: Any, name: str) -> bool:
 def _foreign_versions(versions: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     for name, (first, beyond) in sorted(versions.items()):
         said = _version(name)
-        if not _numbers(first) <= _numbers(said) < _numbers(beyond):
+        if not in_range(said, first, beyond):
             yield f"{name} {said}: expected {first} or later, before {beyond}"
+
+
+def in_range(said: str, first: str, beyond: str) -> bool:
+    """Whether a version is ``first`` or later, and before ``beyond``."""
+    return _numbers(first) <= _numbers(said) < _numbers(beyond)
 
 
 def _installed(owner: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
+from mode.utils.times import want_seconds
 from yarl import URL
 
 from faust_assigner import __version__
@@ -143,12 +144,15 @@ def _numbers(tps: Iterable[Any]) -> Numbers:
 def _tables(app: Any, sizes: Mapping[Any, int]) -> tuple[TableStatus, ...]:
     found = []
     for topic, table in sorted(dict(app.tables._changelogs).items()):
+        window = table.window
         found.append(
             TableStatus(
                 name=str(table.name),
                 changelog=topic,
                 store=URL(str(table._store or app.conf.store)).scheme,
                 is_global=bool(table.is_global),
+                is_windowed=window is not None,
+                expires_s=None if window is None else want_seconds(window.expires or 0) or None,
                 bytes={
                     str(tp.partition): size
                     for tp, size in sorted(sizes.items())

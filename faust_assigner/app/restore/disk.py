@@ -67,11 +67,12 @@ def state_sizes(tps: Iterable[Any], tables: Mapping[str, Any]) -> dict[Any, int]
         data = getattr(tables.get(tp.topic), "data", None)
         store: Any = getattr(data, "storage", data)
         if hasattr(store, "partition_path"):
-            sizes[tp] = _tree_bytes(store.partition_path(tp.partition))
+            sizes[tp] = tree_bytes(store.partition_path(tp.partition))
     return sizes
 
 
-def _tree_bytes(path: Path) -> int:
+def tree_bytes(path: Path) -> int:
+    """Bytes of all files below a folder. May block."""
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:

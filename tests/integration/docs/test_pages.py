@@ -198,6 +198,7 @@ def nothing(stage: Stage) -> None:
 #: Page -> what to prepare, what must be there afterwards.
 PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[[Stage], None]]] = {
     "docs/how-to/broker.md": (plain, has("broker-data")),
+    "docs/how-to/doctor.md": (with_worker, nothing),
     "docs/how-to/history.md": (with_broker, has("history/report.html", "history/_stream")),
     "docs/how-to/plain-consumers.md": (with_group, nothing),
     "docs/how-to/recovery.md": (plain, nothing),

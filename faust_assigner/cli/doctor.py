@@ -1,0 +1,209 @@
+"""``faust-assigner doctor``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from faust_assigner.cli.failure import fail, quiet_kafka, spoken_errors
+from faust_assigner.cli.groups import bootstrap_option
+from faust_assigner.cli.options import cluster, config_option
+from faust_assigner.cli.screen import console
+
+if TYPE_CHECKING:
+    from faust_assigner.doctor.app_checks import Deployment
+    from faust_assigner.doctor.codes import Finding
+    from faust_assigner.doctor.result import Result
+
+#: How the command ends: nothing that fails, findings, nothing could be looked at.
+GOOD, FOUND, NOT_LOOKED = 0, 1, 2
+#: Between two looks at a group, in which workers that replace each other show themselves.
+BETWEEN_S = 2.0
+
+
+@click.command()
+@click.option(
+    "-A", "--app", metavar="NAME", help="The app, as faust -A takes it: shop.app, shop:app."
+)
+@bootstrap_option
+@click.option("--group", "group_id", metavar="APP", help="A running group; with -A the app's own.")
+@config_option
+@click.option(
+    "--worker",
+    "workers_at",
+    multiple=True,
+    metavar="URL",
+    help="A web server to ask, too.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many workers there are to be.",
+)
+@click.option(
+    "--racks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="In how many racks they stand.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="What the supervisor leaves a worker to stop: terminationGracePeriodSeconds (30 by default), "
+    "TimeoutStopSec (90).",
+)
+@click.option("--ignore", multiple=True, metavar="CODE", help="Leave out a code. May be repeated.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "note"]),
+    default="warning",
+    show_default=True,
+    help="Exit code 1 from this level on.",
+)
+@click.option(
+    "--explain", metavar="CODE", help="Print what a code means, and the fix; look at nothing."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(
+    app: str | None,
+    bootstrap: str | None,
+    group_id: str | None,
+    config: str | None,
+    workers_at: tuple[str, ...],
+    workers: int | None,
+    racks: int | None,
+    grace: float | None,
+    ignore: tuple[str, ...],
+    fail_on: str,
+    explain: str | None,
+    as_json: bool,
+) -> None:
+    """What is wrong with an app's setup or with a running group, and the fix.
+
+    -A looks at the app on this machine and connects to nothing. With --bootstrap the app's topics and its
+    running group are looked at as well; --group alone looks at a group without its code. The exit code is 0
+    where nothing is wrong, 1 where there is a finding, and 2 where nothing could be looked at.
+    """
+    from faust_assigner.doctor.app_checks import Deployment
+
+    _check_codes(*ignore, *([explain] if explain else []))
+    if explain:
+        _explain(explain)
+        return
+    if app is None and group_id is None:
+        raise click.UsageError("give -A APP, or --bootstrap HOST:PORT --group APP, or both")
+    deployment = Deployment(workers=workers, racks=racks, grace_s=grace)
+    try:
+        with spoken_errors(), quiet_kafka():
+            found = _look(app, bootstrap, group_id, config, workers_at, deployment)
+    except SystemExit:
+        raise SystemExit(NOT_LOOKED) from None
+    _show(found.without(_upper(ignore)), fail_on, as_json)
+
+
+def _upper(codes: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(code.upper() for code in codes)
+
+
+def _check_codes(*codes: str) -> None:
+    from faust_assigner.doctor.codes import BY_CODE
+
+    for code in _upper(codes):
+        if code not in BY_CODE:
+            raise click.BadParameter(f"no code {code}; they are {', '.join(BY_CODE)}")
+
+
+def _explain(code: str) -> None:
+    from faust_assigner.doctor.codes import BY_CODE
+
+    entry = BY_CODE[code.upper()]
+    console().print(
+        f"{entry.code} ({entry.level}): {entry.title}\n\n{entry.why}\n\nFix: {entry.fix}",
+        markup=False,
+    )
+
+
+def _look(
+    app: str | None,
+    bootstrap: str | None,
+    group_id: str | None,
+    config: str | None,
+    workers_at: tuple[str, ...],
+    deployment: Deployment,
+) -> Result:
+    from faust_assigner.doctor.app_checks import check_app
+    from faust_assigner.doctor.result import result
+
+    facts = None
+    if app is not None:
+        from faust_assigner.doctor.app_facts import load
+
+        facts = load(app)
+    if bootstrap is None and group_id is None and facts is not None:
+        offline = (
+            "The topics and the running group were not looked at: --bootstrap HOST:PORT does that",
+        )
+        return result([f"app {facts.app_id}"], check_app(facts, deployment), offline)
+    connection = cluster(bootstrap, config).connection()
+    looked_at: list[str] = []
+    findings: list[Finding] = []
+    unchecked: list[str] = []
+    if facts is not None:
+        from faust_assigner.doctor.group_facts import topics_of
+
+        names = {*facts.sources, *(table.changelog for table in facts.tables)}
+        topics = asyncio.run(topics_of(connection, names))
+        looked_at.append(f"app {facts.app_id}")
+        findings += check_app(facts, deployment, topics)
+        unchecked += [f"Topic {name} does not exist yet" for name in sorted(names - topics.keys())]
+    named = group_id or (facts.app_id if facts is not None else "")
+    seen = _group(connection, named, workers_at, must_exist=group_id is not None)
+    return result(
+        [*looked_at, *seen.looked_at], [*findings, *seen.findings], [*unchecked, *seen.unchecked]
+    )
+
+
+def _group(
+    connection: object, group_id: str, workers_at: tuple[str, ...], *, must_exist: bool
+) -> Result:
+    from faust_assigner.clients.groups import GroupNotFound
+    from faust_assigner.doctor.group_checks import check_group, unchecked
+    from faust_assigner.doctor.group_facts import look
+    from faust_assigner.doctor.result import result
+    from faust_assigner.settings import schema
+    from faust_assigner.settings.table import URLS
+    from faust_assigner.status.collect import Where
+
+    where = Where(
+        connection=connection,  # type: ignore[arg-type]
+        group_id=group_id,
+        workers=workers_at,
+        patterns=schema.read(URLS, environment=os.environ),
+    )
+    try:
+        facts = asyncio.run(look(where, between_s=BETWEEN_S, clock=time.time))
+    except GroupNotFound as error:
+        if must_exist:
+            raise
+        return result([], [], [str(error)])
+    members = len(facts.evidence.group.members)
+    return result([f"group {group_id} ({members} members)"], check_group(facts), unchecked(facts))
+
+
+def _show(found: Result, fail_on: str, as_json: bool) -> NoReturn:
+    if as_json:
+        click.echo(json.dumps(found.as_json()))
+    else:
+        from faust_assigner.doctor.render import render
+
+        console(width=110).print(render(found))
+    if not found.looked_at:
+        fail("nothing could be looked at", NOT_LOOKED)
+    raise SystemExit(found.exit_code(fail_on=fail_on))

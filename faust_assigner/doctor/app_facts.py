@@ -1,0 +1,169 @@
+"""What the doctor looks at in an app: read once from its configuration, without starting anything.
+
+The app's module is imported, as ``faust -A`` does, and the app is configured. The parts of this package
+are not installed, so that an app which they would refuse can be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from faust.cli.base import find_app
+from faust.transport import by_url
+from faust.transport.drivers import aiokafka as driver
+from mode.utils.times import want_seconds
+
+from faust_assigner.app import settings
+from faust_assigner.app.fixup import INSTALLERS, Fixup, chose_our_assignor
+from faust_assigner.app.host.check import demand
+from faust_assigner.app.restore.disk import in_memory, tree_bytes
+from faust_assigner.doctor.facts import AppFacts, Table
+from faust_assigner.errors import ConfigError, FaustAssignerError, HostMismatch
+from faust_assigner.settings import table as settings_table
+from faust_assigner.settings.table import SETTINGS
+
+
+class AppNotLoaded(FaustAssignerError):
+    """The app's module cannot be imported, or has no app of that name."""
+
+    exit_code = 2
+
+
+@contextmanager
+def without_parts() -> Iterator[None]:
+    """Apps that are configured meanwhile are left as Faust makes them."""
+    original = Fixup._when_configured
+
+    def look_only(self: Fixup, app: Any, **_: Any) -> None:
+        """Install nothing and refuse nothing."""
+
+    Fixup._when_configured = look_only  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Fixup._when_configured = original  # type: ignore[method-assign]
+
+
+def load(name: str) -> AppFacts:
+    """The facts of the app that ``faust -A NAME`` would run. Raises :class:`AppNotLoaded`."""
+    # What the module prints is not the doctor's answer.
+    with without_parts(), redirect_stdout(sys.stderr):
+        try:
+            app: Any = find_app(name)
+            app.finalize()
+            app.discover()
+        except Exception as error:
+            raise AppNotLoaded(f"-A {name}: {type(error).__name__}: {error}") from error
+        except SystemExit as error:
+            raise AppNotLoaded(f"-A {name}: its module ends the process: {error}") from error
+        return facts_of(app)
+
+
+def facts_of(app: Any) -> AppFacts:
+    """The facts of a configured app."""
+    conf = app.conf
+    folder = Path(conf.tabledir)
+    return AppFacts(
+        app_id=str(conf.id),
+        assignor=f"{conf.PartitionAssignor.__module__}:{conf.PartitionAssignor.__name__}",
+        is_ours=chose_our_assignor(app),
+        has_fixup=any(isinstance(fixup, Fixup) for fixup in app.fixups),
+        is_our_driver=_is_our_driver(conf),
+        brokers=tuple(str(url.host or "") for url in conf.broker_consumer),
+        url=str(conf.canonical_url),
+        instance_id=conf.consumer_group_instance_id or None,
+        environment=tuple(os.environ.values()),
+        host=os.uname().nodename,
+        tables=tuple(_tables(app)),
+        sources=dict(_sources(app)),
+        default_partitions=int(conf.topic_partitions),
+        wrong_settings=tuple(_wrong_settings(app)),
+        misfits=tuple(_misfits()),
+        heartbeat_s=float(conf.broker_heartbeat_interval),
+        session_s=float(conf.broker_session_timeout),
+        poll_s=None
+        if conf.broker_max_poll_interval is None
+        else float(conf.broker_max_poll_interval),
+        rebalance_s=float(conf.broker_rebalance_timeout),
+        leave_s=settings.read_or_default(app, settings_table.LEAVE_S),
+        replicas=int(conf.table_standby_replicas),
+        rack=settings.read_or_default(app, settings_table.RACK),
+        is_cooperative=settings.read_or_default(app, settings_table.COOPERATIVE),
+        has_repairs=settings.read_or_default(app, settings_table.REPAIRS),
+        has_batched_replay=settings.read_or_default(app, settings_table.BATCHED_REPLAY),
+        ledger=_text(settings.read_or_default(app, settings_table.LEDGER)),
+        disk_free_bytes=_free(folder),
+        stores_bytes=tuple(sorted(tree_bytes(path) for path in folder.glob("*-*.db"))),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _is_our_driver(conf: Any) -> bool:
+    try:
+        return issubclass(by_url(conf.broker_consumer[0]).Consumer, driver.Consumer)
+    except (ImportError, KeyError):
+        return False
+
+
+def _tables(app: Any) -> Iterator[Table]:
+    memory = set(in_memory(app))
+    for topic, table in sorted(dict(app.tables._changelogs).items()):
+        window = table.window
+        expires = None if window is None or not window.expires else want_seconds(window.expires)
+        yield Table(
+            name=str(table.name),
+            changelog=topic,
+            is_global=bool(table.is_global),
+            is_windowed=window is not None,
+            expires_s=expires,
+            partitions=table.partitions,
+            in_memory=table.name in memory,
+        )
+
+
+def _sources(app: Any) -> Iterator[tuple[str, int | None]]:
+    for agent in app.agents.values():
+        for topic in getattr(agent.channel, "topics", None) or ():
+            yield str(topic), getattr(agent.channel, "partitions", None)
+
+
+def _wrong_settings(app: Any) -> Iterator[str]:
+    try:
+        settings.check_names(app)
+    except ConfigError as error:
+        yield str(error)
+    for setting in SETTINGS:
+        if setting.is_keyword:
+            try:
+                settings.read(app, setting)
+            except ConfigError as error:
+                yield str(error)
+    try:
+        settings.instance_id(app)
+    except ConfigError as error:
+        yield str(error)
+
+
+def _misfits() -> Iterator[str]:
+    try:
+        demand({"assignor", *INSTALLERS})
+    except HostMismatch as error:
+        yield str(error)
+
+
+def _free(folder: Path) -> int | None:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None

@@ -1,0 +1,215 @@
+"""All findings of ``faust-assigner doctor``, one row each. docs/reference/doctor.md is made from it.
+
+Codes are stable: a finding keeps its code, and the code of a finding that went is not given again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+#: An error breaks something now or at the next rebalance; a warning may; a note is good to know.
+ERROR, WARNING, NOTE = "error", "warning", "note"
+LEVELS: Final = (ERROR, WARNING, NOTE)
+#: Where a code is looked for: in the app's own setup, in a running group.
+APP, GROUP = "app", "group"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """One finding: what is wrong in few words, its level, what it leads to, and how to repair it."""
+
+    code: str
+    title: str
+    level: str
+    why: str
+    fix: str
+    looks_at: tuple[str, ...] = (APP, GROUP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A code that was found, on ``subject`` (a member, a setting, a topic; "" for the whole).
+
+    ``level`` may be lower than the code's where it is less bad than it can be.
+    """
+
+    code: str
+    level: str
+    subject: str
+    text: str
+
+
+CODES: Final[tuple[Code, ...]] = (
+    Code(
+        code="FA001",
+        title="The assignor is not used",
+        level=ERROR,
+        why="Another assignor decides: Faust's own, aiokafka's round-robin, or librdkafka's behind "
+        "confluent://. Loads are uneven, partitions move without need, and nothing of this "
+        "package's repairs is installed. In a group that has stock members, every rebalance stops"
+        " everybody.",
+        fix='Set `PartitionAssignor="faust_assigner:PartitionAssignor"` in `faust.App`, use a '
+        "`kafka://` broker, install the package with its entry points in the worker's "
+        "environment, and roll the workers that are stock Faust.",
+    ),
+    Code(
+        code="FA002",
+        title="Workers share an instance id",
+        level=ERROR,
+        why="A static member that joins with an instance id that is taken replaces the other one "
+        "(KIP-345). The replaced worker ends with FENCED_INSTANCE_ID, its supervisor starts it "
+        "again, and it replaces the first: both restart for ever.",
+        fix="Give each worker a stable name of its own: `consumer_group_instance_id` from the pod's "
+        "ordinal or the host's name. Or leave it unset: the workers are then dynamic members.",
+    ),
+    Code(
+        code="FA003",
+        title="Workers share a URL",
+        level=WARNING,
+        why="Requests for a key are forwarded to the URL of the key's owner. With one URL for two "
+        "workers, half of them reach the wrong worker; status and metrics show one of the two.",
+        fix="Set `canonical_url` (or `NODE_CANONICAL_URL`) to the worker's own host and port.",
+        looks_at=(GROUP,),
+    ),
+    Code(
+        code="FA004",
+        title="A worker advertises a loopback URL",
+        level=WARNING,
+        why="Other machines that follow http://localhost or http://127.0.0.1 reach themselves, so "
+        "requests for keys fail, and `faust-assigner status` does not ask the worker.",
+        fix="Set `canonical_url` (or `NODE_CANONICAL_URL`) to a name that the other workers can "
+        "resolve, such as the pod's DNS name.",
+    ),
+    Code(
+        code="FA005",
+        title="Tables are kept in memory",
+        level=WARNING,
+        why="A table in memory is replayed from its whole changelog whenever its partition moves or "
+        "its worker restarts. Warm-ups and snapshots do not help it.",
+        fix='Set `store="rocksdb://"` in `faust.App`, or per table.',
+    ),
+    Code(
+        code="FA006",
+        title="A setting has an unknown name or an impossible value",
+        level=ERROR,
+        why="A misspelled name does nothing where it is not noticed; a worker does not start with "
+        "one. For an impossible value the worker takes the default and says so in its log.",
+        fix="Take the name that the finding proposes, or one of docs/reference/settings.md.",
+        looks_at=(APP,),
+    ),
+    Code(
+        code="FA007",
+        title="Times do not work together",
+        level=ERROR,
+        why="The group removes a member whose heartbeats come later than its session timeout, or that"
+        " rejoins later than its rebalance timeout. A broker refuses sessions outside its limits."
+        " A supervisor that kills a worker before its hand-over has ended turns a clean stop into"
+        " a death.",
+        fix="Heartbeats at most a third of the session; the session within the brokers' "
+        "`group.min.session.timeout.ms` and `group.max.session.timeout.ms`; "
+        "`broker_max_poll_interval` above `broker_rebalance_timeout`; the supervisor's grace "
+        "(`terminationGracePeriodSeconds`, `TimeoutStopSec`) at least `FAUST_ASSIGNER_LEAVE_S` "
+        "plus 15 s.",
+    ),
+    Code(
+        code="FA008",
+        title="A changelog loses rows by its topic's settings",
+        level=ERROR,
+        why="With `cleanup.policy=delete` the broker deletes rows by age: a table that is restored "
+        "from such a changelog lacks every row that was not written lately. A windowed table "
+        "needs its rows until the window expires.",
+        fix="`kafka-configs --alter --topic CHANGELOG --add-config cleanup.policy=compact`; for a "
+        "windowed table `compact,delete` with `retention.ms` above the window's `expires`.",
+    ),
+    Code(
+        code="FA009",
+        title="A changelog and its source differ in partitions",
+        level=ERROR,
+        why="A row's partition is that of the record that wrote it. Where the counts differ, the "
+        "worker that first writes to the table ends with PartitionsMismatch, and so does the next"
+        " one.",
+        fix="Give the changelog as many partitions as its source: delete and recreate it empty, or "
+        "copy it to a new topic by key. Set `partitions` of the table to the source's.",
+    ),
+    Code(
+        code="FA010",
+        title="More workers than tasks",
+        level=WARNING,
+        why="Partitions of one number of topics that travel together are one task, and one worker "
+        "owns it. Workers beyond the number of tasks own nothing; they only keep copies.",
+        fix="Run fewer workers, or create the source topics (and changelogs) with more partitions.",
+    ),
+    Code(
+        code="FA011",
+        title="The group's record is near its limit",
+        level=WARNING,
+        why="Kafka keeps all metadata and assignments of a group in one record. Beyond the limit the "
+        "directory of owners is left out, so that requests are not routed by key; a record that "
+        "is larger still is refused, and the group forms no more.",
+        fix="Raise `max.message.bytes` of `__consumer_offsets` and "
+        "`FAUST_ASSIGNER_GROUP_RECORD_BYTES` together, or use fewer members or topics per app.",
+        looks_at=(GROUP,),
+    ),
+    Code(
+        code="FA012",
+        title="Workers differ in a setting",
+        level=WARNING,
+        why="Any worker may lead, and the leader's settings decide: the group behaves differently "
+        "after each change of the leader. Timeouts that differ hide which worker is slow.",
+        fix="Set it alike on all workers; during a roll the difference goes away by itself.",
+        looks_at=(GROUP,),
+    ),
+    Code(
+        code="FA013",
+        title="Versions outside of what was tested",
+        level=ERROR,
+        why="The repairs replace methods of Faust and aiokafka that have no stable interface. With "
+        "another version the worker does not start, or, without repairs, runs without the parts "
+        "that do not fit.",
+        fix="Install the versions that the finding names; `python -m faust_assigner.app.host.check` "
+        "lists all that does not fit. Workers of two versions of this package are fine during a "
+        "roll.",
+    ),
+    Code(
+        code="FA014",
+        title="Rebalances stop all workers",
+        level=WARNING,
+        why="Rebalances are cooperative where every member offers that. One worker with "
+        "`FAUST_ASSIGNER_COOPERATIVE=0`, `FAUST_ASSIGNER_REPAIRS=0`, "
+        "`FAUST_ASSIGNER_BATCHED_REPLAY=0` or another driver makes each rebalance stop the whole "
+        "group.",
+        fix="Remove the setting on the workers that the finding names and roll them.",
+    ),
+    Code(
+        code="FA015",
+        title="Fewer racks than copies",
+        level=WARNING,
+        why="A table's owner and its standbys go to different racks as far as there are any. With "
+        "fewer racks than copies the loss of one rack takes an owner and its standby at once.",
+        fix="Run workers in at least `table_standby_replicas` + 1 racks and set `FAUST_ASSIGNER_RACK`"
+        " on every one, or lower `table_standby_replicas`.",
+    ),
+    Code(
+        code="FA016",
+        title="No room on disk for one more copy",
+        level=ERROR,
+        why="When a worker is lost, the others take its tables and make new copies. Where the disk is"
+        " too small, the restore fails and the partition stands still.",
+        fix="Enlarge the volume of the worker's tables, or add workers.",
+    ),
+    Code(
+        code="FA017",
+        title="The ledger is off",
+        level=NOTE,
+        why="Without a ledger nobody can say tomorrow why a partition moved tonight, and `history`, "
+        "`weights` and `simulate` have nothing to work on.",
+        fix="Set `FAUST_ASSIGNER_LEDGER` to a folder on each worker's disk.",
+    ),
+)
+BY_CODE: Final = {code.code: code for code in CODES}
+
+
+def finding(code: str, text: str, *, subject: str = "", level: str | None = None) -> Finding:
+    """A finding of ``code``, with the code's level unless another one is given."""
+    return Finding(code=code, level=level or BY_CODE[code].level, subject=subject, text=text)

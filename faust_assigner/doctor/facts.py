@@ -1,0 +1,57 @@
+"""What the doctor looks at in an app, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table. ``expires_s`` is of a windowed table's windows, None without windows or without an end."""
+
+    name: str
+    changelog: str
+    is_global: bool = False
+    is_windowed: bool = False
+    expires_s: float | None = None
+    partitions: int | None = None
+    in_memory: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppFacts:
+    """An app as it is set up on this machine. Times are in seconds, room on disk in bytes.
+
+    ``sources`` are the topics that agents consume, with the partitions that the code declares, or None.
+    ``stores_bytes`` are the sizes of the table partitions on this disk.
+    """
+
+    app_id: str
+    assignor: str = ""
+    is_ours: bool = True
+    has_fixup: bool = True
+    is_our_driver: bool = True
+    brokers: tuple[str, ...] = ()
+    url: str = ""
+    instance_id: str | None = None
+    environment: tuple[str, ...] = ()
+    host: str = ""
+    tables: tuple[Table, ...] = ()
+    sources: Mapping[str, int | None] = field(default_factory=dict)
+    default_partitions: int = 8
+    wrong_settings: tuple[str, ...] = ()
+    misfits: tuple[str, ...] = ()
+    heartbeat_s: float = 3.0
+    session_s: float = 60.0
+    poll_s: float | None = None
+    rebalance_s: float = 60.0
+    leave_s: float = 8.0
+    replicas: int = 1
+    rack: str | None = None
+    is_cooperative: bool = True
+    has_repairs: bool = True
+    has_batched_replay: bool = True
+    ledger: str | None = None
+    disk_free_bytes: int | None = None
+    stores_bytes: tuple[int, ...] = ()

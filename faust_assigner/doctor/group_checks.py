@@ -1,0 +1,346 @@
+"""What is wrong with a running group. Pure: one or two looks in, findings out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from faust_assigner.app.host.check import in_range
+from faust_assigner.app.host.touches import VERSIONS
+from faust_assigner.doctor.codes import NOTE, WARNING, Finding, finding
+from faust_assigner.doctor.times import Times, check_times
+from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions
+from faust_assigner.doctor.words import listed, size
+from faust_assigner.settings.places import is_loopback, is_loopback_url
+from faust_assigner.settings.table import (
+    BATCHED_REPLAY,
+    COOPERATIVE,
+    GROUP_RECORD_BYTES,
+    LEDGER,
+    REPAIRS,
+)
+from faust_assigner.status import described
+from faust_assigner.status.build import build, changelogs_of
+from faust_assigner.status.evidence import Evidence
+from faust_assigner.status.members import View, views_of
+from faust_assigner.status.report import Report
+from faust_assigner.wire.worker_status import TableStatus
+
+#: Kafka's default for one record, and so for a group's.
+RECORD_BYTES = 1_048_588
+#: A group's record is near its limit from this share on.
+NEAR = 0.8
+#: Faust's settings that say how a worker's times are.
+_HEARTBEAT, _SESSION, _POLL, _REBALANCE = (
+    "broker_heartbeat_interval",
+    "broker_session_timeout",
+    "broker_max_poll_interval",
+    "broker_rebalance_timeout",
+)
+_REPLICAS = "table_standby_replicas"
+#: Differences that are versions and no settings begin so.
+_VERSION = "version of "
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFacts:
+    """A group at one moment, and a little ``later``, None where it was looked at once.
+
+    ``topics`` is how the cluster has the group's topics. ``record_bytes`` is the brokers' limit for
+    the group's record, and ``session_bounds_s`` theirs for sessions; None where they did not tell.
+    """
+
+    evidence: Evidence
+    later: Evidence | None = None
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    record_bytes: int | None = None
+    session_bounds_s: tuple[float, float] | None = None
+
+
+def check_group(facts: GroupFacts) -> tuple[Finding, ...]:
+    """All findings."""
+    views, report = views_of(facts.evidence), build(facts.evidence)
+    return (
+        *_assignor(views),
+        *_instance_ids(facts, views),
+        *_urls(views),
+        *_loopback(views),
+        *_memory(views),
+        *_times(views, facts.session_bounds_s),
+        *_topics(facts, views),
+        *_idle(facts, views),
+        *_record(facts, views),
+        *_differences(report),
+        *_versions(views, report),
+        *_eager(views),
+        *_racks(views),
+        *_disk(views),
+        *_ledger(views),
+    )
+
+
+def unchecked(facts: GroupFacts) -> tuple[str, ...]:
+    """What could not be looked at, in sentences."""
+    found = []
+    if not facts.evidence.group.is_settled:
+        found.append(
+            "A rebalance is under way: the coordinator shows neither versions, racks and URLs of members "
+            "nor the size of their assignments. Run the doctor again when it is over"
+        )
+    mute = [view for view in views_of(facts.evidence) if not view.does_answer]
+    found += [f"{view.name} was not looked at: {view.heard.detail}" for view in mute]
+    return (*found, *facts.evidence.problems)
+
+
+def _assignor(views: Sequence[View]) -> Iterator[Finding]:
+    for view in views:
+        if view.kind in (described.STOCK, described.STRANGER):
+            yield finding("FA001", f"this member is {view.kind}", subject=view.name)
+
+
+def _instance_ids(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
+    """Two processes with one id: both answer, or the group had one of them and then the other."""
+    places: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
+    for evidence in filter(None, (facts.evidence, facts.later)):
+        for heard in evidence.heard.values():
+            status = heard.status
+            if status is not None and status.instance_id and status.app == evidence.group.group_id:
+                places[status.instance_id].add((status.host, status.pid))
+    taken = _taken_over(facts, views)
+    for instance_id in sorted(places.keys() | taken.keys()):
+        processes = sorted(places[instance_id])
+        if len(processes) > 1:
+            told = ", ".join(f"process {pid} on {host}" for host, pid in processes)
+            yield finding("FA002", f"two processes have it: {told}", subject=instance_id)
+        elif instance_id in taken:
+            yield finding("FA002", taken[instance_id], subject=instance_id, level=WARNING)
+
+
+def _taken_over(facts: GroupFacts, views: Sequence[View]) -> dict[str, str]:
+    """Instance id -> what happened, where another member has it in the later look."""
+    if facts.later is None:
+        return {}
+    before = {view.instance_id: view.member.member_id for view in views if view.instance_id}
+    after = {
+        view.instance_id: view.member.member_id
+        for view in views_of(facts.later)
+        if view.instance_id
+    }
+    return {
+        instance_id: "a worker joined with it between the two looks, and replaced another one or its own "
+        "former life; repeat the command: where this goes on, two workers take it from each other"
+        for instance_id in before.keys() & after.keys()
+        if before[instance_id] and after[instance_id] != before[instance_id]
+    }
+
+
+def _urls(views: Sequence[View]) -> Iterator[Finding]:
+    shared: defaultdict[str, list[str]] = defaultdict(list)
+    for view in views:
+        if view.member.url:
+            shared[view.member.url].append(view.name)
+    for url, names in sorted(shared.items()):
+        if len(names) > 1:
+            yield finding("FA003", f"members {', '.join(names)}", subject=url)
+
+
+def _loopback(views: Sequence[View]) -> Iterator[Finding]:
+    for view in views:
+        if is_loopback_url(view.url) and not is_loopback(view.member.address):
+            yield finding(
+                "FA004", f"{view.url}, and it speaks from {view.member.address}", subject=view.name
+            )
+
+
+def _tables(views: Sequence[View]) -> dict[str, tuple[TableStatus, list[str]]]:
+    """Changelog -> its table, and the members that keep it in memory."""
+    found: dict[str, tuple[TableStatus, list[str]]] = {}
+    for view in views:
+        for table in view.status.tables if view.status is not None else ():
+            _, names = found.setdefault(table.changelog, (table, []))
+            if table.store == "memory":
+                names.append(view.name)
+    return found
+
+
+def _memory(views: Sequence[View]) -> Iterator[Finding]:
+    for table, names in _tables(views).values():
+        if names:
+            yield finding("FA005", f"on {listed(names)}", subject=f"table {table.name}")
+
+
+def _times(views: Sequence[View], bounds_s: tuple[float, float] | None) -> Iterator[Finding]:
+    alike: defaultdict[Times, list[str]] = defaultdict(list)
+    for view in views:
+        times = None if view.status is None else _times_of(view.status.settings)
+        if times is not None:
+            alike[times].append(view.name)
+    for times, names in alike.items():
+        yield from check_times(times, subject=listed(names), bounds_s=bounds_s)
+
+
+def _times_of(settings: Mapping[str, str]) -> Times | None:
+    try:
+        return Times(
+            heartbeat_s=float(settings[_HEARTBEAT]),
+            session_s=float(settings[_SESSION]),
+            poll_s=float(settings[_POLL]) if settings.get(_POLL) else None,
+            rebalance_s=float(settings[_REBALANCE]),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def _topics(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
+    changelogs, tables = changelogs_of(facts.evidence, views), _tables(views)
+    sources = {
+        name: topic.partitions
+        for name, topic in facts.topics.items()
+        if name not in changelogs and not name.endswith("-__assignor-__leader")
+    }
+    for name in sorted(changelogs & facts.topics.keys()):
+        topic, known = facts.topics[name], tables.get(name)
+        if known is None:
+            continue
+        table = known[0]
+        yield from check_changelog(
+            name, topic, is_windowed=table.is_windowed, expires_s=table.expires_s
+        )
+        if not table.is_global:
+            yield from check_partitions(name, topic.partitions, sources)
+
+
+def _idle(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
+    changelogs = changelogs_of(facts.evidence, views)
+    counts = {
+        topic.partitions
+        for name, topic in facts.topics.items()
+        if name not in changelogs and not name.endswith("-__assignor-__leader")
+    }
+    if counts and len(views) > sum(counts):
+        yield finding(
+            "FA010",
+            f"{len(views)} members for {sum(counts)} tasks: {len(views) - sum(counts)} own nothing",
+        )
+
+
+def _record(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
+    taken = sum(view.member.record_bytes for view in views)
+    limits = [facts.record_bytes or RECORD_BYTES]
+    for view in views:
+        said = "" if view.status is None else view.status.settings.get(GROUP_RECORD_BYTES.name, "")
+        if said.isdecimal():
+            limits.append(int(said))
+    left_out = [
+        view.name
+        for view in views
+        if view.status is not None and view.status.counters.get("directories_left_out")
+    ]
+    if taken > NEAR * min(limits):
+        yield finding(
+            "FA011", f"about {size(taken)} of {size(min(limits))}, with {len(views)} members"
+        )
+    elif left_out:
+        yield finding("FA011", f"{listed(left_out)} left the directory of owners out as leader")
+
+
+def _differences(report: Report) -> Iterator[Finding]:
+    for difference in report.differences:
+        if not difference.name.startswith(_VERSION):
+            told = "; ".join(
+                f"{value or 'not set'} on {listed(names)}"
+                for value, names in sorted(difference.values.items())
+            )
+            yield finding("FA012", told, subject=difference.name)
+
+
+def _versions(views: Sequence[View], report: Report) -> Iterator[Finding]:
+    for name, (first, beyond) in sorted(VERSIONS.items()):
+        wrong: defaultdict[str, list[str]] = defaultdict(list)
+        for view in views:
+            if view.status is not None:
+                said = {"faust-streaming": view.status.faust, "aiokafka": view.status.aiokafka}[
+                    name
+                ]
+                if said and not in_range(said, first, beyond):
+                    wrong[said].append(view.name)
+        for said, names in sorted(wrong.items()):
+            yield finding(
+                "FA013",
+                f"{name} {said}: expected {first} or later, before {beyond}",
+                subject=listed(names),
+            )
+    for difference in report.differences:
+        if difference.name == f"{_VERSION}faust-assigner":
+            told = "; ".join(
+                f"{value} on {listed(names)}" for value, names in difference.values.items()
+            )
+            yield finding("FA013", f"versions differ: {told}", subject="faust-assigner", level=NOTE)
+
+
+def _eager(views: Sequence[View]) -> Iterator[Finding]:
+    for view in views:
+        if view.kind != described.EAGER:
+            continue
+        settings = {} if view.status is None else view.status.settings
+        off = [
+            setting.name
+            for setting in (COOPERATIVE, REPAIRS, BATCHED_REPLAY)
+            if settings.get(setting.name) == "0"
+        ]
+        why = f"off: {', '.join(off)}" if off else "its log says why, at its start"
+        yield finding("FA014", why, subject=view.name)
+
+
+def _racks(views: Sequence[View]) -> Iterator[Finding]:
+    ours = [view for view in views if view.member.said is not None and view.member.said.is_ours]
+    racks = {view.member.said.rack_id for view in ours if view.member.said is not None}
+    named = racks - {None}
+    if not named:
+        return
+    without = [view.name for view in ours if view.member.said and not view.member.said.rack_id]
+    if without:
+        yield finding("FA015", f"no rack: {listed(without)}; the others have one")
+    replicas = max(
+        (int(said) for view in ours if (said := _replicas(view)).isdecimal()), default=None
+    )
+    if replicas and len(named) < replicas + 1:
+        yield finding("FA015", f"{len(named)} racks for {replicas + 1} copies of each table")
+
+
+def _replicas(view: View) -> str:
+    return "" if view.status is None else view.status.settings.get(_REPLICAS, "")
+
+
+def _disk(views: Sequence[View]) -> Iterator[Finding]:
+    """Room for the share of one more worker that is lost, and for the largest single partition."""
+    stores = {
+        view.name: [count for table in view.status.tables for count in table.bytes.values()]
+        for view in views
+        if view.status is not None
+    }
+    sizes = [count for counts in stores.values() for count in counts]
+    if not sizes or len(views) < 2:
+        return
+    share = max(sum(counts) for counts in stores.values()) / (len(views) - 1)
+    needed = max(max(sizes), share)
+    for view in views:
+        free = None if view.status is None else view.status.disk_free_bytes
+        if free is not None and free < needed:
+            yield finding(
+                "FA016",
+                f"{size(free)} free; if the worker with the most state is lost, about {size(needed)} come "
+                "here",
+                subject=view.name,
+            )
+
+
+def _ledger(views: Sequence[View]) -> Iterator[Finding]:
+    off = [
+        view.name
+        for view in views
+        if view.status is not None and not view.status.settings.get(LEDGER.name)
+    ]
+    if off:
+        yield finding("FA017", f"on {listed(off)}")

@@ -1,0 +1,126 @@
+"""Looks at a running group for the doctor: twice, with the topics' settings and the brokers' limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+from kio.schema.describe_configs.v4.request import DescribeConfigsResource
+from kio.static.primitive import i8
+
+from faust_assigner.clients.groups import client_of
+from faust_assigner.clients.kio_request import KioRequest
+from faust_assigner.doctor.group_checks import GroupFacts
+from faust_assigner.doctor.topics import TopicFacts
+from faust_assigner.status.collect import Looks, Where
+
+_DESCRIBE_CONFIGS = 32
+_TOPIC, _BROKER = 2, 4
+_OFFSETS_TOPIC = "__consumer_offsets"
+#: The brokers have so many seconds to tell their settings.
+CONFIGS_S = 15.0
+
+
+async def look(where: Where, *, between_s: float, clock: Callable[[], float]) -> GroupFacts:
+    """A group at two moments. Raises as :meth:`~faust_assigner.status.collect.Looks.look` does."""
+    async with Looks(where, clock) as looks:
+        first = await looks.look()
+        topics, limits = await asyncio.gather(
+            topics_of(where.connection, {topic for topic, _ in first.ends}),
+            _limits(where.connection),
+        )
+        await asyncio.sleep(between_s)
+        later = await looks.look()
+    record_bytes, bounds_s = limits
+    return GroupFacts(
+        evidence=first,
+        later=later,
+        topics=topics,
+        record_bytes=record_bytes,
+        session_bounds_s=bounds_s,
+    )
+
+
+async def topics_of(connection: Mapping[str, Any], names: Collection[str]) -> dict[str, TopicFacts]:
+    """Those of the topics that exist; settings that may not be read are left out."""
+    async with client_of(connection) as client:
+        cluster = await client.fetch_all_metadata()
+        there = {name: count for name in names if (count := _count(cluster, name))}
+        configs = await _configs(client, ((_TOPIC, name) for name in sorted(there)))
+    found = {}
+    for name, count in there.items():
+        config = configs.get((_TOPIC, name), {})
+        retention = config.get("retention.ms", "")
+        found[name] = TopicFacts(
+            partitions=count,
+            cleanup_policy=config.get("cleanup.policy", ""),
+            retention_ms=int(retention) if retention.lstrip("-").isdecimal() else None,
+        )
+    return found
+
+
+def _count(cluster: Any, topic: str) -> int:
+    return len(cluster.partitions_for_topic(topic) or ())
+
+
+async def _limits(
+    connection: Mapping[str, Any],
+) -> tuple[int | None, tuple[float, float] | None]:
+    """The brokers' limit for a group's record, and for sessions; None where they do not tell."""
+    async with client_of(connection) as client:
+        (node, *_) = [broker.nodeId for broker in client.cluster.brokers()]
+        wanted = [(_TOPIC, _OFFSETS_TOPIC), (_BROKER, str(node))]
+        configs = await _configs(client, wanted, node=node)
+    record = configs.get((_TOPIC, _OFFSETS_TOPIC), {}).get("max.message.bytes", "")
+    broker = configs.get((_BROKER, str(node)), {})
+    bounds = [broker.get(f"group.{side}.session.timeout.ms", "") for side in ("min", "max")]
+    least, most = (int(bound) / 1000 if bound.isdecimal() else None for bound in bounds)
+    return (
+        int(record) if record.isdecimal() else None,
+        None if least is None or most is None else (least, most),
+    )
+
+
+async def _configs(
+    client: AIOKafkaClient, resources: Any, *, node: int | None = None
+) -> dict[tuple[int, str], dict[str, str]]:
+    """(kind, name) -> settings, of what may be read."""
+    wanted = tuple(
+        DescribeConfigsResource(resource_type=i8(kind), resource_name=name, configuration_keys=None)
+        for kind, name in resources
+    )
+    if not wanted:
+        return {}
+    if node is None:
+        (node, *_) = [broker.nodeId for broker in client.cluster.brokers()]
+    try:
+        answer = await asyncio.wait_for(
+            client.send(
+                node,
+                KioRequest(
+                    _DESCRIBE_CONFIGS,
+                    4,
+                    1,
+                    resources=wanted,
+                    include_synonyms=False,
+                    include_documentation=False,
+                ),
+            ),
+            CONFIGS_S,
+        )
+    except (KafkaError, TimeoutError):
+        return {}
+    return {
+        (int(result.resource_type), result.resource_name): dict(_values(result))
+        for result in answer.results
+        if not result.error_code
+    }
+
+
+def _values(result: Any) -> Iterator[tuple[str, str]]:
+    for config in result.configs:
+        if config.value is not None:
+            yield config.name, config.value

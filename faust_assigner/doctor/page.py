@@ -1,0 +1,54 @@
+"""docs/reference/doctor.md, made from the codes: ``python -m faust_assigner.doctor.page FILE``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from faust_assigner.doctor.codes import APP, CODES, GROUP, Code
+
+HEAD = """\
+# What the doctor finds
+
+Made from `faust_assigner/doctor/codes.py`:
+`python -m faust_assigner.doctor.page docs/reference/doctor.md`.
+[How to run it](../how-to/doctor.md).
+
+Codes are stable. An *error* breaks something now or at the next rebalance, a *warning* may, a *note* is
+good to know and fails nothing. `faust-assigner doctor --explain CODE` prints an entry.
+
+| code | level | what is wrong | looked for in |
+| --- | --- | --- | --- |
+"""
+_WHERE = {APP: "the app (`-A`)", GROUP: "a running group (`--group`)"}
+
+
+def page() -> str:
+    """The page's text."""
+    rows = "".join(
+        f"| [{code.code}](#{code.code.lower()}) | {code.level} | {code.title} | {_looks_at(code)} |\n"
+        for code in CODES
+    )
+    return HEAD + rows + "".join(f"\n{entry(code)}" for code in CODES)
+
+
+def entry(code: Code) -> str:
+    """One code as a section of the page."""
+    return (
+        f"## {code.code}\n\n**{code.title}** ({code.level}; looked for in {_looks_at(code)}).\n\n"
+        f"{code.why}\n\n*Fix:* {code.fix}\n"
+    )
+
+
+def _looks_at(code: Code) -> str:
+    return " and ".join(_WHERE[place] for place in code.looks_at)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write the page."""
+    Path(arguments[0]).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

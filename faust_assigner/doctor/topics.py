@@ -1,0 +1,78 @@
+"""Topics as the cluster has them, and what is wrong with a table's changelog. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from faust_assigner.doctor.codes import ERROR, WARNING, Finding, finding
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicFacts:
+    """One topic. ``cleanup_policy`` is "" and ``retention_ms`` None where the cluster did not tell.
+
+    ``retention_ms`` below 0 keeps records for ever.
+    """
+
+    partitions: int
+    cleanup_policy: str = ""
+    retention_ms: int | None = None
+
+
+def check_changelog(
+    name: str, topic: TopicFacts, *, is_windowed: bool, expires_s: float | None
+) -> Iterator[Finding]:
+    """Whether the broker deletes rows that the table still has."""
+    policies = {policy.strip() for policy in topic.cleanup_policy.split(",") if policy.strip()}
+    if not policies:
+        return
+    keeps_for_ever = topic.retention_ms is None or topic.retention_ms < 0
+    if "delete" in policies and not is_windowed and not keeps_for_ever:
+        yield finding(
+            "FA008",
+            f"cleanup.policy is {topic.cleanup_policy}: rows older than {_span(topic.retention_ms)} are "
+            "deleted",
+            subject=name,
+        )
+    elif "delete" in policies and is_windowed and not keeps_for_ever:
+        needed_ms = None if expires_s is None else expires_s * 1000
+        if needed_ms is None:
+            yield finding(
+                "FA008",
+                "the table's windows never expire, and rows older than "
+                f"{_span(topic.retention_ms)} are deleted",
+                subject=name,
+                level=WARNING,
+            )
+        elif topic.retention_ms is not None and topic.retention_ms < needed_ms:
+            yield finding(
+                "FA008",
+                f"retention.ms is {_span(topic.retention_ms)}, and windows expire after {expires_s:g} s",
+                subject=name,
+            )
+    if "compact" not in policies and (is_windowed or keeps_for_ever):
+        yield finding(
+            "FA008",
+            f"cleanup.policy is {topic.cleanup_policy}, without compact: the changelog keeps every change "
+            "of a row, and a restore reads them all",
+            subject=name,
+            level=WARNING,
+        )
+
+
+def _span(retention_ms: int | None) -> str:
+    seconds = (retention_ms or 0) / 1000
+    return f"{seconds / 86400:g} days" if seconds >= 86400 else f"{seconds:g} s"
+
+
+def check_partitions(changelog: str, count: int, sources: Mapping[str, int]) -> Iterator[Finding]:
+    """Whether any source has as many partitions as the changelog."""
+    if sources and count not in sources.values():
+        told = ", ".join(f"{name}: {number}" for name, number in sorted(sources.items()))
+        yield finding(
+            "FA009",
+            f"{count} partitions, and no topic that the app consumes has as many ({told})",
+            subject=changelog,
+            level=ERROR,
+        )

@@ -1,0 +1,160 @@
+"""What the doctor reads from a real app: its module is imported, and nothing is installed or connected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.fixup import Fixup
+from faust_assigner.doctor.app_checks import Deployment, check_app
+from faust_assigner.doctor.app_facts import AppNotLoaded, facts_of, load, without_parts
+from faust_assigner.doctor.facts import AppFacts
+from tests.support.faust_group import StockAssignor, make_app
+
+OURS = "faust_assigner:PartitionAssignor"
+
+APP = """
+import faust
+print("a module may print")
+app = faust.App("shop", broker="kafka://kafka-1:9092", PartitionAssignor="faust_assigner:PartitionAssignor",
+                topic_partitions=6, datadir={folder!r}, {more})
+orders = app.topic("orders", partitions=6)
+totals = app.Table("totals", partitions=6)
+recent = app.Table("recent", partitions=6).tumbling(10.0, expires=3600.0)
+rates = app.GlobalTable("rates")
+
+@app.agent(orders)
+async def add(stream):
+    async for order in stream:
+        pass
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
+    """Writes an app's module with these keywords, where it can be imported; its name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(more: str = 'store="rocksdb://"') -> str:
+        name = f"shop_{abs(hash((request.node.name, more)))}"
+        text = APP.format(folder=str(tmp_path / "data"), more=more)
+        (tmp_path / f"{name}.py").write_text(text)
+        return name
+
+    return write
+
+
+def found(facts: AppFacts) -> list[str]:
+    """Codes."""
+    return [one.code for one in check_app(facts, Deployment())]
+
+
+def test_an_app_is_read_as_it_is_set_up(module: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its tables by kind, its sources, its times; what its module prints is not on stdout."""
+    facts = load(module())
+    assert (facts.app_id, facts.is_ours, facts.has_fixup, facts.is_our_driver) == (
+        "shop",
+        True,
+        True,
+        True,
+    )
+    assert facts.brokers == ("kafka-1",)
+    assert dict(facts.sources) == {"orders": 6}
+    kinds = {t.name: (t.is_windowed, t.expires_s, t.is_global, t.partitions) for t in facts.tables}
+    assert kinds == {
+        "totals": (False, None, False, 6),
+        "recent": (True, 3600.0, False, 6),
+        "rates": (False, None, True, None),
+    }
+    assert (facts.heartbeat_s, facts.session_s, facts.rebalance_s) == (3.0, 60.0, 60.0)
+    assert facts.misfits == facts.wrong_settings == ()
+    assert facts.disk_free_bytes
+    assert found(facts) == ["FA017"]
+    assert capsys.readouterr().out == ""
+
+
+def test_an_app_that_would_not_start_is_read_all_the_same(module: Any) -> None:
+    """Its settings are misspelled and its heartbeats come too late: both are found, with all else."""
+    facts = load(
+        module(
+            "faust_assigner_rak=1, faust_assigner_capacity=-1, broker_heartbeat_interval=70.0, "
+            'store="memory://"'
+        )
+    )
+    assert found(facts) == ["FA005", "FA006", "FA006", "FA007", "FA017"]
+    assert "did you mean faust_assigner_rack?" in facts.wrong_settings[0]
+    assert "FAUST_ASSIGNER_CAPACITY must be" in facts.wrong_settings[1]
+
+
+def test_the_environment_counts(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it will for a worker."""
+    monkeypatch.setenv("FAUST_ASSIGNER_COOPERATIVE", "0")
+    monkeypatch.setenv("FAUST_ASSIGNER_LEDGER", "/var/lib/ledger")
+    monkeypatch.setenv("FAUST_ASSIGNER_RAK", "1")
+    assert found(load(module())) == ["FA006", "FA014"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import nonsense_that_is_not_there", "ModuleNotFoundError"),
+        ("x = 1", "AttributeError"),
+        ("import sys; sys.exit('no broker configured')", "no broker configured"),
+        ("app = 3", "AttributeError"),
+    ],
+)
+def test_a_module_without_an_app_is_an_error_of_its_own(
+    text: str, reason: str, module: Any, tmp_path: Path
+) -> None:
+    """With exit code 2: nothing was looked at."""
+    name = module()
+    (tmp_path / f"{name}.py").write_text(text)
+    with pytest.raises(AppNotLoaded) as raised:
+        load(name)
+    assert reason in str(raised.value)
+    assert raised.value.exit_code == 2
+
+
+def test_an_app_with_stocks_assignor_is_told_apart() -> None:
+    """By what it would use, not by what it imports."""
+    with without_parts():
+        app = make_app("http://w", assignor=StockAssignor, broker="kafka://h")
+        app.finalize()
+        facts = facts_of(app)
+    assert not facts.is_ours
+    assert "FA001" in found(facts)
+
+
+def test_a_driver_that_asks_no_assignor_is_found() -> None:
+    """As the one behind confluent://."""
+    with without_parts():
+        app = make_app("http://w", assignor=OURS, broker="confluent://h")
+        app.finalize()
+        assert not facts_of(app).is_our_driver
+
+
+def test_looking_installs_nothing_and_leaves_the_fixup_as_it_was() -> None:
+    """An app that is configured afterwards gets all parts."""
+    before = Fixup._when_configured
+    with without_parts():
+        looked = make_app("http://w", assignor=OURS, broker="kafka://h")
+        looked.finalize()
+    assert Fixup._when_configured is before
+    assert not hasattr(looked, "_faust_assigner_repaired")
+    after = make_app("http://w", assignor=OURS, broker="kafka://h")
+    after.finalize()
+    assert hasattr(after, "_faust_assigner_repaired")
+
+
+def test_sizes_of_table_files_are_read(tmp_path: Path) -> None:
+    """Those in the app's own folder of tables."""
+    with without_parts():
+        app = make_app("http://w", assignor=OURS, broker="kafka://h", datadir=str(tmp_path))
+        app.finalize()
+        folder = Path(app.conf.tabledir) / "totals-3.db"
+        folder.mkdir(parents=True)
+        (folder / "000001.sst").write_bytes(b"x" * 1000)
+        assert facts_of(app).stores_bytes == (1000,)

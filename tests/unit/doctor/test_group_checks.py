@@ -1,0 +1,321 @@
+"""Each code that a running group can have: what fires it, and the nearest group that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faust_assigner.doctor.codes import CODES, GROUP, Finding
+from faust_assigner.doctor.group_checks import GroupFacts, check_group, unchecked
+from faust_assigner.doctor.topics import TopicFacts
+from faust_assigner.status.described import decode_group
+from faust_assigner.status.evidence import Heard
+from faust_assigner.status.report import ANSWERED
+from faust_assigner.wire.worker_status import TableStatus
+from tests.support.status import LOG, MadeGroup, group
+from tests.unit.status.test_build import STOCK_METADATA, heard, rebalancing
+
+GIB = 2**30
+TOPICS = {
+    "orders": TopicFacts(partitions=6, cleanup_policy="delete", retention_ms=604_800_000),
+    LOG: TopicFacts(partitions=6, cleanup_policy="compact"),
+}
+SETTINGS = {
+    "FAUST_ASSIGNER_LEDGER": "/var/lib/ledger",
+    "FAUST_ASSIGNER_COOPERATIVE": "1",
+    "FAUST_ASSIGNER_GROUP_RECORD_BYTES": "1000000",
+    "broker_heartbeat_interval": "3",
+    "broker_session_timeout": "60",
+    "broker_max_poll_interval": "1000",
+    "broker_rebalance_timeout": "60",
+    "table_standby_replicas": "1",
+}
+
+
+def table(**changes: Any) -> TableStatus:
+    """The group's one table, with 1 GiB in each of two partitions."""
+    base: dict[str, Any] = {
+        "name": "totals",
+        "changelog": LOG,
+        "store": "rocksdb",
+        "bytes": {"0": GIB, "1": GIB},
+    }
+    return TableStatus(**base | changes)
+
+
+def facts(
+    made: MadeGroup | None = None, odd: dict[str, dict[str, Any]] | None = None, **more: Any
+) -> GroupFacts:
+    """A group with nothing to find, but for what is ``odd`` in a worker's answer."""
+    made = made or group(3)
+    answers: dict[str, Heard] = {}
+    for pid, name in enumerate(made.claims):
+        base: dict[str, Any] = {
+            "settings": SETTINGS,
+            "tables": (table(),),
+            "disk_free_bytes": 10 * GIB,
+            "faust": "0.15.3",
+            "aiokafka": "0.14.0",
+            "pid": pid,
+        }
+        answers |= heard(made, name, **base | (odd or {}).get(name, {}))
+    evidence = more.pop("evidence", None) or made.evidence(heard=answers)
+    return GroupFacts(**{"evidence": evidence, "topics": TOPICS} | more)
+
+
+def codes(found: GroupFacts) -> list[str]:
+    """What is found, with its level."""
+    return [f"{one.code} {one.level}" for one in check_group(found)]
+
+
+def of(code: str, found: GroupFacts) -> list[Finding]:
+    """The findings of one code."""
+    return [one for one in check_group(found) if one.code == code]
+
+
+def settings(**changes: str) -> dict[str, Any]:
+    """A worker's settings with differences."""
+    return {"settings": SETTINGS | changes}
+
+
+def test_a_good_group_has_no_findings() -> None:
+    """Nothing is left unchecked, either."""
+    assert codes(facts()) == []
+    assert unchecked(facts()) == ()
+
+
+def test_a_member_that_is_stock_faust_is_named() -> None:
+    """Also one that is no Faust worker at all."""
+    made = group(3)
+    entity = made.entity()
+    entity.members[1].member_metadata = STOCK_METADATA
+    entity.members[2].member_metadata = b"\xff"
+    good = facts(made)
+    found = replace(good, evidence=replace(good.evidence, group=decode_group(entity)))
+    assert {one.text for one in of("FA001", found)} == {
+        "this member is stock Faust",
+        "this member is not Faust",
+    }
+
+
+def static(*ids: str) -> MadeGroup:
+    """A group of static members."""
+    made = group(len(ids))
+    for name, instance_id in zip(list(made.claims), ids, strict=True):
+        made.offers[name] = {"instance_id": instance_id}
+    return made.round()
+
+
+def test_two_processes_with_one_instance_id_are_found() -> None:
+    """Each answers at a URL of its own; the same process at two URLs is one."""
+    made = static("a", "b")
+    good = facts(made)
+    assert of("FA002", good) == []
+    rival = made.status_of("m0", pid=4711, member_id="m9", settings=SETTINGS)
+    both = {**good.evidence.heard, "http://rival": Heard(answer=ANSWERED, status=rival)}
+    (found,) = of("FA002", replace(good, evidence=replace(good.evidence, heard=both)))
+    assert found.subject == "a"
+    assert "process 4711 on pod-0" in found.text
+    again = {**good.evidence.heard, "http://alias": good.evidence.heard[made.claims["m0"].url]}
+    assert of("FA002", replace(good, evidence=replace(good.evidence, heard=again))) == []
+    other_app = Heard(answer=ANSWERED, status=replace(rival, app="bank"))
+    both = {**good.evidence.heard, "http://rival": other_app}
+    assert of("FA002", replace(good, evidence=replace(good.evidence, heard=both))) == []
+
+
+def test_an_instance_id_that_changes_hands_between_two_looks_is_found() -> None:
+    """As where two workers take it from each other; the same member twice is well."""
+    made = static("a", "b")
+    good = facts(made)
+    assert of("FA002", replace(good, later=good.evidence)) == []
+    entity = made.entity()
+    entity.members[0].member_id = "m0-new"
+    later = replace(good.evidence, group=decode_group(entity), heard={})
+    (found,) = of("FA002", replace(good, later=later))
+    assert (found.subject, found.level) == ("a", "warning")
+    assert "joined with it between the two looks" in found.text
+
+
+def test_members_with_one_url_are_found() -> None:
+    """With their names."""
+    made = group(3)
+    made.claims["m2"] = replace(made.claims["m2"], url=made.claims["m1"].url)
+    found = of("FA003", facts(made.round()))
+    assert [one.subject for one in found] == ["http://w1:6066"]
+
+
+def test_a_loopback_url_is_found_where_the_member_is_elsewhere() -> None:
+    """On the developer's own machine it is right."""
+    made = group(2)
+    made.claims["m1"] = replace(made.claims["m1"], url="http://127.0.0.1:6066")
+    made.round()
+    good = facts(made)
+    assert [one.text for one in of("FA004", good)] == [
+        "http://127.0.0.1:6066, and it speaks from 10.0.0.1"
+    ]
+    entity = made.entity()
+    for member in entity.members:
+        member.client_host = "/127.0.0.1"
+    here = replace(good, evidence=replace(good.evidence, group=decode_group(entity)))
+    assert of("FA004", here) == []
+
+
+#: What is odd in one worker's answer -> the code, and the neighbour that is well.
+ODD: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
+    ("memory", {"tables": (table(store="memory"),)}, "FA005 warning", {}),
+    ("another faust", {"faust": "0.16.0"}, "FA013 error", {"faust": "0.15.4"}),
+    ("another aiokafka", {"aiokafka": "0.13.9"}, "FA013 error", {"aiokafka": "0.14.7"}),
+    ("another version", {"software": "0.0.9"}, "FA013 note", {"software": "0.1.0"}),
+    ("full disk", {"disk_free_bytes": GIB - 1}, "FA016 error", {"disk_free_bytes": GIB}),
+    ("no ledger", settings(FAUST_ASSIGNER_LEDGER=""), "FA017 note", {}),
+    (
+        "left the directory out",
+        {"counters": {"directories_left_out": 2}},
+        "FA011 warning",
+        {"counters": {"directories_left_out": 0}},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("bad", "code", "good"), [case[1:] for case in ODD], ids=[c[0] for c in ODD]
+)
+def test_a_worker_s_fault_is_found_and_its_neighbour_is_not(
+    bad: dict[str, Any], code: str, good: dict[str, Any]
+) -> None:
+    """The one code, and nothing else."""
+    assert codes(facts(odd={"m1": bad})) == [code]
+    assert codes(facts(odd={"m1": good})) == []
+
+
+def test_a_setting_that_differs_is_found_with_its_values() -> None:
+    """A setting that one worker does not tell, an older one, is no difference."""
+    one, two = settings(FAUST_ASSIGNER_MAX_WARMUPS="8"), settings(FAUST_ASSIGNER_MAX_WARMUPS="32")
+    (found,) = of("FA012", facts(odd={"m0": one, "m1": two, "m2": two}))
+    assert found.subject == "FAUST_ASSIGNER_MAX_WARMUPS"
+    assert found.text == "32 on w1, w2; 8 on w0"
+    assert of("FA012", facts(odd={"m1": one})) == []
+    assert of("FA012", facts(odd={"m1": settings(FAUST_ASSIGNER_RACK="az-b")})) == [], "its own"
+
+
+@pytest.mark.parametrize(
+    ("changes", "level"),
+    [
+        ({"broker_heartbeat_interval": "60"}, "error"),
+        ({"broker_heartbeat_interval": "25"}, "warning"),
+        ({"broker_max_poll_interval": "30"}, "warning"),
+        ({"broker_max_poll_interval": ""}, None),
+        ({"broker_heartbeat_interval": "?"}, None),
+    ],
+)
+def test_times_of_a_worker_must_work_together(changes: dict[str, str], level: str | None) -> None:
+    """As its own settings have them."""
+    odd = {name: settings(**changes) for name in ("m0", "m1", "m2")}
+    assert [one.level for one in of("FA007", facts(odd=odd))] == ([] if level is None else [level])
+
+
+def test_a_session_must_be_within_the_brokers_own_limits() -> None:
+    """Which then are known, so that it is an error."""
+    assert of("FA007", facts(session_bounds_s=(6.0, 60.0))) == []
+    (found,) = of("FA007", facts(session_bounds_s=(6.0, 59.0)))
+    assert (found.level, found.subject) == ("error", "w0, w1, w2")
+    assert "the brokers allow (6 to 59 s)" in found.text
+
+
+def with_log(**changes: Any) -> dict[str, TopicFacts]:
+    """The topics, with the changelog changed."""
+    return {**TOPICS, LOG: replace(TOPICS[LOG], **changes)}
+
+
+def test_a_changelog_that_loses_rows_is_found() -> None:
+    """By its table's kind, which a worker tells."""
+    losing = with_log(cleanup_policy="compact,delete", retention_ms=60_000)
+    assert codes(facts(topics=losing)) == ["FA008 error"]
+    windowed = {"tables": (table(is_windowed=True, expires_s=60.0),)}
+    everywhere = dict.fromkeys(("m0", "m1", "m2"), windowed)
+    assert codes(facts(odd=everywhere, topics=losing)) == []
+    longer = {"tables": (table(is_windowed=True, expires_s=61.0),)}
+    everywhere = dict.fromkeys(("m0", "m1", "m2"), longer)
+    assert codes(facts(odd=everywhere, topics=losing)) == ["FA008 error"]
+
+
+def test_a_changelog_of_another_width_is_found() -> None:
+    """It has the partitions of no topic that the app consumes; a global table may."""
+    assert codes(facts(topics=with_log(partitions=8))) == ["FA009 error"]
+    everywhere = {name: {"tables": (table(is_global=True),)} for name in ("m0", "m1", "m2")}
+    assert codes(facts(odd=everywhere, topics=with_log(partitions=8))) == []
+
+
+def test_members_beyond_the_tasks_are_found() -> None:
+    """Six tasks: a seventh member owns nothing."""
+    assert of("FA010", facts(group(6))) == []
+    (found,) = of("FA010", facts(group(7)))
+    assert "7 members for 6 tasks: 1 own nothing" in found.text
+    wider = {**TOPICS, "shop-__assignor-__leader": TopicFacts(partitions=1)}
+    assert of("FA010", facts(group(7), topics=wider)) != [], "the leader topic is no work"
+
+
+def test_a_group_s_record_near_its_limit_is_found() -> None:
+    """Four fifths of the brokers' limit, or of the smallest that a worker is set to."""
+    good = facts()
+    taken = sum(member.record_bytes for member in good.evidence.group.members)
+    assert of("FA011", replace(good, record_bytes=int(taken / 0.8) + 1)) == []
+    assert len(of("FA011", replace(good, record_bytes=int(taken / 0.8) - 1))) == 1
+    small = settings(FAUST_ASSIGNER_GROUP_RECORD_BYTES=str(taken))
+    assert len(of("FA011", facts(odd={"m1": small}))) == 1
+
+
+@pytest.mark.parametrize("off", ["FAUST_ASSIGNER_COOPERATIVE", "FAUST_ASSIGNER_REPAIRS", ""])
+def test_a_worker_that_makes_rebalances_eager_is_found(off: str) -> None:
+    """With the setting that does, where it is one."""
+    made = group(3)
+    made.offers["m1"] = {"cooperative": False}
+    made.round()
+    odd = {"m1": settings(**({off: "0"} if off else {}))}
+    (found,) = of("FA014", facts(made, odd))
+    assert found.subject == "w1"
+    assert found.text == (f"off: {off}" if off else "its log says why, at its start")
+    assert of("FA014", facts()) == []
+
+
+def racks(*names: str | None) -> MadeGroup:
+    """Members in these racks."""
+    made = group(len(names))
+    for member, rack in zip(list(made.claims), names, strict=True):
+        made.offers[member] = {"rack_id": rack}
+    return made.round()
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (lambda: racks("a", "b", "b"), None),
+        (lambda: racks(None, None, None), None),
+        (lambda: racks("a", "a", "a"), "1 racks for 2 copies of each table"),
+        (lambda: racks("a", "b", None), "no rack: w2; the others have one"),
+    ],
+)
+def test_copies_need_as_many_racks(made: Callable[[], MadeGroup], text: str | None) -> None:
+    """And a member without a rack is found among others that have one."""
+    assert [one.text for one in of("FA015", facts(made()))] == ([] if text is None else [text])
+
+
+def test_what_could_not_be_looked_at_is_told() -> None:
+    """Workers that do not answer, and a rebalance under way; nothing is found in their place."""
+    made = group(3)
+    mute = facts(evidence=made.evidence(silent=["m1"]))
+    assert any("w1 was not looked at" in sentence for sentence in unchecked(mute))
+    moving = facts(evidence=rebalancing(group(3)))
+    assert any("A rebalance is under way" in sentence for sentence in unchecked(moving))
+    assert {code.split()[0] for code in codes(moving)} <= {"FA017", "FA007"}
+
+
+def test_each_code_of_a_group_is_fired_in_this_file() -> None:
+    """A new code comes with its case."""
+    fired = {case[2].split()[0] for case in ODD}
+    fired |= {"FA001", "FA002", "FA003", "FA004", "FA007", "FA008", "FA009", "FA010", "FA012"}
+    fired |= {"FA014", "FA015"}
+    assert fired == {code.code for code in CODES if GROUP in code.looks_at}
