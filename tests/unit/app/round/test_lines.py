@@ -15,8 +15,9 @@ import pytest
 from faust_assigner import Member, plan
 from faust_assigner.app.ledger.rows import decision_rows
 from faust_assigner.app.round import fallback, leader
-from faust_assigner.app.round.findings import MOST_NAMED, _named, _say_refused, moved_tasks, taken
+from faust_assigner.app.round.findings import MOST_NAMED, _named, _say_refused, taken
 from faust_assigner.app.round.member import Memory
+from faust_assigner.app.round.outcome import moved_tasks
 from faust_assigner.app.round.tables import TableFacts
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
