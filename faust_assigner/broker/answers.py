@@ -104,6 +104,8 @@ def _implicit_default(item: Field[Any], is_array: bool) -> Any:
         "bool": False,
         "error_code": ErrorCode.none,
         "timedelta_i32": datetime.timedelta(0),
+        "timedelta_i64": datetime.timedelta(0),
+        "datetime_i64": datetime.datetime.fromtimestamp(0, datetime.UTC),
         "uuid": uuid_zero,
     }.get(kind, 0)
 

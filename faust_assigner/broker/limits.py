@@ -14,6 +14,7 @@ MAX_GROUP_ID: Final = 1_024  # bytes
 MAX_OFFSETS_PER_GROUP: Final = 200_000
 MAX_PENDING_MEMBERS: Final = 10_000  # ids handed out in one group and not used yet
 MAX_PRODUCERS_PER_PARTITION: Final = 10_000
+MAX_TRANSACTIONAL_IDS: Final = 100_000  # the longest idle one goes for a new one
 MAX_ARRAY_ELEMENTS: Final = 250_000  # in one request, nested arrays included
 MAX_PROTOCOLS_PER_MEMBER: Final = 1_000
 MAX_LEAVERS: Final = 20_000  # in one LeaveGroup

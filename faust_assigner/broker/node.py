@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.groups import GroupService, Outcome, compute_now
-from faust_assigner.broker.groups.alarms import Alarms
+from faust_assigner.broker.groups.alarms import Alarms, Key
 from faust_assigner.broker.groups.configs import GroupConfigs
 from faust_assigner.broker.groups.told_topics import ToldTopics
 from faust_assigner.broker.pace import Line, Pace
@@ -27,18 +27,26 @@ from faust_assigner.broker.storage import recovery
 from faust_assigner.broker.storage.flushing import Flushing
 from faust_assigner.broker.storage.journal import Journal
 from faust_assigner.broker.storage.records import Rules
-from faust_assigner.broker.storage.store import RocksStore, StoreFailed, open_store
+from faust_assigner.broker.storage.store import (
+    FORMAT,
+    FORMAT_VERSIONS,
+    RocksStore,
+    StoreFailed,
+    open_store,
+)
 from faust_assigner.broker.topic_configs import default_configs
 from faust_assigner.broker.topics import Catalogue, Topic
+from faust_assigner.broker.transactions import TransactionService
 from faust_assigner.coordinator.assignors import GroupSpec, Target
 from faust_assigner.coordinator.classic import GroupLimits
 from faust_assigner.coordinator.settings import ConsumerLimits, MigrationPolicy
+from faust_assigner.coordinator.transactions import TransactionLimits
 
 logger = logging.getLogger(__name__)
 PRODUCER_ID_BLOCK = 1_000
 READERS = 4
 TELL_AFTER_S = 0.01  # one telling for changes that follow each other closely
-FORMAT_VERSION = b"1"
+TRANSACTION = "transaction"  # the kind of a transaction's alarm
 T = TypeVar("T")
 
 
@@ -86,7 +94,7 @@ class Node:
         self._metadata_jobs: dict[object, asyncio.Future[bytes]] = {}
         self._cached_version = -1
         self._cached_bytes = 0
-        self.alarms = Alarms(self.timer, lambda group_id: self.groups.tick(group_id))
+        self.alarms = Alarms(self.timer, self._ring)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._next_producer_id, self._producer_ids_end = 0, 0
@@ -120,20 +128,36 @@ class Node:
             compute_target=self._compute_target,
             journal=self.journal,
         )
+        self.transactions = TransactionService(
+            self.store,
+            self.catalogue,
+            self.groups,
+            TransactionLimits(settings.transaction_max_timeout_ms),
+            self.clock,
+            timer=self.timer,
+            alarm=lambda name, when_ms: self.alarms.set((TRANSACTION, name), when_ms),
+            counters=self.counters,
+        )
         self.catalogue.on_change = self._topics_changed
+
+    def _ring(self, alarm: Key) -> None:
+        if isinstance(alarm, str):
+            self.groups.tick(alarm)
+        else:
+            self.transactions.tick(alarm[1])
 
     def _open_cluster(self) -> str:
         recovery.refuse_empty_after_loss(self.store, self.settings)
-        version = self.store.get(b"format")
-        if version not in (None, FORMAT_VERSION):
+        version = self.store.get(FORMAT)
+        if version not in (None, *FORMAT_VERSIONS):
             raise StoreFailed(
-                f"data format {version!r} is not {FORMAT_VERSION!r}; another version wrote it"
+                f"data format {version!r} is none of {FORMAT_VERSIONS!r}; another version wrote it"
             )
         saved = self.store.get(b"cluster")
         if saved is not None:
             return saved.decode()
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self.store.write([(b"cluster", cluster_id.encode()), (b"format", FORMAT_VERSION)])
+        self.store.write([(b"cluster", cluster_id.encode()), (FORMAT, FORMAT_VERSIONS[0])])
         return cluster_id
 
     # -- time ------------------------------------------------------------------------------------
@@ -229,6 +253,8 @@ class Node:
                     await pace.turn()
             except StoreFailed as error:
                 logger.error("housekeeping failed, tried again later: %s", error)
+            except Exception:
+                logger.exception("a fault of ours in housekeeping; it is tried again later")
             finally:
                 pace.end()
 
@@ -258,7 +284,9 @@ class Node:
         return sum(self._expire())
 
     def _expire(self) -> Iterator[int]:
-        return self.groups.expire_offsets(self.settings.offsets_retention_minutes * 60_000)
+        yield from self.groups.expire_offsets(self.settings.offsets_retention_minutes * 60_000)
+        for _ in self.transactions.expire(self.settings.transactional_id_expiration_ms):
+            yield 0
 
     def close(self) -> None:
         """Stop timers and chores, release the store."""

@@ -175,6 +175,13 @@ class Settings:
         DAY_MS, 1, INT64_MAX, "how long an idle producer id is remembered"
     )
 
+    transaction_max_timeout_ms: int = _number(
+        900_000, 1, INT32_MAX, "largest transaction timeout a producer may ask for"
+    )
+    transactional_id_expiration_ms: int = _number(
+        7 * DAY_MS, 1, INT64_MAX, "how long an idle transactional id is remembered"
+    )
+
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Settings:
         """Settings from Kafka names to values (text or typed). Raises ConfigError."""

@@ -12,7 +12,16 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage.log import FLOOR, INDEX, KINDS, PLACE_BYTES, START, PartitionLog
+from faust_assigner.broker.storage.log import (
+    ENDED,
+    FLOOR,
+    INDEX,
+    KINDS,
+    OPEN,
+    PLACE_BYTES,
+    START,
+    PartitionLog,
+)
 from faust_assigner.broker.storage.store import Range, Store, prefix_range
 from faust_assigner.broker.topic_configs import check_configs
 from faust_assigner.errors import FaustAssignerError
@@ -71,6 +80,10 @@ class Catalogue:
         starts = {key[1:]: value for key, value in self._store.scan(START)}
         floors = {key[1:]: value for key, value in self._store.scan(FLOOR)}
         place_of = slice(1, 1 + PLACE_BYTES)
+        opened, ended = (self._by_place(kind) for kind in (OPEN, ENDED))
+        for place in opened.keys() | ended.keys():
+            if place in logs:
+                logs[place].restore_transactions(opened.get(place, ()), ended.get(place, ()))
         for place, entries in groupby(self._store.scan(INDEX), key=lambda pair: pair[0][place_of]):
             progress()
             log = logs.pop(place, None)
@@ -78,6 +91,13 @@ class Catalogue:
                 log.restore(starts.get(place), floors.get(place), entries)
         for place, log in logs.items():
             log.restore(starts.get(place), floors.get(place), ())
+
+    def _by_place(self, kind: bytes) -> dict[bytes, list[tuple[bytes, bytes]]]:
+        """The pairs of one kind of key by topic id and partition."""
+        found: dict[bytes, list[tuple[bytes, bytes]]] = {}
+        for key, value in self._store.scan(kind):
+            found.setdefault(key[1 : 1 + PLACE_BYTES], []).append((key, value))
+        return found
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
@@ -101,6 +121,13 @@ class Catalogue:
             if topic is not None and 0 <= number < len(topic.partitions)
             else None
         )
+
+    def at(self, topic_id: bytes, number: int) -> tuple[Topic, PartitionLog] | None:
+        """A topic and a partition's log by the bytes of the topic's id, or None."""
+        topic = self.by_id(uuid.UUID(bytes=topic_id))
+        if topic is None or not 0 <= number < len(topic.partitions):
+            return None
+        return topic, topic.partitions[number]
 
     def create(
         self, name: str, partitions: int, configs: Mapping[str, str], *, validate_only: bool = False

@@ -22,7 +22,7 @@ SLICE_S: Final = 0.0005  # of each lane in one turn of the loop
 QUESTIONS, WORK, BEATS = range(3)  # lanes, in the order of a turn
 _LANES: Final[Mapping[int, int]] = {
     **dict.fromkeys(
-        (0, 1, 2, 8, 9, 11, 13, 14), WORK
+        (0, 1, 2, 8, 9, 11, 13, 14, 22, 24, 25, 26, 28), WORK
     ),  # records, offsets, and members that come and go
     **dict.fromkeys((12, 68), BEATS),  # Heartbeat, ConsumerGroupHeartbeat
 }

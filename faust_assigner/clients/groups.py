@@ -12,7 +12,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, for_code
-from kio.schema.leave_group.v4.request import MemberIdentity
+from kio.schema.leave_group.v4.request import MemberIdentity as MemberV4
+from kio.schema.leave_group.v5.request import MemberIdentity as MemberV5
 
 from faust_assigner.clients.kio_request import KioRequest
 from faust_assigner.errors import FaustAssignerError, MetadataRefused, TryAgain
@@ -25,6 +26,7 @@ CONSUMER_TYPE = (
 )
 FAUST = frozenset({EAGER, COOPERATIVE})  # protocols whose members keep standbys
 _LIST, _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _OFFSETS, _LEAVE = 16, 15, 69, 9, 13
+RETIRED = "retired by faust-assigner groups retire"  # the reason (KIP-800), in the broker's log
 _NOT_FOUND = 69  # also what a group of the other protocol answers
 _TRY_AGAIN = frozenset({14, 15, 16})  # loading, not available, not the coordinator
 
@@ -185,14 +187,19 @@ async def retire(
     A member whose process still runs joins again. Raises :class:`TryAgain` while the coordinator starts,
     :class:`NoBrokerAnswers`, :class:`FaustAssignerError` where the request is refused.
     """
-    members = tuple(
-        MemberIdentity(member_id="", group_instance_id=name) for name in dict.fromkeys(instance_ids)
-    )
+    ids = [{"member_id": "", "group_instance_id": name} for name in dict.fromkeys(instance_ids)]
+    with_reason = tuple(MemberV5(**one, reason=RETIRED) for one in ids)
+    without = tuple(MemberV4(**one) for one in ids)  # a broker older than Apache Kafka 3.2
     async with client_of(connection) as client:
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
-        answer = await client.send(
-            node, KioRequest(_LEAVE, 4, 4, group_id=group_id, members=members)
-        )
+        try:
+            answer = await client.send(
+                node, KioRequest(_LEAVE, 5, 5, group_id=group_id, members=with_reason)
+            )
+        except IncompatibleBrokerVersion:
+            answer = await client.send(
+                node, KioRequest(_LEAVE, 4, 4, group_id=group_id, members=without)
+            )
     _refuse(answer.error_code, f"group {group_id!r}")
     return {
         str(row.group_instance_id): for_code(row.error_code).__name__ if row.error_code else ""

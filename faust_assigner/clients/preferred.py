@@ -54,13 +54,13 @@ class MetadataAssignor(PlannedAssignor):
             for topic in partitions
         }
         members = [_wishing(one, likes[_facts(one)], wanted) for one in joined]
-        made = plan(members, partitions, changelogs=partitions, co_partitioned=())
-        given: dict[str, dict[str, list[int]]] = {one.member_id: {} for one in joined}
-        for group, owners in zip(made.groups, made.target, strict=True):
-            for number, owner in enumerate(owners.tolist()):
-                for topic in group.topics:
-                    given[made.member_ids[owner]].setdefault(topic, []).append(number)
-        return {member_id: Given(active=topics, spare={}) for member_id, topics in given.items()}
+        shares = _shares(members, partitions)
+        liked = {one.member_id: likes[_facts(one)] for one in joined}
+        # A partition that no member likes may hold the place of one that its owner would like.
+        homes = _shares([_without_others(one) for one in members], partitions)
+        if _number_liked(homes, liked) > _number_liked(shares, liked):
+            shares = _shares([_at_home(one, homes[one.member_id]) for one in members], partitions)
+        return {member_id: Given(active=topics, spare={}) for member_id, topics in shares.items()}
 
 
 def _facts(one: Joined) -> tuple[tuple[str, str], ...]:
@@ -79,6 +79,48 @@ def _wishing(one: Joined, liked: _ByTopic, wanted: _ByTopic) -> Member:
         one.member,
         actives=kept,
         standbys={topic: sorted(liked[topic]) for topic in one.topics if topic in liked},
+    )
+
+
+def _without_others(member: Member) -> Member:
+    """Claims only what it likes."""
+    liked = member.standbys
+    kept = {t: [n for n in ns if n in liked.get(t, ())] for t, ns in member.actives.items()}
+    return replace(member, actives=kept)
+
+
+def _at_home(member: Member, home: Mapping[str, Sequence[int]]) -> Member:
+    """Claims what it likes of ``home``, and as many of its other partitions as ``home`` has room for."""
+    claimed: dict[str, list[int]] = {}
+    for topic, numbers in home.items():
+        liked = member.standbys.get(topic, ())
+        here = [n for n in numbers if n in liked]
+        others = [n for n in member.actives.get(topic, ()) if n not in liked]
+        claimed[topic] = here + others[: len(numbers) - len(here)]
+    return replace(member, actives=claimed)
+
+
+def _shares(
+    members: Sequence[Member], partitions: Mapping[str, int]
+) -> dict[str, dict[str, list[int]]]:
+    """Member id -> topic -> its partitions, as planned."""
+    made = plan(members, partitions, changelogs=partitions, co_partitioned=())
+    given: dict[str, dict[str, list[int]]] = {one.member_id: {} for one in members}
+    for group, owners in zip(made.groups, made.target, strict=True):
+        for number, owner in enumerate(owners.tolist()):
+            for topic in group.topics:
+                given[made.member_ids[owner]].setdefault(topic, []).append(number)
+    return given
+
+
+def _number_liked(
+    shares: Mapping[str, Mapping[str, Sequence[int]]], liked: Mapping[str, _ByTopic]
+) -> int:
+    return sum(
+        n in liked[member_id][topic]
+        for member_id, topics in shares.items()
+        for topic, numbers in topics.items()
+        for n in numbers
     )
 
 

@@ -282,17 +282,20 @@ class ClassicGroup(ClassicChange):
 
     def _commit(self, event: CommitOffsets) -> None:
         error = self._check_commit(event)
-        if error is Code.NONE:
+        if error is Code.NONE and not event.transactional:
             self._heard_from(event.member_id)
         self._out.append(fx.CommitReply(event.token, error))
 
     def _commit_completing(self, event: CommitOffsets) -> None:
         error = self._check_commit(event)  # refused, it does not count as a sign of life
-        if error is Code.NONE:
+        if error is Code.NONE and not event.transactional:
             error = Code.REBALANCE_IN_PROGRESS
         self._out.append(fx.CommitReply(event.token, error))
 
     def _check_commit(self, event: CommitOffsets) -> Code:
+        is_nameless = event.generation < 0 and not event.member_id and event.instance_id is None
+        if event.transactional and is_nameless:
+            return Code.NONE  # a producer that does not know its consumer's group (before KIP-447)
         error = self._check_member(event.member_id, event.instance_id)
         if error is Code.NONE and event.generation != self.generation:
             error = Code.ILLEGAL_GENERATION

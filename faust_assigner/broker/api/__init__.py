@@ -17,6 +17,8 @@ from faust_assigner.broker.api import (
     produce,
     topic_admin,
     topic_pages,
+    transaction_views,
+    transactions,
     versions,
 )
 from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Encoded
@@ -33,6 +35,8 @@ _FAMILIES = (
     topic_admin,
     topic_pages,
     cluster,
+    transactions,
+    transaction_views,
     versions,
 )
 APIS: Final[Mapping[int, Api]] = {api.key: api for family in _FAMILIES for api in family.APIS}

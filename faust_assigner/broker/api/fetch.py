@@ -19,6 +19,7 @@ from faust_assigner.broker.wire import milliseconds
 
 FETCH: Final = 1
 FINAL_EPOCH: Final = -1
+READ_COMMITTED: Final = 1
 ZSTD_SINCE: Final = 10
 MAX_WAIT_MS: Final = 300_000
 NO_PREFERRED_REPLICA: Final = -1
@@ -27,7 +28,10 @@ _waiter_ids = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """One partition a reader asks for; ``log`` is None where ``error`` says why."""
+    """One partition a reader asks for; ``log`` is None where ``error`` says why.
+
+    ``is_committed``: the reader wants records of committed transactions only (read_committed).
+    """
 
     topic: Any
     partition: int
@@ -35,6 +39,12 @@ class Want:
     max_bytes: int
     log: PartitionLog | None
     error: ErrorCode
+    is_committed: bool = False
+
+    @property
+    def beyond(self) -> int | None:
+        """The offset the reader may not reach yet; None: it may read to the end."""
+        return self.log.stable_offset if self.log is not None and self.is_committed else None
 
 
 async def fetch(call: Call, request: Any) -> Values:
@@ -57,6 +67,7 @@ async def _wants(call: Call, request: Any) -> list[Want]:
     """What is asked for; the last word on a partition counts."""
     catalogue = call.node.catalogue
     wants: dict[tuple[Any, int], Want] = {}
+    is_committed = request.isolation_level == READ_COMMITTED
     for wanted in request.topics:
         if call.version >= 13:
             topic, key = catalogue.by_id(wanted.topic_id), wanted.topic_id
@@ -71,7 +82,13 @@ async def _wants(call: Call, request: Any) -> list[Want]:
                 log = topic.partitions[number] if 0 <= number < len(topic.partitions) else None
                 error = _check(log, part)
             wants[key, part.partition] = Want(
-                key, part.partition, part.fetch_offset, part.partition_max_bytes, log, error
+                key,
+                part.partition,
+                part.fetch_offset,
+                part.partition_max_bytes,
+                log,
+                error,
+                is_committed,
             )
             await call.pace.turn()
     return list(wants.values())
@@ -88,7 +105,9 @@ def _check(log: PartitionLog | None, part: Any) -> ErrorCode:
 
 
 def _available(want: Want) -> int:
-    return 0 if want.log is None else min(want.log.available(want.offset), max(want.max_bytes, 1))
+    if want.log is None:
+        return 0
+    return min(want.log.available(want.offset, want.beyond), max(want.max_bytes, 1))
 
 
 async def _data(wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
@@ -130,20 +149,28 @@ async def _data(wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
 async def _answer(call: Call, wants: Sequence[Want], max_bytes: int) -> Values:
     left = min(max_bytes, call.node.settings.fetch_max_bytes, call.node.room_for_answer())
     readings: dict[int, Reading] = {}
+    aborted: dict[int, list[Values]] = {}
     for number, want in enumerate(wants):
         if want.log is not None and want.error is ErrorCode.none and not want.log.deleted:
             # The very first batch is given whatever its size, or a reader could never pass it (KIP-74).
             reading = want.log.plan_read(
-                want.offset, min(want.max_bytes, left), at_least_one=not readings
+                want.offset,
+                min(want.max_bytes, left),
+                at_least_one=not readings,
+                beyond=want.beyond,
             )
             if reading is not None:
                 readings[number] = reading
+                if want.is_committed:
+                    aborted[number] = _aborted(want.log, want.offset, reading)
                 left -= reading.size
         await call.pace.turn()
     found = await _read(call, wants, readings)
     topics: dict[Any, list[Values]] = {}
     for number, want in enumerate(wants):
-        topics.setdefault(want.topic, []).append(_values(call, want, found.get(number, ())))
+        topics.setdefault(want.topic, []).append(
+            _values(call, want, found.get(number, ()), aborted.get(number, []))
+        )
         await call.pace.turn()
     name = "topic_id" if call.version >= 13 else "topic"
     return {
@@ -190,7 +217,9 @@ def _load(log: PartitionLog, reading: Reading) -> list[bytes | None] | StoreFail
         return failed
 
 
-def _values(call: Call, want: Want, data: Sequence[bytes] | StoreFailed) -> Values:
+def _values(
+    call: Call, want: Want, data: Sequence[bytes] | StoreFailed, aborted: Sequence[Values]
+) -> Values:
     log, error = want.log, want.error
     if log is not None and log.deleted:
         error = ErrorCode.unknown_topic_or_partition  # while the reader waited
@@ -199,17 +228,27 @@ def _values(call: Call, want: Want, data: Sequence[bytes] | StoreFailed) -> Valu
     elif call.version < ZSTD_SINCE and any(records.has_codec(b, records.ZSTD) for b in data):
         error = ErrorCode.unsupported_compression_type
     sound = log is not None and error is ErrorCode.none
-    end, start = (log.end_offset, log.start_offset) if log is not None and sound else (-1, -1)
+    end, stable, start = (
+        (log.end_offset, log.stable_offset, log.start_offset)
+        if log is not None and sound
+        else (-1, -1, -1)
+    )
     return {
         "partition_index": want.partition,
         "error_code": error,
         "high_watermark": end,
-        "last_stable_offset": end,
+        "last_stable_offset": stable,
         "log_start_offset": start,
-        "aborted_transactions": None,
+        "aborted_transactions": aborted if sound and want.is_committed else None,
         "preferred_read_replica": NO_PREFERRED_REPLICA,
         "records": Chain(data) if sound and not isinstance(data, StoreFailed) else b"",
     }
+
+
+def _aborted(log: PartitionLog, offset: int, reading: Reading) -> list[Values]:
+    """The aborted transactions among what is to be read: asked before others run, who may trim the log."""
+    found = log.aborted(offset, reading.beyond)
+    return [{"producer_id": one.producer_id, "first_offset": one.first} for one in found]
 
 
 APIS: Final = (Api(FETCH, "Fetch", 4, 18, fetch),)

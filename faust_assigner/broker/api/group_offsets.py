@@ -26,7 +26,7 @@ async def offset_commit(call: Call, request: Any) -> Values:
 
     What does not exist is refused by itself, and a group that is told of nothing else is not asked.
     """
-    faults, changes = await _weigh(call, request)
+    faults, changes = await weigh(call, request)
     asks = changes or ErrorCode.offset_metadata_too_large in faults.values()
     verdict = await _carry_out(call, request, changes) if asks else ErrorCode.none
     topics = []
@@ -86,7 +86,7 @@ def _find_topic(call: Call, wanted: Any) -> Topic | None:
     return catalogue.by_id(wanted.topic_id) if call.version >= 10 else catalogue.get(wanted.name)
 
 
-async def _weigh(
+async def weigh(
     call: Call, request: Any
 ) -> tuple[dict[tuple[Any, int], ErrorCode], dict[TopicPartition, Committed]]:
     """What can be said of each place before any group is asked: its fault, or what is to be stored."""
@@ -130,12 +130,14 @@ async def _commit(call: Call, group_id: str, changes: dict[TopicPartition, Commi
 
 
 async def offset_fetch(call: Call, request: Any) -> Values:
-    """Committed offsets; -1 and no error where there is none. Nothing is ever pending: all are stable.
+    """Committed offsets; -1 and no error where there is none.
 
+    With require_stable an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT (KIP-447).
     What is asked for twice is answered once.
     """
+    stable = getattr(request, "require_stable", False)
     if call.version < 8:
-        topics = await _committed(call, request.group_id, [request.topics])
+        topics = await _committed(call, request.group_id, [request.topics], stable)
         return {"error_code": ErrorCode.none, "topics": topics}
     asked_of: dict[str, list[Any]] = {}
     readers = {group.group_id: group for group in request.groups}
@@ -144,7 +146,7 @@ async def offset_fetch(call: Call, request: Any) -> Values:
     groups = []
     for group_id, wanted in asked_of.items():
         error = await _may_fetch(call, readers[group_id])
-        topics = await _committed(call, group_id, wanted) if error is Code.NONE else []
+        topics = await _committed(call, group_id, wanted, stable) if error is Code.NONE else []
         groups.append({"group_id": group_id, "error_code": ErrorCode(error), "topics": topics})
         await call.pace.turn()
     return {"groups": groups}
@@ -158,7 +160,7 @@ async def _may_fetch(call: Call, reader: Any) -> Code:
 
 
 async def _committed(
-    call: Call, group_id: str, asked_for: Sequence[Iterable[Any] | None]
+    call: Call, group_id: str, asked_for: Sequence[Iterable[Any] | None], stable: bool
 ) -> list[Values]:
     """The topics of one group; None among what is asked for stands for all it has."""
     wanted: dict[Any, dict[int, None]] = {}
@@ -180,30 +182,44 @@ async def _committed(
             else None
         )
         if call.version >= 10 and known is None and not isinstance(key, str):
-            answers.append({"topic_id": key, "partitions": [_unknown(p) for p in partitions]})
+            answers.append(
+                {
+                    "topic_id": key,
+                    "partitions": [_absent(p, ErrorCode.unknown_topic_id) for p in partitions],
+                }
+            )
         else:
             answers.append(
-                await _topic_answer(call, group_id, known.name if known else key, partitions)
+                await _topic_answer(
+                    call, group_id, known.name if known else key, partitions, stable
+                )
             )
         await call.pace.turn()
     return answers
 
 
-def _unknown(partition: int) -> Values:
+def _absent(partition: int, error: ErrorCode) -> Values:
     return {
         "partition_index": partition,
         "committed_offset": -1,
         "metadata": "",
         "committed_leader_epoch": -1,
-        "error_code": ErrorCode.unknown_topic_id,
+        "error_code": error,
     }
 
 
-async def _topic_answer(call: Call, group_id: str, name: str, partitions: Iterable[int]) -> Values:
+async def _topic_answer(
+    call: Call, group_id: str, name: str, partitions: Iterable[int], stable: bool
+) -> Values:
+    pending = call.node.groups.pending
     book = call.node.groups.offsets(group_id)
     topic = call.node.catalogue.get(name)
     answers = []
     for key, entry in book.read((name, partition) for partition in partitions):
+        if stable and pending.is_pending(group_id, key):
+            answers.append(_absent(key[1], ErrorCode.unstable_offset_commit))
+            await call.pace.turn(OFFSET_BYTES)
+            continue
         answers.append(
             {
                 "partition_index": key[1],

@@ -8,6 +8,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.api.fetch import READ_COMMITTED
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog
 from faust_assigner.broker.storage.store import StoreFailed
@@ -28,8 +29,11 @@ UNKNOWN: Final = -1
 async def list_offsets(call: Call, request: Any) -> Values:
     """One offset per partition: by special timestamp, or of the first record not older than a time.
 
+    Readers of committed records are told of none at or behind the last stable offset.
+
     A partition named twice is answered once, INVALID_REQUEST, as Kafka does.
     """
+    is_committed = getattr(request, "isolation_level", 0) == READ_COMMITTED
     asked: dict[str, dict[int, list[Any]]] = {}
     for topic in request.topics:
         parts = asked.setdefault(topic.name, {})
@@ -40,13 +44,13 @@ async def list_offsets(call: Call, request: Any) -> Values:
     for name, parts in asked.items():
         answers = []
         for same in parts.values():
-            answers.append(await _partition(call, name, same))
+            answers.append(await _partition(call, name, same, is_committed=is_committed))
             await call.pace.turn()
         topics.append({"name": name, "partitions": answers})
     return {"topics": topics}
 
 
-async def _partition(call: Call, name: str, same: Sequence[Any]) -> Values:
+async def _partition(call: Call, name: str, same: Sequence[Any], *, is_committed: bool) -> Values:
     part = same[0]
     log = call.node.catalogue.partition(name, part.partition_index)
     values = {
@@ -62,7 +66,7 @@ async def _partition(call: Call, name: str, same: Sequence[Any]) -> Values:
     if getattr(part, "current_leader_epoch", -1) > LEADER_EPOCH:
         return values | {"error_code": ErrorCode.unknown_leader_epoch}
     try:
-        found = await _find(call, log, part.timestamp)
+        found = await _find(call, log, part.timestamp, is_committed=is_committed)
     except StoreFailed:
         call.node.counters["reads_failed"] += 1
         return values | {"error_code": ErrorCode.kafka_storage_error}
@@ -71,9 +75,12 @@ async def _partition(call: Call, name: str, same: Sequence[Any]) -> Values:
     return values | {"error_code": ErrorCode.none}
 
 
-async def _find(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
+async def _find(
+    call: Call, log: PartitionLog, timestamp: int, *, is_committed: bool
+) -> tuple[int, int] | None:
+    end = log.stable_offset if is_committed else log.end_offset
     if timestamp == LATEST:
-        return log.end_offset, UNKNOWN
+        return end, UNKNOWN
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return log.start_offset, UNKNOWN
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
@@ -97,7 +104,8 @@ async def _find(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, int
     batches, found = await call.node.aside(look)
     if not log.settle(batches, reading):
         return None  # trimmed meanwhile
-    return max(found[0], log.start_offset), found[1]
+    offset = max(found[0], log.start_offset)
+    return (offset, found[1]) if offset < end else None
 
 
 async def offset_for_leader_epoch(call: Call, request: Any) -> Values:

@@ -134,7 +134,7 @@ def broker_values(call: Call) -> Values:
 
 
 def find_coordinator(call: Call, request: Any) -> Values:
-    """This broker for every group; transactions are refused, so that a producer fails at once."""
+    """This broker for every group and every transactional id."""
     key_type = int(getattr(request, "key_type", GROUP_KEY))
     if call.version >= 4:
         return {
@@ -147,15 +147,12 @@ def find_coordinator(call: Call, request: Any) -> Values:
 
 def _coordinator(call: Call, key: str, key_type: int) -> Values:
     error, message = ErrorCode.none, None
-    if key_type == TRANSACTION_KEY:
-        error, message = (
-            ErrorCode.transactional_id_authorization_failed,
-            "this broker has no transactions",
-        )
-    elif key_type != GROUP_KEY:
+    if key_type not in (GROUP_KEY, TRANSACTION_KEY):
         error, message = ErrorCode.invalid_request, f"unknown coordinator key type {key_type}"
-    elif not limits.is_group_id(key):
+    elif key_type == GROUP_KEY and not limits.is_group_id(key):
         error, message = ErrorCode.invalid_group_id, "the group id is empty or too long"
+    elif not limits.is_group_id(key):
+        error, message = ErrorCode.invalid_request, "the transactional id is empty or too long"
     if error is not ErrorCode.none:
         return {
             "key": key,

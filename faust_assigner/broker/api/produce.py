@@ -1,4 +1,4 @@
-"""Produce and InitProducerId."""
+"""Produce."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import (
     CONTROL,
-    TRANSACTIONAL,
     ZSTD,
     BadBatch,
     Batch,
@@ -22,10 +21,14 @@ from faust_assigner.broker.storage.records import (
 )
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Topic
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.transactions.events import WriteRecords
 
 PRODUCE: Final = 0
-INIT_PRODUCER_ID: Final = 22
 NO_OFFSET: Final = -1
+NAMELESS: Final = ErrorCode.transactional_id_authorization_failed
+NO_NAME: Final = "a transactional batch without a transactional id"
+ABORTABLE_SINCE: Final = 11  # older clients do not know TRANSACTION_ABORTABLE
 
 
 async def produce(call: Call, request: Any) -> Values | object:
@@ -34,7 +37,8 @@ async def produce(call: Call, request: Any) -> Values | object:
     Each partition is answered for itself: a batch that cannot be checked in time is refused before it is
     appended, and an appended batch is acknowledged however late.
 
-    Of several batches for one partition the last counts, as in Kafka.
+    Of several batches for one partition the last counts, as in Kafka. One transactional batch in a request
+    without a transactional id refuses all of it.
     """
     asked: dict[Any, dict[int, Any]] = {}
     for topic in request.topic_data:
@@ -42,11 +46,20 @@ async def produce(call: Call, request: Any) -> Values | object:
         asked.setdefault(key, {}).update((part.index, part) for part in topic.partition_data)
     answers = []
     refused = False
+    is_nameless = request.transactional_id is None and any(
+        records.claims_transaction(bytes(part.records or b""))
+        for parts in asked.values()
+        for part in parts.values()
+    )
     for key, parts in asked.items():
         topic, missing, names = _find(call, key)
         partitions = []
         for part in parts.values():
-            partitions.append(await _partition(call, request.acks, topic, missing, part))
+            partitions.append(
+                _refusal(part.index, NAMELESS, NO_NAME)
+                if is_nameless
+                else await _partition(call, request, topic, missing, part)
+            )
             refused = refused or bool(partitions[-1]["error_code"])
             await call.pace.give_way()
         answers.append(names | {"partition_responses": partitions})
@@ -65,17 +78,18 @@ def _find(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, Any]
 
 
 async def _partition(
-    call: Call, acks: int, topic: Topic | None, missing: ErrorCode, wanted: Any
+    call: Call, request: Any, topic: Topic | None, missing: ErrorCode, wanted: Any
 ) -> Values:
-    if acks not in (-1, 0, 1):
-        return _refusal(wanted.index, ErrorCode.invalid_required_acks, f"acks={acks}")
+    if request.acks not in (-1, 0, 1):
+        return _refusal(wanted.index, ErrorCode.invalid_required_acks, f"acks={request.acks}")
     if topic is None:
         return _refusal(wanted.index, missing, None)
     if not 0 <= wanted.index < len(topic.partitions):
         return _refusal(wanted.index, ErrorCode.unknown_topic_or_partition, None)
     log = topic.partitions[wanted.index]
     try:
-        base_offset, stamped = await _append(call, topic, log, bytes(wanted.records or b""))
+        data = bytes(wanted.records or b"")
+        base_offset, stamped = await _append(call, topic, log, data, request.transactional_id)
     except BadBatch as bad:
         call.node.counters["batches_refused"] += 1
         return {**_refusal(wanted.index, bad.error, str(bad)), "record_errors": _record_errors(bad)}
@@ -96,9 +110,6 @@ def _check(data: bytes, rules: Rules, version: int, max_bytes: int) -> tuple[byt
             f"{len(data)} bytes, max.message.bytes is {max_bytes}", ErrorCode.message_too_large
         )
     batch = records.parse_batch(data)
-    if batch.attributes & TRANSACTIONAL:
-        error = ErrorCode.transactional_id_authorization_failed
-        raise BadBatch("this broker has no transactions", error)
     if batch.codec == ZSTD and version < 7:
         raise BadBatch("zstd needs Produce version 7", ErrorCode.unsupported_compression_type)
     if batch.base_offset:
@@ -109,7 +120,7 @@ def _check(data: bytes, rules: Rules, version: int, max_bytes: int) -> tuple[byt
 
 
 async def _append(
-    call: Call, topic: Topic, log: PartitionLog, data: bytes
+    call: Call, topic: Topic, log: PartitionLog, data: bytes, transactional_id: str | None
 ) -> tuple[int, datetime.datetime | None]:
     """Check and append one batch; its base offset, and the broker's time where the topic wants that."""
     node, now = call.node, call.node.clock()
@@ -125,6 +136,7 @@ async def _append(
         raise BadBatch(f"not appended: {late}", ErrorCode.request_timed_out) from None
     if log.deleted:
         raise BadBatch("the topic was deleted meanwhile", ErrorCode.unknown_topic_or_partition)
+    _admit(call, topic, log, batch, transactional_id)
     stamped = datetime.datetime.fromtimestamp(now / 1000, datetime.UTC) if rules.stamps else None
     verdict = log.producers.judge(batch)
     if verdict.error is not ErrorCode.none:
@@ -138,14 +150,37 @@ async def _append(
         else:
             node.counters["batches_repeated"] += 1
         # A batch that comes again may be one whose wait for the disk failed.
-        await _flush(node, log, int(node.config(topic, "flush.messages")))
+        await flush(node, log, int(node.config(topic, "flush.messages")))
     except StoreFailed as failed:
         node.give_back()
         raise BadBatch(str(failed), ErrorCode.kafka_storage_error) from failed
     return base, stamped
 
 
-async def _flush(node: Node, log: PartitionLog, flush_every: int) -> None:
+def _admit(
+    call: Call, topic: Topic, log: PartitionLog, batch: Batch, transactional_id: str | None
+) -> None:
+    """Refuse a transactional batch whose transaction is not open here (KIP-890). Raises BadBatch.
+
+    The coordinator is asked for every batch, so a fenced producer writes nothing, whatever it wrote before.
+    """
+    if not batch.is_transactional:
+        if log.has_open(batch.producer_id):
+            why = f"producer {batch.producer_id} has a transaction open in this partition"
+            raise BadBatch(why, ErrorCode.invalid_txn_state)
+        return
+    assert transactional_id is not None, "such a request was refused as a whole"
+    place = (topic.topic_id.bytes, log.number)
+    event = WriteRecords(batch.producer_id, batch.producer_epoch, place)
+    code = call.node.transactions.ask(transactional_id, event)
+    if code is Code.TRANSACTION_ABORTABLE and call.version < ABORTABLE_SINCE:
+        code = Code.INVALID_TXN_STATE
+    if code is not Code.NONE:
+        why = f"producer {batch.producer_id} epoch {batch.producer_epoch} of {transactional_id!r}"
+        raise BadBatch(f"{why} has no transaction open here", ErrorCode(code))
+
+
+async def flush(node: Node, log: PartitionLog, flush_every: int) -> None:
     """Wait for the disk where so many records of the partition are not on it for sure (flush.messages)."""
     end = log.end_offset
     if end - log.flushed_to >= flush_every:
@@ -169,27 +204,7 @@ def _refusal(index: int, error: ErrorCode, message: str | None) -> Values:
     }
 
 
-def init_producer_id(call: Call, request: Any) -> Values:
-    """A fresh id for an idempotent producer (also for one that asks for a new epoch, KIP-360)."""
-    if request.transactional_id is not None:
-        return {
-            "error_code": ErrorCode.transactional_id_authorization_failed,
-            "producer_id": -1,
-            "producer_epoch": -1,
-        }
-    try:
-        producer_id = call.node.new_producer_id()
-    except StoreFailed:
-        return {
-            "error_code": ErrorCode.coordinator_not_available,
-            "producer_id": -1,
-            "producer_epoch": -1,
-        }
-    return {"error_code": ErrorCode.none, "producer_id": producer_id, "producer_epoch": 0}
-
-
 APIS: Final = (
     # Version 0 is advertised though 3 is the oldest served, as Kafka 4 does: librdkafka wants to see it.
     Api(PRODUCE, "Produce", 3, 13, produce, advertised_low=0),
-    Api(INIT_PRODUCER_ID, "InitProducerId", 0, 5, init_producer_id),
 )

@@ -24,6 +24,7 @@ class Listing:
     names: Mapping[str, str]
     inner: Listing | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
+    error: str = "error_code"
 
 
 def _numbered(asked: str, answered: str, number: str, asked_number: str | None = None) -> Listing:
@@ -87,6 +88,24 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             _numbered("partitions", "partitions", "partition"),
         ),
     ),
+    24: (
+        Listing(
+            "v3_and_below_topics",
+            "results_by_topic_v3_and_below",
+            {"name": "name"},
+            Listing(
+                "partitions",
+                "results_by_partition",
+                {"partition_index": ""},
+                error="partition_error_code",
+            ),
+        ),
+    ),
+    28: (
+        Listing(
+            "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
+        ),
+    ),
     32: (
         Listing(
             "resources",
@@ -110,6 +129,15 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             {"resource_type": "resource_type", "resource_name": "resource_name"},
         ),
     ),
+    61: (
+        Listing(
+            "topics",
+            "topics",
+            _NAMED,
+            _numbered("partition_indexes", "partitions", "partition_index", ""),
+        ),
+    ),
+    65: (Listing("transactional_ids", "transaction_states", {"transactional_id": ""}),),
     69: (Listing("group_ids", "groups", {"group_id": ""}),),
     75: (Listing("topics", "topics", {"name": "name"}),),
 }
@@ -139,7 +167,7 @@ def _elements(listing: Listing, parent: Any, error: ErrorCode) -> Sequence[Value
         elements.append(
             {k: v for k, v in values.items() if v is not None}
             | inner
-            | {"error_code": error}
+            | {listing.error: error}
             | dict(listing.more)
         )
     return elements

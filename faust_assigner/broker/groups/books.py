@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.groups.pending import PendingOffsets
 from faust_assigner.broker.storage import group_store
 from faust_assigner.broker.storage.store import Range, Store, StoreFailed
 from faust_assigner.coordinator.errors import Code
@@ -25,6 +26,7 @@ class GroupBooks:
         self._counters = counters
         self._books: dict[str, OffsetBook] = {}
         self._readers: dict[str, set[str]] = {}  # topic -> groups that may have offsets of it
+        self.pending = PendingOffsets(store)
         for group_id, key, entry in group_store.load_offsets(store):
             self._remember(group_id, {key: entry})
 
@@ -36,40 +38,84 @@ class GroupBooks:
     def commit(self, group_id: str, changes: Mapping[TopicPartition, Committed]) -> Code:
         """Store offsets a group has admitted; on disk before this returns."""
         book = self._books.setdefault(group_id, OffsetBook())
-        if (
-            len(book) + len(changes) > limits.MAX_OFFSETS_PER_GROUP
-            and changes.keys() - book.entries.keys()
-        ):
+        if not self._has_space(group_id, book, changes):
             return Code.INVALID_REQUEST
-        pairs = [
-            (group_store.offset_key(group_id, *key), group_store.dump_offset(e))
-            for key, e in changes.items()
-        ]
+        outdated = self.pending.outdating(group_id, changes)
+        pairs = [*_pairs(group_id, changes), *(pair for pair, _, _ in outdated)]
+        if not self._stored(group_id, pairs):
+            return Code.NOT_COORDINATOR
+        self._remember(group_id, changes)
+        for _, waiting, key in outdated:
+            waiting[key] = waiting[key][0], True
+        return Code.NONE
+
+    def commit_later(
+        self, group_id: str, producer_id: int, changes: Mapping[TopicPartition, Committed]
+    ) -> Code:
+        """Store offsets that count once the producer's transaction commits; on disk before this returns."""
+        if not self._has_space(group_id, self.offsets(group_id), changes):
+            return Code.INVALID_REQUEST
+        if not self._stored(group_id, self.pending.puts(group_id, producer_id, changes)):
+            return Code.NOT_COORDINATOR
+        self.pending.add(group_id, producer_id, changes)
+        for topic in {topic for topic, _ in changes}:
+            self._readers.setdefault(topic, set()).add(group_id)
+        return Code.NONE
+
+    def end_transaction(
+        self, group_id: str, producer_id: int, *, commits: bool
+    ) -> tuple[list[tuple[bytes, bytes]], list[bytes], Callable[[], None]]:
+        """Plan a transaction's end for one group: puts, deletes, and the call that follows them."""
+        changes, deletes = self.pending.ending(group_id, producer_id)
+        applied = changes if commits else {}
+
+        def stored() -> None:
+            if applied:
+                self._remember(group_id, applied)
+            self.pending.end(group_id, producer_id)
+
+        return _pairs(group_id, applied), deletes, stored
+
+    def _has_space(
+        self, group_id: str, book: OffsetBook, changes: Mapping[TopicPartition, Committed]
+    ) -> bool:
+        count = len(book) + self.pending.count(group_id) + len(changes)
+        return count <= limits.MAX_OFFSETS_PER_GROUP or not changes.keys() - book.entries.keys()
+
+    def _stored(self, group_id: str, pairs: list[tuple[bytes, bytes]]) -> bool:
         try:
             self._store.write(pairs)
         except StoreFailed as error:
             logger.error("offsets of group %s could not be stored: %s", group_id, error)
-            return Code.NOT_COORDINATOR
-        self._remember(group_id, changes)
-        return Code.NONE
+            return False
+        return True
 
     def offsets(self, group_id: str) -> OffsetBook:
         """A group's offsets; an empty book for a group nobody knows."""
         return self._books.get(group_id) or OffsetBook()
 
     def delete_offsets(self, group_id: str, keys: Iterable[TopicPartition]) -> None:
-        """Forget some offsets of one group."""
-        book = self._books.get(group_id)
-        if book is not None:
-            gone = book.drop(keys)
-            self._write_quietly([], [group_store.offset_key(group_id, *key) for key in gone])
+        """Forget some offsets of one group, and what transactions that are open have for these partitions."""
+        named = set(keys)
+        self._drop_offsets(group_id, named, named.__contains__)
+
+    def _drop_offsets(
+        self,
+        group_id: str,
+        keys: Iterable[TopicPartition],
+        is_pending: Callable[[TopicPartition], bool],
+    ) -> None:
+        gone = self.offsets(group_id).drop(keys)
+        pending = self.pending.drop(group_id, is_pending)
+        stored = [group_store.offset_key(group_id, *key) for key in gone]
+        if stored or pending:
+            self._write_quietly([], [*stored, *pending])
 
     def topic_deleted(self, topic: str) -> Iterator[str]:
         """Drop offsets of a deleted topic, they would make no sense in a new one; yields group by group."""
         for group_id in self._readers.pop(topic, ()):
-            book = self._books.get(group_id)
-            if book is not None:
-                self.delete_offsets(group_id, book.of_topic(topic))
+            named = self.offsets(group_id).of_topic(topic)
+            self._drop_offsets(group_id, named, lambda key: key[0] == topic)
             yield group_id
 
     def _close_book(self, group_id: str) -> list[bytes]:
@@ -77,12 +123,14 @@ class GroupBooks:
         book = self._books.pop(group_id, OffsetBook())
         for topic in {topic for topic, _ in book.entries}:
             self._readers.get(topic, set()).discard(group_id)
-        return [group_store.offset_key(group_id, *key) for key in book.entries]
+        pending = self.pending.drop(group_id)
+        return [*(group_store.offset_key(group_id, *key) for key in book.entries), *pending]
 
     def _expire(self, group: Group, retention_ms: int) -> tuple[TopicPartition, ...]:
         """Apply KIP-211 to one group; what went."""
         book = self.offsets(group.group_id)
-        expired = book.expired(group, retention_ms=retention_ms, now_ms=self._clock())
+        old = book.expired(group, retention_ms=retention_ms, now_ms=self._clock())
+        expired = tuple(key for key in old if not self.pending.is_pending(group.group_id, key))
         self.delete_offsets(group.group_id, expired)
         self._counters["offsets_expired"] += len(expired)
         return expired
@@ -99,3 +147,10 @@ class GroupBooks:
             logger.error(
                 "groups could not be tidied on disk, the next start sees the old state: %s", error
             )
+
+
+def _pairs(group_id: str, changes: Mapping[TopicPartition, Committed]) -> list[tuple[bytes, bytes]]:
+    return [
+        (group_store.offset_key(group_id, *key), group_store.dump_offset(entry))
+        for key, entry in changes.items()
+    ]

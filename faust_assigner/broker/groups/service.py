@@ -103,7 +103,9 @@ class GroupService(GroupBooks):
         self._replay()
 
     def _replay(self) -> None:
-        records: dict[str, list[Record]] = {group_id: [] for group_id in self._books}
+        records: dict[str, list[Record]] = {
+            group_id: [] for group_id in (*self._books, *self.pending)
+        }
         for record in group_records.load_records(self._store):
             records.setdefault(record.key.group_id, []).append(record)
         for group_id, found in records.items():
@@ -220,11 +222,14 @@ class GroupService(GroupBooks):
         if self._founders.makes_room(founder, is_simple=is_simple):
             for group_id in self._founders.fresh(founder, is_simple=is_simple):
                 group = self._groups.get(group_id)
-                if group is not None and group.is_unproven and not self._books.get(group_id):
+                if group is not None and group.is_unproven and not self._has_offsets(group_id):
                     self._forget(group_id)
                     self._counters["groups_forgotten"] += 1
                     break
         return self._founders.may_found(founder, is_simple=is_simple)
+
+    def _has_offsets(self, group_id: str) -> bool:
+        return bool(self._books.get(group_id)) or bool(self.pending.count(group_id))
 
     def _refusal(self, group_id: str, event: Request, founder: Founder | None) -> fx.Reply:
         if _founds(event):
@@ -379,6 +384,7 @@ class GroupService(GroupBooks):
             if (
                 group.state_name == "Empty"
                 and not self.offsets(group.group_id).entries
+                and not self.pending.count(group.group_id)
                 and not waited_for
             ):
                 self.ask(group.group_id, DeleteGroup, lambda reply: None)

@@ -33,6 +33,27 @@ def offsets_prefix(group_id: str) -> bytes:
     return b"o" + _text(group_id)
 
 
+def pending_key(group_id: str, producer_id: int, topic: str, partition: int) -> bytes:
+    """Where an offset waits for the end of a producer's transaction."""
+    place = _text(topic) + struct.pack(">i", partition)
+    return b"w" + _text(group_id) + struct.pack(">q", producer_id) + place
+
+
+def dump_pending(entry: Committed, *, is_outdated: bool) -> bytes:
+    """A pending offset as bytes; outdated: a later commit outside of the transaction takes its place."""
+    return bytes([is_outdated]) + dump_offset(entry)
+
+
+def load_pending(store: Store) -> Iterator[tuple[str, int, TopicPartition, Committed, bool]]:
+    """Every pending offset in the store: group, producer id, partition, offset, whether it is outdated."""
+    for key, value in store.scan(b"w"):
+        group_id, position = _read_text(key, 1)
+        (producer_id,) = struct.unpack_from(">q", key, position)
+        topic, position = _read_text(key, position + 8)
+        (partition,) = struct.unpack_from(">i", key, position)
+        yield group_id, producer_id, (topic, partition), _load_offset(value[1:]), bool(value[0])
+
+
 def _text(value: str) -> bytes:
     raw = value.encode()
     return struct.pack(">H", len(raw)) + raw
@@ -53,15 +74,18 @@ def load_offsets(store: Store) -> Iterator[tuple[str, TopicPartition, Committed]
         group_id, position = _read_text(key, 1)
         topic, position = _read_text(key, position)
         (partition,) = struct.unpack_from(">i", key, position)
-        offset, epoch, committed_at, expires = OFFSET.unpack_from(value)
-        entry = Committed(
-            offset,
-            epoch,
-            value[OFFSET.size :].decode(),
-            committed_at,
-            None if expires == NEVER else expires,
-        )
-        yield group_id, (topic, partition), entry
+        yield group_id, (topic, partition), _load_offset(value)
+
+
+def _load_offset(value: bytes) -> Committed:
+    offset, epoch, committed_at, expires = OFFSET.unpack_from(value)
+    return Committed(
+        offset,
+        epoch,
+        value[OFFSET.size :].decode(),
+        committed_at,
+        None if expires == NEVER else expires,
+    )
 
 
 def _read_text(data: bytes, position: int) -> tuple[str, int]:

@@ -14,12 +14,18 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.producers import ProducerBook
 from faust_assigner.broker.storage.records import Batch
 from faust_assigner.broker.storage.store import Range, Store, StoreFailed, prefix_range
+from faust_assigner.broker.storage.transactions import (
+    ABORTED,
+    Aborted,
+    TransactionIndex,
+    marker_batch,
+)
 
 LEADER_EPOCH: Final = 0  # one broker is the leader from the first record to the last
 ENTRY: Final = struct.Struct(
@@ -29,16 +35,31 @@ OFFSET: Final = struct.Struct(">q")
 HOLE: Final = struct.Struct(">qq")
 PLACE_BYTES: Final = 20  # topic id and partition number, after the kind of key
 BATCHES, INDEX, START, FLOOR = b"b", b"x", b"s", b"e"  # kinds of keys
-KINDS: Final = (BATCHES, INDEX, START, FLOOR)
+# Open transactions by producer id, aborted ones by the offset of their marker.
+OPEN, ENDED = b"u", b"a"
+KINDS: Final = (BATCHES, INDEX, START, FLOOR, OPEN, ENDED)
+Pair = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Which batches answer a read; ``first`` is the base offset of the first, ``size`` all their bytes."""
+    """Which batches answer a read; ``first`` is the base offset of the first, ``size`` all their bytes.
+
+    ``beyond`` is the offset after the last.
+    """
 
     first: int
     keys: tuple[bytes, ...]
     size: int
+    beyond: int
+
+
+class Ending(NamedTuple):
+    """The writes that end a transaction in one partition, and what to call once they are stored."""
+
+    puts: tuple[Pair, ...]
+    deletes: tuple[bytes, ...]
+    stored: Callable[[], None]
 
 
 class PartitionLog:
@@ -61,6 +82,7 @@ class PartitionLog:
         "_sizes",
         "_start_key",
         "_store",
+        "_transactions",
         "_waiters",
         "deleted",
         "end_offset",
@@ -95,11 +117,13 @@ class PartitionLog:
             tuple[int, int], ...
         ] = ()  # those named to somebody who started all the same
         self._producers: ProducerBook | None = None
+        self._transactions: TransactionIndex | None = None
         self._waiters: dict[int, Callable[[], None]] | None = None
         self.deleted = False
         if not is_new:
             start, floor = store.get(self._start_key), store.get(self._floor_key)
             self.restore(start, floor, store.scan(self._index_prefix))
+            self.restore_transactions(store.scan(OPEN + self.place), store.scan(ENDED + self.place))
 
     @property
     def producers(self) -> ProducerBook:
@@ -118,7 +142,32 @@ class PartitionLog:
     def expire_producers(self, idle_since_ms: int) -> None:
         """Forget producers not seen since then."""
         if self._producers is not None:
-            self._producers.expire(idle_since_ms)
+            kept = self._transactions.open if self._transactions is not None else ()
+            self._producers.expire(idle_since_ms, kept)
+
+    @property
+    def transactions(self) -> TransactionIndex:
+        """The open and the aborted transactions."""
+        if self._transactions is None:
+            self._transactions = TransactionIndex()
+        return self._transactions
+
+    def has_open(self, producer_id: int) -> bool:
+        """Whether a producer has a transaction open here."""
+        return self._transactions is not None and producer_id in self._transactions.open
+
+    @property
+    def stable_offset(self) -> int:
+        """Where readers of committed records end: the first record of an open transaction, or the log end."""
+        return self._stable(self.end_offset)
+
+    def _stable(self, end: int, *, without: int | None = None) -> int:
+        first = (
+            self._transactions.first_open(without=without)
+            if self._transactions is not None
+            else None
+        )
+        return end if first is None else max(first, self.start_offset)
 
     def _wake(self) -> None:
         for wake in list(self._waiters.values()) if self._waiters else ():
@@ -142,7 +191,10 @@ class PartitionLog:
             if not self._bases and base > self.start_offset:
                 self.start_offset = base
             self._remember(base, last_delta, size, max_timestamp)
-            if producer_id >= 0:
+            if producer_id >= 0 and sequence < 0:
+                is_trimmed = self.start_offset > 0
+                self.producers.mark(producer_id, epoch, appended_ms, is_trimmed=is_trimmed)
+            elif producer_id >= 0:
                 self.producers.record(producer_id, epoch, sequence, last_delta, base, appended_ms)
         if floor is not None:
             self.end_offset = max(self.end_offset, OFFSET.unpack_from(floor)[0])
@@ -150,6 +202,18 @@ class PartitionLog:
                 (first, end) for first, end in HOLE.iter_unpack(floor[OFFSET.size :])
             )
         self.flushed_to = self.end_offset
+
+    def restore_transactions(self, opened: Iterable[Pair], ended: Iterable[Pair]) -> None:
+        """Take over the open and the aborted transactions that the store has, in key order."""
+        behind = slice(1 + PLACE_BYTES, None)
+        firsts = [(OFFSET.unpack(k[behind])[0], OFFSET.unpack(value)[0]) for k, value in opened]
+        aborted = []
+        for key, value in ended:
+            (last,) = OFFSET.unpack(key[behind])
+            producer_id, first, stable = ABORTED.unpack(value)
+            aborted.append(Aborted(producer_id, first, last, stable))
+        if firsts or aborted:
+            self.transactions.restore(firsts, aborted)
 
     def _remember(self, base: int, last_delta: int, size: int, max_timestamp: int) -> None:
         self._bases.append(base)
@@ -212,6 +276,11 @@ class PartitionLog:
         self.end_offset = end
 
     @property
+    def number(self) -> int:
+        """Which partition of its topic this is."""
+        return int.from_bytes(self.place[-4:], "big")
+
+    @property
     def size(self) -> int:
         """Bytes of all batches."""
         return self._ends[-1] - self._ends[0] + self._sizes[0] if self._ends else 0
@@ -219,24 +288,15 @@ class PartitionLog:
     def append(self, batch: Batch, data: bytes, now_ms: int) -> int:
         """Store one checked batch; return its base offset. Raises StoreFailed, and then nothing changed."""
         base = self.end_offset
-        entry = ENTRY.pack(
-            batch.last_delta,
-            batch.size,
-            batch.max_timestamp,
-            now_ms,
-            batch.producer_id,
-            batch.producer_epoch,
-            batch.base_sequence,
-        )
-        key = OFFSET.pack(base)
-        self._store.write(
-            (
-                (self._batch_prefix + key, records.place(data, base, LEADER_EPOCH)),
-                (self._index_prefix + key, entry),
-            )
-        )
+        puts = self._places(batch, data, base, now_ms)
+        opens = batch.is_transactional and batch.producer_id not in self.transactions.open
+        if opens:
+            puts += ((self._open_key(batch.producer_id), OFFSET.pack(base)),)
+        self._store.write(puts)
         self._remember(base, batch.last_delta, batch.size, batch.max_timestamp)
         self._store.note_end(self.place, self.end_offset)
+        if opens:
+            self.transactions.open[batch.producer_id] = base
         if batch.has_producer:
             self.producers.record(
                 batch.producer_id,
@@ -249,6 +309,64 @@ class PartitionLog:
         self._wake()
         return base
 
+    def _places(self, batch: Batch, data: bytes, base: int, now_ms: int) -> tuple[Pair, ...]:
+        """A batch and its index entry as they are stored at offset ``base``."""
+        entry = ENTRY.pack(
+            batch.last_delta,
+            batch.size,
+            batch.max_timestamp,
+            now_ms,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+        )
+        key = OFFSET.pack(base)
+        return (
+            (self._batch_prefix + key, records.place(data, base, LEADER_EPOCH)),
+            (self._index_prefix + key, entry),
+        )
+
+    def _open_key(self, producer_id: int) -> bytes:
+        return OPEN + self.place + OFFSET.pack(producer_id)
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, now_ms: int, *, commits: bool
+    ) -> Ending:
+        """Plan the marker that ends a producer's transaction here; ``stored`` is called after its writes.
+
+        Nothing changes before, and nothing else may be appended in between.
+        """
+        base = self.end_offset
+        data, batch = marker_batch(producer_id, epoch, now_ms, commits=commits)
+        puts = self._places(batch, data, base, now_ms)
+        first = self.transactions.open.get(producer_id)
+        deletes: tuple[bytes, ...] = ()
+        aborted: Aborted | None = None
+        if first is not None:
+            deletes = (self._open_key(producer_id),)
+            if not commits:
+                stable = self._stable(base + 1, without=producer_id)
+                aborted = Aborted(producer_id, first, base, stable)
+                value = ABORTED.pack(producer_id, first, stable)
+                puts += ((ENDED + self.place + OFFSET.pack(base), value),)
+
+        def stored() -> None:
+            self._remember(base, batch.last_delta, batch.size, batch.max_timestamp)
+            self._store.note_end(self.place, self.end_offset)
+            self.transactions.open.pop(producer_id, None)
+            if aborted is not None:
+                self.transactions.add(aborted)
+            self.producers.mark(producer_id, epoch, now_ms)
+            self._wake()
+
+        return Ending(puts, deletes, stored)
+
+    def aborted(self, offset: int, beyond: int) -> list[Aborted]:
+        """The aborted transactions with records in [offset, beyond)."""
+        return (
+            [] if self._transactions is None else list(self._transactions.between(offset, beyond))
+        )
+
     def _first_for(self, offset: int) -> int | None:
         """The position of the first batch that ends after ``offset``."""
         if offset >= self.end_offset or not self._bases:
@@ -256,24 +374,37 @@ class PartitionLog:
         position = bisect_right(self._nexts, offset)
         return position if position < len(self._nexts) else None
 
-    def available(self, offset: int) -> int:
-        """Bytes a reader at ``offset`` could get; cost O(log batches)."""
-        first = self._first_for(offset)
-        return 0 if first is None else self._ends[-1] - self._ends[first] + self._sizes[first]
+    def _stop_at(self, beyond: int | None) -> int:
+        """The position behind the last batch that begins before ``beyond`` (None: the end)."""
+        return len(self._bases) if beyond is None else bisect_left(self._bases, beyond)
 
-    def plan_read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> Reading | None:
-        """Whole batches from that of ``offset`` on, up to ``max_bytes``; the first always, if asked."""
-        first = self._first_for(offset)
-        if first is None:
+    def available(self, offset: int, beyond: int | None = None) -> int:
+        """Bytes a reader at ``offset`` could get, up to ``beyond``; cost O(log batches)."""
+        first, stop = self._first_for(offset), self._stop_at(beyond)
+        if first is None or stop <= first or _is_behind(offset, beyond):
+            return 0
+        return self._ends[stop - 1] - self._ends[first] + self._sizes[first]
+
+    def plan_read(
+        self, offset: int, max_bytes: int, *, at_least_one: bool, beyond: int | None = None
+    ) -> Reading | None:
+        """Whole batches from that of ``offset`` on, up to ``max_bytes``; the first always, if asked.
+
+        None of them begins at ``beyond`` or later.
+        """
+        first, limit = self._first_for(offset), self._stop_at(beyond)
+        if first is None or limit <= first or _is_behind(offset, beyond):
             return None
         before = self._ends[first] - self._sizes[first]
-        stop = bisect_right(self._ends, before + max_bytes)
+        stop = min(bisect_right(self._ends, before + max_bytes), limit)
         if stop <= first:
             if not at_least_one:
                 return None
             stop = first + 1
         keys = tuple(self._batch_prefix + OFFSET.pack(base) for base in self._bases[first:stop])
-        return Reading(self._bases[first], keys, self._ends[stop - 1] - before)
+        return Reading(
+            self._bases[first], keys, self._ends[stop - 1] - before, self._nexts[stop - 1]
+        )
 
     def peek(self, reading: Reading) -> list[bytes] | None:
         """The batches of a reading where no disk is needed, else None."""
@@ -304,7 +435,8 @@ class PartitionLog:
         if position == len(self._peaks):
             return None
         base = self._bases[position]
-        return Reading(base, (self._batch_prefix + OFFSET.pack(base),), self._sizes[position])
+        key = self._batch_prefix + OFFSET.pack(base)
+        return Reading(base, (key,), self._sizes[position], self._nexts[position])
 
     def plan_newest(self) -> tuple[Reading, int] | None:
         """The batch of the record with the greatest timestamp (KIP-734), and that time."""
@@ -331,17 +463,25 @@ class PartitionLog:
         """Forget what is before ``new_start``: whole batches on disk, part of one by offset alone."""
         new_start = min(max(new_start, self.start_offset), self.end_offset)
         gone = bisect_right(self._nexts, new_start)
+        prefixes = (self._batch_prefix, self._index_prefix) if gone else ()
         self._store.write(
             [(self._start_key, OFFSET.pack(new_start))],
-            ranges=[self._span(p, gone) for p in (self._batch_prefix, self._index_prefix)]
-            if gone
-            else (),
+            self._ended_keys(new_start),
+            ranges=[self._span(prefix, gone) for prefix in prefixes],
         )
         self.start_offset = new_start
+        if self._transactions is not None:
+            self._transactions.trim(new_start)
         for column in (self._bases, self._nexts, self._sizes, self._ends, self._max_timestamps):
             del column[:gone]
         if gone:
             self._peaks = None
+
+    def _ended_keys(self, before: int | None = None) -> list[bytes]:
+        """The keys of aborted transactions that were over before an offset (None: of all)."""
+        lasts = self._transactions.lasts() if self._transactions is not None else ()
+        count = len(lasts) if before is None else bisect_left(lasts, before)
+        return [ENDED + self.place + OFFSET.pack(last) for last in lasts[:count]]
 
     def _span(self, prefix: bytes, count: int) -> Range:
         """The keys of the first ``count`` batches."""
@@ -374,6 +514,9 @@ class PartitionLog:
         for prefix in (self._batch_prefix, self._index_prefix):
             yield from (prefix + OFFSET.pack(base) for base in self._bases)
         yield from (self._start_key, self._floor_key)
+        if self._transactions is not None:
+            yield from map(self._open_key, self._transactions.open)
+            yield from self._ended_keys()
 
     def close(self) -> None:
         """The partition is gone from the store: wake whoever waits for more."""
@@ -386,6 +529,11 @@ class PartitionLog:
             (), ranges=[prefix_range(kind + self.place, None, self.every_key) for kind in KINDS]
         )
         self.close()
+
+
+def _is_behind(offset: int, beyond: int | None) -> bool:
+    """Whether nothing is to be read at ``offset``: the log may begin amid a batch whose fate is open."""
+    return beyond is not None and offset >= beyond
 
 
 def _covers(accepted: Sequence[tuple[int, int]], hole: tuple[int, int]) -> bool:

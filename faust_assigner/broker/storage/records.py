@@ -61,6 +61,11 @@ class Batch:
         return self.producer_id >= 0
 
     @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
     def codec(self) -> int:
         """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK
@@ -136,7 +141,7 @@ def parse_batch(data: bytes) -> Batch:
         raise BadBatch("the checksum does not match", ErrorCode.corrupt_message)
     if count < 1 or last_delta != count - 1:
         raise BadBatch(f"the batch claims {count} records and last offset delta {last_delta}")
-    if producer_id >= 0 and base_sequence < 0:
+    if producer_id >= 0 and base_sequence < 0 and not attributes & CONTROL:
         raise BadBatch(f"producer {producer_id} with sequence {base_sequence}")
     return Batch(
         base_offset,
@@ -243,6 +248,13 @@ def has_codec(data: bytes, codec: int) -> bool:
 def has_any_codec(data: bytes) -> bool:
     """Whether a batch, of which nothing is checked yet, says that it is compressed."""
     return len(data) > CRC_FROM + 1 and bool(data[CRC_FROM + 1] & COMPRESSION_MASK)
+
+
+def claims_transaction(data: bytes) -> bool:
+    """Whether a batch, of which nothing is checked yet, says that it belongs to a transaction."""
+    if len(data) < HEADER.size or data[UP_TO_MAGIC - 1] != MAGIC:
+        return False
+    return bool(data[CRC_FROM + 1] & TRANSACTIONAL)
 
 
 def find_timestamp(data: bytes, timestamp: int) -> tuple[int, int]:

@@ -22,6 +22,10 @@ from faust_assigner.broker.storage.witness import Witness
 from faust_assigner.errors import FaustAssignerError
 
 logger = logging.getLogger(__name__)
+FORMAT = b"format"  # the key of the version
+#: Version 2 has transactions. It is written when a producer first asks for one: an older broker would serve
+#: the aborted records of such a store as committed ones.
+FORMAT_VERSIONS = (b"1", b"2")
 BLOB_FROM_BYTES = 1_024
 KEEP_INFO_LOGS = 2
 SMALLEST_BUFFER, LARGEST_BUFFER = (

@@ -113,12 +113,16 @@ class RawClient:
 
     def receive(self, api_key: int, version: int) -> Any:
         """The next answer, decoded as that API. Raises ConnectionError when the broker closed."""
-        (size,) = struct.unpack(">i", self._read(4))
-        frame = self._read(size)
+        frame = self.receive_frame()
         schema = load_response_schema(api_key, version)
         start = 5 if schema.__header_schema__.__flexible__ else 4
         message, _ = entity_reader(schema)(frame, start)
         return message
+
+    def receive_frame(self) -> bytes:
+        """The next answer as bytes, without its size. Raises ConnectionError when the broker closed."""
+        (size,) = struct.unpack(">i", self._read(4))
+        return self._read(size)
 
     def call(self, api_key: int, version: int, **values: Any) -> Any:
         """Request and answer."""

@@ -48,6 +48,8 @@ class Bench:
         self.classic_limits = GroupLimits(initial_rebalance_delay_ms=0)
         self.catalogue = catalogue(**(partitions or {"a": 4}))
         self.now = 1_000_000
+        #: The wall's clock where it is another one.
+        self.wall: int | None = None
         self.group: Group = ConsumerGroup(
             GROUP, self.limits, self.catalogue, self.now, classic_limits=self.classic_limits
         )
@@ -67,7 +69,7 @@ class Bench:
         return seen
 
     def _feed(self, event: Event, seen: list[fx.Effect]) -> None:
-        for effect in self.group.step(event, self.now):
+        for effect in self.group.step(event, self.now, self.wall):
             match effect:
                 case fx.SaveRecords(records, save_id):
                     self._feed(Saved(save_id, self._save(records)), seen)

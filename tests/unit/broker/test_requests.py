@@ -110,17 +110,21 @@ def test_an_answer_has_so_many_bytes_whatever_its_partitions_hold() -> None:
     assert in_hall(story) == [[True, False, False], [True, True, False], [True, True, True]]
 
 
-def test_a_batch_of_a_transaction_is_refused() -> None:
-    """There are none here, and a reader of committed records would wait for its end for ever."""
+def test_a_transactional_batch_without_a_transactional_id_is_refused() -> None:
+    """No coordinator would end its transaction, and readers of committed records would wait for ever.
 
-    async def story(hall: Hall) -> tuple[int, int]:
-        topic = hall.node.catalogue.create("t", 1, {})
-        answer = await ask(hall, PRODUCE, 9, **to_topic(batch(attributes=0x10)))
-        return int(answer.responses[0].partition_responses[0].error_code), topic.partitions[
-            0
-        ].end_offset
+    With it goes all that the request holds beside it, as in Kafka.
+    """
 
-    assert in_hall(story) == (53, 0)
+    async def story(hall: Hall) -> tuple[list[int], list[int]]:
+        topic = hall.node.catalogue.create("t", 2, {})
+        request = to_topic(batch(attributes=0x10))
+        request["topic_data"][0]["partition_data"].append({"index": 1, "records": batch()})
+        answer = await ask(hall, PRODUCE, 9, **request)
+        codes = [int(part.error_code) for part in answer.responses[0].partition_responses]
+        return codes, [log.end_offset for log in topic.partitions]
+
+    assert in_hall(story) == ([53, 53], [0, 0])
 
 
 async def offset_at(hall: Hall, timestamp: int, times: int = 1) -> tuple[int, int, int]:

@@ -132,3 +132,40 @@ def test_the_defaults_of_topics_pass_their_own_checks() -> None:
     assert check_configs(defaults) is None
     assert defaults["retention.ms"] == "7"
     assert set(defaults) == set(TOPIC_CONFIGS)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("", None),
+        ("kafka:9092", ("kafka", 9092)),
+        ("PLAINTEXT://10.0.0.1:1", ("10.0.0.1", 1)),
+        ("[::1]:65535", ("::1", 65535)),
+    ],
+)
+def test_an_advertised_listener_is_a_host_and_a_port(
+    text: str, address: tuple[str, int] | None
+) -> None:
+    """IPv6 addresses stand in brackets."""
+    assert Settings.parse({"advertised.listeners": text}).advertised() == address
+
+
+@pytest.mark.parametrize("text", ["kafka", "kafka:0", "kafka:65536", "SSL://kafka:1", "a:1,b:2"])
+def test_a_listener_that_is_no_address_is_refused(text: str) -> None:
+    """Ports are from 1 to 65535."""
+    with pytest.raises(ConfigError, match=r"advertised\.listeners"):
+        Settings.parse({"advertised.listeners": text})
+
+
+@pytest.mark.parametrize("text", ["range", "range, uniform", " uniform,range,copartition "])
+def test_a_list_of_names_is_kept_in_its_order(text: str) -> None:
+    """The first one of the assignors serves groups whose members name none."""
+    parsed = Settings.parse({"group.consumer.assignors": text}).group_consumer_assignors
+    assert parsed == ",".join(name.strip() for name in text.split(","))
+
+
+@pytest.mark.parametrize("text", ["sticky", "range,sticky", "range,range", "range,", ""])
+def test_a_list_has_each_of_the_known_names_once(text: str) -> None:
+    """A name that is not known, one that is there twice, and one that is missing."""
+    with pytest.raises(ConfigError, match=r"group\.consumer\.assignors must be some of"):
+        Settings.parse({"group.consumer.assignors": text})

@@ -23,7 +23,7 @@ from faust_assigner.clients import (
 )
 from faust_assigner.clients.assignors import Joined
 from faust_assigner.clients.redundant import _even_out
-from faust_assigner.clients.words import LAST_ROUND, Word, decode_word, encode_word
+from faust_assigner.clients.words import LABELS, LAST_ROUND, Word, decode_word, encode_word
 from faust_assigner.errors import MetadataRefused
 
 RACKS = ("a", "b", "c")
@@ -215,6 +215,35 @@ def test_any_facts_may_be_liked() -> None:
     assert group.given["c"] == {("orders", 0), ("orders", 1)}
 
 
+def test_a_member_keeps_what_no_member_likes() -> None:
+    """Only partitions that a member likes move; of the others each stays where balance allows."""
+
+    class First(MetadataAssignor):
+        def liked(
+            self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata
+        ) -> Sequence[int]:
+            return [0] if labels["likes"] == "first" else []
+
+    group = Group({"orders": 6})
+    for name, likes, held in (("a", "none", [0, 2, 4]), ("b", "first", [1, 3, 5])):
+        group.join(name, First({"likes": likes}))
+        group.words[name] = encode_word(
+            Word(round=1, active={"orders": held}, labels={"likes": likes})
+        )
+    group.given = {"a": {("orders", n) for n in (0, 2, 4)}, "b": {("orders", n) for n in (1, 3, 5)}}
+    assert group.round() == 2
+    assert ("orders", 0) in group.given["b"]
+
+
+def test_as_many_labels_as_are_allowed_can_be_told() -> None:
+    """And none more."""
+    labels = {f"l{n}": "x" for n in range(LABELS + 1)}
+    with pytest.raises(MetadataRefused):
+        decode_word(encode_word(Word(labels=labels)))
+    del labels["l0"]
+    assert decode_word(encode_word(Word(labels=labels))).labels == labels
+
+
 def test_capacity_weighs_a_share() -> None:
     """Twice the capacity, twice the partitions."""
     group = Group({"orders": 9})
@@ -317,3 +346,20 @@ def test_a_member_that_counts_to_the_end_leaves_the_others_answers_readable() ->
             for assignor, _ in (group.members[name] for name in "ab")
         ]
         assert all(word.spare["orders"] and word.round == LAST_ROUND for word in words)
+
+
+def test_a_rack_of_others_does_not_keep_partitions_from_their_own() -> None:
+    """Consumers of two racks hold partitions of a third: those stay, and the others still come home."""
+    group = Group({"orders": 12})
+    held = {"a": [1, 2, 4, 5, 7, 8], "b": [0, 3, 6, 9, 10, 11]}
+    for name, numbers in held.items():
+        group.join(name, RackAwareAssignor(name))
+        group.words[name] = encode_word(
+            Word(round=1, active={"orders": numbers}, labels={"rack": name})
+        )
+    group.round()
+    group.words.clear()
+    for name, home in (("a", {0, 3, 6, 9}), ("b", {1, 4, 7, 10})):
+        assert home < {number for _, number in group.given[name]}
+    assert ("orders", 11) in group.given["b"]
+    assert group.round() == 0

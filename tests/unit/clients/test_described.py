@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import IncompatibleBrokerVersion
 
 from faust_assigner.clients import groups
 from faust_assigner.clients.groups import GroupMemberView, GroupNotFound, GroupView
@@ -21,6 +22,8 @@ CONNECTION: dict[str, Any] = {}
 
 class Client:
     """Answers each API with what the test gives; keeps the requests."""
+
+    is_old = False  # it knows no reasons of those who leave
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
         self.answers = answers
@@ -43,6 +46,8 @@ class Client:
     async def send(self, node: int, request: tuple[int, dict[str, Any]]) -> Any:
         """The answer of the test."""
         self.sent.append(request)
+        if self.is_old and any(hasattr(each, "reason") for each in request[1].get("members", ())):
+            raise IncompatibleBrokerVersion("no reasons")
         return self.answers[
             {CLASSIC: "classic", OFFSETS: "offsets", LEAVE: "leave", 69: "consumer"}[request[0]]
         ]
@@ -144,14 +149,21 @@ def test_a_partition_that_is_only_copied_is_shown_too(monkeypatch: pytest.Monkey
     assert [(p.topic, p.partition, p.owner) for p in found] == [("log", 1, None), ("t", 0, "m")]
 
 
-def test_an_instance_that_is_named_twice_is_removed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka would answer the second one with an error."""
+@pytest.mark.parametrize("is_old", [False, True])
+def test_an_instance_that_is_named_twice_is_removed_once(
+    monkeypatch: pytest.MonkeyPatch, is_old: bool
+) -> None:
+    """Kafka would answer the second one with an error. A broker is told why, unless it is old."""
     rows = [
         SimpleNamespace(group_instance_id="a", error_code=0),
         SimpleNamespace(group_instance_id="b", error_code=25),
     ]
     client = Client(monkeypatch, leave=SimpleNamespace(error_code=0, members=rows))
+    client.is_old = is_old
     found = asyncio.run(groups.retire(CONNECTION, "g", ["a", "b", "a"]))
     (_, sent) = client.sent[-1]
+    assert sent["group_id"] == "g"
     assert [each.group_instance_id for each in sent["members"]] == ["a", "b"]
+    reasons = {getattr(each, "reason", None) for each in sent["members"]}
+    assert reasons == {None if is_old else groups.RETIRED}
     assert (found["a"], "UnknownMemberId" in found["b"]) == ("", True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
 
-from faust_assigner.clients import GroupMember, GroupRefused, Share
+from faust_assigner.clients import GroupMember, GroupRefused, NotInGroup, Share
 from faust_assigner.clients import member as room
 
 SESSION_S, BEAT_S = 6.0, 1.9
@@ -53,13 +53,14 @@ class Coordinator:
         self.sync_error = 0
         self.beat_takes_s = 0.0
         self.unfindable: KafkaError | None = None
-        self.hung_up = self.lost_times = 0
+        self.hung_up = self.lost_times = self.closed = 0
 
     async def start(self) -> None:
         """Nothing to do."""
 
     async def close(self) -> None:
-        """Nothing to do."""
+        """Count."""
+        self.closed += 1
 
     def lost(self) -> None:
         """Count."""
@@ -121,6 +122,7 @@ class Diary:
 
     def __init__(self) -> None:
         self.told: list[tuple[float, str]] = []
+        self.states: list[bytes] = []
 
     def note(self, what: str) -> None:
         """With the time."""
@@ -128,6 +130,7 @@ class Diary:
 
     async def on_assigned(self, share: Share) -> None:
         """Note it."""
+        self.states.append(share.state)
         self.note("assigned")
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:
@@ -207,9 +210,32 @@ def test_work_that_takes_its_time_to_stop_is_beaten_for(coordinator: Coordinator
         async with a_member(work):
             await asyncio.sleep(1)
 
+        assert coordinator.closed == 1
+        beats = len(coordinator.times("Heartbeat"))
+        await asyncio.sleep(10 * SESSION_S)
+        assert len(coordinator.times("Heartbeat")) == beats, "its end is the end of its heartbeats"
+
     play(story())
     assert [what for _, what in work.told] == ["over", "revoked"]
     assert len(coordinator.times("Heartbeat")) >= 2 * SESSION_S / BEAT_S
+
+
+def test_whether_a_share_counts_is_known_in_a_third_of_its_session(
+    coordinator: Coordinator,
+) -> None:
+    """A coordinator that is silent says no: the share may be another's when the session ends."""
+
+    async def story() -> None:
+        async with a_member(Diary()) as member:
+            await asyncio.sleep(1)
+            await member.check()
+            clock = asyncio.get_running_loop().time
+            began = coordinator.silent_since = clock()
+            with pytest.raises(NotInGroup):
+                await member.check()
+            assert clock() - began == pytest.approx(SESSION_S / 3)
+
+    play(story())
 
 
 def test_a_place_lost_while_work_stops_is_known_to_its_end(coordinator: Coordinator) -> None:
@@ -298,6 +324,38 @@ def test_who_waits_for_another_round_stays_in_the_group(coordinator: Coordinator
     assert len(coordinator.times("JoinGroup")) < 20
 
 
+def test_after_each_failed_round_the_pause_is_twice_as_long(coordinator: Coordinator) -> None:
+    """From a tenth of a second to half a minute; the work hears of a failure before the pause."""
+    work, strategy = Diary(), Alone()
+
+    async def story() -> None:
+        strategy.fails = True
+        async with a_member(work, strategy):
+            await asyncio.sleep(150)
+
+    play(story())
+    joins = coordinator.times("JoinGroup")
+    pauses = [b - a for a, b in itertools.pairwise(joins)]
+    expected = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0]
+    assert pauses == pytest.approx(expected[: len(pauses)])
+    assert len(pauses) >= 10
+    assert [at for at, what in work.told if what == "failed"] == joins
+
+
+def test_a_share_reaches_the_work_as_its_strategy_gave_it(coordinator: Coordinator) -> None:
+    """What tells it from a failure on the way is taken off."""
+    work = Diary()
+
+    async def story() -> None:
+        async with a_member(work) as member:
+            await asyncio.sleep(1)
+            assert member.share is not None
+            assert member.share.state == b"all"
+
+    play(story())
+    assert work.states == [b"all"]
+
+
 def test_a_round_that_succeeds_ends_the_growth_of_the_pause(coordinator: Coordinator) -> None:
     """The next failure after it is tried again as soon as the first one ever was."""
     work, strategy = Diary(), Alone()
@@ -316,7 +374,8 @@ def test_a_round_that_succeeds_ends_the_growth_of_the_pause(coordinator: Coordin
             await asyncio.sleep(1)
 
     play(story())
-    assert len([at for at in coordinator.times("JoinGroup") if at >= again]) >= 3
+    since = [at for at in coordinator.times("JoinGroup") if at >= again]
+    assert [b - a for a, b in itertools.pairwise(since)][:2] == pytest.approx([0.1, 0.2])
 
 
 def test_a_group_that_may_not_be_looked_for_ends_the_member(coordinator: Coordinator) -> None:

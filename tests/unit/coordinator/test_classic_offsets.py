@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from faust_assigner.coordinator.classic import ClassicGroup
+from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import Leaver, Protocol
 from faust_assigner.coordinator.offsets import NO_OFFSET, Committed, OffsetBook
 from faust_assigner.coordinator.protocol import subscribed_topics
@@ -136,3 +137,11 @@ def test_topics_of_all_members_count() -> None:
     bench.join(protocols=_subscription("b", "c"))
     bench.join(member, protocols=_subscription("a"))
     assert bench.group.subscribed_topics() == {"a", "b", "c"}
+
+
+def test_an_empty_group_takes_commits_without_a_generation_alone() -> None:
+    """A member of generation 0 or later is unknown to it, by whatever id."""
+    bench = Bench()
+    assert bench.commit(generation=-1) is Code.NONE
+    assert {bench.commit("m1", generation) for generation in (0, 1)} == {Code.UNKNOWN_MEMBER_ID}
+    assert bench.commit("", 0) is Code.UNKNOWN_MEMBER_ID

@@ -55,3 +55,11 @@ def test_a_partition_in_the_way_of_the_target_is_asked_for_before_anything_is_gr
     before = CurrentAssignment(1, 0, STABLE, {A: {0: 1, 1: 1}}, {})
     after = next_step(before, aim(2, {A: (0,), B: (0,)}), None)
     assert after == CurrentAssignment(1, 1, UNREVOKED, {A: {0: 1}}, {A: {1: 1}})
+
+
+def test_a_topic_that_a_member_reads_no_more_and_no_longer_holds_is_taken_at_once() -> None:
+    """Its list shows that it gave the partitions up: there is nothing to ask for."""
+    before = CurrentAssignment(2, 1, STABLE, {A: {0: 1}, B: {0: 1}}, {})
+    wanted = aim(2, {A: (0,), B: (0,)}, readable={A}, reads_anew=True)
+    after = next_step(before, wanted, {A: (0,)})
+    assert after == CurrentAssignment(2, 2, STABLE, {A: {0: 1}}, {})

@@ -82,12 +82,6 @@ def test_an_idempotent_retry_is_acknowledged_with_its_first_offset(client: RawCl
     assert client.produce("t", 0, batch(sequence=2, **mine)).base_offset == 2
 
 
-def test_transactions_are_refused_at_once(client: RawClient) -> None:
-    """A fatal error, not one that is retried for ever."""
-    assert client.call(22, 4, transactional_id="tx").error_code == 53
-    assert client.call(10, 3, key="tx", key_type=1).error_code == 53
-
-
 def test_fetch_by_name_and_by_id_gives_the_same_bytes(client: RawClient) -> None:
     """Versions 4 to 17."""
     client.produce("t", 0, batch(count=2))
@@ -237,7 +231,7 @@ def test_a_full_disk_is_answered_and_survived(client: RawClient, broker: Embedde
     assert client.produce("t", 0, batch()).error_code == 56
     assert client.call(19, 5, topics=one).topics[0].error_code == 56
     assert client.call(METADATA, 12, topics=[{"name": "auto"}]).topics[0].error_code == 3
-    assert client.call(22, 4, transactional_id=None).error_code == 15
+    assert client.call(22, 4, transactional_id=None).error_code == 14
     assert commit(client, 1) == 16
     assert fetch(client, 0).high_watermark == 1
     store.write = write  # type: ignore[method-assign]

@@ -1,0 +1,221 @@
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker import limits
+from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.api.group_offsets import COMMITTED_AT_ONCE, weigh
+from faust_assigner.broker.api.membership import asked
+from faust_assigner.broker.api.produce import flush
+from faust_assigner.broker.storage.store import StoreFailed
+from faust_assigner.broker.wire import milliseconds
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import CommitOffsets
+from faust_assigner.coordinator.offsets import Committed, TopicPartition
+from faust_assigner.coordinator.transactions import Place
+from faust_assigner.coordinator.transactions.events import (
+    AddGroup,
+    AddPartitions,
+    EndTransaction,
+    Event,
+    InitProducer,
+    WriteOffsets,
+)
+
+INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 28
+NOBODY: Final = -1
+ABORTABLE_SINCE: Final = 4  # TxnOffsetCommit: older clients do not know TRANSACTION_ABORTABLE
+#: The version from which clients of an API know PRODUCER_FENCED (KIP-588). To older ones it is
+#: INVALID_PRODUCER_EPOCH.
+FENCED_SINCE: Final[Mapping[int, int]] = {
+    INIT_PRODUCER_ID: 4,
+    ADD_PARTITIONS: 2,
+    ADD_OFFSETS: 2,
+    END_TXN: 2,
+}
+
+
+def _ask(call: Call, api_key: int, transactional_id: str, event: Event) -> ErrorCode:
+    """Put an event to a transactional id; the error in words that the client's version knows."""
+    if not limits.is_group_id(transactional_id):
+        return ErrorCode.invalid_request
+    code = call.node.transactions.ask(transactional_id, event)
+    if code is Code.PRODUCER_FENCED and call.version < FENCED_SINCE[api_key]:
+        code = Code.INVALID_PRODUCER_EPOCH
+    return ErrorCode(code)
+
+
+def init_producer_id(call: Call, request: Any) -> Values:
+    """A producer id and an epoch: an idempotent producer gets a fresh id, a transactional one a higher epoch.
+
+    The transaction that is open under the transactional id is aborted in the same write, so no producer has
+    to ask again.
+    """
+    present = (getattr(request, "producer_id", NOBODY), getattr(request, "producer_epoch", NOBODY))
+    if (present[0] == NOBODY) is not (present[1] == NOBODY):
+        return _no_producer(ErrorCode.invalid_request)
+    try:
+        fresh_id = call.node.new_producer_id()
+    except StoreFailed:
+        # Of an idempotent producer too: none looks for another coordinator after this one.
+        return _no_producer(ErrorCode.coordinator_load_in_progress)
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        return {"error_code": ErrorCode.none, "producer_id": fresh_id, "producer_epoch": 0}
+    timeout_ms = milliseconds(request.transaction_timeout)
+    expected = None if present[0] == NOBODY else present
+    event = InitProducer(timeout_ms, fresh_id, expected)
+    error = _ask(call, INIT_PRODUCER_ID, transactional_id, event)
+    begun = call.node.transactions.get(transactional_id)
+    if error is not ErrorCode.none or begun is None:
+        return _no_producer(error)
+    return {
+        "error_code": error,
+        "producer_id": begun.producer_id,
+        "producer_epoch": begun.epoch,
+    }
+
+
+def _no_producer(error: ErrorCode) -> Values:
+    return {"error_code": error, "producer_id": NOBODY, "producer_epoch": NOBODY}
+
+
+async def add_partitions(call: Call, request: Any) -> Values:
+    """All partitions or none: one that does not exist fails the others with OPERATION_NOT_ATTEMPTED."""
+    places: dict[tuple[str, int], Place | None] = {}
+    for wanted in request.v3_and_below_topics:
+        topic = call.node.catalogue.get(wanted.name)
+        for number in wanted.partitions:
+            is_there = topic is not None and 0 <= number < len(topic.partitions)
+            place = (topic.topic_id.bytes, number) if topic is not None and is_there else None
+            places[wanted.name, number] = place
+            await call.pace.turn()
+    if None in places.values():
+        error = ErrorCode.operation_not_attempted
+    else:
+        event = AddPartitions(
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            frozenset(place for place in places.values() if place is not None),
+        )
+        error = _ask(call, ADD_PARTITIONS, request.v3_and_below_transactional_id, event)
+    results: dict[str, list[Values]] = {}
+    for (name, number), place in places.items():
+        own = error if place is not None else ErrorCode.unknown_topic_or_partition
+        results.setdefault(name, []).append(
+            {"partition_index": number, "partition_error_code": own}
+        )
+        await call.pace.turn()
+    return {
+        "results_by_topic_v3_and_below": [
+            {"name": name, "results_by_partition": parts} for name, parts in results.items()
+        ]
+    }
+
+
+def add_offsets(call: Call, request: Any) -> Values:
+    """The producer is about to commit offsets of a group."""
+    if not limits.is_group_id(request.group_id):
+        return {"error_code": ErrorCode.invalid_group_id}
+    event = AddGroup(request.producer_id, request.producer_epoch, request.group_id)
+    return {"error_code": _ask(call, ADD_OFFSETS, request.transactional_id, event)}
+
+
+async def end_txn(call: Call, request: Any) -> Values:
+    """Commit or abort, in one write with the markers and the offsets of groups."""
+    event = EndTransaction(request.producer_id, request.producer_epoch, request.committed)
+    error = _ask(call, END_TXN, request.transactional_id, event)
+    if error is ErrorCode.none:
+        error = await _flush(call, request.transactional_id)
+    return {"error_code": error}
+
+
+async def _flush(call: Call, transactional_id: str) -> ErrorCode:
+    """Wait for the disk where a topic of the transaction asks for that (flush.messages)."""
+    node = call.node
+    try:
+        for topic, log in node.transactions.touched(transactional_id):
+            if not log.deleted:
+                await flush(node, log, int(node.config(topic, "flush.messages")))
+    except StoreFailed:
+        node.give_back()
+        return ErrorCode.coordinator_not_available
+    node.transactions.flushed(transactional_id)
+    return ErrorCode.none
+
+
+async def txn_offset_commit(call: Call, request: Any) -> Values:
+    """Offsets that count once the transaction commits; until then they are pending."""
+    faults, changes = await weigh(call, request)
+    asks = changes or ErrorCode.offset_metadata_too_large in faults.values()
+    verdict = await _carry_out(call, request, changes) if asks else ErrorCode.none
+    topics = []
+    for wanted in request.topics:
+        parts = []
+        for part in wanted.partitions:
+            error = faults.get((wanted.name, part.partition_index), verdict)
+            if error is ErrorCode.offset_metadata_too_large and verdict is not ErrorCode.none:
+                error = verdict
+            parts.append({"partition_index": part.partition_index, "error_code": error})
+            await call.pace.turn()
+        topics.append({"name": wanted.name, "partitions": parts})
+    return {"topics": topics}
+
+
+async def _carry_out(
+    call: Call, request: Any, changes: dict[TopicPartition, Committed]
+) -> ErrorCode:
+    """Ask the transaction, then the group, then store; the error of all places that exist."""
+    error = _may_write(call, request)
+    if error is not Code.NONE:
+        return ErrorCode(error)
+    reply = await asked(
+        call,
+        request.group_id,
+        lambda token: CommitOffsets(
+            token,
+            getattr(request, "member_id", ""),
+            getattr(request, "generation_id", -1),
+            getattr(request, "group_instance_id", None),
+            call.version,
+            transactional=True,
+            partitions=tuple(changes),
+        ),
+    )
+    if reply.error is not Code.NONE:
+        stale = reply.error is Code.STALE_MEMBER_EPOCH
+        return ErrorCode.illegal_generation if stale else ErrorCode(reply.error)
+    entries = list(changes.items())
+    for first in range(0, len(entries), COMMITTED_AT_ONCE):
+        # Asked again for each slice: the transaction may have ended since the last one.
+        error = _may_write(call, request)
+        if error is Code.NONE:
+            slice_ = dict(entries[first : first + COMMITTED_AT_ONCE])
+            error = call.node.groups.commit_later(request.group_id, request.producer_id, slice_)
+        if error is not Code.NONE:
+            break
+        await call.pace.turn()
+    return ErrorCode(error)
+
+
+def _may_write(call: Call, request: Any) -> Code:
+    if not limits.is_group_id(request.group_id):
+        return Code.INVALID_GROUP_ID
+    event = WriteOffsets(request.producer_id, request.producer_epoch, request.group_id)
+    code = call.node.transactions.ask(request.transactional_id, event)
+    is_old = call.version < ABORTABLE_SINCE
+    return Code.INVALID_TXN_STATE if code is Code.TRANSACTION_ABORTABLE and is_old else code
+
+
+APIS: Final = (
+    Api(INIT_PRODUCER_ID, "InitProducerId", 0, 5, init_producer_id),
+    Api(ADD_PARTITIONS, "AddPartitionsToTxn", 0, 3, add_partitions),
+    Api(ADD_OFFSETS, "AddOffsetsToTxn", 0, 4, add_offsets),
+    Api(END_TXN, "EndTxn", 0, 4, end_txn),
+    Api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 4, txn_offset_commit),
+)

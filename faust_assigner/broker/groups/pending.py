@@ -1,0 +1,102 @@
+"""Offsets that wait for the end of the transaction they were committed in (KIP-98, KIP-447)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from faust_assigner.broker.storage import group_store
+from faust_assigner.broker.storage.store import Store
+from faust_assigner.coordinator.offsets import Committed, TopicPartition
+
+#: An offset, and whether a later commit outside of the transaction takes its place.
+Waiting = tuple[Committed, bool]
+Pair = tuple[bytes, bytes]
+
+
+class PendingOffsets:
+    """By group, producer id and partition; restored from the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._groups: dict[str, dict[int, dict[TopicPartition, Waiting]]] = {}
+        for group_id, producer_id, key, entry, is_outdated in group_store.load_pending(store):
+            self._of(group_id, producer_id)[key] = entry, is_outdated
+
+    def __iter__(self) -> Iterator[str]:
+        """The groups with pending offsets."""
+        return iter(self._groups)
+
+    def _of(self, group_id: str, producer_id: int) -> dict[TopicPartition, Waiting]:
+        return self._groups.setdefault(group_id, {}).setdefault(producer_id, {})
+
+    def count(self, group_id: str) -> int:
+        """How many offsets of a group wait."""
+        return sum(map(len, self._groups.get(group_id, {}).values()))
+
+    def is_pending(self, group_id: str, key: TopicPartition) -> bool:
+        """Whether the offset of a partition may change when a transaction ends; cost O(transactions)."""
+        return any(key in waiting for waiting in self._groups.get(group_id, {}).values())
+
+    def puts(
+        self, group_id: str, producer_id: int, changes: Mapping[TopicPartition, Committed]
+    ) -> list[Pair]:
+        """The writes of :meth:`add`."""
+        return [
+            (
+                group_store.pending_key(group_id, producer_id, *key),
+                group_store.dump_pending(entry, is_outdated=False),
+            )
+            for key, entry in changes.items()
+        ]
+
+    def add(
+        self, group_id: str, producer_id: int, changes: Mapping[TopicPartition, Committed]
+    ) -> None:
+        """Remember; a later offset of the same transaction wins."""
+        waiting = self._of(group_id, producer_id)
+        waiting.update((key, (entry, False)) for key, entry in changes.items())
+
+    def outdating(
+        self, group_id: str, changes: Mapping[TopicPartition, Committed]
+    ) -> list[tuple[Pair, dict[TopicPartition, Waiting], TopicPartition]]:
+        """The pending offsets that a commit outside of their transactions outlives, with their writes."""
+        return [
+            (
+                (
+                    group_store.pending_key(group_id, producer_id, *key),
+                    group_store.dump_pending(waiting[key][0], is_outdated=True),
+                ),
+                waiting,
+                key,
+            )
+            for producer_id, waiting in self._groups.get(group_id, {}).items()
+            for key in changes
+            if key in waiting
+        ]
+
+    def ending(
+        self, group_id: str, producer_id: int
+    ) -> tuple[dict[TopicPartition, Committed], list[bytes]]:
+        """The offsets that a commit of the transaction would set, and the keys that go with its end."""
+        waiting = self._groups.get(group_id, {}).get(producer_id, {})
+        changes = {key: entry for key, (entry, is_outdated) in waiting.items() if not is_outdated}
+        return changes, [group_store.pending_key(group_id, producer_id, *key) for key in waiting]
+
+    def end(self, group_id: str, producer_id: int) -> None:
+        """The transaction is over."""
+        by_producer = self._groups.get(group_id, {})
+        by_producer.pop(producer_id, None)
+        if not by_producer:
+            self._groups.pop(group_id, None)
+
+    def drop(
+        self, group_id: str, which: Callable[[TopicPartition], bool] = lambda key: True
+    ) -> list[bytes]:
+        """Forget a group's pending offsets of which ``which`` is true; their keys, to be deleted."""
+        keys = []
+        for producer_id, waiting in list(self._groups.get(group_id, {}).items()):
+            for key in list(filter(which, waiting)):
+                del waiting[key]
+                keys.append(group_store.pending_key(group_id, producer_id, *key))
+            if not waiting:
+                self.end(group_id, producer_id)
+        return keys

@@ -1,0 +1,115 @@
+"""Transactions of one partition: those that are open, those that were aborted, and the markers that end them.
+
+A reader of committed records goes no further than the first record of the oldest open transaction (the last
+stable offset), and is given the aborted transactions among what it reads, to skip their records (KIP-98).
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from faust_assigner.broker.storage.records import (
+    CONTROL,
+    CRC_FROM,
+    HEADER,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL,
+    Batch,
+)
+
+ABORTED: Final = struct.Struct(">qqq")  # producer id, first offset, stable offset
+NO_SEQUENCE: Final = -1
+#: A record: length, attributes, time, offset, a key of 4 bytes, a value of 6 bytes, no headers. The key is a
+#: version and a type, the value a version and the epoch of a coordinator that never changes here.
+RECORD: Final = struct.Struct(">bbbbbhhbhib")
+ABORT_TYPE, COMMIT_TYPE = 0, 1
+
+
+class Aborted(NamedTuple):
+    """One aborted transaction: offsets of its first record and of its marker.
+
+    ``stable`` is the last stable offset once it was over: no transaction that is aborted later begins before.
+    """
+
+    producer_id: int
+    first: int
+    last: int
+    stable: int
+
+
+class TransactionIndex:
+    """Open and aborted transactions by producer id and offset; in memory, as the store has them."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, int] = {}  # producer id -> first offset, in ascending order of offsets
+        self._aborted: list[Aborted] = []
+        self._lasts: list[int] = []
+
+    def restore(self, opened: Iterable[tuple[int, int]], aborted: Iterable[Aborted]) -> None:
+        """Take over (producer id, first offset) pairs in any order, and aborted transactions in theirs."""
+        self.open = dict(sorted(opened, key=lambda pair: pair[1]))
+        for one in aborted:
+            self.add(one)
+
+    def add(self, aborted: Aborted) -> None:
+        """One more; its marker is behind all others."""
+        self._aborted.append(aborted)
+        self._lasts.append(aborted.last)
+
+    def first_open(self, *, without: int | None = None) -> int | None:
+        """The first offset of the oldest open transaction, leaving out that of one producer id."""
+        return next((first for pid, first in self.open.items() if pid != without), None)
+
+    def between(self, offset: int, beyond: int) -> Iterator[Aborted]:
+        """Those with records in [offset, beyond); cost O(log all + those that are looked at)."""
+        for position in range(bisect_left(self._lasts, offset), len(self._aborted)):
+            found = self._aborted[position]
+            if found.first < beyond:
+                yield found
+            if found.stable >= beyond:
+                return
+
+    def trim(self, start: int) -> int:
+        """Forget those whose marker is before ``start``; how many went."""
+        gone = bisect_right(self._lasts, start - 1)
+        del self._aborted[:gone], self._lasts[:gone]
+        return gone
+
+    def lasts(self) -> tuple[int, ...]:
+        """The offset of the marker of each aborted transaction."""
+        return tuple(self._lasts)
+
+
+def marker_batch(
+    producer_id: int, epoch: int, now_ms: int, *, commits: bool
+) -> tuple[bytes, Batch]:
+    """The control batch that ends a transaction, at offset 0."""
+    fields = RECORD.pack(0, 0, 0, 0, 8, 0, COMMIT_TYPE if commits else ABORT_TYPE, 12, 0, 0, 0)
+    body = bytes([2 * (len(fields) - 1)]) + fields[1:]  # zigzag: lengths are twice what they say
+    attributes = TRANSACTIONAL | CONTROL
+    size = HEADER.size + len(body)
+    header = HEADER.pack(
+        0,
+        size - LENGTH_OVERHEAD,
+        -1,
+        MAGIC,
+        0,
+        attributes,
+        0,
+        now_ms,
+        now_ms,
+        producer_id,
+        epoch,
+        NO_SEQUENCE,
+        1,
+    )
+    data = bytearray(header + body)
+    struct.pack_into(">I", data, CRC_FROM - 4, crc32c(memoryview(data)[CRC_FROM:]))
+    batch = Batch(0, size, attributes, 0, now_ms, now_ms, producer_id, epoch, NO_SEQUENCE, 1)
+    return bytes(data), batch

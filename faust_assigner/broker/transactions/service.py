@@ -1,0 +1,208 @@
+"""All transactional ids of this broker: decisions are stored, then remembered; timeouts are kept.
+
+The machine is pure (:mod:`faust_assigner.coordinator.transactions`). A decision, the markers in every
+partition and the offsets of every group are one write of the store: after a kill either all of a transaction
+is committed or aborted, or none. Single-threaded: called from the broker's event loop only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from faust_assigner.broker.groups.books import GroupBooks
+from faust_assigner.broker.limits import MAX_TRANSACTIONAL_IDS
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.store import FORMAT, FORMAT_VERSIONS, Store, StoreFailed
+from faust_assigner.broker.storage.transaction_store import (
+    dump_transaction,
+    load_transactions,
+    transaction_key,
+)
+from faust_assigner.broker.topics import Catalogue, Topic
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.transactions import (
+    Decision,
+    Marker,
+    State,
+    Transaction,
+    TransactionLimits,
+    step,
+)
+from faust_assigner.coordinator.transactions.events import Event, Tick
+
+logger = logging.getLogger(__name__)
+Alarm = Callable[
+    [str, int], None
+]  # (transactional id, when in ms): call TransactionService.tick then
+RETRY_MS: Final = 1_000  # until an abort that could not be stored is tried again
+
+
+class TransactionService:
+    """Every transactional id, restored from the store and written to it."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        books: GroupBooks,
+        limits: TransactionLimits,
+        clock: Callable[[], int],
+        *,
+        timer: Callable[[], int],
+        alarm: Alarm,
+        counters: Counter[str],
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._books = books
+        self._limits = limits
+        self._clock = clock
+        self._timer = timer
+        self._alarm = alarm
+        self._counters = counters
+        self._unflushed: dict[str, tuple[tuple[Topic, PartitionLog], ...]] = {}
+        self._known: dict[str, Transaction] = {}  # from longest idle to latest
+        for transaction in sorted(load_transactions(store), key=lambda t: t.updated_ms):
+            self._known[transaction.transactional_id] = transaction
+            self._set_alarm(transaction)
+
+    def __iter__(self) -> Iterator[Transaction]:
+        return iter(self._known.values())
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        """What is known of a transactional id, or None."""
+        return self._known.get(transactional_id)
+
+    def ask(self, transactional_id: str, event: Event) -> Code:
+        """Put an event to a transactional id; what it changes is on disk before this returns.
+
+        COORDINATOR_NOT_AVAILABLE: the store refused, nothing has changed, and the client may try again.
+        """
+        known = self._known.get(transactional_id)
+        decision = step(transactional_id, known, event, self._clock(), self._limits)
+        if decision.transaction is None:
+            return decision.error
+        if known is None and not self._has_room():
+            return Code.COORDINATOR_NOT_AVAILABLE
+        try:
+            self._carry_out(decision, decision.transaction)
+        except StoreFailed as failed:
+            logger.error("transaction of %r could not be stored: %s", transactional_id, failed)
+            return Code.COORDINATOR_NOT_AVAILABLE
+        return decision.error
+
+    def touched(self, transactional_id: str) -> tuple[tuple[Topic, PartitionLog], ...]:
+        """The partitions in which the last transaction ended, until they are flushed."""
+        return self._unflushed.get(transactional_id, ())
+
+    def flushed(self, transactional_id: str) -> None:
+        """Whatever the end of the last transaction wrote is where its topics want it."""
+        self._unflushed.pop(transactional_id, None)
+
+    def _carry_out(self, decision: Decision, transaction: Transaction) -> None:
+        puts = [(transaction_key(transaction.transactional_id), dump_transaction(transaction))]
+        if transaction.transactional_id not in self._known:
+            puts.append((FORMAT, FORMAT_VERSIONS[-1]))
+        deletes: list[bytes] = []
+        then: list[Callable[[], None]] = []
+        ended: tuple[tuple[Topic, PartitionLog], ...] = ()
+        if decision.marker is not None:
+            ended = self._plan_end(decision.marker, puts, deletes, then)
+        self._store.write(puts, deletes)
+        self._known.pop(transaction.transactional_id, None)
+        self._known[transaction.transactional_id] = transaction
+        for stored in then:
+            stored()
+        if decision.marker is not None:
+            self._counters[
+                f"transactions_{'committed' if decision.marker.commits else 'aborted'}"
+            ] += 1
+            self._unflushed[transaction.transactional_id] = ended
+        self._set_alarm(transaction)
+
+    def _plan_end(
+        self,
+        marker: Marker,
+        puts: list[tuple[bytes, bytes]],
+        deletes: list[bytes],
+        then: list[Callable[[], None]],
+    ) -> tuple[tuple[Topic, PartitionLog], ...]:
+        """Add the marker's writes; a partition whose topic was deleted meanwhile has none."""
+        now = self._clock()
+        found = [self._catalogue.at(*place) for place in sorted(marker.partitions)]
+        ended = tuple(pair for pair in found if pair is not None)
+        for _, log in ended:
+            ending = log.end_transaction(
+                marker.producer_id, marker.epoch, now, commits=marker.commits
+            )
+            puts += ending.puts
+            deletes += ending.deletes
+            then.append(ending.stored)
+        for group_id in sorted(marker.groups):
+            more, gone, stored = self._books.end_transaction(
+                group_id, marker.producer_id, commits=marker.commits
+            )
+            puts += more
+            deletes += gone
+            then.append(stored)
+        return ended
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def _set_alarm(self, transaction: Transaction) -> None:
+        due = transaction.aborts_at_ms
+        if due is not None:
+            self._alarm(transaction.transactional_id, self._timer() + max(due - self._clock(), 0))
+
+    def tick(self, transactional_id: str) -> None:
+        """Abort the transaction if it has taken too long."""
+        known = self._known.get(transactional_id)
+        if known is None or known.aborts_at_ms is None:
+            return
+        if self.ask(transactional_id, Tick()) is not Code.NONE:
+            self._alarm(transactional_id, self._timer() + RETRY_MS)
+            return
+        after = self._known[transactional_id]
+        if after.state is State.ONGOING:
+            self._set_alarm(after)
+            return
+        self._counters["transactions_timed_out"] += 1
+        logger.info(
+            "aborted the transaction of %r: it was open for longer than %d ms; its producer is fenced",
+            transactional_id,
+            known.timeout_ms,
+        )
+
+    def expire(self, retention_ms: int) -> Iterator[int]:
+        """Forget transactional ids that were not used for so long; how many went, one by one."""
+        idle_since = self._clock() - retention_ms
+        for transactional_id in list(self._known):
+            found = self._known.get(transactional_id)  # others were served since the last one
+            if found is None or found.state is State.ONGOING or found.updated_ms > idle_since:
+                yield 0
+            else:
+                self._forget(transactional_id)
+                yield 1
+
+    def _forget(self, transactional_id: str) -> None:
+        self._store.write((), [transaction_key(transactional_id)])
+        del self._known[transactional_id]
+        self.flushed(transactional_id)
+        self._counters["transactional_ids_forgotten"] += 1
+
+    def _has_room(self) -> bool:
+        """Beyond the limit the longest idle id without an open transaction goes."""
+        if len(self._known) < MAX_TRANSACTIONAL_IDS:
+            return True
+        idle = (t.transactional_id for t in self if t.state is not State.ONGOING)
+        oldest = next(idle, None)
+        if oldest is None:
+            return False
+        try:
+            self._forget(oldest)
+        except StoreFailed:
+            return False
+        return True

@@ -1,0 +1,261 @@
+"""The transaction coordinator: ``step(transaction, event, now_ms) -> Decision``, one literal table.
+
+Behaviour follows Apache Kafka's coordinator: KIP-98 (transactions), KIP-360 (a producer raises its own
+epoch), KIP-447 (offsets of a group), KIP-890 part 1 (each write is verified). There is one difference: Kafka
+stores a decision first and the markers later, and answers CONCURRENT_TRANSACTIONS in between. Here both are
+one write, so that error does not exist.
+
+Nothing changes in place. The broker stores ``transaction`` and the marker in one write and remembers the new
+value after that. Where the write fails, the old value stands and nothing has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.transactions.events import (
+    AddGroup,
+    AddPartitions,
+    EndTransaction,
+    Event,
+    InitProducer,
+    Owned,
+    Tick,
+    WriteOffsets,
+    WriteRecords,
+)
+from faust_assigner.coordinator.transactions.state import (
+    LAST_EPOCH,
+    NO_EPOCH,
+    NO_TIME,
+    Place,
+    State,
+    Transaction,
+    TransactionLimits,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of a transaction, to be written into each partition and applied to each group's offsets."""
+
+    producer_id: int
+    epoch: int
+    commits: bool
+    partitions: frozenset[Place]
+    groups: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer, the new value (None: as before), and the marker that is stored in the same write."""
+
+    error: Code
+    transaction: Transaction | None = None
+    marker: Marker | None = None
+
+
+Rule = Callable[[Transaction, Any, int], Decision]
+_DONE: Final = Decision(Code.NONE)
+
+
+def step(
+    transactional_id: str,
+    known: Transaction | None,
+    event: Event,
+    now_ms: int,
+    limits: TransactionLimits,
+) -> Decision:
+    """Decide on one event at ``now_ms`` (since 1970); cost O(partitions). Never raises."""
+    if isinstance(event, InitProducer) and not 0 < event.timeout_ms <= limits.max_timeout_ms:
+        return Decision(Code.INVALID_TRANSACTION_TIMEOUT)
+    if known is None:
+        return _found(transactional_id, event, now_ms)
+    if not isinstance(event, InitProducer | Tick):
+        error = _refuse_stranger(known, event)
+        if error is not Code.NONE:
+            return Decision(error)
+    return RULES[known.state, type(event)](known, event, now_ms)
+
+
+def _found(transactional_id: str, event: Event, now_ms: int) -> Decision:
+    if not isinstance(event, InitProducer):
+        return _DONE if isinstance(event, Tick) else Decision(Code.INVALID_PRODUCER_ID_MAPPING)
+    fresh = Transaction(transactional_id, event.fresh_id, 0, event.timeout_ms, updated_ms=now_ms)
+    return Decision(Code.NONE, fresh)
+
+
+def _refuse_stranger(known: Transaction, event: Owned) -> Code:
+    """The error for an id or an epoch that is not the present one; writes have a word of their own for it."""
+    if event.producer_id != known.producer_id:
+        return Code.INVALID_PRODUCER_ID_MAPPING
+    if event.epoch != known.epoch or known.epoch > LAST_EPOCH:  # the last one ends, and is nobody's
+        is_write = isinstance(event, WriteRecords | WriteOffsets)
+        return Code.INVALID_PRODUCER_EPOCH if is_write else Code.PRODUCER_FENCED
+    return Code.NONE
+
+
+# -- a producer begins -------------------------------------------------------------------------------
+
+
+def _init(known: Transaction, event: InitProducer, now_ms: int) -> Decision:
+    if not _may_go_on(known, event):
+        return Decision(Code.PRODUCER_FENCED)
+    expected = None if event.expected is None else event.expected[1]
+    if known.is_exhausted and expected in (None, known.epoch):
+        last = NO_EPOCH if expected is None else known.epoch
+        return _begun(known, event, now_ms, event.fresh_id, 0, last)
+    if expected is None:
+        return _begun(known, event, now_ms, known.producer_id, known.epoch + 1, NO_EPOCH)
+    if expected == known.epoch:
+        return _begun(known, event, now_ms, known.producer_id, known.epoch + 1, known.epoch)
+    if expected == known.last_epoch:  # it asks again: the answer was lost
+        return _begun(known, event, now_ms, known.producer_id, known.epoch, known.last_epoch)
+    return Decision(Code.PRODUCER_FENCED)
+
+
+def _may_go_on(known: Transaction, event: InitProducer) -> bool:
+    if event.expected is None or event.expected[0] == known.producer_id:
+        return True
+    producer_id, epoch = event.expected
+    return producer_id == known.previous_producer_id and epoch >= LAST_EPOCH
+
+
+def _begun(
+    known: Transaction, event: InitProducer, now_ms: int, producer_id: int, epoch: int, last: int
+) -> Decision:
+    begun = replace(
+        known,
+        producer_id=producer_id,
+        epoch=epoch,
+        last_epoch=last,
+        previous_producer_id=known.producer_id,
+        timeout_ms=event.timeout_ms,
+        state=State.EMPTY,
+        started_ms=NO_TIME,
+        updated_ms=now_ms,
+    )
+    return Decision(Code.NONE, begun)
+
+
+def _init_over_open(known: Transaction, event: InitProducer, now_ms: int) -> Decision:
+    """Abort what the producer before has open, under an epoch that fences it, then begin."""
+    if not _may_go_on(known, event):
+        return Decision(Code.PRODUCER_FENCED)
+    fenced = _fence(known, now_ms)
+    assert fenced.transaction is not None
+    begun = _init(fenced.transaction, event, now_ms)
+    return Decision(begun.error, begun.transaction or fenced.transaction, fenced.marker)
+
+
+# -- while it is open --------------------------------------------------------------------------------
+
+
+def _open(known: Transaction, now_ms: int) -> Transaction:
+    """The first partition or group opens a transaction; its time runs from there."""
+    started_ms = known.started_ms if known.state is State.ONGOING else now_ms
+    return replace(
+        known,
+        state=State.ONGOING,
+        previous_producer_id=known.producer_id,
+        started_ms=started_ms,
+        updated_ms=now_ms,
+    )
+
+
+def _add_partitions(known: Transaction, event: AddPartitions, now_ms: int) -> Decision:
+    if known.state is State.ONGOING and event.places <= known.partitions:
+        return _DONE
+    return Decision(
+        Code.NONE, replace(_open(known, now_ms), partitions=known.partitions | event.places)
+    )
+
+
+def _add_group(known: Transaction, event: AddGroup, now_ms: int) -> Decision:
+    if known.state is State.ONGOING and event.group_id in known.groups:
+        return _DONE
+    return Decision(
+        Code.NONE, replace(_open(known, now_ms), groups=known.groups | {event.group_id})
+    )
+
+
+def _write_records(known: Transaction, event: WriteRecords, now_ms: int) -> Decision:
+    return _DONE if event.place in known.partitions else Decision(Code.TRANSACTION_ABORTABLE)
+
+
+def _write_offsets(known: Transaction, event: WriteOffsets, now_ms: int) -> Decision:
+    return _DONE if event.group_id in known.groups else Decision(Code.TRANSACTION_ABORTABLE)
+
+
+def _not_open(known: Transaction, event: Event, now_ms: int) -> Decision:
+    return Decision(Code.TRANSACTION_ABORTABLE)
+
+
+# -- its end -----------------------------------------------------------------------------------------
+
+
+def _end(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
+    return _ended(known, now_ms, epoch=known.epoch, last=known.last_epoch, commits=event.commits)
+
+
+def _end_committed(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
+    return _DONE if event.commits else Decision(Code.INVALID_TXN_STATE)
+
+
+def _end_aborted(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
+    return Decision(Code.INVALID_TXN_STATE) if event.commits else _DONE
+
+
+def _end_nothing(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
+    return Decision(Code.INVALID_TXN_STATE)
+
+
+def _tick(known: Transaction, event: Tick, now_ms: int) -> Decision:
+    due = known.aborts_at_ms
+    return _fence(known, now_ms) if due is not None and now_ms >= due else _DONE
+
+
+def _nothing_due(known: Transaction, event: Tick, now_ms: int) -> Decision:
+    return _DONE
+
+
+def _fence(known: Transaction, now_ms: int) -> Decision:
+    """Abort under the next epoch: the producer can neither write to its transaction nor end it any more."""
+    return _ended(known, now_ms, epoch=known.epoch + 1, last=NO_EPOCH, commits=False)
+
+
+def _ended(known: Transaction, now_ms: int, *, epoch: int, last: int, commits: bool) -> Decision:
+    marker = Marker(known.producer_id, epoch, commits, known.partitions, known.groups)
+    done = replace(
+        known,
+        epoch=epoch,
+        last_epoch=last,
+        previous_producer_id=known.producer_id,
+        state=State.COMPLETE_COMMIT if commits else State.COMPLETE_ABORT,
+        partitions=frozenset(),
+        groups=frozenset(),
+        updated_ms=now_ms,
+    )
+    return Decision(Code.NONE, done, marker)
+
+
+_E, _O, _C, _A = State.EMPTY, State.ONGOING, State.COMPLETE_COMMIT, State.COMPLETE_ABORT
+RULES: Final[Mapping[tuple[State, type[Any]], Rule]] = {
+    (_E, InitProducer): _init,              (_O, InitProducer): _init_over_open,
+    (_C, InitProducer): _init,              (_A, InitProducer): _init,
+    (_E, AddPartitions): _add_partitions,   (_O, AddPartitions): _add_partitions,
+    (_C, AddPartitions): _add_partitions,   (_A, AddPartitions): _add_partitions,
+    (_E, AddGroup): _add_group,             (_O, AddGroup): _add_group,
+    (_C, AddGroup): _add_group,             (_A, AddGroup): _add_group,
+    (_E, WriteRecords): _not_open,          (_O, WriteRecords): _write_records,
+    (_C, WriteRecords): _not_open,          (_A, WriteRecords): _not_open,
+    (_E, WriteOffsets): _not_open,          (_O, WriteOffsets): _write_offsets,
+    (_C, WriteOffsets): _not_open,          (_A, WriteOffsets): _not_open,
+    (_E, EndTransaction): _end_nothing,     (_O, EndTransaction): _end,
+    (_C, EndTransaction): _end_committed,   (_A, EndTransaction): _end_aborted,
+    (_E, Tick): _nothing_due,               (_O, Tick): _tick,
+    (_C, Tick): _nothing_due,               (_A, Tick): _nothing_due,
+}  # fmt: skip

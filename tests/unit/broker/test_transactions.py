@@ -1,0 +1,481 @@
+"""Transactions inside the broker: one write for an end, what a restart and a trim leave, when timers ring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker.api import fetch
+from faust_assigner.broker.api.fetch import Want
+from faust_assigner.broker.api.transactions import init_producer_id
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.producers import Verdict
+from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch
+from faust_assigner.broker.storage.store import FORMAT, StoreFailed
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.offsets import Committed
+from faust_assigner.coordinator.transactions import State
+from faust_assigner.coordinator.transactions.events import (
+    AddGroup,
+    AddPartitions,
+    EndTransaction,
+    InitProducer,
+    Tick,
+)
+from faust_assigner.coordinator.transactions.state import LAST_EPOCH
+from tests.support.clients.raw_client import batch, one_record
+
+TIMEOUT = 60_000
+
+
+class Bench:
+    """A node without sockets, and a producer that is called ``tx``."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.now = 1_000_000
+        self.node = Node(Settings(), folder, clock=lambda: self.now)
+        topic = self.node.catalogue.get("t") or self.node.catalogue.create("t", 2, {})
+        self.topic = topic
+        self.log: PartitionLog = topic.partitions[0]
+
+    def begin(self, name: str = "tx", partitions: Iterable[int] = (0,), group: str = "g") -> None:
+        """Init, and open a transaction with these partitions and a group."""
+        producer = self.node.new_producer_id()
+        assert self.node.transactions.ask(name, InitProducer(TIMEOUT, producer)) is Code.NONE
+        self.reopen(name, partitions, group)
+
+    def reopen(self, name: str, partitions: Iterable[int] = (0,), group: str = "g") -> None:
+        """One more transaction of a producer that has begun."""
+        known, topic_id = self.of(name), self.topic.topic_id.bytes
+        places = frozenset((topic_id, number) for number in partitions)
+        ask = self.node.transactions.ask
+        assert ask(name, AddPartitions(known.producer_id, known.epoch, places)) is Code.NONE
+        assert ask(name, AddGroup(known.producer_id, known.epoch, group)) is Code.NONE
+
+    def of(self, name: str) -> Any:
+        """What the node knows of a transactional id."""
+        return self.node.transactions.get(name)
+
+    def record(self, name: str = "tx", sequence: int = 0) -> bytes:
+        """A batch of one record."""
+        known = self.of(name)
+        return batch(
+            one_record(),
+            attributes=TRANSACTIONAL,
+            producer_id=known.producer_id,
+            epoch=known.epoch,
+            sequence=sequence,
+            timestamp=self.now,
+        )
+
+    def write(self, name: str = "tx", sequence: int = 0, partition: int = 0) -> int:
+        """Append one record; its offset."""
+        data = self.record(name, sequence)
+        return self.topic.partitions[partition].append(parse_batch(data), data, self.now)
+
+    def judged(self, sequence: int) -> Verdict:
+        """What partition 0 says to the next batch, were it this one."""
+        return self.log.producers.judge(parse_batch(self.record(sequence=sequence)))
+
+    def commit(self, offset: int, name: str = "tx", group: str = "g") -> None:
+        """An offset that waits for the end."""
+        changes = {("t", 0): Committed(offset)}
+        later = self.node.groups.commit_later
+        assert later(group, self.of(name).producer_id, changes) is Code.NONE
+
+    def end(self, name: str = "tx", *, commits: bool) -> Code:
+        """EndTxn."""
+        known = self.of(name)
+        event = EndTransaction(known.producer_id, known.epoch, commits)
+        return self.node.transactions.ask(name, event)
+
+    def aborted(self, offset: int, beyond: int) -> list[tuple[int, int]]:
+        """(first, last) offsets of aborted transactions."""
+        return [(one.first, one.last) for one in self.log.aborted(offset, beyond)]
+
+    def offset(self, group: str = "g") -> int:
+        """The committed offset of partition 0."""
+        return next(iter(self.node.groups.offsets(group).read([("t", 0)])))[1].offset
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_an_end_is_one_write_of_the_store(commits: bool) -> None:
+    """Markers of all partitions, offsets of all groups and the new state."""
+    bench = Bench()
+    bench.begin(partitions=(0, 1))
+    bench.write()
+    bench.write(partition=1)
+    bench.commit(5)
+    writes, write = [], bench.node.store.write
+    bench.node.store.write = lambda *a, **k: (writes.append(a), write(*a, **k))[1]  # type: ignore
+    assert bench.end(commits=commits) is Code.NONE
+    assert len(writes) == 1
+    assert [log.end_offset for log in bench.topic.partitions] == [2, 2]
+    assert bench.offset() == (5 if commits else -1)
+
+
+def test_an_end_that_cannot_be_stored_has_not_happened() -> None:
+    """The producer tries again, and then it does."""
+    bench = Bench()
+    bench.begin()
+    bench.write()
+    bench.commit(5)
+    before, write = bench.of("tx"), bench.node.store.write
+
+    def full(*arguments: Any, **named: Any) -> None:
+        raise StoreFailed("no space")
+
+    bench.node.store.write = full  # type: ignore[method-assign]
+    assert bench.end(commits=True) is Code.COORDINATOR_NOT_AVAILABLE
+    assert bench.of("tx") == before
+    assert (bench.log.end_offset, bench.log.stable_offset, bench.offset()) == (1, 0, -1)
+    assert bench.node.groups.pending.is_pending("g", ("t", 0))
+    bench.node.store.write = write  # type: ignore[method-assign]
+    assert bench.end(commits=True) is Code.NONE
+    assert (bench.log.end_offset, bench.log.stable_offset, bench.offset()) == (2, 2, 5)
+
+
+def test_the_stable_offset_is_where_the_oldest_open_transaction_begins() -> None:
+    """Whatever order they end in."""
+    bench = Bench()
+    for name in ("a", "b", "c"):
+        bench.begin(name)
+        bench.write(name)
+    stable = [bench.log.stable_offset]
+    for name in ("b", "a", "c"):
+        assert bench.end(name, commits=False) is Code.NONE
+        stable.append(bench.log.stable_offset)
+    assert stable == [0, 0, 2, 6]
+    assert bench.aborted(0, 6) == [(1, 3), (0, 4), (2, 5)]
+    assert bench.aborted(4, 6) == [(0, 4), (2, 5)]
+    assert bench.aborted(5, 6) == [(2, 5)]
+    assert bench.aborted(0, 1) == [(0, 4)]
+    assert bench.aborted(0, 2) == [(1, 3), (0, 4)]
+    assert bench.aborted(6, 6) == []
+
+
+def test_a_committed_reader_plans_no_batch_behind_the_stable_offset() -> None:
+    """Nor counts it as there."""
+    bench = Bench()
+    plain = batch(one_record(), timestamp=bench.now)
+    bench.log.append(parse_batch(plain), plain, bench.now)
+    bench.begin()
+    bench.write()
+    stable = bench.log.stable_offset
+    assert stable == 1
+    assert bench.log.available(0, stable) == len(plain)
+    reading = bench.log.plan_read(0, 10**6, at_least_one=True, beyond=stable)
+    assert reading is not None
+    assert (reading.size, reading.beyond) == (len(plain), 1)
+    assert bench.log.plan_read(1, 10**6, at_least_one=True, beyond=stable) is None
+
+
+def test_everything_of_transactions_is_there_after_a_restart(tmp_path: Path) -> None:
+    """Open ones with their pending offsets, aborted ranges, sequences, epochs of markers."""
+    bench = Bench(tmp_path)
+    bench.begin("done")
+    bench.write("done")
+    assert bench.end("done", commits=False) is Code.NONE
+    bench.begin("open")
+    bench.write("open")
+    bench.commit(7, "open")
+    before = {name: bench.of(name) for name in ("done", "open")}
+    bench.node.close()
+    bench = Bench(tmp_path)
+    assert {name: bench.of(name) for name in before} == before
+    assert (bench.log.stable_offset, bench.log.end_offset) == (2, 3)
+    assert bench.aborted(0, 3) == [(0, 1)]
+    assert bench.node.groups.pending.is_pending("g", ("t", 0))
+    assert bench.node.groups.get("g") is not None
+    bench.write("open", sequence=1)
+    assert bench.end("open", commits=True) is Code.NONE
+    assert (bench.log.stable_offset, bench.offset()) == (5, 7)
+    bench.reopen("done")
+    bench.write("done", sequence=1)
+    bench.node.close()
+    bench = Bench(tmp_path)
+    assert (bench.log.stable_offset, bench.offset()) == (5, 7)
+    assert not bench.node.groups.pending.is_pending("g", ("t", 0))
+    bench.node.close()
+
+
+def test_the_time_of_a_transaction_goes_on_over_a_restart(tmp_path: Path) -> None:
+    """It is aborted, and its producer fenced, once the broker is up again."""
+    bench = Bench(tmp_path)
+    bench.begin()
+    bench.write()
+    bench.node.close()
+    again = Bench(tmp_path)
+    again.now += TIMEOUT - 1
+    again.node.transactions.tick("tx")
+    assert again.of("tx").state is State.ONGOING
+    again.now += 1
+    again.node.transactions.tick("tx")
+    assert (again.of("tx").state, again.of("tx").epoch) == (State.COMPLETE_ABORT, 1)
+    assert again.aborted(0, 2) == [(0, 1)]
+    assert again.node.counters["transactions_timed_out"] == 1
+    again.node.close()
+
+
+def test_an_abort_that_cannot_be_stored_is_tried_again() -> None:
+    """An alarm is set for it."""
+    bench = Bench()
+    bench.begin()
+    bench.now += TIMEOUT
+    rung: list[tuple[str, int]] = []
+    bench.node.transactions._alarm = lambda name, when_ms: rung.append((name, when_ms))
+    write = bench.node.store.write
+
+    def full(*arguments: Any, **named: Any) -> None:
+        raise StoreFailed("no space")
+
+    bench.node.store.write = full  # type: ignore[method-assign]
+    bench.node.transactions.tick("tx")
+    assert bench.of("tx").state is State.ONGOING
+    assert rung == [("tx", bench.now + 1_000)]
+    bench.node.store.write = write  # type: ignore[method-assign]
+    bench.node.transactions.tick("tx")
+    assert bench.of("tx").state is State.COMPLETE_ABORT
+
+
+def test_a_trim_forgets_aborted_transactions_before_it(tmp_path: Path) -> None:
+    """In memory and in the store; an open one begins where the log does."""
+    bench = Bench(tmp_path)
+    for number in range(3):
+        bench.begin(f"tx{number}")
+        bench.write(f"tx{number}")
+        assert bench.end(f"tx{number}", commits=False) is Code.NONE
+    bench.begin()
+    bench.write()
+    bench.log.trim(4)
+    assert bench.aborted(0, 10) == [(4, 5)]
+    bench.log.trim(7)
+    assert bench.aborted(0, 10) == []
+    assert bench.log.stable_offset == 7
+    assert list(bench.node.store.scan(b"a")) == []
+    bench.node.close()
+    again = Bench(tmp_path)
+    assert (again.aborted(0, 10), again.log.stable_offset) == ([], 7)
+    again.node.close()
+
+
+def test_a_topic_that_is_deleted_leaves_nothing_and_its_transaction_ends(tmp_path: Path) -> None:
+    """Also where the transaction has partitions of another topic."""
+    bench = Bench(tmp_path)
+    bench.begin("done")
+    bench.write("done")
+    assert bench.end("done", commits=False) is Code.NONE
+    bench.begin()
+    bench.write()
+    bench.commit(3)
+    bench.node.catalogue.delete(bench.topic)
+    list(bench.node.groups.topic_deleted("t"))
+    assert [list(bench.node.store.scan(kind)) for kind in (b"u", b"a", b"w")] == [[], [], []]
+    assert bench.end(commits=True) is Code.NONE
+    assert bench.offset() == -1
+    bench.node.close()
+
+
+def test_a_later_commit_outside_of_the_transaction_stays(tmp_path: Path) -> None:
+    """The offset is unstable until the end all the same, as in Kafka."""
+    bench = Bench(tmp_path)
+    bench.begin()
+    bench.commit(5)
+    assert bench.node.groups.commit("g", {("t", 0): Committed(99)}) is Code.NONE
+    bench.node.close()
+    bench = Bench(tmp_path)
+    assert bench.node.groups.pending.is_pending("g", ("t", 0))
+    assert bench.end(commits=True) is Code.NONE
+    assert bench.offset() == 99
+    assert not bench.node.groups.pending.is_pending("g", ("t", 0))
+    bench.node.close()
+
+
+def test_a_store_says_that_it_has_transactions(tmp_path: Path) -> None:
+    """From the first transactional id on, so that a broker without them refuses it."""
+    bench = Bench(tmp_path)
+    before = bench.node.store.get(FORMAT)
+    bench.begin()
+    after = bench.node.store.get(FORMAT)
+    assert (before, after) == (b"1", b"2")
+    bench.node.store.write([(FORMAT, b"3")])
+    bench.node.close()
+    with pytest.raises(StoreFailed, match="another version wrote it"):
+        Bench(tmp_path)
+
+
+def test_a_transactional_id_from_the_future_ends_the_start(tmp_path: Path) -> None:
+    """With a sentence that names it."""
+    bench = Bench(tmp_path)
+    bench.node.store.write([(b"ktx", b'{"v": 2}')])
+    bench.node.close()
+    with pytest.raises(StoreFailed, match="'tx' has version 2"):
+        Bench(tmp_path)
+
+
+def test_idle_transactional_ids_expire_and_open_ones_do_not() -> None:
+    """After transactional.id.expiration.ms."""
+    bench = Bench()
+    bench.begin("open")
+    bench.begin("idle")
+    assert bench.end("idle", commits=True) is Code.NONE
+    bench.now += 7 * 86_400_000 - 1
+    bench.node.expire_offsets()
+    assert bench.of("idle") is not None
+    bench.now += 1
+    bench.node.expire_offsets()
+    assert (bench.of("idle"), bench.of("open").state) == (None, State.ONGOING)
+
+
+def test_the_longest_idle_id_goes_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never one with an open transaction: then the newcomer is refused."""
+    monkeypatch.setattr("faust_assigner.broker.transactions.service.MAX_TRANSACTIONAL_IDS", 2)
+    bench = Bench()
+    ask = bench.node.transactions.ask
+    bench.begin("open")
+    for name in ("first", "second"):
+        assert ask(name, InitProducer(TIMEOUT, bench.node.new_producer_id())) is Code.NONE
+    assert [t.transactional_id for t in bench.node.transactions] == ["open", "second"]
+    bench.reopen("second")
+    assert ask("third", InitProducer(TIMEOUT, 1)) is Code.COORDINATOR_NOT_AVAILABLE
+    assert ask("third", Tick()) is Code.NONE
+
+
+def test_a_producer_goes_on_although_all_it_wrote_was_trimmed(tmp_path: Path) -> None:
+    """Its marker is left: after a restart nobody knows its sequence, and it was refused for ever."""
+    bench = Bench(tmp_path)
+    bench.begin()
+    for sequence in range(3):
+        bench.write(sequence=sequence)
+    assert bench.end(commits=True) is Code.NONE
+    bench.log.trim(3)
+    bench.node.close()
+    bench = Bench(tmp_path)
+    bench.reopen("tx")
+    assert bench.judged(7).error is ErrorCode.none
+    bench.write(sequence=3)
+    assert bench.judged(5).error is ErrorCode.out_of_order_sequence_number
+    assert bench.judged(4).error is ErrorCode.none
+    bench.node.close()
+
+
+def test_a_marker_of_a_producer_that_wrote_nothing_here_keeps_the_order(tmp_path: Path) -> None:
+    """Where nothing was trimmed its first sequence is known, after a restart too."""
+    bench = Bench(tmp_path)
+    bench.begin()
+    assert bench.end(commits=True) is Code.NONE
+    bench.node.close()
+    bench = Bench(tmp_path)
+    assert bench.judged(3).error is ErrorCode.out_of_order_sequence_number
+    assert bench.judged(0).error is ErrorCode.none
+    bench.node.close()
+
+
+def test_an_id_that_begins_again_during_the_look_does_not_expire() -> None:
+    """Others are served between two ids: one may begin, one may be gone."""
+    bench = Bench()
+    for name in ("first", "back", "gone"):
+        bench.begin(name)
+        assert bench.end(name, commits=True) is Code.NONE
+    bench.now += 7 * 86_400_000
+    look = bench.node.transactions.expire(7 * 86_400_000)
+    assert next(look) == 1
+    bench.reopen("back")
+    bench.node.transactions._forget("gone")
+    assert list(look) == [0, 0]
+    assert bench.of("back").state is State.ONGOING
+
+
+def test_a_log_that_begins_amid_an_open_transaction_shows_nothing_of_it() -> None:
+    """DeleteRecords may cut a batch whose fate is open; a committed reader waits at its rest."""
+    bench = Bench()
+    bench.begin()
+    known, two = bench.of("tx"), [one_record(), one_record(offset_delta=1)]
+    data = batch(
+        b"".join(two), attributes=TRANSACTIONAL, producer_id=known.producer_id, epoch=known.epoch,
+        sequence=0, timestamp=bench.now, count=2,
+    )  # fmt: skip
+    bench.log.append(parse_batch(data), data, bench.now)
+    bench.log.trim(1)
+    assert bench.log.stable_offset == 1
+    assert bench.log.plan_read(1, 1_000, at_least_one=True, beyond=1) is None
+    assert bench.log.available(1, 1) == 0
+    assert bench.log.available(1) > 0
+
+
+def test_deleted_offsets_are_not_brought_back_by_a_transaction(tmp_path: Path) -> None:
+    """OffsetDelete forgets what waits for an end, too, for good."""
+    bench = Bench(tmp_path)
+    bench.begin()
+    bench.commit(7)
+    bench.node.groups.delete_offsets("g", [("t", 0)])
+    assert not bench.node.groups.pending.is_pending("g", ("t", 0))
+    bench.node.close()
+    bench = Bench(tmp_path)
+    assert bench.end(commits=True) is Code.NONE
+    assert bench.offset() == -1
+    bench.node.close()
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_a_trim_while_an_answer_is_made_hides_no_aborted_transaction(
+    is_committed: bool,
+) -> None:
+    """The records are read already; without the list a committed reader would take them for committed."""
+    bench = Bench()
+    bench.begin()
+    bench.write()
+    assert bench.end(commits=False) is Code.NONE
+    turns = 0
+
+    async def turn(size: int = 0) -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 2:  # another partition's part of the answer is made
+            bench.log.trim(2)
+
+    call: Any = SimpleNamespace(version=11, node=bench.node, pace=SimpleNamespace(turn=turn))
+    other = Want("other", 0, 0, 10_000, None, ErrorCode.unknown_topic_or_partition, is_committed)
+    want = Want("t", 0, 0, 10_000, bench.log, ErrorCode.none, is_committed)
+    # Partitions are planned in order, one turn each: the trim comes after both are planned.
+    answer = await fetch._answer(call, [other, want], 100_000)
+    (part,) = answer["responses"][1]["partitions"]
+    assert bench.log.start_offset == 2
+    expected = [{"producer_id": bench.of("tx").producer_id, "first_offset": 0}]
+    assert part["aborted_transactions"] == (expected if is_committed else None)
+
+
+def test_a_producer_that_gets_no_id_asks_again() -> None:
+    """COORDINATOR_NOT_AVAILABLE would make Java look for the coordinator of no transactional id."""
+    bench = Bench()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreFailed("no space")
+
+    bench.node.store.write = refuse  # type: ignore[method-assign]
+    nobody = SimpleNamespace(transactional_id=None, producer_id=-1, producer_epoch=-1)
+    call: Any = SimpleNamespace(node=bench.node, version=4)
+    assert init_producer_id(call, nobody)["error_code"] is ErrorCode.coordinator_load_in_progress
+
+
+def test_the_epoch_that_ends_the_last_transaction_of_an_id_is_nobodys() -> None:
+    """Whoever guesses it opened a transaction that could not be ended: there is no epoch after it."""
+    bench = Bench()
+    bench.begin()
+    known = bench.of("tx")
+    bench.node.transactions._known["tx"] = replace(known, epoch=LAST_EPOCH)
+    bench.now += TIMEOUT
+    bench.node.transactions.tick("tx")
+    assert bench.of("tx").epoch == LAST_EPOCH + 1
+    guess = AddPartitions(known.producer_id, LAST_EPOCH + 1, frozenset())
+    assert bench.node.transactions.ask("tx", guess) is Code.PRODUCER_FENCED
+    assert bench.node.transactions.ask("tx", InitProducer(TIMEOUT, 99)) is Code.NONE
+    assert (bench.of("tx").producer_id, bench.of("tx").epoch) == (99, 0)

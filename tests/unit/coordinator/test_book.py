@@ -1,0 +1,61 @@
+"""What follows from a consumer group's records, kept beside them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from faust_assigner.coordinator.consumer.book import Book
+from faust_assigner.coordinator.events import Protocol
+from faust_assigner.coordinator.records import ClassicSide, Kind, MemberMetadata, Record
+
+NAMES = ("a", "b", "c", "d")
+MEMBERS = ("m1", "m2", "m3", "m4")
+
+
+def any_member(draw: random.Random, member_id: str) -> MemberMetadata | None:
+    """A member with drawn words, or none."""
+    if draw.random() < 0.2:
+        return None
+    classic = ClassicSide(
+        session_timeout_ms=1, protocols=tuple(Protocol(name, b"") for name in draw.sample(NAMES, 2))
+    )
+    return MemberMetadata(
+        instance_id=f"i-{member_id}" if draw.random() < 0.5 else None,
+        topic_names=frozenset(draw.sample(NAMES, draw.randrange(4))),
+        topic_regex=draw.choice(("", *NAMES)),
+        server_assignor=draw.choice((None, *NAMES)),
+        classic=classic if draw.random() < 0.5 else None,
+    )
+
+
+def check(book: Book) -> None:
+    """The counts beside the records are what a count of the records gives."""
+    members = book.members
+    said = members.values()
+    assert book.names == Counter(name for one in said for name in one.topic_names)
+    assert book.regexes == Counter(one.topic_regex for one in said if one.topic_regex)
+    assert book.votes == Counter(one.server_assignor for one in said if one.server_assignor)
+    assert book.classic_members == {m for m, one in members.items() if one.classic is not None}
+    assert book.classic_protocols == Counter(
+        protocol.name
+        for one in said
+        if one.classic is not None
+        for protocol in one.classic.protocols
+    )
+    assert book.instances == {one.instance_id: m for m, one in members.items() if one.instance_id}
+    assert book.behind == set(members)  # none has the target's epoch
+
+
+def test_what_members_say_is_counted_as_they_come_change_and_go() -> None:
+    """And as each change is undone: names, patterns, votes, protocols and instances."""
+    draw = random.Random(1)
+    book, undo = Book("g"), list[Record]()
+    for _ in range(300):
+        if undo and draw.random() < 0.3:
+            book.apply(undo.pop())
+        else:
+            member_id = draw.choice(MEMBERS)
+            record = Record(book.key(Kind.MEMBER, member_id), any_member(draw, member_id))
+            undo.append(book.apply(record))
+        check(book)
