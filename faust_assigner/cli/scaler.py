@@ -1,0 +1,136 @@
+"""``faust-assigner scaler``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from faust_assigner.cli.failure import fail, quiet_kafka, spoken_errors
+from faust_assigner.cli.looking import look_options, where_of
+
+if TYPE_CHECKING:
+    from faust_assigner.scaler.recommend import Recommendation
+    from faust_assigner.scaler.settings import Settings
+    from faust_assigner.status.collect import Where
+
+#: Two looks so many seconds apart show how much arrives; workers commit every few seconds.
+ONCE_APART_S = 6.0
+_FILE: Any = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@look_options
+@click.option(
+    "--bind",
+    default="127.0.0.1:6071",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where KEDA asks. Port 0 takes a free one. On another address than loopback give --tls-cert and "
+    "--tls-key, or --insecure.",
+)
+@click.option("--tls-cert", type=_FILE, metavar="FILE", help="The certificate, PEM.")
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="Its key, PEM.")
+@click.option(
+    "--tls-client-ca",
+    type=_FILE,
+    metavar="FILE",
+    help="Callers need a certificate that this authority signed, PEM.",
+)
+@click.option("--insecure", is_flag=True, help="Serve other machines without TLS.")
+@click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A default for a key of the ScaledObjects' metadata, such as max=12; docs/how-to/autoscaling.md "
+    "lists the keys. May be repeated.",
+)
+@click.option(
+    "--once", is_flag=True, help="Print the recommendation after two looks, and serve nothing."
+)
+@click.option("--json", "as_json", is_flag=True, help="With --once: print JSON.")
+def scaler(
+    bind: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
+    insecure: bool,
+    given: tuple[str, ...],
+    once: bool,
+    as_json: bool,
+    group_id: str,
+    **reach: Any,
+) -> None:
+    """Recommend how many workers a group should have, to KEDA over gRPC or once to you.
+
+    Only sizes that help are recommended: with 12 tasks 5 workers process no faster than 4. The size never
+    changes while state is restored, a rebalance is under way, or a worker does not answer. Each answer has
+    its reasons, in the log and with --once.
+    """
+    if as_json and not once:
+        raise click.UsageError("--json goes with --once")
+    with spoken_errors(), quiet_kafka():
+        from faust_assigner.scaler.settings import read_settings
+
+        defaults = _pairs(given)
+        settings = read_settings(defaults)
+        where = where_of(group_id=group_id, **reach)
+        if once:
+            _show(group_id, asyncio.run(_once(where, settings)), as_json)
+            return
+        from faust_assigner.scaler.server import Listening, serve
+        from faust_assigner.service.server.table import address
+
+        try:
+            host, port = address(bind)
+        except ValueError:
+            raise click.BadParameter(
+                f"must be HOST:PORT, got {bind!r}", param_hint="--bind"
+            ) from None
+        listening = Listening(
+            host=host,
+            port=port,
+            cert=tls_cert,
+            key=tls_key,
+            client_ca=tls_client_ca,
+            insecure=insecure,
+        )
+        try:
+            serve(where, listening, defaults, click.echo)
+        except OSError as error:
+            fail(error, 1)
+
+
+def _pairs(given: tuple[str, ...]) -> dict[str, str]:
+    """KEY=VALUE as a mapping. Raises UsageError."""
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set {text}: must be KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
+async def _once(where: Where, settings: Settings) -> Recommendation:
+    """The answer to two looks; a second look that fails is an error, as the first one is."""
+    from faust_assigner.scaler.look import look_of
+    from faust_assigner.scaler.memory import Memory
+    from faust_assigner.scaler.recommend import recommend
+    from faust_assigner.status.collect import Looks
+
+    async with Looks(where, time.monotonic) as looks:
+        _, memory = recommend(look_of(await looks.look()), settings, Memory())
+        await asyncio.sleep(ONCE_APART_S)
+        return recommend(look_of(await looks.look()), settings, memory)[0]
+
+
+def _show(group_id: str, found: Recommendation, as_json: bool) -> None:
+    from faust_assigner.scaler import render
+
+    shown = render.as_json if as_json else render.as_text
+    click.echo(shown(group_id, found))

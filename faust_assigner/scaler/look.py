@@ -1,0 +1,181 @@
+"""What the scaler needs to know of a group, from one look of ``faust-assigner status``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from faust_assigner.clients.groups import as_ranges
+from faust_assigner.grouper import PartitionGrouper
+from faust_assigner.status.build import build, changelogs_of
+from faust_assigner.status.evidence import Evidence, Place
+from faust_assigner.status.members import View, views_of
+from faust_assigner.status.report import ANSWERED, MemberReport, Partition, Report
+
+#: So many names, or ranges of partitions, are listed in one sentence; the rest is counted.
+MOST_NAMED = 5
+#: Why a partition stands still while its state, or its owner, is on the move.
+_MOVING = {
+    "restoring": "restores its tables",
+    "round": "waits for a rebalance",
+    "hand_over": "is handed over",
+    "group": "has not heard of the group's coordinator",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A partition of a source topic: its owner's name, the committed offset and the end of the log.
+
+    ``owner`` is "" where nobody owns the partition. ``committed`` is None before the first commit.
+    """
+
+    owner: str
+    committed: int | None
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """Records that are not committed yet; 0 where no offset was ever committed."""
+        return 0 if self.committed is None else max(0, self.end - self.committed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A group at the moment ``taken_at``, in seconds of a clock that never goes back.
+
+    ``tasks`` is the number of units of work: partitions of one number of co-partitioned topics are one
+    task. It is 0 while no member shows its topics. ``standbys`` is ``table_standby_replicas``, 0 without
+    tables, None where no worker told. ``busy`` has a sentence for each reason not to change the size now.
+    ``notes`` are sentences about what is not known or not taken into account.
+    """
+
+    taken_at: float
+    members: int
+    tasks: int
+    standbys: int | None = 0
+    sources: Mapping[Place, Source] = field(default_factory=dict)
+    busy: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def backlog(self) -> int:
+        """Records of all source partitions that are not committed yet."""
+        return sum(source.lag for source in self.sources.values())
+
+
+def look_of(evidence: Evidence) -> Look:
+    """What one look says. Never raises on what members wrote. Cost: that of one report of the status."""
+    views, report = views_of(evidence), build(evidence)
+    sources = _sources(report)
+    return Look(
+        taken_at=evidence.taken_at,
+        members=report.totals.members,
+        tasks=_tasks(evidence, views),
+        standbys=_standbys(views) if changelogs_of(evidence, views) else 0,
+        sources=sources,
+        busy=tuple(_busy(report, views)),
+        notes=tuple(_notes(report, sources)),
+    )
+
+
+def listed(names: Collection[str]) -> str:
+    """At most five names, and how many more.
+
+    >>> listed(["b", "a"]), listed("abcdefg")
+    ('a, b', 'a, b, c, d, e and 2 more')
+    """
+    ordered = sorted(names)
+    more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
+    return ", ".join(ordered[:MOST_NAMED]) + more
+
+
+def _tasks(evidence: Evidence, views: Sequence[View]) -> int:
+    """The tasks that carry load, as the leader groups them; Faust's own leader topic is none."""
+    counts: dict[str, int] = {}
+    for topic, number in evidence.ends:
+        counts[topic] = max(counts.get(topic, 0), number + 1)
+    subscriptions = [view.member.topics for view in views if view.member.topics]
+    groups = PartitionGrouper().group(
+        subscriptions,
+        counts,
+        changelogs=changelogs_of(evidence, views) & counts.keys(),
+        weightless={_leader_topic(evidence.group.group_id)} & counts.keys(),
+    )
+    return sum(group.partitions for group in groups if group.adds_load)
+
+
+def _leader_topic(group_id: str) -> str:
+    return f"{group_id}-__assignor-__leader"
+
+
+def _standbys(views: Sequence[View]) -> int | None:
+    """The largest that a worker shows: during a deploy workers differ."""
+    found = [
+        int(text)
+        for view in views
+        if view.status is not None
+        and (text := view.status.settings.get("table_standby_replicas", "")).isdecimal()
+    ]
+    return max(found, default=None)
+
+
+def _sources(report: Report) -> dict[Place, Source]:
+    leader = _leader_topic(report.group)
+    return {
+        (one.topic, one.partition): Source(
+            owner=one.owner or "", committed=one.committed, end=one.end
+        )
+        for one in report.partitions
+        if not one.is_changelog and one.topic != leader and one.end is not None
+    }
+
+
+def _busy(report: Report, views: Sequence[View]) -> Iterator[str]:
+    """Why the size must not change now, the group first, then its members and partitions."""
+    if report.members and not report.is_settled:
+        yield f"a rebalance is under way ({report.state})"
+    elif any(view.member.given is not None and view.member.given.among for view in views):
+        yield "the second of two rounds of a rebalance is about to begin"
+    for member in report.members:
+        yield from _member(member)
+    yield from _standing(report.partitions)
+    if report.members and report.is_settled and not any(one.end for one in report.partitions):
+        yield "the brokers did not say where the partitions end"
+
+
+def _member(member: MemberReport) -> Iterator[str]:
+    if member.answer != ANSWERED:
+        yield f"worker {member.name} does not answer ({member.answer}: {member.detail})"
+        return
+    if member.is_leaving:
+        yield f"worker {member.name} is stopping"
+    if member.restore_remaining_records:
+        left = member.restore_remaining_records
+        yield f"worker {member.name} restores state, {left:,} records remain"
+    if member.warmups:
+        places = ((topic, n) for topic, numbers in member.warmups.items() for n in numbers)
+        yield f"worker {member.name} warms up {listed(list(as_ranges(places)))}"
+    if member.not_live or member.not_ready:
+        yield f"worker {member.name} is not ready: {(*member.not_live, *member.not_ready)[0]}"
+
+
+def _standing(partitions: Sequence[Partition]) -> Iterator[str]:
+    for reason, words in _MOVING.items():
+        places = [
+            (one.topic, one.partition)
+            for one in partitions
+            if one.standing is not None and one.standing.reason == reason
+        ]
+        if places:
+            yield f"{listed(list(as_ranges(places)))} {words}"
+
+
+def _notes(report: Report, sources: Mapping[Place, Source]) -> Iterator[str]:
+    capacities = {member.capacity for member in report.members if member.capacity is not None}
+    if len(capacities) > 1:
+        yield "the workers' capacities differ; sizes are computed as if all workers were alike"
+    fresh = [place for place, source in sources.items() if source.committed is None and source.end]
+    if fresh:
+        yield f"{listed(list(as_ranges(fresh)))}: no offset is committed yet, so the lag is not known"
+    yield from report.problems

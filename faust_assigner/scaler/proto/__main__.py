@@ -1,0 +1,23 @@
+"""Generate the modules beside the proto; from the root of the repository."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROTO = "faust_assigner/scaler/proto/externalscaler.proto"
+
+
+def generate(root: Path, out: Path) -> None:
+    """Write ``externalscaler_pb2.py``, its ``.pyi`` and ``externalscaler_pb2_grpc.py`` under ``out``."""
+    said = [f"--{kind}_out={out}" for kind in ("python", "pyi", "grpc_python")]
+    # In a process of its own: the compiler aborts where another extension has brought protobuf along.
+    subprocess.run(
+        [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", *said, PROTO], check=True
+    )
+
+
+if __name__ == "__main__":
+    here = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    generate(here, here)

@@ -1,0 +1,146 @@
+"""One group's recommendations for all callers: shares looks, remembers, bridges times without a look."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from faust_assigner.errors import TryAgain
+from faust_assigner.pipeline.failure import verdict
+from faust_assigner.scaler.look import Look, look_of
+from faust_assigner.scaler.memory import Memory
+from faust_assigner.scaler.recommend import HOLD, Recommendation, recommend
+from faust_assigner.scaler.settings import Settings
+from faust_assigner.status.evidence import Evidence
+
+log = logging.getLogger(__name__)
+
+#: A look serves all calls that come within so many seconds after it.
+FRESH_S: Final = 3.0
+#: A call waits so long for a look. The look goes on, and serves later calls.
+WAIT_S: Final = 10.0
+#: So many ScaledObjects are remembered, those that asked last.
+MOST_ASKERS: Final = 64
+#: Logged instead of a decision where there is none.
+_NOTHING: Final = ("", 0, True)
+
+
+class NoRecommendation(TryAgain):
+    """The group cannot be looked at, and the last recommendation is too old or missing."""
+
+
+@dataclass
+class _Asker:
+    """What one ScaledObject was told, and when."""
+
+    memory: Memory = field(default_factory=Memory)
+    seen: Look | None = None
+    settings: Settings | None = None
+    told: Recommendation | None = None
+    told_at: float = 0.0
+    #: The decision and the size that were logged last; whether that was a repeated answer.
+    logged: tuple[str, int, bool] | None = None
+
+
+class Recommender:
+    """Answers for one group. ``look`` takes one look; ``clock`` is monotonic, in seconds.
+
+    Each ScaledObject has a memory of its own, so two with other settings do not disturb each other.
+    """
+
+    def __init__(
+        self, group_id: str, look: Callable[[], Awaitable[Evidence]], clock: Callable[[], float]
+    ) -> None:
+        self.group_id = group_id
+        self._look, self._clock = look, clock
+        self._askers: OrderedDict[str, _Asker] = OrderedDict()
+        self._last: Look | None = None
+        self._looked_at = 0.0
+        self._looking: asyncio.Task[Look] | None = None
+
+    async def recommendation(self, asker: str, settings: Settings) -> Recommendation:
+        """What to do now. ``asker`` is the ScaledObject, ``namespace/name``.
+
+        Raises NoRecommendation where the group cannot be looked at and the last answer is older than
+        ``hold_s``. Waits for :data:`WAIT_S` at most.
+        """
+        one = self._asker(asker)
+        try:
+            look = await self._shared_look()
+        except Exception as error:
+            said = verdict(error)
+            if said is None:
+                raise
+            return self._repeated(asker, one, settings, said[0])
+        if look is not one.seen or settings != one.settings or one.told is None:
+            one.told, one.memory = recommend(look, settings, one.memory)
+            one.seen, one.settings, one.told_at = look, settings, self._clock()
+            self._log(asker, one, one.told, is_repeated=False)
+        return one.told
+
+    async def close(self) -> None:
+        """End the look that is under way."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    def _asker(self, name: str) -> _Asker:
+        one = self._askers.setdefault(name, _Asker())
+        self._askers.move_to_end(name)
+        while len(self._askers) > MOST_ASKERS:
+            self._askers.popitem(last=False)
+        return one
+
+    async def _shared_look(self) -> Look:
+        """The last look while it is fresh, else a new one that all callers wait for."""
+        if self._last is not None and self._clock() - self._looked_at < FRESH_S:
+            return self._last
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._new_look(), name="scaler-look")
+            # A failure that no caller waited for is no error of its own: the next caller looks again.
+            self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._looking), WAIT_S)
+        except TimeoutError:
+            raise TryAgain(f"the group did not answer within {WAIT_S:g} s") from None
+
+    async def _new_look(self) -> Look:
+        look = look_of(await self._look())
+        self._last, self._looked_at = look, self._clock()
+        return look
+
+    def _repeated(self, asker: str, one: _Asker, settings: Settings, why: str) -> Recommendation:
+        """The last answer, while it is young enough."""
+        age_s = self._clock() - one.told_at
+        if one.told is None or age_s > settings.hold_s:
+            told = "none was given yet" if one.told is None else f"the last is {age_s:.0f} s old"
+            missing = f"no recommendation for {self.group_id}: {why} ({told})"
+            if one.logged != _NOTHING:
+                one.logged = _NOTHING
+                log.warning("%s: %s", asker, missing)
+            raise NoRecommendation(missing)
+        reason = (
+            f"the group cannot be looked at: {why}; the answer of {age_s:.0f} s ago is repeated"
+        )
+        found = replace(one.told, decision=HOLD, reasons=(reason,))
+        self._log(asker, one, found, is_repeated=True)
+        return found
+
+    def _log(self, asker: str, one: _Asker, found: Recommendation, *, is_repeated: bool) -> None:
+        """One line for each changed answer."""
+        now = found.decision, found.size, is_repeated
+        if now != one.logged:
+            one.logged = now
+            log.info(
+                "%s: group %s, %d workers (%s, now %d): %s",
+                asker,
+                self.group_id,
+                found.size,
+                found.decision,
+                found.present,
+                "; ".join(found.reasons),
+            )

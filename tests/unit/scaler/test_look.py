@@ -1,0 +1,133 @@
+"""What the scaler takes from a look of the status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from faust_assigner.scaler.look import look_of
+from faust_assigner.status.evidence import Heard
+from faust_assigner.status.report import ANSWERED
+from faust_assigner.warmup import WarmupPolicy
+from faust_assigner.wire.worker_status import Standstill
+from tests.support.status import LOG, MadeGroup, group
+
+SETTINGS = {"table_standby_replicas": "1"}
+
+
+def heard(made: MadeGroup, **of_m1: Any) -> dict[str, Heard]:
+    """All workers answer; ``of_m1`` is what m1 says beside."""
+    return {
+        made.claims[name].url: Heard(
+            answer=ANSWERED,
+            status=made.status_of(
+                name, **{"settings": SETTINGS, **(of_m1 if name == "m1" else {})}
+            ),
+        )
+        for name in made.claims
+    }
+
+
+def test_a_group_at_rest() -> None:
+    """Six tasks: orders and its table travel together. Faust's leader topic is none."""
+    topics = {"orders": 6, LOG: 6, "shop-__assignor-__leader": 1}
+    made = group(3, topics=topics)
+    found = look_of(made.evidence(heard=heard(made)))
+    assert (found.members, found.tasks, found.standbys, found.busy) == (3, 6, 1, ())
+    assert set(found.sources) == {("orders", n) for n in range(6)}
+    assert found.backlog == 6 * 100
+    assert {source.owner for source in found.sources.values()} == {"w0", "w1", "w2"}
+
+
+def test_tasks_of_topics_with_other_counts_are_added() -> None:
+    """Six tasks of one pair of topics and four of another topic."""
+    made = group(2, topics={"orders": 6, LOG: 6, "clicks": 4})
+    assert look_of(made.evidence(heard=heard(made))).tasks == 10
+
+
+def test_without_tables_standbys_count_for_nothing() -> None:
+    """Faust's setting is 1 by default, also where there is nothing to copy."""
+    made = group(2, topics={"orders": 6})
+    assert look_of(made.evidence(heard=heard(made))).standbys == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"restore_remaining_records": 12_345}, "w1 restores state, 12,345 records remain"),
+        ({"is_leaving": True}, "w1 is stopping"),
+        ({"not_ready": ("it stands",)}, "w1 is not ready: it stands"),
+        (
+            {
+                "standing": (
+                    Standstill(topic="orders", partition=n, reason="restoring", seconds=1.0)
+                    for n in (1, 2)
+                )
+            },
+            "orders 1-2 restores its tables",
+        ),
+    ],
+    ids=["restores", "stops", "not ready", "stands still"],
+)
+def test_a_worker_that_is_not_at_rest_is_named(said: dict[str, Any], words: str) -> None:
+    """With what it does, in one sentence."""
+    said = {
+        key: value if isinstance(value, int | tuple) else tuple(value)
+        for key, value in said.items()
+    }
+    made = group(3)
+    found = look_of(made.evidence(heard=heard(made, **said)))
+    assert len(found.busy) == 1
+    assert words in found.busy[0]
+
+
+def test_a_partition_that_stands_still_for_its_own_reason_is_no_state_on_the_move() -> None:
+    """A record that takes long is no reason to hold the size."""
+    still = (Standstill(topic="orders", partition=1, reason="record", seconds=99.0),)
+    made = group(3)
+    assert look_of(made.evidence(heard=heard(made, standing=still))).busy == ()
+
+
+def test_a_worker_that_does_not_answer_is_named() -> None:
+    """The group may be about to lose it."""
+    made = group(3)
+    [why] = look_of(made.evidence(silent=["m2"])).busy
+    assert why.startswith("worker w2 does not answer (silent")
+
+
+def test_a_warm_up_is_named_with_its_partitions() -> None:
+    """A new member waits for state."""
+    made = MadeGroup().join("m0", "m1", holds=True)
+    policy = WarmupPolicy(acceptable_recovery_lag=10, acceptable_from_nothing=10)
+    for _ in range(3):
+        made.round(warmups=policy)
+    made.join("m2", holds=True).round(warmups=policy)
+    found = look_of(made.evidence(heard=heard(made)))
+    assert any(why.startswith(f"worker w2 warms up {LOG} ") for why in found.busy)
+
+
+def test_a_rebalance_is_a_reason_of_its_own() -> None:
+    """The coordinator shows no assignments meanwhile; the members are counted."""
+    made = group(3)
+    made.state = "PreparingRebalance"
+    found = look_of(made.evidence(heard=heard(made)))
+    assert found.members == 3
+    assert found.busy[0] == "a rebalance is under way (PreparingRebalance)"
+
+
+def test_capacities_that_differ_are_said() -> None:
+    """Sizes count workers alike."""
+    made = MadeGroup().join("m0", "m1")
+    made.offers["m1"] = {"capacity": 2.0}
+    made.round().round()
+    found = look_of(made.evidence(heard=heard(made)))
+    assert any("capacities differ" in note for note in found.notes)
+
+
+def test_brokers_that_do_not_say_where_partitions_end_hold_the_size() -> None:
+    """Nothing is known of the load."""
+    made = group(3)
+    found = look_of(made.evidence(heard=heard(made), ends={}, problems=("Lags are unknown",)))
+    assert found.busy == ("the brokers did not say where the partitions end",)
+    assert "Lags are unknown" in found.notes

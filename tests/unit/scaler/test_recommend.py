@@ -1,0 +1,328 @@
+"""The decision, rule by rule: each with a case in which it decides and one in which it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from faust_assigner.scaler.recommend import GROW, HOLD, SHRINK, SLEEP, STAY
+from tests.unit.scaler.made import EVERY_S, group
+
+# -- only sizes that help
+
+
+@pytest.mark.parametrize(("members", "size"), [(5, 4), (7, 6), (11, 6), (14, 12), (6, 6), (3, 3)])
+def test_a_size_that_is_no_faster_than_a_smaller_one_is_left(members: int, size: int) -> None:
+    """With 12 tasks 5 workers process no faster than 4; 6 and 3 are sizes that help."""
+    found = group(members=members, worker_rate=100.0).ask()
+    assert found.size == size
+    assert found.decision == (STAY if size == members else SHRINK)
+
+
+def test_over_a_day_of_loads_only_useful_sizes_are_recommended() -> None:
+    """Up to what 12 workers process, and back."""
+    made = group(members=1, worker_rate=100.0, down_s=60.0)
+    for load in (50, 150, 250, 350, 500, 900, 1100, 500, 300, 100, 20):
+        made.arrival = float(load)
+        made.pass_time(400)
+    assert set(made.sizes()) == {1, 2, 3, 4, 6, 12}
+
+
+@pytest.mark.parametrize(("standbys", "least"), [(0, 1), (1, 2), (2, 3)])
+def test_there_is_a_worker_for_each_standby_beside_the_owner(standbys: int, least: int) -> None:
+    """An idle group shrinks to one worker and its standbys, and no further."""
+    made = group(members=6, standbys=standbys, down_s=60.0, worker_rate=100.0)
+    made.pass_time(2000)
+    assert made.sizes()[-1] == least
+
+
+def test_too_few_workers_for_the_standbys_are_raised_at_once() -> None:
+    """Before any load is known; the reason names the standbys."""
+    found = group(members=1, standbys=1).ask()
+    assert (found.decision, found.size) == (GROW, 2)
+    assert "standbys" in found.reasons[0]
+
+
+@pytest.mark.parametrize(("most", "size"), [(None, 12), (12, 12), (11, 6), (6, 6), (5, 4), (1, 1)])
+def test_max_is_never_passed(most: int | None, size: int) -> None:
+    """However much arrives; below it the largest size that helps."""
+    made = group(members=1, most=most, worker_rate=100.0, arrival=50_000.0, processed=100.0)
+    made.pass_time(600)
+    assert made.sizes()[-1] == size
+
+
+def test_more_than_helps_is_not_asked_for_and_said() -> None:
+    """12 tasks: with 12 workers nothing is left to gain."""
+    made = group(members=6, worker_rate=100.0, arrival=50_000.0, processed=600.0)
+    made.pass_time(600)
+    grown = next(one for one in made.said if one.decision == GROW)
+    assert grown.size == 12
+    assert "no larger size helps" in grown.reasons[-1]
+
+
+def test_min_above_the_load_is_kept() -> None:
+    """And a group below it is raised."""
+    made = group(members=2, least=3, down_s=60.0)
+    made.pass_time(600)
+    assert made.sizes() == [3]
+
+
+def test_a_change_that_kubernetes_passes_over_is_not_recommended() -> None:
+    """With 400 tasks 20 and 21 workers differ by too little; the next size beyond a tenth is taken."""
+    made = group(members=20, tasks=400, worker_rate=100.0, arrival=1830.0)
+    found = made.pass_time(300)
+    assert made.sizes() == [20, 23]
+    assert found.size == 23
+
+
+def test_a_worker_too_many_that_kubernetes_would_not_stop_stays() -> None:
+    """From 13 to 12 is less than a tenth: the answer would have no effect, and the group never followed."""
+    found = group(members=13, worker_rate=100.0).ask()
+    assert (found.decision, found.size) == (STAY, 13)
+    assert "passes over" in found.reasons[0]
+
+
+# -- never while the group is not at rest
+
+
+@pytest.mark.parametrize("load", [10.0, 10_000.0], ids=["too many workers", "too few"])
+def test_the_size_is_held_while_state_is_restored(load: float) -> None:
+    """Both ways; the very same looks at rest change it."""
+    why = "worker w1 restores state, 12 records remain"
+    for busy in ((why,), ()):
+        made = group(members=4, worker_rate=100.0, arrival=load, processed=400.0, busy=busy)
+        found = made.pass_time(2000)
+        assert (set(made.sizes()) == {4}) is bool(busy)
+        if busy:
+            assert (found.decision, found.reasons) == (HOLD, busy)
+
+
+def test_a_size_that_does_not_help_is_held_too() -> None:
+    """5 workers of 12 tasks: 4 at rest, 5 meanwhile."""
+    made = group(members=5, busy=("a rebalance is under way",))
+    assert made.ask().size == 5
+    made.busy = ()
+    assert made.ask().size == 4
+
+
+def test_the_size_is_held_until_the_workers_have_followed() -> None:
+    """The members lag behind what was recommended; after settle_s they are taken as they are."""
+    made = group(
+        members=2, worker_rate=100.0, arrival=350.0, processed=200.0, settle_s=120.0, follows=False
+    )
+    made.pass_time(90)
+    assert made.said[-1].decision == HOLD
+    size = made.said[-1].size
+    assert size > 2
+    assert "2 workers have joined" in made.said[-1].reasons[0]
+    held = made.pass_time(30)
+    assert (held.decision, held.size) == (HOLD, size)
+    before = len(made.said)
+    made.pass_time(120)
+    assert any(one.decision != HOLD and one.present == 2 for one in made.said[before:])
+
+
+def test_a_worker_that_died_does_not_shrink_the_group() -> None:
+    """Kubernetes starts its pod again; the recommendation stays."""
+    made = group(members=4, worker_rate=100.0, arrival=250.0, follows=False)
+    made.pass_time(60)
+    made.members = 3
+    found = made.ask()
+    assert (found.decision, found.size) == (HOLD, 4)
+
+
+def test_the_size_is_held_however_long_a_restore_takes() -> None:
+    """Also where a worker is missing for longer than settle_s: that time begins when the group is at rest."""
+    made = group(members=4, worker_rate=100.0, arrival=250.0, follows=False, settle_s=300.0)
+    made.pass_time(60)
+    made.members, made.busy = 3, ("worker w1 restores state",)
+    assert made.pass_time(3600).size == 4
+    made.busy = ()
+    assert made.pass_time(270).size == 4
+
+
+# -- fewer workers
+
+
+def test_it_shrinks_after_the_whole_window_and_not_before() -> None:
+    """One look before the window is over the size stays."""
+    made = group(members=6, worker_rate=100.0, arrival=100.0, down_s=300.0)
+    made.pass_time(285)
+    assert made.sizes() == [6]
+    made.pass_time(30)
+    assert made.sizes() == [6, 4]
+
+
+def test_it_shrinks_by_one_useful_size_at_a_time() -> None:
+    """From 12 to 1 with a window between two steps."""
+    made = group(members=12, worker_rate=100.0, arrival=10.0, down_s=300.0)
+    made.pass_time(5 * 300 + 200)
+    assert list(made.sizes()) == [12, 6, 4, 3, 2, 1]
+
+
+@pytest.mark.parametrize(("arrival", "size"), [(276.0, 4), (284.0, 6)])
+def test_it_shrinks_only_where_the_smaller_size_carries_the_load(arrival: float, size: int) -> None:
+    """4 workers process 400 a second, and are to be loaded to 70 % at most: 280."""
+    made = group(members=6, worker_rate=100.0, arrival=arrival, down_s=300.0)
+    made.pass_time(600)
+    assert made.sizes()[-1] == size
+
+
+def test_one_peak_within_the_window_is_enough_to_stay() -> None:
+    """The peak is passed when it has left the window."""
+    made = group(members=6, worker_rate=100.0, arrival=100.0, down_s=600.0)
+    made.pass_time(300)
+    made.arrival = 350.0
+    made.pass_time(60)
+    made.arrival = 100.0
+    made.pass_time(540)
+    assert made.sizes() == [6]
+    assert "at the peak" in made.said[-1].reasons[0]
+    made.pass_time(180)
+    assert made.sizes() == [6, 4]
+
+
+def test_a_backlog_within_the_window_is_enough_to_stay() -> None:
+    """Although little arrives: what waited was more than what may wait."""
+    made = group(members=6, worker_rate=100.0, arrival=10.0, down_s=300.0, target_lag=10.0)
+    made.pass_time(60)
+    made.end += 4000
+    made.processed = 100.0
+    made.pass_time(270)
+    assert made.sizes() == [6]
+    assert "waited" in made.said[-1].reasons[0]
+
+
+def test_without_a_measured_rate_a_smaller_size_is_tried_and_said_so() -> None:
+    """Nobody was ever busy all the time, and nothing waited."""
+    made = group(members=4, arrival=100.0, down_s=300.0)
+    made.pass_time(330)
+    shrunk = next(one for one in made.said if one.decision == SHRINK)
+    assert shrunk.size == 3
+    assert "tried" in shrunk.reasons[0]
+
+
+# -- more workers
+
+
+@pytest.mark.parametrize(("arrival", "size"), [(355.0, 4), (365.0, 6)])
+def test_it_grows_above_nine_tenths_of_what_the_workers_process(arrival: float, size: int) -> None:
+    """4 workers process 400."""
+    made = group(members=4, worker_rate=100.0, arrival=arrival)
+    made.pass_time(300)
+    assert made.sizes()[-1] == size
+
+
+@pytest.mark.parametrize(
+    ("spare", "arrival", "size"), [(0, 250.0, 4), (1, 250.0, 4), (1, 310.0, 6), (2, 210.0, 6)]
+)
+def test_spare_workers_may_be_lost(spare: int, arrival: float, size: int) -> None:
+    """Without one 3 of 4 workers process 300, without two 2 of 4 process 200."""
+    made = group(members=4, worker_rate=100.0, arrival=arrival, spare=spare)
+    made.pass_time(300)
+    assert made.sizes()[-1] == size
+
+
+def test_a_group_with_a_spare_worker_does_not_shrink_below_two() -> None:
+    """However little arrives."""
+    made = group(members=3, worker_rate=100.0, arrival=1.0, spare=1, down_s=60.0)
+    made.pass_time(900)
+    assert made.sizes() == [3, 2]
+
+
+@pytest.mark.parametrize(("backlog", "size"), [(8_000, 4), (65_000, 6), (125_000, 12)])
+def test_a_backlog_grows_the_group_by_the_time_to_catch_up(backlog: int, size: int) -> None:
+    """300 arrive a second. To catch up 65,000 within 300 s takes 517 a second: 6 workers."""
+    made = group(members=4, worker_rate=100.0, arrival=300.0, processed=400.0)
+    made.end = backlog
+    made.pass_time(30 + 2 * EVERY_S)
+    assert made.sizes()[-1] == size
+
+
+def test_a_load_that_is_over_before_the_window_grows_nothing() -> None:
+    """Each look of the window has to ask for more."""
+    made = group(members=4, worker_rate=100.0, arrival=100.0, up_s=120.0)
+    made.pass_time(300)
+    made.arrival = 800.0
+    made.pass_time(60)
+    made.arrival = 100.0
+    made.pass_time(120)
+    assert made.sizes() == [4]
+    made.arrival = 800.0
+    made.pass_time(240)
+    assert made.sizes()[-1] == 12
+
+
+def test_the_rate_of_busy_workers_is_measured() -> None:
+    """More waits than they process: 4 workers process 200 together, so one processes 50."""
+    made = group(members=4, arrival=300.0, processed=200.0, follows=False)
+    made.pass_time(400)
+    grown = next(one for one in made.said if one.decision == GROW)
+    assert grown.worker_rate == pytest.approx(50, rel=0.1)
+    assert grown.size == 12
+
+
+def test_a_backlog_that_does_not_shrink_grows_the_group_whatever_the_rate() -> None:
+    """The given rate is too high, and no worker is measured: the owners change at each look."""
+    made = group(members=4, worker_rate=10_000.0, arrival=300.0, processed=200.0, restless=True)
+    made.pass_time(30)
+    assert made.sizes() == [4]
+    made.pass_time(400)
+    assert made.sizes()[1] == 6
+
+
+def test_what_waits_after_a_restore_does_not_count_as_falling_behind() -> None:
+    """It grew while the group was not at rest; the workers get time to catch up."""
+    made = group(members=4, worker_rate=100.0, arrival=250.0, processed=0.0, busy=("restores",))
+    made.pass_time(60)
+    made.busy, made.processed = (), 400.0
+    made.pass_time(150)
+    assert made.sizes() == [4]
+
+
+# -- nothing to do, nobody there
+
+
+def test_with_min_0_an_idle_group_sleeps_and_wakes() -> None:
+    """After the window; a record that arrives wakes it. With min 1 it is active for ever."""
+    made = group(members=1, least=0, down_s=300.0)
+    assert made.pass_time(285).is_active
+    found = made.pass_time(30)
+    assert (found.decision, found.size, found.is_active) == (SLEEP, 0, False)
+    made.members = 0
+    assert not made.pass_time(60).is_active
+    made.end += 12
+    found = made.ask()
+    assert (found.size, found.is_active) == (1, True)
+    always = group(members=1, least=1, down_s=300.0)
+    assert always.pass_time(600).is_active
+
+
+def test_an_idle_group_stays_asleep_while_its_worker_stops() -> None:
+    """KEDA waits before it stops the last worker; the worker's leaving wakes nobody."""
+    made = group(members=1, least=0, down_s=300.0, follows=False)
+    made.pass_time(330)
+    made.busy = ("worker w0 is stopping",)
+    assert not made.pass_time(300).is_active
+    made.busy = ()
+    assert not made.pass_time(300).is_active
+
+
+def test_a_group_that_lost_all_members_keeps_its_size() -> None:
+    """All pods were restarted together; nothing is known of the load."""
+    made = group(members=4, worker_rate=100.0, follows=False)
+    made.pass_time(60)
+    made.members = 0
+    found = made.pass_time(600)
+    assert (found.size, found.decision, found.is_active) == (4, HOLD, True)
+
+
+def test_a_group_that_has_not_started_gets_its_least_size() -> None:
+    """Its standbys are not known yet."""
+    found = group(members=0, least=3).ask()
+    assert (found.size, found.is_active) == (3, True)
+
+
+def test_members_that_show_no_topics_are_left_alone() -> None:
+    """Members of another kind, or brokers that do not answer."""
+    found = group(members=4, tasks=0).ask()
+    assert (found.size, found.decision) == (4, HOLD)

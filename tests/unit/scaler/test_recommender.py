@@ -1,0 +1,157 @@
+"""Shared looks, repeated answers, and what is logged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+import pytest
+
+from faust_assigner.errors import TryAgain
+from faust_assigner.scaler import recommender as under_test
+from faust_assigner.scaler.recommend import HOLD, STAY
+from faust_assigner.scaler.recommender import MOST_ASKERS, NoRecommendation, Recommender
+from faust_assigner.scaler.settings import Settings
+from faust_assigner.status.evidence import Evidence
+from tests.support.status import group
+from tests.unit.scaler.test_look import heard
+
+
+@dataclass
+class Shop:
+    """A group that can be away, or slow; counts looks."""
+
+    now: float = 100.0
+    error: BaseException | None = None
+    is_slow: bool = False
+    looks: int = 0
+    members: int = 3
+    evidence: Evidence = field(init=False)
+
+    def __post_init__(self) -> None:
+        made = group(self.members)
+        self.evidence = made.evidence(heard=heard(made))
+
+    async def look(self) -> Evidence:
+        """One look; it takes a turn of the loop."""
+        self.looks += 1
+        await asyncio.sleep(3600 if self.is_slow else 0)
+        if self.error is not None:
+            raise self.error
+        return Evidence(**{**self.evidence.__dict__, "taken_at": self.now})
+
+    def recommender(self) -> Recommender:
+        """Of this group, with this clock."""
+        return Recommender("shop", self.look, lambda: self.now)
+
+
+async def test_callers_at_the_same_time_share_a_look() -> None:
+    """Ten calls, one look; a look that is a few seconds old serves on, an older one does not."""
+    shop = Shop()
+    one = shop.recommender()
+    found = await asyncio.gather(*(one.recommendation("a", Settings()) for _ in range(10)))
+    assert {answer.size for answer in found} == {3}
+    assert shop.looks == 1
+    shop.now += 2.9
+    await one.recommendation("b", Settings())
+    assert shop.looks == 1
+    shop.now += 0.2
+    await one.recommendation("a", Settings())
+    assert shop.looks == 2
+
+
+async def test_a_caller_that_gives_up_does_not_end_the_look_of_the_others() -> None:
+    """KEDA's deadline may be shorter than ours."""
+    shop = Shop()
+    one = shop.recommender()
+    first = asyncio.create_task(one.recommendation("a", Settings()))
+    second = asyncio.create_task(one.recommendation("b", Settings()))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).size == 3
+    assert shop.looks == 1
+
+
+async def test_a_look_that_fails_repeats_the_last_answer_for_a_bounded_time() -> None:
+    """And says so; after hold_s there is none. The group is back: a new one."""
+    shop = Shop()
+    one = shop.recommender()
+    assert (await one.recommendation("a", Settings())).decision == STAY
+    shop.error = TryAgain("no broker answers")
+    shop.now += 120
+    held = await one.recommendation("a", Settings())
+    assert (held.size, held.decision) == (3, HOLD)
+    assert "no broker answers; the answer of 120 s ago is repeated" in held.reasons[0]
+    shop.now += 1
+    with pytest.raises(NoRecommendation, match=r"no broker answers.*121 s old"):
+        await one.recommendation("a", Settings())
+    shop.error = None
+    assert (await one.recommendation("a", Settings())).decision == STAY
+
+
+async def test_without_an_answer_to_repeat_there_is_none() -> None:
+    """Another ScaledObject's answer is not repeated."""
+    shop = Shop()
+    one = shop.recommender()
+    await one.recommendation("a", Settings())
+    shop.error, shop.now = ConnectionError("refused"), shop.now + 10
+    with pytest.raises(NoRecommendation, match="none was given yet"):
+        await one.recommendation("b", Settings())
+
+
+async def test_a_look_that_takes_too_long_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last answer is repeated meanwhile, and closing ends the look."""
+    monkeypatch.setattr(under_test, "WAIT_S", 0.05)
+    shop = Shop()
+    one = shop.recommender()
+    await one.recommendation("a", Settings())
+    shop.is_slow, shop.now = True, shop.now + 10
+    assert (await one.recommendation("a", Settings())).decision == HOLD
+    assert (await one.recommendation("a", Settings())).decision == HOLD
+    assert shop.looks == 2
+    await one.close()
+
+
+async def test_a_bug_of_ours_is_no_silent_hold() -> None:
+    """It ends the call with its traceback."""
+    shop = Shop(error=ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        await shop.recommender().recommendation("a", Settings())
+
+
+async def test_each_changed_answer_is_one_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The same answer again is none; a failure is one."""
+    caplog.set_level(logging.INFO)
+    shop = Shop()
+    one = shop.recommender()
+    for _ in range(3):
+        await one.recommendation("prod/shop", Settings())
+        shop.now += 10
+    shop.error = TryAgain("no broker answers")
+    for _ in range(30):
+        shop.now += 10
+        try:
+            await one.recommendation("prod/shop", Settings())
+        except NoRecommendation:
+            continue
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 3
+    assert lines[0].startswith("prod/shop: group shop, 3 workers (stay, now 3): ")
+    assert "is repeated" in lines[1]
+    assert lines[2].startswith("prod/shop: no recommendation for shop")
+
+
+async def test_scaled_objects_are_remembered_apart_and_not_without_end() -> None:
+    """Two have their own settings; a thousand names leave the newest."""
+    shop = Shop()
+    one = shop.recommender()
+    assert (await one.recommendation("a", Settings(least=6))).size == 6
+    assert (await one.recommendation("b", Settings())).size == 3
+    for n in range(1000):
+        await one.recommendation(f"c{n}", Settings())
+    assert len(one._askers) == MOST_ASKERS

@@ -1,0 +1,212 @@
+"""KEDA's calls over a real channel: what is answered, what is refused, and that streams end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from faust_assigner.errors import ConfigError, TryAgain
+from faust_assigner.scaler import servicer
+from faust_assigner.scaler.proto import externalscaler_pb2 as pb
+from faust_assigner.scaler.proto.externalscaler_pb2_grpc import ExternalScalerStub
+from faust_assigner.scaler.server import Listening, ScalerServer
+from tests.support.certificates import Authority
+from tests.unit.scaler.test_recommender import Shop
+
+INVALID, AWAY = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.fixture
+def shop() -> Shop:
+    """The group behind the scaler."""
+    return Shop()
+
+
+@contextlib.asynccontextmanager
+async def asking(shop: Shop) -> AsyncIterator[Any]:
+    """A client of a server on loopback; both end before the test does."""
+    listening = Listening(host="127.0.0.1", port=0)
+    server = ScalerServer(shop.recommender(), listening, {"min": "2"})
+    port = await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield ExternalScalerStub(channel)
+    await server.stop()
+
+
+def ref(**metadata: str) -> pb.ScaledObjectRef:
+    """A ScaledObject of the group."""
+    return pb.ScaledObjectRef(
+        name="shop", namespace="prod", scalerMetadata={"group": "shop", **metadata}
+    )
+
+
+async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
+    """(code, text) of a call that must fail."""
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call
+    return refused.value.code(), str(refused.value.details())
+
+
+async def test_the_metric_over_its_target_is_the_size(shop: Shop) -> None:
+    """Kubernetes runs ceil(metric / target) pods: both fields of both messages agree."""
+    async with asking(shop) as stub:
+        [spec] = (await stub.GetMetricSpec(ref(), timeout=5)).metricSpecs
+        asked = pb.GetMetricsRequest(scaledObjectRef=ref(), metricName=spec.metricName)
+        [value] = (await stub.GetMetrics(asked, timeout=5)).metricValues
+        assert (spec.targetSize, spec.targetSizeFloat) == (1, 1.0)
+        assert (value.metricName, value.metricValue, value.metricValueFloat) == (
+            spec.metricName,
+            3,
+            3.0,
+        )
+
+
+async def test_a_bad_key_is_refused_by_its_name_in_each_call(shop: Shop) -> None:
+    """Also where no look is needed."""
+    async with asking(shop) as stub:
+        bad = ref(maximum="3")
+        stream = stub.StreamIsActive(bad, timeout=5)
+        for call in (
+            stub.IsActive(bad, timeout=5),
+            stub.GetMetricSpec(bad, timeout=5),
+            stub.GetMetrics(pb.GetMetricsRequest(scaledObjectRef=bad), timeout=5),
+            stream.read(),
+        ):
+            code, text = await refusal(call)
+            assert code == INVALID
+            assert "'maximum': no such key" in text
+
+
+async def test_another_metric_is_refused(shop: Shop) -> None:
+    """There is one."""
+    async with asking(shop) as stub:
+        asked = pb.GetMetricsRequest(scaledObjectRef=ref(), metricName="lag")
+        assert (await refusal(stub.GetMetrics(asked, timeout=5)))[0] == INVALID
+
+
+@pytest.mark.parametrize("metadata", [{}, {"group": "other"}])
+async def test_another_group_is_refused(shop: Shop, metadata: dict[str, str]) -> None:
+    """Its workers would be scaled by our load."""
+    async with asking(shop) as stub:
+        asked = pb.ScaledObjectRef(name="x", scalerMetadata=metadata)
+        code, text = await refusal(stub.IsActive(asked, timeout=5))
+        assert code == INVALID
+        assert text.startswith("group: ")
+
+
+async def test_a_group_that_is_away_is_unavailable(shop: Shop) -> None:
+    """KEDA then uses the fallback."""
+    async with asking(shop) as stub:
+        shop.error = TryAgain("no broker answers")
+        code, text = await refusal(stub.IsActive(ref(), timeout=5))
+        assert code == AWAY
+        assert "no broker answers" in text
+
+
+async def test_a_message_that_is_too_large_is_refused(shop: Shop) -> None:
+    """Before it is read."""
+    async with asking(shop) as stub:
+        code, _ = await refusal(stub.IsActive(ref(min="9" * 100_000), timeout=5))
+        assert code == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_stream_sends_changes_alone_and_ends_with_its_call(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer at once; none while nothing changes."""
+    async with asking(shop) as stub:
+        monkeypatch.setattr(servicer, "STREAM_S", 0.02)
+        stream = stub.StreamIsActive(ref(), timeout=30)
+        assert (await stream.read()).result
+        reading = asyncio.ensure_future(stream.read())
+        done, _ = await asyncio.wait([reading], timeout=0.3)
+        assert not done
+        stream.cancel()
+        await asyncio.wait([reading])
+
+
+async def test_streams_are_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has ended makes room."""
+    async with asking(shop) as stub:
+        monkeypatch.setattr(servicer, "MOST_STREAMS", 1)
+        monkeypatch.setattr(servicer, "STREAM_S", 0.02)
+        first = stub.StreamIsActive(ref(), timeout=30)
+        assert (await first.read()).result
+        second = stub.StreamIsActive(ref(), timeout=30)
+        assert (await refusal(second.read()))[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
+        first.cancel()
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            third = stub.StreamIsActive(ref(), timeout=30)
+            try:
+                assert (await third.read()).result
+            except grpc.aio.AioRpcError:
+                continue
+            third.cancel()
+            return
+        raise AssertionError("the first stream was never let go")
+
+
+@pytest.mark.parametrize(
+    ("listening", "words"),
+    [
+        ({"host": "0.0.0.0"}, "is not loopback"),
+        ({"host": "::"}, "is not loopback"),
+        ({"host": "127.0.0.1", "cert": "x"}, "go together"),
+        ({"host": "127.0.0.1", "client_ca": "x"}, "needs --tls-cert"),
+        ({"host": "127.0.0.1", "cert": "x", "key": "x"}, "cannot be read as PEM"),
+    ],
+)
+def test_an_address_for_others_needs_tls(listening: dict[str, Any], words: str) -> None:
+    """Or a word that it does not."""
+    with pytest.raises(ConfigError, match=words):
+        Listening(port=0, **listening).check()
+    Listening(host="0.0.0.0", port=0, insecure=True).check()
+    Listening(host="localhost", port=0).check()
+
+
+async def test_an_address_that_is_taken_is_an_error(shop: Shop) -> None:
+    """Not a second listener on the same port."""
+    first = ScalerServer(shop.recommender(), Listening(host="127.0.0.1", port=0))
+    port = await first.start()
+    second = ScalerServer(shop.recommender(), Listening(host="127.0.0.1", port=port))
+    with pytest.raises(OSError, match="cannot be listened on"):
+        await second.start()
+    await first.stop()
+    await second.stop()
+
+
+async def test_with_tls_a_caller_needs_the_authority_and_a_certificate(
+    shop: Shop, tmp_path: Path
+) -> None:
+    """KEDA's caCert, tlsClientCert and tlsClientKey; a caller without a certificate gets no answer."""
+    authority = Authority(tmp_path, "ca")
+    own, caller = authority.sign("scaler"), authority.sign("keda")
+    listening = Listening(
+        host="127.0.0.1",
+        port=0,
+        cert=own.cert,
+        key=own.key,
+        client_ca=authority.ca,
+    )
+    listening.check()
+    server = ScalerServer(shop.recommender(), listening)
+    port = await server.start()
+
+    async def answer(*pair: bytes) -> bool:
+        credentials = grpc.ssl_channel_credentials(authority.ca.read_bytes(), *pair)
+        async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+            return bool((await ExternalScalerStub(channel).IsActive(ref(), timeout=5)).result)
+
+    assert await answer(caller.key.read_bytes(), caller.cert.read_bytes())
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await answer()
+    assert refused.value.code() == AWAY
+    await server.stop()

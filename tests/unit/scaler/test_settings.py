@@ -1,0 +1,95 @@
+"""The metadata of a ScaledObject: each key, its bounds, and what a stranger may send."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.scaler.settings import KEYS, Settings, read_metadata, read_settings
+
+
+def test_each_setting_has_a_key() -> None:
+    """And each key sets another one."""
+    assert sorted(name for name, _ in KEYS.values()) == sorted(
+        field.name for field in dataclasses.fields(Settings)
+    )
+
+
+def test_keys_are_read() -> None:
+    """Beside those that KEDA's own client reads."""
+    metadata = {
+        "group": "shop",
+        "scalerAddress": "scaler:6071",
+        "enableTLS": "true",
+        "min": "2",
+        "max": " 12 ",
+        "workerRate": "1e3",
+        "downSeconds": "600",
+    }
+    found = read_metadata(metadata, "shop", {"max": "6", "targetLag": "500"})
+    assert found == Settings(least=2, most=12, worker_rate=1000.0, down_s=600.0, target_lag=500.0)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("min", "-1"),
+        ("min", "1.5"),
+        ("min", "٣"),
+        ("min", ""),
+        ("max", "0"),
+        ("max", "9" * 5000),
+        ("workerRate", "nan"),
+        ("workerRate", "inf"),
+        ("workerRate", "0"),
+        ("downSeconds", "-1"),
+        ("downSeconds", "1e9"),
+        ("catchUpSeconds", "0"),
+        ("growAt", "1.1"),
+        ("shrinkAt", "0"),
+        ("maximum", "3"),
+        ("x" * 10_000, "3"),
+    ],
+)
+def test_a_bad_key_or_value_is_refused_by_its_name(key: str, text: str) -> None:
+    """In a sentence of bounded length."""
+    with pytest.raises(ConfigError) as refused:
+        read_metadata({"group": "shop", key: text}, "shop", {})
+    assert key[:40] in str(refused.value)
+    assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize("value", ["0", "1", "999999"])
+def test_bounds_themselves_are_fine(value: str) -> None:
+    """The smallest and the largest."""
+    assert read_settings({"min": value}).least == int(value)
+
+
+@pytest.mark.parametrize("group", [{}, {"group": ""}, {"group": "other"}])
+def test_a_scaled_object_of_another_group_is_refused(group: dict[str, str]) -> None:
+    """It would scale its workers by the load of ours."""
+    with pytest.raises(ConfigError, match=r"^group: .*shop"):
+        read_metadata(group, "shop", {})
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"min": "4", "max": "3"}, "max"),
+        ({"growAt": "0.5", "shrinkAt": "0.5"}, "shrinkAt"),
+        ({"growAt": "0.6"}, "shrinkAt"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(given: dict[str, str], key: str) -> None:
+    """Equal thresholds would grow and shrink in turn."""
+    with pytest.raises(ConfigError, match=f"^{key}: "):
+        read_settings(given)
+    read_settings({"min": "3", "max": "3"})
+
+
+@pytest.mark.parametrize("most", ["1", "2"])
+def test_min_0_goes_with_any_max(most: str) -> None:
+    """A group that sleeps still has a largest size."""
+    assert read_settings({"min": "0", "max": most}).most == int(most)
