@@ -14,23 +14,27 @@ from faust_assigner.settings.known import check_environment
 
 #: Command -> the module of this package that defines it under the command's name.
 COMMANDS = {
-    name: name
+    name: name.replace("-", "_")
     for name in (
         "broker",
+        "deploy-check",
         "doctor",
         "groups",
         "history",
+        "scaler",
         "serve",
+        "service",
         "simulate",
         "snapshot",
         "spark",
         "status",
+        "ui",
         "weights",
+        "why",
     )
 }
-COMMANDS |= dict.fromkeys(
-    ("assignments", "consumers", "drain", "handoffs", "health", "plan"), "operate"
-)
+#: Operators' commands of the assigner service, whose names were those of ``faust-assigner`` itself.
+MOVED = frozenset({"assignments", "consumers", "drain", "handoffs", "health", "plan"})
 
 
 class _Lazy(click.Group):
@@ -45,7 +49,7 @@ class _Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"faust_assigner.cli.{COMMANDS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -59,7 +63,12 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command; the doctor itself reports misspelled settings, together with all else."""
+        """The command; the doctor itself reports misspelled settings, together with all else.
+
+        Raises UsageError, which names the new spelling, for a command that has moved.
+        """
+        if args and args[0] in MOVED:
+            ctx.fail(f"'{args[0]}' is a command of the service: faust-assigner service {args[0]}")
         found = super().resolve_command(ctx, args)
         if found[0] != "doctor":
             check_environment(os.environ)

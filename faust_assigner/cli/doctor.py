@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: How the command ends: nothing that fails, findings, nothing could be looked at.
 GOOD, FOUND, NOT_LOOKED = 0, 1, 2
 #: Between two looks at a group, in which workers that replace each other show themselves.
-BETWEEN_S = 2.0
+BETWEEN_S = 4.0
 
 
 @click.command()

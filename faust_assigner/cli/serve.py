@@ -20,7 +20,7 @@ class _Serve(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The options."""
-        from faust_assigner.service.server.options import OPTIONS, flag, metavar, shown
+        from faust_assigner.service.server.table import OPTIONS, flag, metavar, shown
 
         found: list[click.Parameter] = [
             click.Option(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import gc
 import time
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from faust_assigner.cli.failure import quiet_kafka, spoken_errors
-from faust_assigner.cli.groups import bootstrap_option
-from faust_assigner.cli.options import cluster, config_option
+from faust_assigner.cli.looking import check_source, look_or_saved_options, where_of
 from faust_assigner.cli.screen import console
 
 if TYPE_CHECKING:
@@ -23,32 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@bootstrap_option
-@click.option("--group", "group_id", required=True, metavar="APP", help="The app's id.")
-@config_option
-@click.option(
-    "--worker",
-    "workers",
-    multiple=True,
-    metavar="URL",
-    help="A worker's web server, http://HOST:PORT, to be asked in any case. While a rebalance is under "
-    "way the group tells no URLs; one worker that answers knows those of all. May be repeated.",
-)
-@click.option(
-    "--web-port",
-    type=click.IntRange(1, 65535),
-    default=6066,
-    show_default=True,
-    help="Faust's web_port: tried on the members' hosts during a rebalance.",
-)
-@click.option(
-    "--deadline",
-    type=click.FloatRange(min=0.1),
-    default=3.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a worker may take to answer; all are asked at the same time.",
-)
+@look_or_saved_options
 @click.option("--partitions", "with_partitions", is_flag=True, help="List every partition, too.")
 @click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
 @click.option(
@@ -66,8 +42,9 @@ if TYPE_CHECKING:
     help="Print JSON (docs/reference/status.md); with --watch a line per look.",
 )
 def status(
+    saved: Path | None,
     bootstrap: str | None,
-    group_id: str,
+    group_id: str | None,
     config: str | None,
     workers: tuple[str, ...],
     web_port: int,
@@ -83,24 +60,29 @@ def status(
     reason; settings in which workers differ. Read from the group's coordinator and asked of the workers' web
     servers. It works during a rebalance, and when the leader or other workers do not answer.
     """
+    check_source(saved, group_id, bootstrap, config, workers)
+    if saved is not None and watch:
+        raise click.UsageError("--from FILE shows one look: it takes no --watch")
     with spoken_errors(), quiet_kafka():
-        from faust_assigner.settings import schema
-        from faust_assigner.settings.table import URLS
-        from faust_assigner.status.collect import Where
-
-        where = Where(
-            connection=cluster(bootstrap, config).connection(),
-            group_id=group_id,
-            workers=workers,
-            web_port=web_port,
-            patterns=schema.read(URLS, environment=os.environ),
-            deadline_s=deadline,
-        )
+        seldom_collect()
+        if saved is not None:
+            _show_saved(saved, with_partitions, as_json)
+            return
+        where = where_of(bootstrap, group_id or "", config, workers, web_port, deadline)
         if not watch:
             _show(asyncio.run(_look(where)), with_partitions, as_json)
             return
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(_watch(where, every, with_partitions, as_json))
+
+
+def seldom_collect() -> None:
+    """Let Python look for cycles of garbage every 100,000 objects, not every 700.
+
+    The evidence and the report of a large group are hundreds of thousands of objects without a cycle;
+    half of the time that a report takes would be spent on looking through them again and again.
+    """
+    gc.set_threshold(100_000)
 
 
 async def _look(where: Where) -> Report:
@@ -119,6 +101,19 @@ def _show(report: Report, with_partitions: bool, as_json: bool) -> None:
     from faust_assigner.status.render import render
 
     console().print(render(report, with_partitions=with_partitions))
+
+
+def _show_saved(saved: Path, with_partitions: bool, as_json: bool) -> None:
+    """The newest look of the file; as text with its time before it."""
+    from faust_assigner.status.saved import read_saved
+
+    report = read_saved(saved).last
+    if not as_json:
+        taken = datetime.fromtimestamp(report.taken_at, UTC)
+        click.echo(
+            f"saved at {taken:%Y-%m-%d %H:%M:%S} UTC in {saved}; the group was not asked now"
+        )
+    _show(report, with_partitions, as_json)
 
 
 def _as_json(report: Report) -> str:

@@ -69,4 +69,9 @@ class Replicas:
     partitions: tuple[TopicPartition, ...]
 
 
-Command = Assignment | Warm | Release | AbortWarm | Replicas
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """The stream lives, and what was to be told over it has been told."""
+
+
+Command = Assignment | Warm | Release | AbortWarm | Replicas | Pulse

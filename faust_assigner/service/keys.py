@@ -84,9 +84,28 @@ class Keys:
         """An incarnation whose session was ended because it did not release a partition. Ours alone."""
         return f"{self.prefix}expelled/{escape(name)}/{escape(incarnation) or '-'}"
 
+    @property
+    def awaiting(self) -> str:
+        """While it is there, the leader waits for the consumers that were there before; bound to a lease of
+        the rebalance delay. Ours alone."""
+        return f"{self.prefix}awaiting/group"
+
+    def departed(self, name: str) -> str:
+        """A consumer that said goodbye and had to leave its partitions behind. Ours alone."""
+        return f"{self.prefix}departed/{escape(name)}"
+
+    def resync(self, name: str) -> str:
+        """The session of a consumer that is to be told everything again; bound to its lease. Ours alone."""
+        return f"{self.prefix}resyncs/{escape(name)}"
+
     def topic(self, name: str) -> str:
         """A topic's partition count."""
         return f"{self.prefix}config/topics/{escape(name)}"
+
+    def removed(self, name: str) -> str:
+        """A topic that an operator removed, or that was deleted in Kafka: it does not come back by itself.
+        Ours alone."""
+        return f"{self.prefix}removed/{escape(name)}"
 
     def assignment(self, at: TopicPartition) -> str:
         """Whose a partition is."""
@@ -152,6 +171,7 @@ def dump_consumer(consumer: Consumer) -> bytes:
         "capabilities": list(consumer.capabilities),
         "co_partitioned": [list(topics) for topics in consumer.co_partitioned],
         "holds": {topic: list(numbers) for topic, numbers in sorted(consumer.holds.items())},
+        "former": {topic: list(numbers) for topic, numbers in sorted(consumer.former.items())},
         # In columns: there may be very many, and nobody else waits for them meanwhile.
         "weights": {
             topic: [list(known), list(known.values())] for topic, known in consumer.weights.items()
@@ -187,10 +207,8 @@ def load_consumer(value: bytes) -> Consumer:
         capabilities=tuple(map(str, d.get("capabilities", ()))),
         session=str(d.get("session", "")),
         co_partitioned=tuple(tuple(map(str, topics)) for topics in d.get("co_partitioned", ())),
-        holds={
-            str(topic): tuple(number for number in map(int, numbers) if number >= 0)
-            for topic, numbers in d.get("holds", {}).items()
-        },
+        holds=_numbers(d.get("holds", {})),
+        former=_numbers(d.get("former", {})),
         weights={
             str(topic): dict(zip(map(int, numbers), map(float, weights), strict=True))
             for topic, (numbers, weights) in d.get("weights", {}).items()
@@ -200,6 +218,13 @@ def load_consumer(value: bytes) -> Consumer:
         replaced=tuple(map(str, d.get("replaced", ()))),
         by_operator=bool(d.get("by_operator", False)),
     )
+
+
+def _numbers(said: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {
+        str(topic): tuple(number for number in map(int, numbers) if number >= 0)
+        for topic, numbers in said.items()
+    }
 
 
 def _text(document: Mapping[str, Any], name: str) -> str | None:
@@ -285,8 +310,9 @@ def load_handoff(value: bytes) -> Handoff:
 
 
 def dump_topic(config: TopicConfig) -> bytes:
-    """As the original."""
-    return _dump({"topic": config.topic, "partition_count": config.partition_count})
+    """As the original, and that Kafka has named it."""
+    document = {"topic": config.topic, "partition_count": config.partition_count}
+    return _dump(document | ({"in_kafka": True} if config.in_kafka else {}))
 
 
 def load_topic(value: bytes) -> TopicConfig:
@@ -295,7 +321,7 @@ def load_topic(value: bytes) -> TopicConfig:
     count = int(d["partition_count"])
     if not 0 <= count <= MAX_PARTITIONS:
         raise ValueError(f"{count} partitions")
-    return TopicConfig(str(d["topic"]), count)
+    return TopicConfig(str(d["topic"]), count, bool(d.get("in_kafka", False)))
 
 
 def dump_leader(leader: Leader) -> bytes:

@@ -38,10 +38,29 @@ class HeldLease:
         lease = await store.grant(ttl_s)
         return cls(store, clock, lease.lease_id, min(lease.ttl_s, ttl_s), sent)
 
+    @classmethod
+    async def adopt(cls, store: Store, clock: Clock, lease_id: int, ttl_s: float) -> HeldLease:
+        """One that another instance granted, renewed now. Raises LeaseLost where it is gone."""
+        sent = clock.monotonic()
+        granted_s = await store.keep_alive(lease_id)
+        if granted_s <= 0:
+            raise LeaseLost(lease_id)
+        return cls(store, clock, lease_id, min(granted_s, ttl_s), sent)
+
+    @property
+    def renewed_s(self) -> float:
+        """Seconds since the last renewal that succeeded was sent."""
+        return self._clock.monotonic() - self._sent
+
     @property
     def left_s(self) -> float:
         """Seconds until we fence ourselves; 0 or less: we have to."""
         return -1.0 if self._lost else self._sent + self._ttl_s * FENCE_AT - self._clock.monotonic()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the store said that it is gone."""
+        return self._lost
 
     @property
     def is_held(self) -> bool:

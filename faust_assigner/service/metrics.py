@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
@@ -12,11 +12,11 @@ class Metrics(Protocol):
     def leading(self, leads: bool) -> None:
         """This instance leads from now on, or does not."""
 
-    def handoffs(self, by_phase: Mapping[str, int], oldest_s: float) -> None:
-        """The hand-offs under way, by phase."""
+    def handoffs(self, ages_s: Mapping[str, Sequence[float]]) -> None:
+        """The hand-offs under way: phase -> how long each has been."""
 
     def handoff_ended(self, outcome: str, took_s: float) -> None:
-        """``outcome``: handed, aborted, orphan or expelled."""
+        """``outcome``: handed, orphan, expelled, failed, late, unwanted or target_gone."""
 
     def stuck(self, count: int) -> None:
         """The leader's view: so many consumers do not get partitions ready."""
@@ -30,6 +30,9 @@ class Metrics(Protocol):
     def stream_resynced(self, consumer_name: str) -> None:
         """A stream overflowed and gets a fresh snapshot."""
 
+    def holdings_repaired(self) -> None:
+        """A consumer held other partitions than its own for long, and is told its assignment again."""
+
     def streams(self, count: int) -> None:
         """How many consumers are connected to this instance."""
 
@@ -40,7 +43,7 @@ class NoMetrics:
     def leading(self, leads: bool) -> None:
         """Nothing."""
 
-    def handoffs(self, by_phase: Mapping[str, int], oldest_s: float) -> None:
+    def handoffs(self, ages_s: Mapping[str, Sequence[float]]) -> None:
         """Nothing."""
 
     def handoff_ended(self, outcome: str, took_s: float) -> None:
@@ -56,6 +59,9 @@ class NoMetrics:
         """Nothing."""
 
     def stream_resynced(self, consumer_name: str) -> None:
+        """Nothing."""
+
+    def holdings_repaired(self) -> None:
         """Nothing."""
 
     def streams(self, count: int) -> None:

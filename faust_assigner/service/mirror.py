@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
@@ -26,6 +27,10 @@ logger = logging.getLogger(__name__)
 
 Listener = Callable[[Sequence[Change]], None]
 RETRY_S = 0.5
+#: Changes that wait for an operator's screen; it looks at the state anyway.
+MAX_UNREAD = 10_000
+#: Unreadable keys that one line of the log names.
+NAMED = 10
 #: No listing follows for so many times what the last one took.
 REST = 20.0
 #: Epochs are raised by so much more: another instance may have seen what this one had not heard of.
@@ -50,6 +55,7 @@ class Mirror:
         self._is_over = False
         self._listening: asyncio.Task[None] | None = None
         self._comparing = asyncio.Lock()
+        self._unreadable: set[str] = set()
 
     async def load(self) -> None:
         """The first listing."""
@@ -141,12 +147,24 @@ class Mirror:
 
     async def _raise_epochs(self, seen: int) -> None:
         """Epochs begin above ``seen`` from now on, whichever instance says so first."""
+        await self._put_base(seen, seen + AHEAD)
+
+    async def _put_base(self, least: int, base: int) -> None:
+        """Write ``base`` where what is written is below ``least``."""
 
         async def above(kv: KeyValue | None) -> Put | None:
-            base = (kv and codec.readable(codec.load_base, kv.value)) or 0
-            return None if base >= seen else Put(self._keys.epochs, codec.dump_base(seen + AHEAD))
+            known = (kv and codec.readable(codec.load_base, kv.value)) or 0
+            return None if known >= least else Put(self._keys.epochs, codec.dump_base(base))
 
         await rewritten(self._store, self._keys.epochs, above)
+
+    async def begin_epochs(self, wall_s: float) -> None:
+        """Let epochs be at least the milliseconds of ``wall_s``; they only rise.
+
+        With a group's first consumer, on any store: it may have had another store before, in memory or in
+        etcd, whose revisions say nothing of this one's.
+        """
+        await self._put_base(least := int(wall_s * 1000) - self.revision, least)
 
     def _forget(self) -> None:
         """The next listing counts, whatever its revision; nothing is heard of the other past any more."""
@@ -167,9 +185,43 @@ class Mirror:
             self.revision = revision
             moved, self._moved = self._moved, asyncio.Event()
             moved.set()
+        self._tell_unreadable()
         if changes:
             for listener in tuple(self.listeners):
                 listener(changes)
+
+    def _tell_unreadable(self) -> None:
+        """Log the keys whose values cannot be read, each once."""
+        new = sorted(self.view.unreadable - self._unreadable)
+        self._unreadable = set(self.view.unreadable)
+        if new:
+            logger.warning(
+                "%d values in the store cannot be read and count as not there: %s%s; delete these keys, or "
+                "upgrade this instance if a newer release wrote them",
+                len(new),
+                ", ".join(new[:NAMED]),
+                ", ..." if len(new) > NAMED else "",
+            )
+
+    async def watched(self) -> AsyncIterator[Change]:
+        """Every change from now on, of those that wait to be read the newest :data:`MAX_UNREAD`."""
+        unread: deque[Change] = deque(maxlen=MAX_UNREAD)
+        wake = asyncio.Event()
+
+        def heard(changes: Sequence[Change]) -> None:
+            unread.extend(changes)
+            wake.set()
+
+        self.listeners.append(heard)
+        try:
+            while True:
+                wake.clear()
+                while unread:
+                    yield unread.popleft()
+                await wake.wait()
+        finally:
+            with contextlib.suppress(ValueError):
+                self.listeners.remove(heard)
 
     async def past(self, revision: int, known: int) -> None:
         """Return once the copy has a write of that revision; ``known``: the copy's own before the write.

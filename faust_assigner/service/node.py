@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock, SystemClock
 from faust_assigner.service.commands import Command
+from faust_assigner.service.condition import Condition
+from faust_assigner.service.digest import Held
 from faust_assigner.service.errors import (
     Expelled,
     NotFound,
@@ -41,22 +41,20 @@ from faust_assigner.service.records import (
     Leader,
     OpenHandoff,
     PlannedMove,
-    Status,
     TopicConfig,
     names_itself,
 )
 from faust_assigner.service.serving.acks import Acks
+from faust_assigner.service.serving.beats import Beats
 from faust_assigner.service.serving.claims import check_claims
+from faust_assigner.service.serving.registered import Registered
 from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, unchanged
-from faust_assigner.service.store.rewrite import rewritten
+from faust_assigner.service.store.base import Store
 from faust_assigner.service.tasks import ended, first
-from faust_assigner.service.view import Change, has_more, waits_in_vain
+from faust_assigner.service.view import Change
 
 __all__ = ["AssignerNode", "CommandStream", "CountPartitions", "Metrics", "NoMetrics"]
-
-MAX_UNREAD = 10_000  #: changes that wait for an operator's screen; it looks at the state anyway
 
 
 class CommandStream(Protocol):
@@ -76,9 +74,6 @@ class CommandStream(Protocol):
     def __aiter__(self) -> AsyncIterator[Command]: ...
 
     async def __anext__(self) -> Command: ...
-
-    async def expire(self) -> None:
-        """The consumer gives no sign of life: its registration ends now."""
 
     async def close(self) -> None:
         """The consumer is not connected any more. Its registration lives on until its lease expires, so that
@@ -116,14 +111,26 @@ class AssignerNode:
             store, self.keys, settings, clock, self._mirror, topics or {}, count_partitions
         )
         self._acks = Acks(store, self.keys, clock)
-        self._sessions = Sessions(store, self.keys, settings, clock, self._mirror, metrics, node_id)
+        self._registered = Registered(store, self.keys, self._mirror)
+        self._beats = Beats(store, self.keys, settings, clock, self._mirror, metrics)
+        self._sessions = Sessions(
+            store, self.keys, settings, clock, self._mirror, metrics, self._beats, node_id
+        )
         self._rebalancer = Rebalancer(self._mirror, settings, clock, metrics)
         self._election = Election(
             store, self.keys, settings, clock, node_id, self._lead, self._vacant
         )
         self._vacancy = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._mirror.listeners += [self._sessions.heard, self._rebalancer.heard, self._heard]
+        self.condition = Condition(self._mirror, clock, settings)
+        self._mirror.listeners += [
+            self.condition.heard,
+            self._beats.heard,
+            self._sessions.heard,
+            self._rebalancer.heard,
+            self._catalogue.heard,
+            self._heard,
+        ]
 
     async def start(self) -> None:
         """Write the topics, follow the store, run for leader. Returns when this instance can serve."""
@@ -134,6 +141,8 @@ class AssignerNode:
             "follow": self._mirror.follow(),
             "reconcile": self._mirror.reconcile(),
             "election": self._election.run(),
+            "pulse": self._sessions.pulse(),
+            "topics": self._catalogue.keep(),
         }
         self._tasks = [
             loop.create_task(work, name=f"{self.node_id}: {name}") for name, work in works.items()
@@ -149,7 +158,7 @@ class AssignerNode:
             await self._rebalancer.lead(term)
         finally:
             self._metrics.leading(False)
-            self._metrics.handoffs({}, 0.0)  # another one counts them now
+            self._metrics.handoffs({})  # another one counts them now
             self._metrics.stuck(0)
             await ended(refresh)
 
@@ -173,12 +182,13 @@ class AssignerNode:
 
     @property
     def serving(self) -> bool:
-        """Started, and the store was heard of within the leader's TTL, or within the time of three listings
-        where that is longer: the health of a relay."""
-        quiet_s = self._clock.monotonic() - self._mirror.heard_at
-        return bool(self._tasks) and quiet_s < max(
-            self.settings.leader_ttl_s, 3 * self.settings.reconcile_s
-        )
+        """Started, and the store answers: the health of a relay."""
+        return bool(self._tasks) and self.condition.hears_store
+
+    @property
+    def lives(self) -> bool:
+        """Started, and none of its tasks has ended: a restart would mend nothing."""
+        return bool(self._tasks) and not any(task.done() for task in self._tasks)
 
     @property
     def leads(self) -> bool:
@@ -195,6 +205,23 @@ class AssignerNode:
         for topic in consumer.topics:
             await self._catalogue.need(checked_topic(topic))
         return await self._sessions.register(consumer)
+
+    async def heartbeat(
+        self,
+        consumer_name: str,
+        session: str,
+        *,
+        held: Held | None = None,
+        identity: str = "",
+        incarnation: str = "",
+    ) -> float | None:
+        """A consumer that registered here or elsewhere lives: the seconds for which its registration does for
+        sure; None where that is over. ``held``: what it holds, to be compared with what is its own."""
+        async with self._caller(consumer_name, identity, incarnation):
+            lives_s = await self._beats.beat(consumer_name, identity, session, held)
+            if lives_s is None and await self._is_expelled(consumer_name, incarnation):
+                raise expelled(consumer_name, incarnation)
+        return lives_s
 
     async def partition_ready(
         self,
@@ -284,14 +311,8 @@ class AssignerNode:
         held = {
             checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()
         }
-
-        def holding(consumer: Consumer) -> Consumer:
-            _check_incarnation(consumer, incarnation)
-            check_claims(after := replace(consumer, holds=held))
-            return after
-
         async with self._caller(consumer_name, identity, incarnation):
-            await self._change_consumer(consumer_name, holding)
+            await self._registered.hold(consumer_name, incarnation, held)
 
     async def deregister(
         self, consumer_name: str, *, identity: str = "", incarnation: str = ""
@@ -300,14 +321,9 @@ class AssignerNode:
 
         WAIT_FOR_DRAIN: its stream ends with DRAINED when everything is handed over (or ask again).
         """
-
-        def leaving(consumer: Consumer) -> Consumer:
-            _check_incarnation(consumer, incarnation)
-            return replace(consumer, status=Status.DRAINING)
-
         try:
             async with self._caller(consumer_name, identity, incarnation):
-                return await self._drained(consumer_name, leaving)
+                return await self._registered.leave(consumer_name, incarnation)
         except NotFound:
             return Action.SHUTDOWN_NOW
 
@@ -318,42 +334,7 @@ class AssignerNode:
 
         Raises ``NotFound``.
         """
-        return await self._drained(
-            consumer_name,
-            lambda consumer: replace(consumer, status=Status.DRAINING, by_operator=True),
-        )
-
-    async def _drained(self, consumer_name: str, change: Callable[[Consumer], Consumer]) -> Action:
-        revision = await self._change_consumer(checked_consumer(consumer_name), change)
-        # The leader decides by the same view: what is assigned from here on is not assigned to this one.
-        await self._mirror.reached(revision)
-        entry = self._mirror.view.consumers.get(consumer_name)
-        if entry is None:
-            return Action.SHUTDOWN_NOW
-        if has_more(self._mirror.view, consumer_name):
-            if not waits_in_vain(self._mirror.view, consumer_name):
-                return Action.WAIT_FOR_DRAIN
-            # Nobody can relieve it: its key stays, so that nobody takes over before it has stopped.
-            await self._change_consumer(
-                consumer_name, lambda consumer: replace(consumer, dismissed=True)
-            )
-            return Action.SHUTDOWN_NOW
-        gone = await self._store.txn([unchanged(entry.kv)], [Delete(entry.kv.key)])
-        return Action.SHUTDOWN_NOW if gone.succeeded else Action.WAIT_FOR_DRAIN
-
-    async def _change_consumer(self, name: str, change: Callable[[Consumer], Consumer]) -> int:
-        """The revision of the change, or of what was so before. Raises NotFound."""
-        key = self.keys.consumer(name)
-
-        async def changed(kv: KeyValue | None) -> Put | None:
-            before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
-            if kv is None or before is None:
-                raise NotFound(f"no consumer {name}")
-            if (after := change(before)) == before:
-                return None
-            return Put(key, codec.checked_size(name, codec.dump_consumer(after)), kv.lease)
-
-        return await rewritten(self._store, key, changed)
+        return await self._registered.drain(consumer_name)
 
     @contextlib.asynccontextmanager
     async def _caller(self, name: str, identity: str, incarnation: str) -> AsyncIterator[None]:
@@ -367,21 +348,22 @@ class AssignerNode:
         except Expelled:
             raise
         except ServiceRefused:
-            # This instance's copy may be late: the store knows why there is nothing left of the process.
-            if await self._store.get(self.keys.expelled(name, incarnation)) is not None:
+            # Whatever it asked for is refused; the store knows why there is nothing left of the process.
+            if await self._is_expelled(name, incarnation):
                 raise expelled(name, incarnation) from None
             raise
 
+    async def _is_expelled(self, name: str, incarnation: str) -> bool:
+        return await self._store.get(self.keys.expelled(name, incarnation)) is not None
+
     def check(self, name: str, identity: str, incarnation: str) -> None:
-        """Raises WrongCaller for another identity than the registered one, and Replaced or Expelled for a
-        process that is known to be; this instance's copy of the store may be late, so that others pass."""
+        """Raises WrongCaller for another identity than the registered one, and Replaced for a process that
+        is known to be replaced; this instance's copy of the store may be late, so that others pass."""
         entry = self._mirror.view.consumers.get(checked_consumer(name))
-        if entry is not None and entry.value.identity and entry.value.identity != identity:
-            raise WrongCaller(f"{name} is registered by another identity")
-        if (name, incarnation) in self._mirror.view.expelled:
-            raise expelled(name, incarnation)
         if entry is None:
             return
+        if entry.value.identity and entry.value.identity != identity:
+            raise WrongCaller(f"{name} is registered by another identity")
         if incarnation in entry.value.replaced and (
             incarnation or names_itself(entry.value.incarnation)
         ):
@@ -395,15 +377,23 @@ class AssignerNode:
         """A topic of the service, or its new count."""
         await self._catalogue.set(checked_topic(topic), partition_count)
 
+    async def remove_topic(self, topic: str) -> None:
+        """A topic is the service's no more: its owners lose it. Raises ``NotFound``."""
+        await self._catalogue.remove(checked_topic(topic))
+
     async def consumers(self) -> tuple[Consumer, ...]:
         """All that are registered, by name."""
         view = self._mirror.view
         return tuple(view.consumers[name].value for name in sorted(view.consumers))
 
     async def assignments(self) -> tuple[Assigned, ...]:
-        """All partitions that are somebody's, by topic and number."""
+        """All partitions that are, or were, somebody's, by topic and number."""
         view = self._mirror.view
-        return tuple(view.dated(view.assignments[at].value) for at in sorted(view.assignments))
+        found = (view.dated(view.assignments[at].value) for at in sorted(view.assignments))
+        return tuple(
+            one if view.is_registered(one.owner, one.incarnation) else replace(one, absent=True)
+            for one in found
+        )
 
     async def handoffs(self) -> tuple[OpenHandoff, ...]:
         """All hand-offs under way, by topic and number."""
@@ -452,34 +442,4 @@ class AssignerNode:
 
     def watch(self) -> AsyncIterator[Change]:
         """For operators' screens: changes of the store as they come; of too many, the newest."""
-        return _watched(self._mirror)
-
-
-def _check_incarnation(registered: Consumer, incarnation: str) -> None:
-    """Raises ``Replaced`` where another process is registered. One without an incarnation is believed where
-    the registered one has none either."""
-    if incarnation != registered.incarnation and (
-        incarnation or names_itself(registered.incarnation)
-    ):
-        raise replaced(registered.name, incarnation, registered.incarnation)
-
-
-async def _watched(mirror: Mirror) -> AsyncIterator[Change]:
-    """Every change from now on, of those that wait to be read the newest :data:`MAX_UNREAD`."""
-    unread: deque[Change] = deque(maxlen=MAX_UNREAD)
-    wake = asyncio.Event()
-
-    def heard(changes: Sequence[Change]) -> None:
-        unread.extend(changes)
-        wake.set()
-
-    mirror.listeners.append(heard)
-    try:
-        while True:
-            wake.clear()
-            while unread:
-                yield unread.popleft()
-            await wake.wait()
-    finally:
-        with contextlib.suppress(ValueError):
-            mirror.listeners.remove(heard)
+        return self._mirror.watched()

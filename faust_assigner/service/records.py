@@ -23,6 +23,7 @@ class Consumer:
     ``topics``         the topics it wants; empty: every topic of the service
     ``co_partitioned`` sets of topics that must travel together, partition by partition
     ``holds``          topic -> partitions it keeps a warm replica of
+    ``former``         topic -> partitions that it says it owned before; kept while the group is awaited alone
     ``weights``        topic -> partition -> what it costs, of those it knows; 1.0 is ordinary
     ``identity``       who the channel says it is; "" where channels say nothing
     ``session``        one registration: a second one of the same name is another
@@ -43,6 +44,7 @@ class Consumer:
     capabilities: tuple[str, ...] = ()
     co_partitioned: tuple[tuple[str, ...], ...] = ()
     holds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    former: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     identity: str = ""
     session: str = ""
     incarnation: str = ""
@@ -63,6 +65,10 @@ def names_itself(incarnation: str) -> bool:
 
 #: Seconds for which an expelled incarnation is remembered: no process that was told to stop lives longer.
 EXPELLED_S = 86_400.0
+#: What the key ``awaiting/group`` says: whether the store still knows who owned what.
+KNOWN, FORGOTTEN = b"known", b"forgotten"
+#: What the key ``removed/TOPIC`` says: who removed it. What Kafka has again comes back.
+BY_OPERATOR, IN_KAFKA = b"by an operator", b"in Kafka"
 #: Replaced incarnations that a registration remembers.
 MOST_REPLACED = 16
 #: A consumer with this capability calls Heartbeat.
@@ -77,7 +83,8 @@ class Assigned:
 
     ``incarnation`` is the owner's: another process of the same name does not own the partition.
 
-    In the store the epoch is the key's revision; what consumers are told is ``View.dated``.
+    In the store the epoch is the key's revision; what consumers are told is ``View.dated``. ``absent``, of an
+    answer alone: the owner is not registered.
     """
 
     at: TopicPartition
@@ -85,14 +92,16 @@ class Assigned:
     epoch: int = 0
     offset: int | None = None
     incarnation: str = ""
+    absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A topic of the service."""
+    """A topic of the service. ``in_kafka``: Kafka has named it; where Kafka has it no more, it is removed."""
 
     topic: str
     partition_count: int
+    in_kafka: bool = False
 
 
 @dataclass(frozen=True, slots=True)

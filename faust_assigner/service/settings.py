@@ -15,6 +15,7 @@ class ServiceSettings:
     ``max_handoffs`` and ``max_handoffs_per_consumer`` are what may be under way at once (per new owner).
     ``release_timeout_s``: strict, an old owner that has not released by then is expelled.
     ``cooldown_s``: how long a consumer that could not warm a partition is not asked for it again.
+    ``rebalance_delay_s``: how long the first consumers after an outage wait for the others that were there.
     ``replicas``: standbys per partition among the consumers that keep replicas.
     """
 
@@ -28,6 +29,7 @@ class ServiceSettings:
     handoff_timeout_s: float = 300.0
     release_timeout_s: float = 60.0
     cooldown_s: float = 60.0
+    rebalance_delay_s: float = 30.0
     reconcile_s: float = 5.0
     topic_refresh_s: float = 30.0
     strict: bool = True
@@ -35,6 +37,11 @@ class ServiceSettings:
     max_handoffs_per_consumer: int = 16
     replicas: int = 0
     channel: int = 1024
+
+    @property
+    def pulse_s(self) -> float:
+        """How often a stream says that it lives, as often as a consumer does."""
+        return self.consumer_ttl_s / 9
 
     def __post_init__(self) -> None:
         if not (self.prefix.startswith("/") and self.prefix.endswith("/")):
@@ -56,7 +63,7 @@ class ServiceSettings:
         ):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)!r}")
-        for name in ("debounce_s", "cooldown_s", "replicas"):
+        for name in ("debounce_s", "cooldown_s", "rebalance_delay_s", "replicas"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
         for name in ("max_handoffs", "max_handoffs_per_consumer", "channel"):

@@ -1,13 +1,14 @@
-"""What the store holds, as values: every key parsed once, garbage left aside and counted."""
+"""What the store holds, as values: every key parsed once, garbage left aside and noted."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from faust_assigner.service import keys
-from faust_assigner.service.handoff import Handoff, TopicPartition
+from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.records import Assigned, Consumer, Leader, Status, TopicConfig
 from faust_assigner.service.store.base import Compare, Event, KeyValue, Listing, absent, unchanged
@@ -51,10 +52,11 @@ def _process(names: tuple[str, ...]) -> tuple[str, str]:
 
 @dataclass(eq=False)
 class View:
-    """The keys of one group by what they mean. ``refused`` counts values that could not be read.
+    """The keys of one group by what they mean. ``unreadable``: the keys whose values cannot be read.
 
     Two indexes by consumer are kept with each change: ``owned`` has its assignments, ``moving`` the hand-offs
-    to it or from it. A consumer without any has no entry. ``inputs`` counts the changes that a plan
+    to it or from it. A consumer without any has no entry. ``granted`` counts the assignments of each process,
+    (consumer, incarnation). ``inputs`` counts the changes that a plan
     depends on: while it stays, so does the plan.
     """
 
@@ -69,10 +71,15 @@ class View:
     bases: dict[str, Entry[int]] = field(default_factory=dict)
     fences: dict[tuple[str, str], Entry[bytes]] = field(default_factory=dict)
     expelled: dict[tuple[str, str], Entry[bytes]] = field(default_factory=dict)
+    resyncs: dict[str, Entry[str]] = field(default_factory=dict)
+    awaiting: dict[str, Entry[bytes]] = field(default_factory=dict)
+    departed: dict[str, Entry[bytes]] = field(default_factory=dict)
+    removed: dict[str, Entry[bytes]] = field(default_factory=dict)
     raw: dict[str, KeyValue] = field(default_factory=dict)
     owned: dict[str, set[TopicPartition]] = field(default_factory=dict)
     moving: dict[str, set[TopicPartition]] = field(default_factory=dict)
-    refused: int = 0
+    granted: Counter[tuple[str, str]] = field(default_factory=Counter)
+    unreadable: set[str] = field(default_factory=set)
     inputs: int = 0
 
     def apply(self, event: Event) -> Change | None:
@@ -91,6 +98,7 @@ class View:
             return None
         mine: dict[Any, Entry[Any]] = getattr(self, reader.field)
         before = mine.pop(name, None)
+        self.unreadable.discard(event.key)
         after = None if event.kv is None else self._read(reader, name, event.kv)
         if after is not None:
             mine[name] = after
@@ -103,6 +111,8 @@ class View:
         consumers_of: Callable[[Entry[Any] | None], tuple[str, ...]]
         if change.kind == "assignments":
             index, consumers_of = self.owned, _owner_of
+            self._count(change.before, -1)
+            self._count(change.after, 1)
         elif change.kind == "handoffs":
             index, consumers_of = self.moving, _parties_of
         else:
@@ -115,6 +125,13 @@ class View:
                     del index[name]
         for name in consumers_of(change.after):
             index.setdefault(name, set()).add(change.name)
+
+    def _count(self, entry: Entry[Assigned] | None, by: int) -> None:
+        if entry is not None:
+            process = (entry.value.owner, entry.value.incarnation)
+            self.granted[process] += by
+            if not self.granted[process]:
+                del self.granted[process]
 
     def frozen(self) -> View:
         """A copy that later changes leave as it is, for a reader in another thread. Entries are shared.
@@ -133,10 +150,15 @@ class View:
             bases=dict(self.bases),
             fences=dict(self.fences),
             expelled=dict(self.expelled),
+            resyncs=dict(self.resyncs),
+            awaiting=dict(self.awaiting),
+            departed=dict(self.departed),
+            removed=dict(self.removed),
             raw=dict(self.raw),
             owned={name: set(mine) for name, mine in self.owned.items()},
             moving={name: set(mine) for name, mine in self.moving.items()},
-            refused=self.refused,
+            granted=Counter(self.granted),
+            unreadable=set(self.unreadable),
             inputs=self.inputs,
         )
 
@@ -147,7 +169,7 @@ class View:
                 return Entry(kv, value)
         except keys.UNREADABLE:
             pass
-        self.refused += 1
+        self.unreadable.add(kv.key)
         return None
 
     def differences(self, listing: Listing) -> list[Event]:
@@ -177,8 +199,14 @@ class View:
         return self.bases["base"].value if "base" in self.bases else 0
 
     def dated(self, assigned: Assigned) -> Assigned:
-        """With the epoch that consumers are told: both of its parts only rise, and so does the sum."""
-        return replace(assigned, epoch=self.base + assigned.epoch)
+        """With the epoch that consumers are told: both of its parts only rise, and so does the sum.
+
+        Where the base was raised since the grant its owner has committed under a lower epoch, which it cannot
+        tell from a former owner's: where that one stopped is behind it, and is told no more.
+        """
+        raised = max((entry.kv.mod_revision for entry in self.bases.values()), default=0)
+        offset = assigned.offset if assigned.epoch >= raised else None
+        return replace(assigned, epoch=self.base + assigned.epoch, offset=offset)
 
     def is_registered(self, name: str, incarnation: str) -> bool:
         """Whether this process of the consumer is the one that is registered now."""
@@ -222,6 +250,31 @@ def has_more(view: View, name: str) -> bool:
     )
 
 
+def leaving(view: View, name: str) -> set[TopicPartition]:
+    """The partitions that the registered process of the name was asked to release in strict mode."""
+    mine = view.incarnation(name)
+    return {
+        at
+        for at in view.moving.get(name, ())
+        if (handoff := view.handoffs[at].value).old_owner == name
+        and handoff.old_incarnation == mine
+        and handoff.strict
+        and handoff.phase is Phase.READY
+    }
+
+
+def awaited(view: View) -> set[str]:
+    """The consumers that own partitions, are not registered, and have not said goodbye."""
+    return view.owned.keys() - view.consumers.keys() - view.departed.keys()
+
+
+def unowned(view: View) -> int:
+    """How many partitions no registered process owns."""
+    everything = sum(entry.value.partition_count for entry in view.topics.values())
+    processes = ((name, entry.value.incarnation) for name, entry in view.consumers.items())
+    return max(0, everything - sum(view.granted[process] for process in processes))
+
+
 def waits_in_vain(view: View, name: str) -> bool:
     """Whether nobody is left to take what a draining consumer has."""
     ready = view.ready()
@@ -236,7 +289,7 @@ def waits_in_vain(view: View, name: str) -> bool:
 
 def _is_input(change: Change) -> bool:
     """Whether a plan may depend on it: not on who leads, on a session, or on how far a hand-off is."""
-    if change.kind in ("leaders", "bases", "expelled"):
+    if change.kind in ("leaders", "bases", "expelled", "resyncs", "removed"):
         return False
     if change.before is None or change.after is None:
         return change.before is not change.after
@@ -289,6 +342,10 @@ _READERS = {
         lambda handoff, at: handoff.at == at,
     ),
     ("fences", 2): _Reader("fences", _process, lambda kv: kv.value),
+    ("resyncs", 1): _Reader("resyncs", lambda n: n[0], lambda kv: kv.value.decode()),
+    ("awaiting", 1): _Reader("awaiting", lambda n: n[0], lambda kv: kv.value),
+    ("removed", 1): _Reader("removed", lambda n: n[0], lambda kv: kv.value),
+    ("departed", 1): _Reader("departed", lambda n: n[0], lambda kv: kv.value),
     ("expelled", 2): _Reader("expelled", _process, lambda kv: kv.value),
     ("config", 2): _Reader(
         "topics",

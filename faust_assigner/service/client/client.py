@@ -36,8 +36,9 @@ from faust_assigner.service.client.commands import (
 )
 from faust_assigner.service.client.handlers import Handlers, Jobs, end
 from faust_assigner.service.client.holdings import Holdings
-from faust_assigner.service.client.messages import grants_of, other_command, to_message
+from faust_assigner.service.client.messages import grants_of, other_command
 from faust_assigner.service.client.registration import Registration, Retry
+from faust_assigner.service.client.requests import Requests
 from faust_assigner.service.errors import (
     Expelled,
     NotFound,
@@ -84,6 +85,7 @@ class AssignerClient:
         self.name = name
         self.incarnation = incarnation or secrets.token_hex(8)
         self.holdings = Holdings()
+        self._requests = Requests(name, self.incarnation)
         self.streams = 0  # how often it was registered
         self._registration = registration or Registration(topics=topics)
         self._access = access or Access()
@@ -96,6 +98,9 @@ class AssignerClient:
         self._stream: Any = None
         self._session_id = ""
         self._lives_s = math.inf
+        self._is_pulsing = False
+        self._heard_at = -math.inf
+        self._has_ended = False
         self._is_leaving = False
         self._told: dict[_Key, Warm | Release] = {}
         self._acked: dict[_Key, tuple[str, Any]] = {}
@@ -121,6 +126,7 @@ class AssignerClient:
 
     async def commands(self) -> AsyncGenerator[Command, None]:
         """What the service tells, until :meth:`leave` is done; raises :class:`ServiceRefused`."""
+        self._has_ended = False
         tasks = [
             asyncio.create_task(self._stay(), name="assigner-stream"),
             asyncio.create_task(self._beat(), name="assigner-heartbeat"),
@@ -134,6 +140,7 @@ class AssignerClient:
                     raise said
                 yield said
         finally:
+            self._has_ended = True
             await end([*tasks, *self._again])
             await self.close()
 
@@ -157,13 +164,7 @@ class AssignerClient:
 
         False where the handoff is over by then: it was aborted, and AbortWarm comes.
         """
-        request = pb.PartitionReadyRequest(
-            consumer_name=self.name,
-            incarnation=self.incarnation,
-            partition=to_message(command.partition),
-            handoff_id=command.handoff_id,
-        )
-        return await self._acknowledge("PartitionReady", request, command)
+        return await self._acknowledge("PartitionReady", self._requests.ready(command), command)
 
     async def released(self, command: Release, final_offset: int | None = None) -> bool:
         """Acknowledge that work on a partition has stopped. Raises :class:`ServiceRefused`.
@@ -171,13 +172,7 @@ class AssignerClient:
         False where the handoff is over by then; a partition that is to be kept is given again.
         """
         self.holdings.released(command)
-        request = pb.PartitionReleasedRequest(
-            consumer_name=self.name,
-            incarnation=self.incarnation,
-            partition=to_message(command.partition),
-            handoff_id=command.handoff_id,
-            final_offset=final_offset,
-        )
+        request = self._requests.released(command, final_offset)
         return await self._acknowledge("PartitionReleased", request, command)
 
     async def release_failed(self, command: Release, reason: str) -> bool:
@@ -188,58 +183,24 @@ class AssignerClient:
         """
         epoch = self.holdings.epoch(command.partition)
         self.holdings.released(command)
-        return await self._answered(
-            "ReleaseFailed",
-            pb.ReleaseFailedRequest(
-                consumer_name=self.name,
-                incarnation=self.incarnation,
-                partition=to_message(command.partition),
-                handoff_id=command.handoff_id,
-                epoch=epoch,
-                reason=reason[:1000],
-            ),
-        )
+        request = self._requests.release_failed(command, epoch, reason)
+        return await self._answered("ReleaseFailed", request)
 
     async def failed(self, command: Warm, reason: str) -> bool:
         """Say that the partition cannot be warmed here; False where the handoff is over by then.
 
         Raises :class:`ServiceRefused`.
         """
-        return await self._answered(
-            "WarmFailed",
-            pb.WarmFailedRequest(
-                consumer_name=self.name,
-                incarnation=self.incarnation,
-                partition=to_message(command.partition),
-                handoff_id=command.handoff_id,
-                reason=reason[:1000],
-            ),
-        )
+        return await self._answered("WarmFailed", self._requests.failed(command, reason))
 
     async def replicas(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Say which replicas are held by now, all of them. Raises :class:`ServiceRefused`."""
-        await self._call(
-            "ReportReplicas",
-            pb.ReportReplicasRequest(
-                consumer_name=self.name,
-                incarnation=self.incarnation,
-                replicas=[to_message(p) for p in sorted(partitions)],
-            ),
-        )
+        await self._call("ReportReplicas", self._requests.replicas(partitions))
 
     async def progress(self, command: Warm, progress: float) -> None:
         """Say how far warming is, from 0 to 1; one try, and no error where it is not heard."""
         with contextlib.suppress(grpc.aio.AioRpcError, ServiceRefused):
-            await self._once(
-                "ReportProgress",
-                pb.ReportProgressRequest(
-                    consumer_name=self.name,
-                    incarnation=self.incarnation,
-                    partition=to_message(command.partition),
-                    handoff_id=command.handoff_id,
-                    progress=progress,
-                ),
-            )
+            await self._once("ReportProgress", self._requests.progress(command, progress))
 
     async def leave(self) -> bool:
         """Give everything back; :meth:`commands` ends when it is done. Whether there is anything to drain.
@@ -252,8 +213,8 @@ class AssignerClient:
             self._beside(self._leave_late())
         try:
             async with asyncio.timeout(self._retry.leave_s):
-                answer = await self._call("Deregister", self._farewell())
-        except TimeoutError:
+                answer = await self._call("Deregister", self._requests.farewell())
+        except (TimeoutError, NotFound):
             return False
         if answer.action == pb.SHUTDOWN_NOW:
             self._queue.put_nowait(None)
@@ -274,9 +235,6 @@ class AssignerClient:
         )
         self._give_up()
         self._queue.put_nowait(None)
-
-    def _farewell(self) -> pb.DeregisterRequest:
-        return pb.DeregisterRequest(consumer_name=self.name, incarnation=self.incarnation)
 
     async def close(self) -> None:
         """End the connection; without :meth:`leave` the session lives on for its time to live."""
@@ -318,13 +276,19 @@ class AssignerClient:
         self._stub = KafkaAssignerStub(self._channel)
         sent_at, is_first = self._clock(), True
         self._stream = self._stub.Register(
-            self._registration.message(self.name, self.incarnation, returns=self.streams > 0),
+            self._registration.message(
+                self.name,
+                self.incarnation,
+                returns=self.streams > 0,
+                former=self.holdings.former(),
+            ),
             metadata=self._access.metadata(),
         )
         # A stopped process takes the call and does not answer; once it has, heartbeats watch over it.
         patience = asyncio.get_running_loop().call_later(patience_s, self._stream.cancel)
         try:
             async for message in self._stream:
+                self._heard_at = self._clock()
                 if is_first:
                     patience.cancel()
                     self._registered(message.assignment, sent_at)
@@ -349,6 +313,7 @@ class AssignerClient:
         self._check_time()
         # A service that says nothing of it (the first one) keeps a consumer as long as its stream.
         self._lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf
+        self._is_pulsing = said.pulse_ms > 0
         self.holdings.begin(sent_at + self._lives_s)
         self._wake.set()
         if self._is_leaving:
@@ -395,7 +360,7 @@ class AssignerClient:
     async def _leave_again(self) -> None:
         """That this consumer leaves was said to a session that is over."""
         with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
-            answer = await self._once("Deregister", self._farewell())
+            answer = await self._once("Deregister", self._requests.farewell())
             if answer.action == pb.SHUTDOWN_NOW:
                 self._queue.put_nowait(None)
 
@@ -409,11 +374,13 @@ class AssignerClient:
             every = self._lives_s / 6
             await asyncio.sleep(every)
             sent_at, session = self._clock(), self._session_id
-            request = pb.HeartbeatRequest(
-                consumer_name=self.name, session_id=session, incarnation=self.incarnation
-            )
             try:
+                request = self._requests.heartbeat(session, self.holdings.held())
                 answer = await self._once("Heartbeat", request, timeout=every)
+            except (Replaced, Expelled) as error:
+                self._give_up()
+                self._queue.put_nowait(error)
+                return
             except (grpc.aio.AioRpcError, ServiceRefused):
                 is_well = self._clock() < self.holdings.until - self._lives_s / 2
             else:
@@ -422,7 +389,14 @@ class AssignerClient:
                     is_well = False  # too late: what was lost meanwhile has to be told anew
                 elif is_well and session == self._session_id:
                     self.holdings.confirm(sent_at + answer.lives_ms / 1000)
-            if not is_well and session == self._session_id and self._stream is not None:
+            is_deaf = self._is_pulsing and self._clock() - self._heard_at > self._lives_s / 2
+            if is_deaf and self._session_id:
+                log.info("%s: the stream says nothing: another instance is asked", self.name)
+            if (
+                (is_deaf or not is_well)
+                and session == self._session_id
+                and self._stream is not None
+            ):
                 self._stream.cancel()
 
     async def _fence(self) -> None:
@@ -479,6 +453,8 @@ class AssignerClient:
 
     async def _once(self, method: str, request: Any, *, timeout: float = CALL_S) -> Any:
         while self._stub is None:
+            if self._has_ended:
+                raise NotFound(f"{self.name}: its session has ended, and its connection")
             await asyncio.sleep(0.02)
         try:
             return await getattr(self._stub, method)(

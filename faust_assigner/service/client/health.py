@@ -15,6 +15,8 @@ ROLES: Final[Mapping[str, str]] = {
     "serving": "kafka_assigner.v1.KafkaAssigner",
     "leader": "leader",
     "process": "",
+    "readiness": "readiness",
+    "liveness": "liveness",
 }
 
 

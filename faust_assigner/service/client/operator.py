@@ -79,6 +79,10 @@ class Operator:
         """Name a topic of the service, or its new count."""
         await self._call("SetTopic", pb.Topic(topic=topic, partition_count=partition_count))
 
+    async def remove_topic(self, topic: str) -> None:
+        """Remove a topic of the service: its owners lose its partitions."""
+        await self._call("RemoveTopic", pb.RemoveTopicRequest(topic=topic))
+
     async def plan(
         self, *, without: Sequence[str] = (), extra: Sequence[str] = ()
     ) -> list[pb.Move]:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
 
 from faust_assigner.service.client.commands import TopicPartition
 from faust_assigner.service.client.messages import to_message
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+
+#: Former partitions in a registration: a hint, that must not make it too long for the service.
+MOST_FORMER: Final = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +41,9 @@ class Registration:
 
     ``copartitioned`` names sets of topics whose partitions of one number belong on one consumer; ``weights``
     are costs of partitions; ``replicas``
-    gives those it holds at that moment; with ``keeps_replicas`` it is told which to hold.
+    gives those it holds at that moment; with ``keeps_replicas`` it is told which to hold. ``former`` gives
+    the partitions that a process before this one owned, where its state is on disk: after an outage of the
+    whole group they come back to it.
     """
 
     topics: Collection[str] = ()
@@ -46,11 +53,23 @@ class Registration:
     weights: Mapping[TopicPartition, float] = field(default_factory=dict)
     replicas: Callable[[], Iterable[tuple[str, int]]] = tuple
     keeps_replicas: bool = False
+    former: Callable[[], Iterable[tuple[str, int]]] = tuple
 
     def message(
-        self, name: str, incarnation: str = "", *, returns: bool = False
+        self,
+        name: str,
+        incarnation: str = "",
+        *,
+        returns: bool = False,
+        former: Iterable[tuple[str, int]] = (),
     ) -> pb.RegisterRequest:
-        """The request, with the replicas held now; ``returns``: the incarnation was registered before."""
+        """The request, with the replicas held now; ``returns``: the incarnation was registered before.
+
+        ``former``: what it owns, or owned last; in its absence what :attr:`former` says.
+        """
+        owned: dict[str, list[int]] = {}
+        for topic, number in islice(sorted(set(former) or set(self.former())), MOST_FORMER):
+            owned.setdefault(topic, []).append(number)
         return pb.RegisterRequest(
             consumer_name=name,
             incarnation=incarnation,
@@ -66,4 +85,7 @@ class Registration:
             replicas=[to_message(p) for p in sorted(self.replicas())],
             keeps_replicas=self.keeps_replicas,
             heartbeats=True,
+            former=[
+                pb.TopicPartitions(topic=t, partitions=numbers) for t, numbers in owned.items()
+            ],
         )

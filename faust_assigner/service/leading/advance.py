@@ -147,18 +147,46 @@ def moved(
     elif effect is Effect.COOL:
         key = view.keys.cooldown(at, handoff.new_owner)
         writes.append(Put(key, codec.dump_until(cool_until), COOLDOWN_LEASE))
-    outcome = None
-    if effect is Effect.GIVE:
-        outcome = "orphan" if happening is Happening.OLD_GONE else "handed"
-        outcome = "expelled" if handoff.unreleased is not None else outcome
-    elif handoff.phase is not Phase.COMPLETE:
-        outcome = "aborted"
+    outcome = _outcome(handoff, happening, effect)
     return Bundle(
-        f"{at}: {happening.value}: {to.value}",
         tuple(compares),
         tuple(writes),
-        None if outcome is None else (outcome, at),
+        ((str(at), _told(handoff, outcome)),) if outcome else (),
+        ((outcome, at),) if outcome else (),
     )
+
+
+#: What ends a hand-off -> the outcome that is counted, where the old owner keeps the partition.
+_ABORTED: Mapping[Happening, str] = {
+    Happening.LOOK: "failed",
+    Happening.LATE: "late",
+    Happening.UNWANTED: "unwanted",
+    Happening.NEW_GONE: "target_gone",
+}
+
+
+def _outcome(handoff: Handoff, happening: Happening, effect: Effect) -> str:
+    """How the step ends the hand-off; "" where it does not, or where it had ended before."""
+    if effect is Effect.GIVE:
+        if handoff.unreleased is not None:
+            return "expelled"
+        return "orphan" if happening is Happening.OLD_GONE else "handed"
+    return "" if handoff.phase is Phase.COMPLETE else _ABORTED[happening]
+
+
+def _told(handoff: Handoff, outcome: str) -> str:
+    """The same as a line of the log."""
+    old, new = handoff.old_owner, handoff.new_owner
+    kept = f"stays with {old}, because {new}"
+    return {
+        "handed": f"{new} owns it now, handed over by {old}",
+        "orphan": f"{new} owns it now, because {old} is gone",
+        "expelled": f"{new} owns it now, because {old} did not release it and was expelled",
+        "failed": f"{kept} gave up: {handoff.failed}",
+        "late": f"{kept} did not get ready in time",
+        "unwanted": f"stays with {old}: the plan does not move it to {new} any more",
+        "target_gone": f"{kept} is gone or leaves, or a partition that moves with it is given up",
+    }[outcome]
 
 
 def _expelling(view: View, entry: Entry[Handoff], happening: Happening) -> Bundle:
@@ -176,7 +204,6 @@ def _expelling(view: View, entry: Entry[Handoff], happening: Happening) -> Bundl
     if session.lease:
         writes.append(Put(keys.fence(name, incarnation), b"expelled", session.lease))
     return Bundle(
-        f"{handoff.at}: {happening.value}: {name} is expelled",
         (view.same(entry.kv.key), view.same(session.key)),
         tuple(writes),
         warning=(

@@ -6,7 +6,7 @@ other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from faust_assigner.service import keys as codec
@@ -19,6 +19,8 @@ from faust_assigner.service.view import View
 MAX_BUNDLE = MAX_OPERATIONS - 1
 #: etcd refuses a request of 1.5 MiB, keys and all.
 MAX_CHUNK_BYTES = 1 << 20
+#: Partitions that one line of the log names.
+NAMED = 20
 #: Stand for leases of a cool-down's time, and of ``EXPELLED_S``, which the leader takes out when it writes
 #: the bundle.
 COOLDOWN_LEASE = -1
@@ -27,13 +29,13 @@ EXPELLED_LEASE = -2
 
 @dataclass(frozen=True)
 class Bundle:
-    """One decision. ``story`` is for the log; ``ended`` names how a hand-off ended, where one did;
-    ``warning`` is for the operator."""
+    """One decision. ``told`` is for the log: (partition or consumer, what happens to it and why); ``ended``
+    has the hand-offs that end by it: (outcome, partition); ``warning`` is for the operator."""
 
-    story: str
     compares: tuple[Compare, ...]
     writes: tuple[Write, ...]
-    ended: tuple[str, TopicPartition] | None = None
+    told: tuple[tuple[str, str], ...] = ()
+    ended: tuple[tuple[str, TopicPartition], ...] = ()
     warning: str = ""
 
 
@@ -44,12 +46,24 @@ def joined(bundles: Sequence[Bundle]) -> Iterator[Bundle]:
             chunk[0]
             if len(chunk) == 1
             else Bundle(
-                "; ".join(bundle.story for bundle in chunk),
                 tuple(compare for bundle in chunk for compare in bundle.compares),
                 tuple(write for bundle in chunk for write in bundle.writes),
-                chunk[0].ended,
+                tuple(line for bundle in chunk for line in bundle.told),
+                tuple(ending for bundle in chunk for ending in bundle.ended),
             )
         )
+
+
+def lines(bundles: Iterable[Bundle]) -> Iterator[str]:
+    """What the bundles do, as lines of the log: one for all partitions to which the same happens."""
+    found: dict[str, list[str]] = {}
+    for bundle in bundles:
+        for subject, what in bundle.told:
+            found.setdefault(what, []).append(subject)
+    for what, subjects in found.items():
+        named = ", ".join(subjects[:NAMED])
+        more = f" and {len(subjects) - NAMED} more" if len(subjects) > NAMED else ""
+        yield f"{named}{more}: {what}"
 
 
 def chunks(bundles: Sequence[Bundle], limit: int) -> Iterator[list[Bundle]]:

@@ -1,9 +1,15 @@
-"""The topics of the service: written at the start, found in Kafka when asked for, grown when Kafka's grow."""
+"""The topics of the service: from the configuration, or from Kafka, with which they grow and are removed.
+
+A topic of the configuration that is lost from the store is written again. A topic that an operator removed,
+or that was deleted in Kafka, leaves a mark: it comes back when an operator names it, or when Kafka has it
+again.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
@@ -11,15 +17,27 @@ from faust_assigner.service.errors import BadRequest, NotFound, StoreError, Stor
 from faust_assigner.service.keys import MAX_PARTITIONS, Keys
 from faust_assigner.service.leading.election import Deposed, Leadership
 from faust_assigner.service.mirror import Mirror
-from faust_assigner.service.records import TopicConfig
+from faust_assigner.service.records import BY_OPERATOR, IN_KAFKA, TopicConfig
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import KeyValue, Put, Store, unchanged
+from faust_assigner.service.store.base import (
+    Compare,
+    Delete,
+    KeyValue,
+    Put,
+    Store,
+    Write,
+    unchanged,
+)
 from faust_assigner.service.store.rewrite import rewritten
+from faust_assigner.service.tasks import first
+from faust_assigner.service.view import Change
 
 logger = logging.getLogger(__name__)
 
 #: Topic -> its partition count in Kafka, ``None`` where there is no such topic. May raise anything.
 CountPartitions = Callable[[str], Awaitable["int | None"]]
+#: So many looks in a row must find a topic gone from Kafka: a broker may have started just now.
+MISSED = 2
 
 
 class Catalogue:
@@ -44,23 +62,71 @@ class Catalogue:
             codec.checked_topic(topic): _count(topic, count) for topic, count in topics.items()
         }
         self._count_partitions = count_partitions
+        self._missed: dict[str, int] = {}
+        self._lost = asyncio.Event()
+
+    # -- the configuration ---------------------------------------------------------------------------
 
     async def write(self) -> None:
-        """The topics this instance was started with; a count that is there and higher stays."""
+        """Write the topics this instance was started with; a count that is there and higher stays, and a
+        topic that was removed stays away."""
         for topic, count in sorted(self._topics.items()):
-            await self._put(topic, count, only_grow=True)
+            if await self._store.get(self._keys.removed(topic)) is None:
+                await self._put(TopicConfig(topic, count), only_grow=True)
+
+    def heard(self, changes: Sequence[Change]) -> None:
+        """A listener of the mirror."""
+        if any(change.kind == "topics" and change.after is None for change in changes):
+            self._lost.set()
+
+    async def keep(self) -> None:
+        """Write a topic of the configuration again where it was lost from the store. For ever."""
+        while True:
+            await first(self._lost.wait(), self._clock.sleep(self._settings.topic_refresh_s))
+            self._lost.clear()
+            view = self._mirror.view
+            lost = sorted(self._topics.keys() - view.topics.keys() - view.removed.keys())
+            if not lost:
+                continue
+            logger.warning(
+                "%s: lost from the store and written again from --topic; RemoveTopic removes one for good",
+                ", ".join(lost),
+            )
+            try:
+                await self.write()
+            except StoreError as error:
+                logger.info("%s: not written: %s", ", ".join(lost), error)
+
+    # -- an operator ---------------------------------------------------------------------------------
 
     async def set(self, topic: str, count: int) -> None:
-        """An operator's word."""
-        await self._put(topic, _count(topic, count))
+        """Name a topic, or its new count; it may have been removed before."""
+        config = TopicConfig(topic, _count(topic, count))
+        await self._put(config, beside=[Delete(self._keys.removed(topic))])
+
+    async def remove(self, topic: str) -> None:
+        """Remove a topic: its partitions are nobody's any more. Raises NotFound."""
+        mark = Put(self._keys.removed(topic), BY_OPERATOR)
+
+        async def gone(kv: KeyValue | None) -> list[Write]:
+            if kv is None:
+                raise NotFound(f"no topic {topic}")
+            return [Delete(kv.key), mark]
+
+        await rewritten(self._store, self._keys.topic(topic), gone)
+
+    # -- Kafka ---------------------------------------------------------------------------------------
 
     async def need(self, topic: str) -> None:
-        """Somebody wants the topic: ask Kafka where it is unknown. Raises NotFound, and
-        StoreUnavailable where Kafka does not say: whoever asks may try again."""
+        """Ask Kafka for a topic that a consumer wants and that is unknown. Raises NotFound, and
+        StoreUnavailable where Kafka does not say: the caller may try again."""
         if topic in self._mirror.view.topics or _known(
             await self._store.get(self._keys.topic(topic))
         ):
             return
+        mark = await self._store.get(self._keys.removed(topic))
+        if mark is not None and mark.value == BY_OPERATOR:
+            raise NotFound(f"no topic {topic}: an operator removed it")
         count = (
             None
             if self._count_partitions is None
@@ -68,33 +134,64 @@ class Catalogue:
         )
         if count is None:
             raise NotFound(f"no topic {topic}")
-        await self._put(topic, count, only_grow=True)
+        beside = [] if mark is None else [Delete(mark.key)]
+        await self._put(TopicConfig(topic, count, True), only_grow=True, beside=beside)
 
     async def refresh(self, term: Leadership) -> None:
         """The leader's: ask Kafka for all topics now and then. For ever, or until deposed."""
         while self._count_partitions is not None:
             await self._clock.sleep(self._settings.topic_refresh_s)
-            for topic, entry in sorted(self._mirror.view.topics.items()):
-                count = await self._asked(topic)
-                if count is None or count <= entry.value.partition_count:
-                    continue
-                logger.info("%s has grown from %d to %d", topic, entry.value.partition_count, count)
-                put = Put(entry.kv.key, codec.dump_topic(TopicConfig(topic, count)))
+            for topic in self._asked_for():
                 try:
-                    await term.commit([unchanged(entry.kv)], [put])
+                    count = await self._count(topic, self._count_partitions)
+                    compared, writes = self._followed(topic, count)
+                    if writes:
+                        await term.commit(compared, writes)
                 except Deposed:
                     return
                 except StoreError as error:
-                    logger.info("%s: not written: %s", topic, error)
+                    logger.warning("%s", error)  # there is another time
 
-    async def _asked(self, topic: str) -> int | None:
-        if self._count_partitions is None:
-            return None
-        try:
-            return await self._count(topic, self._count_partitions)
-        except StoreUnavailable as error:
-            logger.warning("%s", error)  # there is another time
-            return None
+    def _asked_for(self) -> list[str]:
+        """The topics that there are, that consumers want, or that Kafka had once; none that an operator
+        removed."""
+        view = self._mirror.view
+        wanted = {topic for entry in view.consumers.values() for topic in entry.value.topics}
+        removed = {t for t, mark in view.removed.items() if mark.value != IN_KAFKA}
+        return sorted((view.topics.keys() | view.removed.keys() | wanted) - removed)
+
+    def _followed(self, topic: str, count: int | None) -> tuple[list[Compare], list[Write]]:
+        """What to write where Kafka has so many partitions of the topic, or has it no more."""
+        view, mark = self._mirror.view, self._keys.removed(topic)
+        entry = view.topics.get(topic)
+        if count is not None:
+            self._missed.pop(topic, None)
+            known = TopicConfig(topic, 0) if entry is None else entry.value
+            after = TopicConfig(topic, max(count, known.partition_count), True)
+            if after == known:
+                return [], []
+            if count > known.partition_count:
+                logger.info(
+                    "%s has %d partitions in Kafka; here it had %d",
+                    topic,
+                    count,
+                    known.partition_count,
+                )
+            writes: list[Write] = [Put(self._keys.topic(topic), codec.dump_topic(after))]
+            writes += [Delete(mark)] if topic in view.removed else []
+            return [view.same(self._keys.topic(topic)), view.same(mark)], writes
+        if entry is None or not entry.value.in_kafka:
+            return [], []  # Kafka has never had it: it is somebody else's
+        self._missed[topic] = self._missed.get(topic, 0) + 1
+        if self._missed[topic] < MISSED:
+            return [], []
+        logger.warning(
+            "%s was deleted in Kafka: its %d partitions are taken from their owners; it comes back when "
+            "Kafka has it again",
+            topic,
+            entry.value.partition_count,
+        )
+        return [unchanged(entry.kv)], [Delete(entry.kv.key), Put(mark, IN_KAFKA)]
 
     async def _count(self, topic: str, count_partitions: CountPartitions) -> int | None:
         try:
@@ -104,12 +201,18 @@ class Catalogue:
                 f"{topic}: Kafka does not say how many partitions: {error}"
             ) from error
 
-    async def _put(self, topic: str, count: int, *, only_grow: bool = False) -> None:
-        put = Put(self._keys.topic(topic), codec.dump_topic(TopicConfig(topic, count)))
+    async def _put(
+        self, config: TopicConfig, *, only_grow: bool = False, beside: Sequence[Write] = ()
+    ) -> None:
+        put = Put(self._keys.topic(config.topic), codec.dump_topic(config))
 
-        async def counted(kv: KeyValue | None) -> Put | None:
-            known = _known(kv)
-            return None if known and (count == known or (only_grow and count < known)) else put
+        async def counted(kv: KeyValue | None) -> list[Write] | None:
+            known, count = _known(kv), config.partition_count
+            return (
+                None
+                if known and (count == known or (only_grow and count < known))
+                else [put, *beside]
+            )
 
         await rewritten(self._store, put.key, counted)
 

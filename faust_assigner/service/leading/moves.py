@@ -17,11 +17,11 @@ from faust_assigner.service.leading.advance import moved
 from faust_assigner.service.leading.bundles import Bundle, joined, owner, still_gone
 from faust_assigner.service.leading.record import NEUTRAL, Standing
 from faust_assigner.service.leading.slots import beginning
-from faust_assigner.service.leading.targets import Targets, bound_topics
-from faust_assigner.service.records import PlannedMove, Status
+from faust_assigner.service.leading.targets import Targets, bound_topics, hinted
+from faust_assigner.service.records import FORGOTTEN, PlannedMove, Status
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Delete, Put, Write
-from faust_assigner.service.view import View, has_more
+from faust_assigner.service.view import View, awaited, has_more
 
 
 def rebalance(
@@ -32,25 +32,31 @@ def rebalance(
     standing: Standing = NEUTRAL,
 ) -> Iterator[Bundle]:
     """Orphans first and at once, then hand-offs as far as the places allow. ``now`` unix seconds."""
-    wanted = targets.owner
-    if not view.consumers:
-        yield from _nobody(view)
-        return
-    for at in sorted(at for at in wanted if _is_orphan(view, at)):
+    wanted, held = targets.owner, held_back(view)
+    for at in sorted(at for at in wanted if at not in held and _is_orphan(view, at)):
         yield _given(view, at, wanted[at])
     for at in sorted(
         at
         for at in view.assignments.keys() | view.handoffs.keys()
-        if not view.exists(at)
-        or (
-            at not in wanted
-            and not _is_fenced(view, at)
-            and not _is_leaving(view, _living_owner(view, at))
-        )
+        if not view.exists(at) or (at not in wanted and _is_refused(view, at))
     ):
         yield _forgotten(view, at)
     yield from _unwanted(view, wanted)
-    yield from _begun(view, wanted, settings, now, standing)
+    yield from _begun(view, wanted, settings, now, standing, only_leaving=bool(held))
+
+
+def held_back(view: View) -> set[TopicPartition]:
+    """The partitions that nobody gets yet: all consumers were gone, and their owners may be back any moment.
+
+    Where the store has forgotten whose they were, those that no consumer claims.
+    """
+    if not view.awaiting:
+        return set()
+    held = {at for name in awaited(view) for at in view.owned[name]}
+    if any(entry.value == FORGOTTEN for entry in view.awaiting.values()):
+        claimed = hinted(view, view.consumers.keys())
+        held |= {at for at in view.partitions() if at not in view.assignments and at not in claimed}
+    return held
 
 
 def waiting(view: View, targets: Targets) -> int:
@@ -78,17 +84,21 @@ def planned(view: View, targets: Targets, without: Collection[str] = ()) -> Iter
             yield PlannedMove(at, old, name)
 
 
-def _nobody(view: View) -> Iterator[Bundle]:
-    """No consumers: nothing is anybody's, but for replaced processes that may still be working."""
-    for at in sorted(view.assignments.keys() | view.handoffs.keys()):
-        if not _is_fenced(view, at):
-            yield _forgotten(view, at)
+def _is_refused(view: View, at: TopicPartition) -> bool:
+    """A living owner, that stays, does not want the partition any more. A dead one's assignment is kept: it
+    is how its partitions find back to it."""
+    owner = _living_owner(view, at)
+    return owner is not None and not _is_leaving(view, owner)
 
 
 def _forgotten(view: View, at: TopicPartition) -> Bundle:
     both = [key for key in (view.keys.assignment(at), view.keys.handoff(at)) if key in view.raw]
     compares = [*map(view.same, both), *_of_owner(view, at)]
-    return Bundle(f"{at}: nobody's", tuple(compares), tuple(map(Delete, both)))
+    entry = view.assignments.get(at)
+    owner = "its owner" if entry is None else entry.value.owner
+    why = "does not want the topic" if view.exists(at) else "keeps no partition that does not exist"
+    told = (str(at), f"taken from {owner}, which {why} any more")
+    return Bundle(tuple(compares), tuple(map(Delete, both)), (told,))
 
 
 def _of_owner(view: View, at: TopicPartition) -> list[Compare]:
@@ -119,9 +129,12 @@ def _given(view: View, at: TopicPartition, to: str) -> Bundle:
     key = view.keys.handoff(at)
     compares = (view.same(view.keys.assignment(at)), view.same(key), *_of_owner(view, at))
     writes: tuple[Write, ...] = (owner(view, at, to, view.incarnation(to)),)
-    return Bundle(
-        f"{at}: to {to} at once", compares, (*writes, Delete(key)) if key in view.raw else writes
-    )
+    entry = view.assignments.get(at)
+    why = "it had no owner" if entry is None else f"{entry.value.owner} is gone"
+    if entry is not None and entry.value.owner == to:
+        why = "this process of it is a new one"
+    told = (str(at), f"given to {to} at once, because {why}")
+    return Bundle(compares, (*writes, Delete(key)) if key in view.raw else writes, (told,))
 
 
 def _unwanted(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[Bundle]:
@@ -137,9 +150,12 @@ def _begun(
     settings: ServiceSettings,
     now: float,
     standing: Standing,
+    *,
+    only_leaving: bool,
 ) -> Iterator[Bundle]:
     due = set(_due(view, wanted))
     leaving = {at for at in due if _is_leaving(view, _living_owner(view, at))}
+    due = leaving if only_leaving else due
     for new, mine in beginning(view, wanted, due, leaving, bound_topics(view), standing, settings):
         yield from joined([_beginning(view, at, new, settings, now) for at in mine])
 
@@ -159,10 +175,11 @@ def _beginning(
         old_incarnation=owner.incarnation,
         new_incarnation=view.incarnation(new),
     )
+    why = f"{old} leaves" if _is_leaving(view, old) else "the loads are to be even"
     return Bundle(
-        f"{at}: from {old} to {new}",
         (view.same(key), view.same(view.keys.assignment(at))),
         (Put(key, codec.dump_handoff(handoff)),),
+        ((str(at), f"a hand-off from {old} to {new} begins, because {why}"),),
     )
 
 
@@ -170,25 +187,36 @@ def _beginning(
 
 
 def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
-    """Replicas, drained consumers, cool-downs that no lease ends (earlier releases wrote such ones)."""
+    """Replicas, drained consumers, marks that are over, cool-downs that no lease ends (earlier releases
+    wrote such ones)."""
     for name in sorted(targets.replicas.keys() | view.replicas.keys()):
         yield from _replicas(view, name, targets.replicas.get(name, ()))
     for name, entry in sorted(view.consumers.items()):
         if entry.value.status is Status.DRAINING and not has_more(view, name):
             key = view.keys.consumer(name)
-            yield Bundle(f"{name}: drained", (view.same(key),), (Delete(key),))
-    for (at, name), cooling in sorted(view.cooldowns.items()):
+            told = (name, "drained: it owns nothing any more, and its stream ends")
+            yield Bundle((view.same(key),), (Delete(key),), (told,))
+    for key in _over(view):
+        yield Bundle((view.same(key),), (Delete(key),))
+    for _, cooling in sorted(view.cooldowns.items()):
         if not cooling.kv.lease:
             key = cooling.kv.key
-            yield Bundle(f"{at}: {name} may be asked again", (view.same(key),), (Delete(key),))
+            yield Bundle((view.same(key),), (Delete(key),))
+
+
+def _over(view: View) -> Iterator[str]:
+    """Marks that mean nothing any more: nobody is awaited, or what a departed one had is others'."""
+    if view.consumers and not held_back(view):
+        yield from (entry.kv.key for entry in view.awaiting.values())
+    for name, entry in sorted(view.departed.items()):
+        if name not in view.owned and name not in view.consumers:
+            yield entry.kv.key
 
 
 def _replicas(view: View, name: str, wanted: tuple[TopicPartition, ...]) -> Iterator[Bundle]:
     key = view.keys.replicas(name)
     if name not in view.consumers or not wanted:
         if key in view.raw:
-            yield Bundle(f"{name}: no replicas", (view.same(key),), (Delete(key),))
+            yield Bundle((view.same(key),), (Delete(key),))
     elif name not in view.replicas or view.replicas[name].value != wanted:
-        yield Bundle(
-            f"{name}: replicas", (view.same(key),), (Put(key, codec.dump_partitions(wanted)),)
-        )
+        yield Bundle((view.same(key),), (Put(key, codec.dump_partitions(wanted)),))

@@ -22,6 +22,7 @@ from faust_assigner.service.leading.bundles import (
     MAX_BUNDLE,
     Bundle,
     chunks,
+    lines,
 )
 from faust_assigner.service.leading.election import Deposed, Leadership
 from faust_assigner.service.leading.moves import rebalance, tidy, waiting
@@ -154,14 +155,11 @@ class Rebalancer:
         )
 
     def _tell_ages(self, now: float) -> None:
-        """Count the hand-offs and the age of the oldest, as long as this instance has known it."""
-        phases: dict[str, int] = {}
-        ages = [0.0]
+        """The ages of the hand-offs under way, by phase, as long as this instance has known them."""
+        ages: dict[str, list[float]] = {}
         for at, entry in self._mirror.view.handoffs.items():
-            ages.append(self._record.age_s(at, now))
-            name = entry.value.phase.value
-            phases[name] = phases.get(name, 0) + 1
-        self._metrics.handoffs(phases, max(ages))
+            ages.setdefault(entry.value.phase.value, []).append(self._record.age_s(at, now))
+        self._metrics.handoffs(ages)
 
     # -- writing -------------------------------------------------------------------------------------
 
@@ -205,11 +203,7 @@ class Rebalancer:
             [write for bundle in bundles for write in bundle.writes],
         )
         if result.succeeded:
-            for bundle in bundles:
-                logger.debug("%s", bundle.story)
-                if bundle.warning:
-                    logger.warning("%s", bundle.warning)
-                self._count(bundle)
+            self._tell(bundles)
             return result.revision
         if len(bundles) == 1:
             # Somebody was faster, or we lead no more: the view will tell once it is where the store is.
@@ -226,11 +220,16 @@ class Rebalancer:
             term.lease.give_up()
             raise Deposed("another one leads")
 
-    def _count(self, bundle: Bundle) -> None:
-        if bundle.ended is not None:
-            outcome, at = bundle.ended
-            age_s = self._record.age_s(at, self._clock.monotonic())
-            self._metrics.handoff_ended(outcome, age_s)
+    def _tell(self, written: Sequence[Bundle]) -> None:
+        """Log and count what was written."""
+        now = self._clock.monotonic()
+        for line in lines(written):
+            logger.info("%s", line)
+        for bundle in written:
+            if bundle.warning:
+                logger.warning("%s", bundle.warning)
+            for outcome, at in bundle.ended:
+                self._metrics.handoff_ended(outcome, self._record.age_s(at, now))
 
 
 @dataclass(frozen=True)
@@ -286,7 +285,7 @@ def _asks_for_plan(change: Change) -> bool:
     if change.kind == "consumers":
         return _wishes(change.before) != _wishes(change.after)
     return change.kind == "topics" or (
-        change.kind in ("assignments", "fences") and change.after is None
+        change.kind in ("assignments", "fences", "awaiting") and change.after is None
     )
 
 
@@ -294,4 +293,7 @@ def _wishes(entry: Entry[Consumer] | None) -> object:
     if entry is None:
         return None
     c = entry.value
-    return c.incarnation, c.status, c.topics, c.capacity, c.rack, c.capabilities, c.co_partitioned
+    return (
+        *(c.incarnation, c.status, c.topics, c.capacity, c.rack, c.capabilities, c.co_partitioned),
+        c.former,
+    )

@@ -41,7 +41,22 @@ def claimants(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
             and handoff.new_owner in names
         ):
             found[at] = handoff.new_owner
+    if view.awaiting:
+        for at, name in hinted(view, names).items():
+            found.setdefault(at, name)
     return found
+
+
+def hinted(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
+    """Partitions without an assignment -> the first consumer of ``names`` that says it owned them."""
+    return {
+        at: name
+        for name in sorted(names, reverse=True)
+        if name in view.consumers
+        for topic, numbers in view.consumers[name].value.former.items()
+        for number in numbers
+        if (at := TopicPartition(topic, number)) not in view.assignments and view.exists(at)
+    }
 
 
 def bound_topics(view: View) -> dict[str, tuple[str, ...]]:
@@ -171,7 +186,11 @@ def _avoid(
             default=name,
             key=lambda other: (load[other] / consumers[other].capacity, other != holder, other),
         )
-        stays = holder in others and (at in moving or load[best] + len(crew) > load[holder])
+        stays = holder in others and (
+            at in moving
+            or (load[best] + len(crew)) / consumers[best].capacity
+            > load[holder] / consumers[holder].capacity
+        )
         chosen = holder if stays and holder is not None else best
         owner.update(dict.fromkeys(crew, chosen))
         load[chosen] += len(crew)

@@ -22,6 +22,14 @@ class TopicPartition(_message.Message):
     partition: int
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
 
+class TopicPartitions(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class TopicGroup(_message.Message):
     __slots__ = ("topics",)
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -37,7 +45,7 @@ class PartitionWeight(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., weight: _Optional[float] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas", "incarnation", "returns")
+    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas", "incarnation", "returns", "former")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +58,7 @@ class RegisterRequest(_message.Message):
     KEEPS_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     RETURNS_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     topic: str
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -62,21 +71,28 @@ class RegisterRequest(_message.Message):
     keeps_replicas: bool
     incarnation: str
     returns: bool
-    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ..., incarnation: _Optional[str] = ..., returns: _Optional[bool] = ...) -> None: ...
+    former: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
+    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ..., incarnation: _Optional[str] = ..., returns: _Optional[bool] = ..., former: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ...) -> None: ...
 
 class AssignmentCommand(_message.Message):
-    __slots__ = ("assignment", "warm", "release", "abort_warm", "standby")
+    __slots__ = ("assignment", "warm", "release", "abort_warm", "standby", "pulse")
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
     WARM_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     ABORT_WARM_FIELD_NUMBER: _ClassVar[int]
     STANDBY_FIELD_NUMBER: _ClassVar[int]
+    PULSE_FIELD_NUMBER: _ClassVar[int]
     assignment: AssignmentUpdate
     warm: WarmPartition
     release: ReleasePartition
     abort_warm: AbortWarm
     standby: StandbyUpdate
-    def __init__(self, assignment: _Optional[_Union[AssignmentUpdate, _Mapping]] = ..., warm: _Optional[_Union[WarmPartition, _Mapping]] = ..., release: _Optional[_Union[ReleasePartition, _Mapping]] = ..., abort_warm: _Optional[_Union[AbortWarm, _Mapping]] = ..., standby: _Optional[_Union[StandbyUpdate, _Mapping]] = ...) -> None: ...
+    pulse: Pulse
+    def __init__(self, assignment: _Optional[_Union[AssignmentUpdate, _Mapping]] = ..., warm: _Optional[_Union[WarmPartition, _Mapping]] = ..., release: _Optional[_Union[ReleasePartition, _Mapping]] = ..., abort_warm: _Optional[_Union[AbortWarm, _Mapping]] = ..., standby: _Optional[_Union[StandbyUpdate, _Mapping]] = ..., pulse: _Optional[_Union[Pulse, _Mapping]] = ...) -> None: ...
+
+class Pulse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Grant(_message.Message):
     __slots__ = ("partition", "epoch", "start_offset", "keep")
@@ -91,7 +107,7 @@ class Grant(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., keep: _Optional[bool] = ...) -> None: ...
 
 class AssignmentUpdate(_message.Message):
-    __slots__ = ("assigned", "unassigned", "snapshot", "grants", "more", "session_id", "lives_ms")
+    __slots__ = ("assigned", "unassigned", "snapshot", "grants", "more", "session_id", "lives_ms", "pulse_ms")
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     UNASSIGNED_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +115,7 @@ class AssignmentUpdate(_message.Message):
     MORE_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     LIVES_MS_FIELD_NUMBER: _ClassVar[int]
+    PULSE_MS_FIELD_NUMBER: _ClassVar[int]
     assigned: _containers.RepeatedCompositeFieldContainer[TopicPartition]
     unassigned: _containers.RepeatedCompositeFieldContainer[TopicPartition]
     snapshot: bool
@@ -106,7 +123,8 @@ class AssignmentUpdate(_message.Message):
     more: bool
     session_id: str
     lives_ms: int
-    def __init__(self, assigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., unassigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., snapshot: _Optional[bool] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., more: _Optional[bool] = ..., session_id: _Optional[str] = ..., lives_ms: _Optional[int] = ...) -> None: ...
+    pulse_ms: int
+    def __init__(self, assigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., unassigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., snapshot: _Optional[bool] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., more: _Optional[bool] = ..., session_id: _Optional[str] = ..., lives_ms: _Optional[int] = ..., pulse_ms: _Optional[int] = ...) -> None: ...
 
 class WarmPartition(_message.Message):
     __slots__ = ("partition", "current_owner", "handoff_id", "strict")
@@ -251,14 +269,24 @@ class ReportProgressResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("consumer_name", "session_id", "incarnation")
+    __slots__ = ("consumer_name", "session_id", "incarnation", "held")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     session_id: str
     incarnation: str
-    def __init__(self, consumer_name: _Optional[str] = ..., session_id: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    held: Held
+    def __init__(self, consumer_name: _Optional[str] = ..., session_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., held: _Optional[_Union[Held, _Mapping]] = ...) -> None: ...
+
+class Held(_message.Message):
+    __slots__ = ("count", "digest")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    digest: int
+    def __init__(self, count: _Optional[int] = ..., digest: _Optional[int] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("known", "lives_ms")
@@ -307,18 +335,20 @@ class Consumer(_message.Message):
     def __init__(self, consumer_name: _Optional[str] = ..., status: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., registered_at: _Optional[float] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("partition", "owner", "epoch", "start_offset", "incarnation")
+    __slots__ = ("partition", "owner", "epoch", "start_offset", "incarnation", "absent")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_FIELD_NUMBER: _ClassVar[int]
     partition: TopicPartition
     owner: str
     epoch: int
     start_offset: int
     incarnation: str
-    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    absent: bool
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., incarnation: _Optional[str] = ..., absent: _Optional[bool] = ...) -> None: ...
 
 class Handoff(_message.Message):
     __slots__ = ("partition", "old_owner", "new_owner", "phase", "handoff_id", "age_s", "progress", "strict", "released", "unreleased")
@@ -393,6 +423,16 @@ class AbortHandoffResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class SetTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RemoveTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class RemoveTopicResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

@@ -139,7 +139,7 @@ class KafkaAssignerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Sign of life of a consumer that registered with heartbeats.
+        """Sign of life of a consumer that registered with heartbeats, at any instance.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -492,6 +492,11 @@ class KafkaAssignerAdminStub:
                 request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.Topic.SerializeToString,
                 response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.SetTopicResponse.FromString,
                 _registered_method=True)
+        self.RemoveTopic = channel.unary_unary(
+                '/kafka_assigner.v1.KafkaAssignerAdmin/RemoveTopic',
+                request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.RemoveTopicRequest.SerializeToString,
+                response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.RemoveTopicResponse.FromString,
+                _registered_method=True)
         self.Plan = channel.unary_unary(
                 '/kafka_assigner.v1.KafkaAssignerAdmin/Plan',
                 request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PlanRequest.SerializeToString,
@@ -538,6 +543,13 @@ class KafkaAssignerAdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RemoveTopic(self, request, context):
+        """Removes a topic: its partitions are taken from their owners. It comes back by SetTopic alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Plan(self, request, context):
         """What a rebalance would do now, or after a change; nothing is written.
         """
@@ -572,6 +584,11 @@ def add_KafkaAssignerAdminServicer_to_server(servicer, server):
                     servicer.SetTopic,
                     request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.Topic.FromString,
                     response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.SetTopicResponse.SerializeToString,
+            ),
+            'RemoveTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveTopic,
+                    request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.RemoveTopicRequest.FromString,
+                    response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.RemoveTopicResponse.SerializeToString,
             ),
             'Plan': grpc.unary_unary_rpc_method_handler(
                     servicer.Plan,
@@ -715,6 +732,33 @@ class KafkaAssignerAdmin:
             '/kafka_assigner.v1.KafkaAssignerAdmin/SetTopic',
             faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.Topic.SerializeToString,
             faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.SetTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kafka_assigner.v1.KafkaAssignerAdmin/RemoveTopic',
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.RemoveTopicRequest.SerializeToString,
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.RemoveTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -102,6 +102,15 @@ class AdminServicer:
             await self._node.set_topic(request.topic, request.partition_count)
         return pb.SetTopicResponse()
 
+    async def RemoveTopic(
+        self, request: pb.RemoveTopicRequest, context: Any
+    ) -> pb.RemoveTopicResponse:
+        """A topic is no more."""
+        async with spoken(context):
+            self._door.caller(context).administering()
+            await self._node.remove_topic(request.topic)
+        return pb.RemoveTopicResponse()
+
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PlanResponse:
         """What a rebalance would move."""
         async with spoken(context):

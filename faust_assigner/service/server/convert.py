@@ -7,7 +7,15 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from faust_assigner.service.commands import AbortWarm, Assignment, Command, Release, Replicas, Warm
+from faust_assigner.service.commands import (
+    AbortWarm,
+    Assignment,
+    Command,
+    Pulse,
+    Release,
+    Replicas,
+    Warm,
+)
 from faust_assigner.service.errors import MAX_CLAIMS, BadRequest, TooManyClaims
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import checked_topic
@@ -76,6 +84,7 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
     )
     if claims <= MAX_CLAIMS:
         claims += sum(len(group.topics) for group in request.copartitioned)
+    claims += sum(len(one.partitions) for one in request.former)
     if claims > MAX_CLAIMS:
         raise TooManyClaims(request.consumer_name, claims)
     topics = {*request.topics, *([request.topic] if request.topic else [])}
@@ -94,6 +103,7 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
         returns=request.returns,
         co_partitioned=tuple(tuple(sorted(group.topics)) for group in request.copartitioned),
         holds=await by_topic(request.replicas),
+        former={one.topic: tuple(sorted(set(one.partitions))) for one in request.former},
     )
 
 
@@ -130,6 +140,8 @@ def messages_of(command: Command) -> Iterator[pb.AssignmentCommand]:
             yield pb.AssignmentCommand(
                 standby=pb.StandbyUpdate(standbys=map(message_of, command.partitions))
             )
+        case Pulse():
+            yield pb.AssignmentCommand(pulse=pb.Pulse())
 
 
 def _assignment(command: Assignment) -> Iterator[pb.AssignmentCommand]:
@@ -218,6 +230,7 @@ def _assigned(one: Assigned) -> pb.Assignment:
         epoch=one.epoch,
         start_offset=one.offset,
         incarnation=one.incarnation,
+        absent=one.absent,
     )
 
 

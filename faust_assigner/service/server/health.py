@@ -1,17 +1,24 @@
-"""Health for each role: the process, what serves consumers, what leads."""
+"""Health for each role: the process, what serves consumers, what leads; and a port for probes alone."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final
 
-from grpc_health.v1 import health, health_pb2
+import grpc
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 SERVES: Final = pb.DESCRIPTOR.services_by_name["KafkaAssigner"].full_name
 LEADS: Final = "leader"
+LIVES: Final = "liveness"
+READY: Final = "readiness"
+#: Probes at once, on the port that is theirs alone.
+PROBES: Final = 64
 LOOK_S: Final = 0.5
 
 _STATUS: Final = {
@@ -21,8 +28,14 @@ _STATUS: Final = {
 
 
 class Health:
-    """``""`` while the process runs, ``kafka_assigner.v1.KafkaAssigner`` while consumers are served,
-    ``leader`` while this instance leads."""
+    """Names of gRPC's health service -> when they are SERVING:
+
+    ``""``              the process runs
+    ``liveness``        none of the instance's tasks has ended: else a restart mends it
+    ``readiness``       consumers are served, and some instance leads
+    ``kafka_assigner.v1.KafkaAssigner``  consumers are served: the store was heard of lately
+    ``leader``          this instance leads
+    """
 
     def __init__(self, node: AssignerNode) -> None:
         self.servicer: Any = health.aio.HealthServicer()
@@ -36,6 +49,36 @@ class Health:
 
     async def look(self) -> None:
         """Tell what the node is now."""
-        await self.servicer.set("", _STATUS[True])
-        await self.servicer.set(SERVES, _STATUS[self._node.serving])
-        await self.servicer.set(LEADS, _STATUS[self._node.leads])
+        node = self._node
+        roles = {
+            "": True,
+            LIVES: node.lives,
+            READY: node.serving and node.condition.has_leader,
+            SERVES: node.serving,
+            LEADS: node.leads,
+        }
+        for role, is_well in roles.items():
+            await self.servicer.set(role, _STATUS[is_well])
+
+
+class Probes(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
+    """``Check`` alone, for a port without TLS: who watches instead would keep others' probes out."""
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+
+    async def Check(self, request: Any, context: Any) -> Any:
+        """As gRPC's health service."""
+        return await self._health.servicer.Check(request, context)
+
+    async def Watch(self, request: Any, context: Any) -> None:
+        """Not here."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "only Check is answered on this port")
+
+
+def probing(health: Health, address: str, options: Sequence[tuple[str, Any]]) -> tuple[Any, int]:
+    """A server without TLS that answers health probes alone, and its port. Raises RuntimeError where the
+    address cannot be listened on."""
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=PROBES)
+    health_pb2_grpc.add_HealthServicer_to_server(Probes(health), server)
+    return server, server.add_insecure_port(address)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from faust_assigner.service.condition import Condition
+
 PHASES: Final = ("Warming", "Ready", "Complete")
+LOOK_S: Final = 0.5
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LONG: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 
@@ -27,7 +31,7 @@ class PrometheusMetrics:
         self._streams = Gauge("streams", "consumers connected to this instance", **there)
         self._handoffs = Gauge("handoffs", "handoffs under way, by phase", ["phase"], **there)
         self._oldest = Gauge(
-            "handoff_oldest_seconds", "age of the oldest handoff under way", **there
+            "handoff_oldest_seconds", "age of the oldest handoff under way", ["phase"], **there
         )
         self._ended = Histogram(
             "handoff_seconds",
@@ -57,7 +61,21 @@ class PrometheusMetrics:
         self._resyncs = Counter(
             "streams_resynced", "streams that overflowed and got a fresh assignment", **there
         )
-        self.handoffs({}, 0.0)
+        self._repairs = Counter(
+            "holdings_repaired",
+            "consumers that held other partitions than their own and were told anew",
+            **there,
+        )
+        self._silence = Gauge(
+            "store_silence_seconds", "seconds since the store was last heard of", **there
+        )
+        self._unowned = Gauge(
+            "unowned_partitions", "partitions that no registered consumer owns", **there
+        )
+        self._unreadable = Gauge(
+            "unreadable_values", "values in the store that cannot be read", **there
+        )
+        self.handoffs({})
 
     @contextlib.contextmanager
     def served(self, host: str, port: int) -> Iterator[int]:
@@ -70,15 +88,24 @@ class PrometheusMetrics:
             server.server_close()
             thread.join()
 
+    async def follow(self, condition: Condition) -> None:
+        """Look at the instance again and again; never returns."""
+        while True:
+            self._silence.set(condition.silence_s)
+            self._unowned.set(condition.unowned)
+            self._unreadable.set(condition.unreadable)
+            await asyncio.sleep(LOOK_S)
+
     def leading(self, leads: bool) -> None:
         """Whether this instance leads."""
         self._leader.set(leads)
 
-    def handoffs(self, by_phase: Mapping[str, int], oldest_s: float) -> None:
+    def handoffs(self, ages_s: Mapping[str, Sequence[float]]) -> None:
         """The handoffs under way; phases that are not named have none."""
         for phase in PHASES:
-            self._handoffs.labels(phase).set(by_phase.get(phase, 0))
-        self._oldest.set(oldest_s)
+            ages = ages_s.get(phase, ())
+            self._handoffs.labels(phase).set(len(ages))
+            self._oldest.labels(phase).set(max(ages, default=0.0))
 
     def handoff_ended(self, outcome: str, took_s: float) -> None:
         """One ended."""
@@ -103,6 +130,10 @@ class PrometheusMetrics:
     def stream_resynced(self, consumer_name: str) -> None:
         """A stream overflowed; the consumer's name is no label, for there may be very many."""
         self._resyncs.inc()
+
+    def holdings_repaired(self) -> None:
+        """A consumer is told its assignment again."""
+        self._repairs.inc()
 
     def streams(self, count: int) -> None:
         """How many are connected."""

@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from faust_assigner.service.server.options import OPTIONS, flag, shown
+from faust_assigner.service.server.table import OPTIONS, flag, shown
 
 HEAD = "| flag | environment | default | unit | meaning |\n| --- | --- | --- | --- | --- |\n"
 _TABLE = re.compile(re.escape(HEAD) + r"(\|.*\n)*")

@@ -19,13 +19,15 @@ from faust_assigner.service.server.server import AssignerServer
 from faust_assigner.service.store.base import Store
 from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
 from faust_assigner.service.store.memory import MemoryStore
+from faust_assigner.service.tasks import ended
 
 
 def serve(options: Options, say: Callable[[str], None]) -> None:
     """Run one instance until a signal ends it. Raises ConfigError, OSError, StoreError before it listens."""
     options.check_files()
     logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        level=options.said["log_level"].upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     asyncio.run(_serve(options, say))
 
@@ -35,18 +37,20 @@ async def _serve(options: Options, say: Callable[[str], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with running(options) as (port, metrics_port):
+    async with running(options) as (port, metrics_port, health_port):
         host = options.said["bind"][0]
         if metrics_port:
             say(f"metrics on http://{options.said['metrics'][0]}:{metrics_port}/metrics")
+        if health_port:
+            say(f"health probes on {options.said['health'][0]}:{health_port}")
         say(f"listening on {host}:{port}")
         await stop.wait()
         say("stopping")
 
 
 @contextlib.asynccontextmanager
-async def running(options: Options) -> AsyncIterator[tuple[int, int]]:
-    """An instance that serves; its port and that of its metrics, 0 without."""
+async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
+    """An instance that serves; its port, that of its metrics and that of its probes, 0 without."""
     said = options.said
     async with contextlib.AsyncExitStack() as ends:
         metrics = PrometheusMetrics()
@@ -68,7 +72,10 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int]]:
         outer = AssignerServer(node, options)
         await node.start()
         ends.push_async_callback(outer.stop)
-        yield await outer.start(), metrics_port
+        measuring = asyncio.create_task(metrics.follow(node.condition), name="assigner-metrics")
+        ends.push_async_callback(ended, measuring)
+        port = await outer.start()
+        yield port, metrics_port, outer.health_port
 
 
 def _open_store(
@@ -77,7 +84,7 @@ def _open_store(
     """etcd where there is one, else memory."""
     said = options.said
     if not said["etcd"]:
-        # Epochs are revisions, and rise over a restart: what was committed under the last ones stays below.
+        # Ids of hand-offs are revisions: an answer to one of the process before is not taken for another.
         return MemoryStore(first_revision=int(time.time() * 1000))
     ca, certificate, key = (
         said[name].read_bytes() if said[name] else None

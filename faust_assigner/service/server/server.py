@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
+from collections.abc import Iterator
 from typing import Any, Final
 
 import grpc
@@ -19,7 +19,7 @@ from faust_assigner.service.proto.kafka_assigner_pb2_grpc import (
     add_KafkaAssignerServicer_to_server,
 )
 from faust_assigner.service.server.admin_servicer import AdminServicer
-from faust_assigner.service.server.health import Health
+from faust_assigner.service.server.health import Health, probing
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.servicer import ConsumerServicer
 
@@ -31,11 +31,20 @@ STREAMS_PER_CONNECTION: Final = 128
 IDLE_MS: Final = 300_000
 HANDSHAKE_MS: Final = 10_000
 STOP_GRACE_S: Final = 2.0
+#: An old connection takes no calls any more; those under way have so long, and streams end then.
+AGE_GRACE_MS: Final = 5_000
 
 
-def channel_options(consumer_ttl_s: float) -> list[tuple[str, Any]]:
-    """Limits, and pings by which a peer that is gone without a word is found within half a time to live."""
+def channel_options(consumer_ttl_s: float, most_age_s: float = 0.0) -> list[tuple[str, Any]]:
+    """Limits, and pings by which a peer that is gone without a word is found within half a time to live.
+
+    A connection that is older than ``most_age_s`` is closed (gRPC itself varies it by a tenth); 0: never.
+    """
     every_ms = max(1_000, int(consumer_ttl_s * 1000 / 4))
+    aged = [
+        ("grpc.max_connection_age_ms", int(most_age_s * 1000)),
+        ("grpc.max_connection_age_grace_ms", AGE_GRACE_MS),
+    ]
     return [
         (
             "grpc.so_reuseport",
@@ -53,6 +62,7 @@ def channel_options(consumer_ttl_s: float) -> list[tuple[str, Any]]:
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        *(aged if most_age_s else ()),
     ]
 
 
@@ -63,14 +73,17 @@ class AssignerServer:
         self._node = node
         self._options = options
         self._health = Health(node)
+        self._probing: Any = None
+        self.health_port = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._server: grpc.aio.Server = grpc.aio.server(
-            options=channel_options(options.settings.consumer_ttl_s),
+            options=channel_options(
+                options.settings.consumer_ttl_s, options.said["max_connection_age"]
+            ),
             maximum_concurrent_rpcs=options.said["max_calls"],
         )
         door = options.door()
-        self._consumers = ConsumerServicer(node, door, time.monotonic)
-        add_KafkaAssignerServicer_to_server(self._consumers, self._server)
+        add_KafkaAssignerServicer_to_server(ConsumerServicer(node, door), self._server)
         add_KafkaAssignerAdminServicer_to_server(AdminServicer(node, door), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, self._server)
         reflection.enable_server_reflection(
@@ -83,17 +96,18 @@ class AssignerServer:
         )
 
     async def start(self) -> int:
-        """Listen; the port. Raises OSError where the address is taken or not this machine's."""
-        host, port = self._options.said["bind"]
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
+        """Listen; the port. Raises OSError where an address is taken or not this machine's."""
+        said = self._options.said
+        with _spoken(said["bind"]) as address:
             taken = self._listen(address)
-        except RuntimeError as error:
-            raise OSError(
-                f"{address} cannot be listened on: it is taken, or not this machine's"
-            ) from error
+        if said["health"]:
+            limits = channel_options(self._options.settings.consumer_ttl_s)
+            with _spoken(said["health"]) as address:
+                self._probing, self.health_port = probing(self._health, address, limits)
         await self._health.look()
         await self._server.start()
+        if self._probing is not None:
+            await self._probing.start()
         self._tasks = [asyncio.create_task(self._health.follow(), name="assigner-health")]
         return taken
 
@@ -121,4 +135,18 @@ class AssignerServer:
         stopping = asyncio.create_task(self._server.stop(STOP_GRACE_S))
         await self._node.stop()
         await stopping
-        await self._consumers.close()
+        if self._probing is not None:
+            await self._probing.stop(None)
+
+
+@contextlib.contextmanager
+def _spoken(at: tuple[str, int]) -> Iterator[str]:
+    """The address as gRPC takes it; RuntimeError as OSError."""
+    host, port = at
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        yield address
+    except RuntimeError as error:
+        raise OSError(
+            f"{address} cannot be listened on: it is taken, or not this machine's"
+        ) from error

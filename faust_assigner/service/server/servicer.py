@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
 from faust_assigner.service.commands import Assignment
+from faust_assigner.service.digest import Held
 from faust_assigner.service.errors import (
     MAX_CLAIMS,
     Busy,
@@ -27,7 +26,6 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Ended
 from faust_assigner.service.server.auth import Door
 from faust_assigner.service.server.convert import by_topic, consumer_of, messages_of, partition_of
-from faust_assigner.service.tasks import ended
 
 log = logging.getLogger(__name__)
 
@@ -56,30 +54,12 @@ async def spoken(context: Any) -> AsyncIterator[None]:
         await context.abort(grpc.StatusCode.UNAVAILABLE, f"{type(error).__name__}: {error}")
 
 
-@dataclass
-class Session:
-    """A consumer connected here; ``heard_at`` is when it last gave a sign of life, in seconds."""
-
-    stream: CommandStream
-    session_id: str
-    heard_at: float
-
-
 class ConsumerServicer:
-    """``kafka_assigner.v1.KafkaAssigner``; ``clock`` gives seconds that never go back."""
+    """``kafka_assigner.v1.KafkaAssigner``."""
 
-    def __init__(self, node: AssignerNode, door: Door, clock: Callable[[], float]) -> None:
+    def __init__(self, node: AssignerNode, door: Door) -> None:
         self._node = node
         self._door = door
-        self._clock = clock
-        self._sessions: dict[str, Session] = {}
-        self._watches: set[asyncio.Task[None]] = set()
-        self._count = 0
-
-    async def close(self) -> None:
-        """Watch over nobody any more: registrations end with their leases."""
-        for task in tuple(self._watches):
-            await ended(task)
 
     async def Register(
         self,
@@ -90,18 +70,11 @@ class ConsumerServicer:
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
             stream = await self._node.register(await consumer_of(request, identity))
-            session = self._begin(stream)
-            watch = self._watched(session) if request.heartbeats else None
             try:
-                async for message in self._messages(session, with_session=request.heartbeats):
+                async for message in self._messages(stream, with_session=request.heartbeats):
                     yield message
             finally:
-                if self._sessions.get(stream.consumer_name) is session:
-                    del self._sessions[stream.consumer_name]
                 await stream.close()
-                # A connection that broke is found late, and is no sign of life: the watch goes on.
-                if watch is not None and stream.ended is not Ended.CLOSED:
-                    watch.cancel()
         if (
             code := ENDED.get(stream.ended or Ended.CLOSED)
         ) is not None and stream.ended is not None:
@@ -117,57 +90,34 @@ class ConsumerServicer:
             return str(replaced(name, incarnation, current))
         return str(ended.value)
 
-    def _begin(self, stream: CommandStream) -> Session:
-        self._count += 1
-        session = Session(stream, f"{self._node.node_id}-{self._count}", self._clock())
-        self._sessions[stream.consumer_name] = session
-        return session
-
     async def _messages(
-        self, session: Session, *, with_session: bool
+        self, stream: CommandStream, *, with_session: bool
     ) -> AsyncIterator[pb.AssignmentCommand]:
         is_first = True
-        async for command in session.stream:
+        async for command in stream:
             for message in messages_of(command):
                 if is_first and isinstance(command, Assignment) and with_session:
-                    message.assignment.session_id = session.session_id
-                    message.assignment.lives_ms = self._lives_ms(session)
+                    message.assignment.session_id = stream.session
+                    message.assignment.lives_ms = _ms(stream.lives_s)
+                    message.assignment.pulse_ms = _ms(self._node.settings.pulse_s)
                 is_first = False
                 yield message
-
-    def _lives_ms(self, session: Session) -> int:
-        return max(1, int(session.stream.lives_s * 1000))
-
-    def _watched(self, session: Session) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._watch(session), name=f"watch {session.session_id}")
-        self._watches.add(task)
-        task.add_done_callback(self._watches.discard)
-        return task
-
-    async def _watch(self, session: Session) -> None:
-        """End the registration of a consumer that was not heard of for its time to live, connected or not."""
-        ttl = self._node.settings.consumer_ttl_s
-        while (left := session.heard_at + ttl - self._clock()) > 0:
-            await asyncio.sleep(left)
-        if self._sessions.get(session.stream.consumer_name, session) is not session:
-            return  # it is back, and that session has a watch of its own
-        log.warning("%s was not heard of for %g s", session.stream.consumer_name, ttl)
-        await session.stream.expire()
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
         """The consumer lives."""
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
-            self._node.check(request.consumer_name, identity, request.incarnation)
-            session = self._sessions.get(request.consumer_name)
-            if (
-                session is None
-                or session.session_id != request.session_id
-                or session.stream.ended is not None
-            ):
-                return pb.HeartbeatResponse(known=False)
-            session.heard_at = self._clock()
-            return pb.HeartbeatResponse(known=True, lives_ms=self._lives_ms(session))
+            said = request.held
+            lives_s = await self._node.heartbeat(
+                request.consumer_name,
+                request.session_id,
+                held=Held(said.count, said.digest) if request.HasField("held") else None,
+                identity=identity,
+                incarnation=request.incarnation,
+            )
+        if lives_s is None:
+            return pb.HeartbeatResponse(known=False)
+        return pb.HeartbeatResponse(known=True, lives_ms=_ms(lives_s))
 
     async def PartitionReady(
         self,
@@ -285,3 +235,7 @@ class ConsumerServicer:
                 request.consumer_name, identity=identity, incarnation=request.incarnation
             )
         return pb.DeregisterResponse(action=pb.DeregisterAction.Name(action.value))
+
+
+def _ms(seconds: float) -> int:
+    return max(1, int(seconds * 1000))

@@ -29,15 +29,18 @@ def check_claims(consumer: Consumer) -> None:
         raise BadRequest(f"{consumer.name}: a rack's name has at most {MAX_RACK} characters")
     if sum(map(len, consumer.co_partitioned)) + len(consumer.co_partitioned) > MAX_BOUND:
         raise BadRequest(f"{consumer.name} declares more than {MAX_BOUND} topics co-partitioned")
-    for topics in (consumer.topics, *consumer.co_partitioned, consumer.holds, consumer.weights):
+    claimed = (consumer.holds, consumer.former)
+    for topics in (consumer.topics, *consumer.co_partitioned, *claimed, consumer.weights):
         for topic in topics:
             checked_topic(topic)
-    for numbers in filter(None, chain(consumer.weights.values(), consumer.holds.values())):
+    numbered = chain(consumer.weights.values(), *(said.values() for said in claimed))
+    for numbers in filter(None, numbered):
         if min(numbers) < 0 or max(numbers) >= MAX_PARTITIONS:
             raise BadRequest(
                 f"{consumer.name}: a partition is 0 to {MAX_PARTITIONS - 1}, "
                 f"got {min(numbers)} to {max(numbers)}"
             )
-    claims = len(weights) + sum(map(len, consumer.holds.values())) + len(consumer.topics)
+    claims = len(weights) + len(consumer.topics)
+    claims += sum(len(numbers) for said in claimed for numbers in said.values())
     if claims > MAX_CLAIMS:
         raise TooManyClaims(consumer.name, claims)

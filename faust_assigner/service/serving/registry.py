@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-from faust_assigner.service.commands import Command
+from faust_assigner.service.commands import Command, Pulse
 from faust_assigner.service.records import Ended
 
 #: What of a stream's queue is still true when it has ended so.
@@ -30,18 +30,18 @@ class Stream:
         snapshot: Callable[[], Iterable[Command]],
         overflowed: Callable[[], None],
         closed: Callable[[Stream], Awaitable[None]],
-        revoke: Callable[[], Awaitable[None]] | None = None,
+        beats: bool = False,
     ) -> None:
         self.consumer_name = consumer_name
         self.session = session
         self.incarnation = incarnation
+        self.beats = beats  # the consumer sends heartbeats, and is told that the stream lives
         self.ended: Ended | None = None
         self._limit = limit
         self._lives = lives
         self._snapshot = snapshot
         self._overflowed = overflowed
         self._closed = closed
-        self._revoke = revoke
         self._queue: deque[Command] = deque()
         self._anew = True
         self._wake = asyncio.Event()
@@ -56,12 +56,24 @@ class Stream:
         if self.ended or self._anew:
             return
         if len(self._queue) >= self._limit:
-            self._queue.clear()
-            self._anew = True
+            self.resync()
             self._overflowed()
         else:
             self._queue.append(command)
-        self._wake.set()
+            self._wake.set()
+
+    def pulse(self) -> None:
+        """Say that the stream lives, unless something is about to be told that says so as well."""
+        if self.beats and not self.ended and not self._anew and not self._queue:
+            self._queue.append(Pulse())
+            self._wake.set()
+
+    def resync(self) -> None:
+        """Tell everything again; what is queued is in it."""
+        if not self.ended:
+            self._queue.clear()
+            self._anew = True
+            self._wake.set()
 
     def end(self, why: Ended) -> None:
         """No more commands; the first reason stays."""
@@ -90,13 +102,6 @@ class Stream:
     async def close(self) -> None:
         """The consumer is gone from here."""
         self.end(Ended.CLOSED)
-        await self._closed(self)
-
-    async def expire(self) -> None:
-        """The consumer is dead: its registration ends now, and not when its lease runs out."""
-        if self._revoke is not None:
-            await self._revoke()  # first: whoever called may be cancelled once the stream has ended
-        self.end(Ended.LEASE_LOST)
         await self._closed(self)
 
 

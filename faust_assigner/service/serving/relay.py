@@ -19,7 +19,7 @@ from faust_assigner.service.commands import (
 )
 from faust_assigner.service.handoff import Handoff, Phase, State, TopicPartition, state_of
 from faust_assigner.service.records import Assigned
-from faust_assigner.service.view import Change, Entry, View
+from faust_assigner.service.view import Change, Entry, View, leaving
 
 Told = tuple[str, Command]
 
@@ -47,7 +47,8 @@ def tell(view: View, changes: Sequence[Change]) -> Iterator[Told]:
 
 
 def _owned(view: View, assigned: Assigned) -> Owned:
-    return Owned(assigned.at, view.dated(assigned).epoch, assigned.offset)
+    said = view.dated(assigned)
+    return Owned(said.at, said.epoch, said.offset)
 
 
 def _assignment(
@@ -154,18 +155,10 @@ def _full(view: View, name: str) -> Assignment:
     A partition that it was asked to release in strict mode is not in it, though it is its own yet: what it
     said of it may be under way, and it must not go on with what it has said it let go.
     """
-    mine = view.incarnation(name)
-    leaving = {
-        at
-        for at in view.moving.get(name, ())
-        if (handoff := view.handoffs[at].value).old_owner == name
-        and handoff.old_incarnation == mine
-        and handoff.strict
-        and handoff.phase is Phase.READY
-    }
+    mine, let_go = view.incarnation(name), leaving(view, name)
     owned = [
         _owned(view, assigned)
         for at in sorted(view.owned.get(name, ()))
-        if (assigned := view.assignments[at].value).incarnation == mine and at not in leaving
+        if (assigned := view.assignments[at].value).incarnation == mine and at not in let_go
     ]
     return Assignment(tuple(owned), full=True)

@@ -13,24 +13,27 @@ from faust_assigner.service.errors import LeaseLost, Replaced, ServiceRefused, W
 from faust_assigner.service.errors import expelled as expelled_as
 from faust_assigner.service.errors import replaced as replaced_by
 from faust_assigner.service.keys import Keys
-from faust_assigner.service.leases import HeldLease
+from faust_assigner.service.leases import FENCE_AT, HeldLease
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import (
+    FORGOTTEN,
     HEARTBEATS,
+    KNOWN,
     MOST_REPLACED,
     Consumer,
     Ended,
     Status,
 )
 from faust_assigner.service.serving.admission import Admission
+from faust_assigner.service.serving.beats import Beats
 from faust_assigner.service.serving.registry import Registry, Stream
 from faust_assigner.service.serving.relay import snapshot, tell
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import KeyValue, Put, Store, Write
+from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import rewritten
 from faust_assigner.service.tasks import ended
-from faust_assigner.service.view import Change, View, has_more, waits_in_vain
+from faust_assigner.service.view import Change, View, awaited, has_more, waits_in_vain
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +49,7 @@ class Sessions:
         clock: Clock,
         mirror: Mirror,
         metrics: Metrics,
+        beats: Beats,
         node_id: str,
     ) -> None:
         self.registry = Registry()
@@ -56,6 +60,7 @@ class Sessions:
         self._clock = clock
         self._mirror = mirror
         self._metrics = metrics
+        self._beats = beats
         self._node_id = node_id
         self._keeping: dict[Stream, asyncio.Task[None]] = {}
         self._is_over = False
@@ -70,6 +75,8 @@ class Sessions:
             return await self._registered(consumer)
 
     async def _registered(self, consumer: Consumer) -> Stream:
+        if not self._mirror.view.consumers:
+            await self._mirror.begin_epochs(self._clock.wall())
         known = self._mirror.revision
         lease = await HeldLease.grant(self._store, self._clock, self._settings.consumer_ttl_s)
         try:
@@ -84,10 +91,13 @@ class Sessions:
         self.registry.add(
             stream
         )  # one that was here before has ended when the mirror heard of this one
-        loop = asyncio.get_running_loop()
-        self._keeping[stream] = loop.create_task(
-            self._keep(stream, lease), name=f"keep {written.session}"
-        )
+        if stream.beats:
+            self._beats.take(written.name, written.session, lease)
+        else:
+            keeping = self._keep(stream, lease)
+            self._keeping[stream] = asyncio.get_running_loop().create_task(
+                keeping, name=f"keep {written.session}"
+            )
         self._metrics.streams(len(self.registry))
         self._check(self._mirror.view, consumer.name)
         self._relieve(self._mirror.view)
@@ -105,14 +115,16 @@ class Sessions:
         async def registered(kv: KeyValue | None) -> list[Write]:
             before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
             after = replace(consumer, registered_at=self._clock.wall())
-            beside: list[Write] = []
+            beside: list[Write] = await self._returning(after)
+            if not (beside or self._mirror.view.awaiting):
+                after = replace(after, former={})
             if kv is not None and before is not None:
                 after = self._following(before, after)
                 is_other = before.incarnation != after.incarnation
                 if self._settings.strict and is_other and kv.lease:
                     # Its lease runs on: while it does, the process that is replaced may be working.
                     fence = self._keys.fence(before.name, before.incarnation)
-                    beside = [Put(fence, before.session.encode(), kv.lease)]
+                    beside.append(Put(fence, before.session.encode(), kv.lease))
             await asyncio.sleep(0)  # claims may be long to read and to write: the others' turn
             value = codec.dump_consumer(after)
             await asyncio.sleep(0)
@@ -135,6 +147,30 @@ class Sessions:
                 if await self._store.keep_alive(lease.lease_id) <= 0:
                     raise
 
+    async def _returning(self, consumer: Consumer) -> list[Write]:
+        """What is written beside a registration because of what was before it.
+
+        The first consumer after all were gone would get everything, most of it cold. It writes a mark that
+        the others are awaited; the mark's lease ends that.
+        """
+        view, delay_s = self._mirror.view, self._settings.rebalance_delay_s
+        writes: list[Write] = []
+        if consumer.name in view.departed:
+            writes.append(Delete(self._keys.departed(consumer.name)))
+        others = awaited(view) - {consumer.name}
+        if delay_s <= 0 or view.consumers or not (others or consumer.former):
+            return writes
+        said = KNOWN if view.owned else FORGOTTEN
+        lease = await self._store.grant(delay_s)
+        logger.warning(
+            "%s is the first consumer after all were gone: %s are awaited for up to %g s "
+            "(--rebalance-delay); until then each gets only what was its own",
+            consumer.name,
+            f"{len(others)} others" if view.owned else "the others that were there",
+            delay_s,
+        )
+        return [*writes, Put(self._keys.awaiting, said, lease.lease_id)]
+
     def _following(self, before: Consumer, after: Consumer) -> Consumer:
         """The registration ``after`` as it follows ``before``. Raises WrongCaller and Replaced."""
         if before.identity and before.identity != after.identity:
@@ -156,7 +192,11 @@ class Sessions:
                 by_operator=before.by_operator,
                 dismissed=_is_left_alone(self._mirror.view, after.name),  # what it is told first
             )
-        return replace(after, replaced=after.replaced or before.replaced)
+        return replace(
+            after,
+            replaced=after.replaced or before.replaced,
+            former=after.former or (before.former if self._mirror.view.awaiting else {}),
+        )
 
     def _stream(self, consumer: Consumer, lease: HeldLease) -> Stream:
         name = consumer.name
@@ -169,8 +209,30 @@ class Sessions:
             snapshot=lambda: snapshot(self._mirror.view, name),
             overflowed=lambda: self._metrics.stream_resynced(name),
             closed=self._closed,
-            revoke=lease.revoke,
+            beats=HEARTBEATS in consumer.capabilities,
         )
+
+    async def pulse(self) -> None:
+        """Say on idle streams that they live, for ever; end them where this instance hears no news itself.
+
+        A consumer may send its heartbeats elsewhere: it would live on and never hear of what it is to do.
+        """
+        settings = self._settings
+        most_s = max(FENCE_AT * settings.consumer_ttl_s, 3 * settings.reconcile_s)
+        while True:
+            await self._clock.sleep(settings.pulse_s)
+            silent_s = self._clock.monotonic() - self._mirror.heard_at
+            for stream in self.registry:
+                if stream.beats and silent_s >= most_s:
+                    logger.warning(
+                        "%s: its stream ends: the store has not answered for %.0f s, so that this instance "
+                        "cannot tell it anything; it registers again",
+                        stream.consumer_name,
+                        silent_s,
+                    )
+                    self._end(stream, Ended.LEASE_LOST)
+                else:
+                    stream.pulse()
 
     async def _keep(self, stream: Stream, lease: HeldLease) -> None:
         await lease.hold(self._settings.consumer_keepalive_s)
@@ -205,6 +267,10 @@ class Sessions:
         for change in changes:
             if change.kind == "consumers":
                 self._check(view, change.name, change)
+            elif change.kind == "resyncs" and change.after is not None:
+                stream = self.registry.get(change.name)
+                if stream is not None and stream.session == change.after.value:
+                    stream.resync()
         if any(change.kind == "consumers" for change in changes):
             self._relieve(view)
 

@@ -95,6 +95,7 @@ async def test_a_screen_is_told_of_every_change(tmp_path: Path) -> None:
                 sys.executable,
                 "-m",
                 "faust_assigner.cli",
+                "service",
                 "consumers",
                 "--watch",
                 "--at",

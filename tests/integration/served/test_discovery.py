@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,13 +22,18 @@ from tests.support.assigning.instances import (
 )
 
 
+def _administer(broker: EmbeddedBroker, work: Callable[[AdminClient], dict[str, Any]]) -> None:
+    """One change of topics, with a client of its own that is gone before the broker is."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for done in work(admin).values():
+        done.result(10)
+
+
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
     """With one topic of six partitions."""
     with EmbeddedBroker(settings={"num.partitions": 3}) as one:
-        admin = AdminClient({"bootstrap.servers": one.bootstrap})
-        for created in admin.create_topics([NewTopic("shop.orders", 6, 1)]).values():
-            created.result(10)
+        _administer(one, lambda admin: admin.create_topics([NewTopic("shop.orders", 6, 1)]))
         yield one
 
 
@@ -62,4 +68,21 @@ async def test_a_consumer_brings_its_topic(tmp_path: Path, broker: EmbeddedBroke
             stranger = Consumer(service.target, "c", topics=["unheard"])
             with pytest.raises(NotFound, match="unheard"):
                 await stranger.client.run(stranger)
+        await calls_ended()
+
+
+@pytest.mark.processes
+async def test_a_topic_that_is_deleted_in_kafka_is_taken_from_its_owners(
+    tmp_path: Path, broker: EmbeddedBroker
+) -> None:
+    """They worked on, or failed, on partitions that are no more; made anew, the topic comes back."""
+    flags = ("--kafka", broker.bootstrap, "--topic-refresh", "0.3")
+    with instances(tmp_path, *QUICK, *flags) as (service,):
+        member = Consumer(service.target, "a", topics=["shop.orders"])
+        async with consumers(member):
+            await settled([member], [6])
+            _administer(broker, lambda admin: admin.delete_topics(["shop.orders"]))
+            await settled([member], [0])
+            _administer(broker, lambda admin: admin.create_topics([NewTopic("shop.orders", 4, 1)]))
+            await settled([member], [4])
         await calls_ended()

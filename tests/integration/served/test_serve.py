@@ -158,7 +158,8 @@ async def test_the_stop_is_clean_and_healthy_until_then(service: Instance) -> No
         await settled([first], [8])
         async with grpc.aio.insecure_channel(service.target) as channel:
             health = health_pb2_grpc.HealthStub(channel)
-            for role in ("", "kafka_assigner.v1.KafkaAssigner", "leader"):
+            names = ("", "kafka_assigner.v1.KafkaAssigner", "leader", "readiness", "liveness")
+            for role in names:
                 answer = await health.Check(health_pb2.HealthCheckRequest(service=role))
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING, role
         assert await asyncio.to_thread(service.stop, signal.SIGTERM) == 0
@@ -202,8 +203,12 @@ async def test_metrics_are_for_prometheus(service: Instance) -> None:
     assert values["faust_assigner_service_streams"] == "2.0"
     assert float(values["faust_assigner_service_rebalances_total"]) >= 1
     assert values['faust_assigner_service_handoff_seconds_count{outcome="handed"}'] == "4.0"
-    for name in ('handoffs{phase="Warming"}', "handoff_oldest_seconds", "streams_resynced_total"):
+    assert values["faust_assigner_service_unowned_partitions"] == "0.0"
+    assert values["faust_assigner_service_unreadable_values"] == "0.0"
+    assert 0 <= float(values["faust_assigner_service_store_silence_seconds"]) < 10
+    for name in ('handoffs{phase="Warming"}', 'handoff_oldest_seconds{phase="Ready"}'):
         assert f"faust_assigner_service_{name}" in values
+    assert "faust_assigner_service_streams_resynced_total" in values
     assert "orders" not in page
 
 
@@ -226,7 +231,7 @@ def cli(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
-    """``consumers``, ``assignments``, ``handoffs``, ``plan``, ``drain``, ``health``; with --json."""
+    """Every command of ``faust-assigner service``; with --json."""
     async with consumers(Consumer(service.target, "a"), Consumer(service.target, "b")) as (
         first,
         second,
@@ -234,7 +239,7 @@ async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
         await settled([first, second], [4, 4])
 
         async def ask(*words: str) -> str:
-            done = await asyncio.to_thread(cli, *words, "--at", service.target)
+            done = await asyncio.to_thread(cli, "service", *words, "--at", service.target)
             assert done.returncode == 0, done.stderr
             return done.stdout
 
@@ -255,12 +260,21 @@ async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
             n for n, owner in owners.items() if owner == "b"
         }
         assert await ask("health", "--role", "leader") == f"{service.target} is well as leader\n"
+        assert await ask("set-topic", "clicks", "2") == "clicks: 2 partitions\n"
+        assert {"topic": "clicks", "partitions": 2} in json.loads(await ask("topics", "--json"))
+        assert await ask("remove-topic", "clicks") == "clicks: removed\n"
+        assert "clicks" not in await ask("topics")
         assert (await ask("drain", "b")) == "WAIT_FOR_DRAIN\n"
         await settled([first, second], [8, 0])
         assert second.task is not None
         await asyncio.wait_for(second.task, 10)
-    unknown = await asyncio.to_thread(cli, "drain", "nobody", "--at", service.target)
-    assert (unknown.returncode, unknown.stderr) == (2, "faust-assigner: no consumer nobody\n")
+    for order, reason in (
+        (("drain", "nobody"), "no consumer nobody"),
+        (("remove-topic", "clicks"), "no topic clicks"),
+        (("abort", "orders/0"), "orders/0: no hand-off"),
+    ):
+        refused = await asyncio.to_thread(cli, "service", *order, "--at", service.target)
+        assert (refused.returncode, refused.stderr) == (2, f"faust-assigner: {reason}\n")
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ async def test_several_topics_are_balanced_together(stores: Stores) -> None:
 
 @on_both
 async def test_without_consumers_nothing_is_assigned(stores: Stores) -> None:
-    """And what was assigned is not any more when the last one is gone."""
+    """And nobody owns what was assigned when the last one is gone; whose it was is remembered."""
     async with bench(stores) as b:
         node = await b.node(EVENTS)
         await asyncio.sleep(0.5)
@@ -191,7 +191,7 @@ async def test_partitions_of_the_dead_move_at_once_and_those_of_the_living_by_ha
         dead, before = helpers[0], b.owners()
         lost = set(dead.owned)
         assert dead.stream is not None
-        await dead.stream.expire()
+        await dead.expire()
         new = [await b.consumer(node, f"new{i}", warm_s=0.1) for i in range(2)]
         await eventually(lambda: dead.ended is Ended.LEASE_LOST)
         await b.settles(3, 2, 2, 2)

@@ -53,6 +53,8 @@ KINDS = {
     "skew": 1,
     "coup": 2,
     "unable": 1,
+    "forget": 3,
+    "outage": 2,
 }
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owned, Release, Warm
+from faust_assigner.service.digest import held
 from faust_assigner.service.errors import Expelled, Replaced, ServiceRefused, StoreError
 from faust_assigner.service.handoff import Happening, TopicPartition
 from faust_assigner.service.node import AssignerNode, CommandStream
-from faust_assigner.service.records import Action, Consumer, Ended
+from faust_assigner.service.records import HEARTBEATS, Action, Consumer, Ended
 from tests.property.service_sim.process import Process
 from tests.property.service_sim.sink import Sink
 from tests.support.assigning.rules import Said
@@ -21,6 +22,7 @@ from tests.support.assigning.rules import Said
 T = TypeVar("T")
 HEARTBEAT_S = 0.5
 PATIENCE_S = 6.0
+DEAF_S = 2.5  # an idle stream says every two thirds of a second that it lives
 
 
 class Broken(Exception):
@@ -55,6 +57,7 @@ class SimConsumer:
     declares: tuple[tuple[str, ...], ...] = ()
     owned: dict[TopicPartition, int] = field(default_factory=dict)
     fence_at: float = 0.0
+    asked_at: float = 0.0
     gone: bool = False
     drain: bool = False
     returns: bool = False
@@ -126,7 +129,9 @@ class SimConsumer:
                 self._job(self._leave(instance))
             while True:
                 reading = asyncio.get_running_loop().create_task(_next(stream))
-                await asyncio.wait([reading, broken], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    [reading, broken], return_when=asyncio.FIRST_COMPLETED, timeout=DEAF_S
+                )
                 if not reading.done():
                     reading.cancel()
                     raise Broken
@@ -163,7 +168,10 @@ class SimConsumer:
                 incarnation=self.incarnation,
                 returns=self.returns,
                 co_partitioned=self.declares,
+                capabilities=(HEARTBEATS,),
+                former=self._former(),
             )
+            self.asked_at = self.process.monotonic()
             opened.append(await instance.node.register(wishes))
             return opened[0]
 
@@ -174,14 +182,39 @@ class SimConsumer:
                 asyncio.get_running_loop().create_task(stream.close())
             raise
 
+    def _former(self) -> dict[str, tuple[int, ...]]:
+        """What it believes to own, or to have owned."""
+        found: dict[str, list[int]] = {}
+        for at in sorted(self.owned):
+            found.setdefault(at.topic, []).append(at.partition)
+        return {topic: tuple(numbers) for topic, numbers in found.items()}
+
     async def _beat(self, instance: Instance, stream: CommandStream) -> None:
-        """Ask how long the registration surely lives, counted from when we asked."""
+        """Say that it lives, to any instance; count what is answered from when it asked."""
+        self.fence_at = max(self.fence_at, self.asked_at + stream.lives_s)
         while True:
-            sent = self.process.monotonic()
-            with contextlib.suppress(Broken, TimeoutError):
-                lives = await self._call(instance, lambda: _value(stream.lives_s))
+            sent, where = self.process.monotonic(), self.draw.choice(self.instances)
+            beat = self._sign_of_life(where, stream.session)
+            with contextlib.suppress(Broken, ServiceRefused, StoreError, TimeoutError):
+                lives = await self._call(where, beat)
+                if lives is None:
+                    self._break.set()
+                    return
                 self.fence_at = max(self.fence_at, sent + lives)
             await self.process.sleep(HEARTBEAT_S)
+
+    def _sign_of_life(self, where: Instance, session: str) -> Callable[[], Awaitable[float | None]]:
+        found = held((*at, epoch) for at, epoch in self.owned.items())
+        return lambda: where.node.heartbeat(
+            self.name, session, held=found, incarnation=self.incarnation
+        )
+
+    def forget(self, act: int) -> None:
+        """It loses what it was told of a partition, or believes that one is its own that is not."""
+        if self.owned and act % 2:
+            self.owned.pop(sorted(self.owned)[act % len(self.owned)])
+        else:
+            self.owned[TopicPartition(f"made-up-by-{self.incarnation}", 0)] = 1
 
     def _obey(self, instance: Instance, command: Command) -> None:
         if isinstance(command, Assignment):
@@ -323,7 +356,3 @@ async def _next(stream: CommandStream) -> Command | None:
 async def _any(*events: asyncio.Event) -> None:
     while not any(event.is_set() for event in events):
         await asyncio.sleep(0.05)
-
-
-async def _value(value: T) -> T:
-    return value

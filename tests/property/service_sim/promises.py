@@ -11,7 +11,7 @@ from faust_assigner.service.records import Assigned, Status
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Event, Write
 from faust_assigner.service.store.memory import MemoryStore
-from faust_assigner.service.view import Entry, View
+from faust_assigner.service.view import Entry, View, awaited
 from tests.property.service_sim.book import Violation, must
 from tests.property.service_sim.process import Process
 from tests.support.assigning.rules import Moment, uncompared
@@ -102,6 +102,7 @@ class Promises:
         before_handoff = dict(self.view.handoffs)
         living = {(name, entry.value.incarnation) for name, entry in self.view.consumers.items()}
         living |= set(self.view.fences)
+        absent = awaited(self.view) if self.view.awaiting else set()
         touched: set[TopicPartition] = set()
         for event in events:
             change = self.view.apply(event)
@@ -112,6 +113,7 @@ class Promises:
             self._phases(at, was, now)
             owner = self.view.assignments.get(at)
             self._ownership(at, before_owner.get(at), owner.value if owner else None, was, living)
+            self._awaited(at, before_owner.get(at), owner.value if owner else None, was, absent)
             when = self._clock.monotonic()
             self.history.setdefault(at, []).append(
                 Moment(when, when, now, owner.value if owner else None)
@@ -199,6 +201,27 @@ class Promises:
                 now,
                 handoff,
             )
+
+    def _awaited(
+        self,
+        at: TopicPartition,
+        was: Assigned | None,
+        now: Assigned | None,
+        handoff: Entry[Handoff] | None,
+        absent: set[str],
+    ) -> None:
+        """C11: while the others are awaited, nobody gets what was theirs, but who was about to get it."""
+        must(
+            was is None
+            or was.owner not in absent
+            or (now is not None and now.owner == was.owner)
+            or (handoff is not None and now is not None and handoff.value.new_owner == now.owner)
+            or not self.view.exists(at),
+            "C11 what an awaited consumer had is kept for it",
+            at,
+            was,
+            now,
+        )
 
     def unowned(self) -> list[TopicPartition]:
         """The partitions that are nobody's who lives, nor wait for the end of a lease."""

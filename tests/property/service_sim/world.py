@@ -51,6 +51,7 @@ class World:
             handoff_timeout_s=15.0,
             release_timeout_s=8.0,
             cooldown_s=10.0,
+            rebalance_delay_s=5.0,
             reconcile_s=3.0,
             strict=setting.strict,
             channel=setting.channel,
@@ -208,10 +209,20 @@ class World:
         if consumer := self._one(act):
             consumer.unable = not consumer.unable
 
+    async def _forget(self, act: Act) -> None:
+        if consumer := self._one(act):
+            consumer.forget(act.who)
+
     async def _pause(self, act: Act) -> None:
         process = self._node(act).process
         process.pause()
         self._after(act.seconds, process.go_on)
+
+    async def _outage(self, act: Act) -> None:
+        """All instances stop for longer than any consumer's time to live."""
+        for instance in self.instances:
+            instance.process.pause()
+            self._after(self.settings.consumer_ttl_s + act.seconds, instance.process.go_on)
 
     async def _cut(self, act: Act) -> None:
         far = self._node(act).far
@@ -314,6 +325,7 @@ class World:
         await self.passes(
             s.consumer_ttl_s + s.leader_ttl_s + s.election_retry_s + s.debounce_s + 3.0
         )
+        await self._awaited(s.rebalance_delay_s + s.debounce_s + 3.0)
         unowned = await self._unowned_throughout(s.debounce_s + 2.0)
         must(
             not unowned or not self.promises.ready_names(),
@@ -336,6 +348,14 @@ class World:
         await self._check_copies()
         check_history(self.promises, self.said)
 
+    async def _awaited(self, seconds: float) -> None:
+        """The first consumers after an outage wait for the others, and not longer than they may."""
+        while self.promises.view.awaiting and seconds > 0:
+            await self.passes(STEP_S)
+            seconds -= STEP_S
+        names = self.promises.ready_names()
+        must(not names or seconds > 0, "C11 nobody is awaited for longer than the delay", names)
+
     async def _unowned_throughout(self, seconds: float) -> set[TopicPartition]:
         """An owner may be expelled at any time, and its lease end: what is nobody's all the while."""
         found = set(self.promises.unowned())
@@ -356,7 +376,7 @@ class World:
         """Balanced, nothing under way, nobody draining, and consumers own what the store says."""
         loads = self._loads()
         if not self.promises.ready_names():
-            return not self.promises.view.assignments and not self.promises.view.handoffs
+            return not self.promises.view.handoffs
         if self.promises.view.handoffs or len(loads) != len(self.promises.ready_names()):
             return False
         all_of_them = len(list(self.promises.view.partitions()))

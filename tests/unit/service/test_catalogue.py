@@ -1,21 +1,25 @@
-"""The topics that an instance is started with, beside what others have written meanwhile."""
+"""The topics of the service: from the configuration, from operators, and from Kafka."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from faust_assigner.service import keys as codec
+from faust_assigner.service.errors import NotFound
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leading.catalogue import Catalogue
 from faust_assigner.service.leading.election import Deposed
+from faust_assigner.service.records import Consumer
 from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.service.store.base import Delete
 from faust_assigner.service.store.memory import MemoryStore
-from tests.support.assigning.consumers import LoopClock, virtually
-from tests.unit.service.stories import store, view_of
+from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
+from tests.unit.service.stories import ALL, store, view_of
 
 KEYS = Keys("/x/")
 
@@ -75,3 +79,174 @@ def test_a_leader_that_was_deposed_asks_kafka_no_more() -> None:
         assert asked == ["a"]
 
     virtually(story)
+
+
+# -- topics that go, and come back --------------------------------------------------------------------------
+
+
+class Kafka:
+    """What Kafka has; ``None`` in ``says``: it does not answer."""
+
+    def __init__(self, **topics: int) -> None:
+        self.topics: dict[str, int] = topics
+        self.answers = True
+
+    async def count(self, topic: str) -> int | None:
+        """As the service asks it."""
+        if not self.answers:
+            raise OSError("no broker")
+        return self.topics.get(topic)
+
+
+def told(story: Callable[[Bench, MemoryStore], Coroutine[Any, Any, None]]) -> None:
+    """Run a story on virtual time."""
+
+    async def run() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            await story(b, kept)
+        await kept.close()
+
+    virtually(run)
+
+
+@pytest.mark.parametrize("lost", [["orders"], ["orders", "bills"]])
+def test_a_topic_that_is_lost_from_the_store_comes_back_from_the_configuration(
+    lost: list[str],
+) -> None:
+    """Its owners keep what they have; the topic stayed away until the next restart."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        await b.node({"orders": 4, "bills": 2}, topic_refresh_s=1_000.0)
+        one = await b.consumer(b.nodes[0], "a")
+        await b.settles(6)
+        before = dict(one.owned)
+        await kept.txn([], [Delete(ALL.topic(topic)) for topic in lost])
+        await asyncio.sleep(5.0)
+        assert set(b.nodes[0]._mirror.view.topics) == {"orders", "bills"}
+        assert one.owned == before
+
+    told(story)
+
+
+def test_a_store_that_was_wiped_has_its_topics_again() -> None:
+    """Every key of the group is gone."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        node = await b.node({"orders": 4})
+        await b.consumer(node, "a")
+        await b.settles(4)
+        await kept.txn([], [Delete(key) for key in list(kept._keys)])
+        await eventually(lambda: "orders" in node._mirror.view.topics)
+
+    told(story)
+
+
+def test_a_topic_that_an_operator_removed_is_nobodys_and_stays_away() -> None:
+    """Also when an instance starts whose command line names it; until an operator names it again."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        node = await b.node({"orders": 4, "bills": 2})
+        one = await b.consumer(node, "a", consumer=Consumer(name="a", topics=("orders", "bills")))
+        await b.settles(6)
+        await node.remove_topic("orders")
+        await eventually(lambda: {at.topic for at in one.owned} == {"bills"})
+        await b.node({"orders": 4})
+        await asyncio.sleep(5.0)
+        assert {at.topic for at in one.owned} == {"bills"}
+        with pytest.raises(NotFound, match="an operator removed it"):
+            await node.register(Consumer(name="b", topics=("orders",)))
+        await node.set_topic("orders", 3)
+        await eventually(lambda: len(one.owned) == 5)
+
+    told(story)
+
+
+def test_an_unknown_topic_is_not_removed() -> None:
+    """A mark would keep it away before it was there."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        node = await b.node({"orders": 4})
+        with pytest.raises(NotFound, match="no topic bills"):
+            await node.remove_topic("bills")
+        assert await kept.get(ALL.removed("bills")) is None
+
+    told(story)
+
+
+@pytest.mark.parametrize("named", ["by a consumer", "by the configuration"])
+def test_a_topic_that_was_deleted_in_kafka_is_unassigned_until_kafka_has_it_again(
+    named: str,
+) -> None:
+    """Its partitions went on being somebody's for ever."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        kafka = Kafka(orders=4, bills=2)
+        configured = {"orders": 4} if named == "by the configuration" else {}
+        node = await b.node(configured, count=kafka.count)
+        wanted = Consumer(name="a", topics=("orders", "bills"))
+        one = await b.consumer(node, "a", consumer=wanted)
+        await b.settles(6)
+        await asyncio.sleep(1.0)
+        del kafka.topics["orders"]
+        await eventually(lambda: {at.topic for at in one.owned} == {"bills"})
+        await asyncio.sleep(2.0)
+        assert {at.topic for at in one.owned} == {"bills"}
+        kafka.topics["orders"] = 5
+        await eventually(lambda: len(one.owned) == 7)
+
+    told(story)
+
+
+def test_a_topic_that_kafka_never_had_is_kept() -> None:
+    """An operator named it: its partitions are those of something else."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        node = await b.node({"shards": 4}, count=Kafka().count)
+        one = await b.consumer(node, "a")
+        await asyncio.sleep(5.0)
+        assert len(one.owned) == 4
+
+    told(story)
+
+
+def test_a_kafka_that_does_not_answer_or_errs_once_takes_no_topic_away() -> None:
+    """A broker that has just started may not know the topic yet."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        kafka = Kafka(orders=4)
+        node = await b.node(count=kafka.count)
+        one = await b.consumer(node, "a", consumer=Consumer(name="a", topics=("orders",)))
+        await b.settles(4)
+        before = dict(one.owned)
+        kafka.answers = False
+        await asyncio.sleep(3.0)
+        kafka.answers = True
+        looks = 0
+
+        async def once(topic: str) -> int | None:
+            nonlocal looks
+            looks += 1
+            return None if looks == 1 else 4
+
+        node._catalogue._count_partitions = once
+        await asyncio.sleep(3.0)
+        assert looks > 2
+        assert one.owned == before
+
+    told(story)
+
+
+def test_a_topic_that_a_consumer_wants_is_found_in_kafka_again_when_the_store_lost_it() -> None:
+    """Nobody registers anew for it."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        node = await b.node(count=Kafka(orders=4).count)
+        one = await b.consumer(node, "a", consumer=Consumer(name="a", topics=("orders",)))
+        await b.settles(4)
+        await kept.txn([], [Delete(ALL.topic("orders"))])
+        await asyncio.sleep(5.0)
+        assert len(one.owned) == 4
+        assert set(node._mirror.view.topics) == {"orders"}
+
+    told(story)

@@ -16,12 +16,14 @@ from faust_assigner.service.client import (
     Assigned,
     AssignerClient,
     Lost,
+    Registration,
     Release,
     Retry,
     TopicPartition,
     Warm,
 )
-from faust_assigner.service.errors import Expelled
+from faust_assigner.service.digest import held
+from faust_assigner.service.errors import Expelled, Replaced
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import add_KafkaAssignerServicer_to_server
 from tests.support.assigning.instances import calls_ended, until
@@ -33,9 +35,12 @@ QUICK = Retry(first_s=0.01, most_s=0.05)
 class Part:
     """A service that tells each stream the same and counts what it hears; ``lives_ms`` of a session."""
 
-    def __init__(self, *commands: pb.AssignmentCommand, lives_ms: int = 60_000) -> None:
+    def __init__(
+        self, *commands: pb.AssignmentCommand, lives_ms: int = 60_000, pulse_ms: int = 0
+    ) -> None:
         self.commands = commands
         self.lives_ms = lives_ms
+        self.pulse_ms = pulse_ms
         self.answers = True
         self.heard: list[Any] = []
         self.asked = self.streams = 0
@@ -53,6 +58,7 @@ class Part:
                 snapshot=True,
                 session_id=f"s{self.streams}",
                 lives_ms=self.lives_ms,
+                pulse_ms=self.pulse_ms,
             )
         )
         for command in self.commands:
@@ -245,6 +251,76 @@ async def test_a_service_that_says_nothing_of_sessions_is_believed_as_long_as_th
             assert not any(isinstance(one, Lost) for one in told)
 
 
+@pytest.mark.parametrize("pulse_ms", [0, 100])
+async def test_a_stream_that_falls_silent_is_left_where_it_says_that_it_lives(
+    pulse_ms: int,
+) -> None:
+    """Heartbeats are answered by another instance, it may be; a service without pulses may be silent."""
+    part = Part(lives_ms=600, pulse_ms=pulse_ms)
+    async with serving(part) as target, told_by(AssignerClient(target, "a", retry=QUICK)) as told:
+        await until(lambda: part.streams == 1)
+        await asyncio.sleep(1.2)
+        assert (part.streams > 1) is (pulse_ms > 0)
+        assert not any(isinstance(one, Lost) for one in told)
+
+
+async def test_a_stream_that_says_that_it_lives_is_not_left() -> None:
+    """Nothing else is told over it for long."""
+
+    class Pulsing(Part):
+        async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
+            async with contextlib.aclosing(super().Register(request, context)) as commands:
+                yield await anext(commands)
+            while True:
+                await asyncio.sleep(0.1)
+                yield pb.AssignmentCommand(pulse=pb.Pulse())
+
+    part = Pulsing(lives_ms=2_000, pulse_ms=100)
+    async with serving(part) as target, told_by(AssignerClient(target, "a", retry=QUICK)) as told:
+        await until(lambda: part.streams == 1)
+        await asyncio.sleep(3.0)
+        assert part.streams == 1
+        assert [type(one) for one in told] == [Assigned], "a pulse is nothing to be told"
+
+
+async def test_a_consumer_hears_by_a_heartbeat_that_it_is_replaced() -> None:
+    """The instance that has its stream may be stopped: it would go on for its time to live."""
+
+    class Other(Part):
+        async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
+            await context.abort(grpc.StatusCode.ALREADY_EXISTS, "a: incarnation one is replaced")
+
+    part = Other(lives_ms=1_200)
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK)
+        told: list[Any] = []
+
+        async def listen() -> None:
+            async for command in client.commands():
+                told.append(command)
+
+        with pytest.raises(Replaced):
+            await asyncio.wait_for(listen(), 10.0)
+        assert told[-1] == Lost((AT,))
+    await calls_ended()
+
+
+async def test_a_heartbeat_says_what_is_held() -> None:
+    """The service finds out that it was not heard."""
+    heard: list[Any] = []
+
+    class Hearing(Part):
+        async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
+            heard.append(request)
+            return await super().Heartbeat(request, context)
+
+    part = Hearing(lives_ms=600)
+    async with serving(part) as target, told_by(AssignerClient(target, "a", retry=QUICK)):
+        await until(lambda: bool(heard))
+    expected = held([("orders", 1, 0)])
+    assert (heard[0].held.count, heard[0].held.digest) == (1, expected.digest)
+
+
 async def test_many_consumers_of_one_process_have_connections_of_their_own() -> None:
     """A connection takes 128 streams: the 129th consumer would wait for ever."""
     part = Part()
@@ -355,10 +431,44 @@ async def test_a_fault_of_the_client_itself_is_raised_where_its_commands_are_rea
     """Nobody waits for commands that no task brings any more."""
     client = AssignerClient("127.0.0.1:1", "a")
 
-    def broken(name: str, incarnation: str, *, returns: bool) -> pb.RegisterRequest:
+    def broken(name: str, incarnation: str, **said: Any) -> pb.RegisterRequest:
         raise RuntimeError("no such file")
 
     client._registration = type("R", (), {"message": staticmethod(broken)})()  # type: ignore[assignment]
     with pytest.raises(RuntimeError, match="no such file"):
         await asyncio.wait_for(anext(client.commands()), 10.0)
     await calls_ended()
+
+
+async def test_a_registration_says_what_was_owned_last() -> None:
+    """A service that was gone for long, or has forgotten, gives it back."""
+    heard: list[Any] = []
+
+    class Hearing(Part):
+        async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
+            heard.append(request)
+            async with contextlib.aclosing(super().Register(request, context)) as commands:
+                yield await anext(commands)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
+
+    registration = Registration(former=lambda: [("orders", 7), ("orders", 5)])
+    part = Hearing()
+    async with (
+        serving(part) as target,
+        told_by(AssignerClient(target, "a", registration=registration, retry=QUICK)),
+    ):
+        await until(lambda: len(heard) > 1)
+    former = [[(one.topic, list(one.partitions)) for one in said.former] for said in heard[:2]]
+    assert former == [[("orders", [5, 7])], [("orders", [1])]]
+
+
+async def test_who_speaks_when_its_commands_have_ended_waits_for_no_connection() -> None:
+    """There is none any more, and no other comes: leaving waited for ten minutes, acknowledging for ever."""
+    warm = Warm(TopicPartition("orders", 0), "h")
+    async with AssignerClient("127.0.0.1:1", "a") as client:
+        client._queue.put_nowait(None)
+        assert [said async for said in client.commands()] == []
+        async with asyncio.timeout(20.0):
+            assert not await client.leave()
+            assert not await client.ready(warm)
+            await client.progress(warm, 0.5)

@@ -212,6 +212,7 @@ def _says(node: AssignerNode, old: Helper) -> dict[str, Callable[[], Any]]:
         "failed": lambda: node.warm_failed("a", other, reason="no", **who),
         "progress": lambda: node.progress("a", other, 0.5, **who),
         "replicas": lambda: node.holds("a", {"t": [0]}, **who),
+        "heartbeat": lambda: node.heartbeat("a", old.stream.session, **who),  # type: ignore[union-attr]
         "deregister": lambda: node.deregister("a", **who),
         "register": lambda: node.register(Consumer(name="a", incarnation="one")),
         "register again": lambda: node.register(
@@ -228,6 +229,7 @@ CALLS = [
     "failed",
     "progress",
     "replicas",
+    "heartbeat",
     "deregister",
     "register",
     "register again",
@@ -250,8 +252,17 @@ class _Late:
             yield batch
 
 
-@pytest.mark.parametrize("when", ["at once", "by a late instance", "replaced", "much later"])
-@pytest.mark.parametrize("call", CALLS)
+#: A heartbeat at an instance that has not heard of it yet renews the lease: it is waited for longer.
+WHEN = ["at once", "by a late instance", "replaced", "much later"]
+ASKED = [
+    (call, when)
+    for call in CALLS
+    for when in WHEN
+    if (call, when) != ("heartbeat", "by a late instance")
+]
+
+
+@pytest.mark.parametrize(("call", "when"), ASKED)
 def test_an_expelled_process_is_refused_whatever_it_asks_for(call: str, when: str) -> None:
     """By one error; also when a new process has its name, and when its lease ran out long ago."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from faust_assigner.service.client import Grant, Release, TopicPartition
 from faust_assigner.service.client.holdings import Holdings
+from faust_assigner.service.digest import held
 
 P = [TopicPartition("orders", number) for number in range(4)]
 
@@ -118,3 +119,39 @@ def test_a_new_registration_waits_for_no_part_of_an_old_snapshot() -> None:
     change = holdings.update([Grant(P[1], 2)], ())
     assert change is not None
     assert (set(change.owned), change.removed) == ({P[0], P[1]}, ())
+
+
+def test_what_is_held_is_told_without_what_is_being_released() -> None:
+    """It changes with each grant, each release that is asked for, and with the session's end."""
+    holdings = holding(Grant(P[0], 1), Grant(P[1], 2))
+    assert holdings.held() == held([(*P[0], 1), (*P[1], 2)])
+    holdings.release(Release(P[0], "b", 9))
+    assert holdings.held() == held([(*P[1], 2)])
+    holdings.update([Grant(P[2], 5)], ())
+    assert holdings.held() == held([(*P[1], 2), (*P[2], 5)])
+    holdings.released(Release(P[0], "b", 9))
+    assert holdings.held() == held([(*P[1], 2), (*P[2], 5)])
+    holdings.expire(11.0)
+    assert holdings.held() == held([])
+
+
+def test_what_is_held_is_not_told_while_a_snapshot_is_half_told() -> None:
+    """The rest of it is on its way: the service would send it all again."""
+    holdings = holding(Grant(P[0], 1))
+    holdings.update([Grant(P[1], 1)], (), snapshot=True, more=True)
+    assert holdings.held() is None
+    holdings.update([Grant(P[2], 1)], ())
+    assert holdings.held() == held([(*P[1], 1), (*P[2], 1)])
+
+
+def test_what_was_owned_last_is_remembered_until_something_is_owned_again() -> None:
+    """An outage ends the session; the next registration says what came before it."""
+    holdings = holding(Grant(P[0], 1), Grant(P[1], 2))
+    assert holdings.former() == (P[0], P[1])
+    holdings.expire(11.0)
+    assert holdings.former() == (P[0], P[1])
+    holdings.begin(30.0)
+    holdings.update([], (), snapshot=True)
+    assert holdings.former() == (P[0], P[1]), "it is given nothing yet"
+    holdings.update([Grant(P[2], 5)], ())
+    assert holdings.former() == (P[2],)

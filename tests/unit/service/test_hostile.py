@@ -44,9 +44,8 @@ async def served() -> AsyncIterator[tuple[MemoryStore, ConsumerServicer, pb.Regi
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
-        servicer = ConsumerServicer(node, OpenDoor(), asyncio.get_running_loop().time)
+        servicer = ConsumerServicer(node, OpenDoor())
         yield kept, servicer, pb.RegisterRequest(consumer_name="a", heartbeats=True)
-        await servicer.close()
     await kept.close()
 
 
@@ -83,6 +82,25 @@ def test_a_consumer_whose_connection_breaks_late_is_not_waited_for_once_more() -
             assert await kept.get(ALL.consumer("a")) is not None
             await asyncio.sleep(2.0)
             assert await kept.get(ALL.consumer("a")) is None
+
+    virtually(story)
+
+
+def test_a_heartbeat_is_told_whether_its_registration_lives_and_how_long() -> None:
+    """A session that is over, or never was, is unknown: the consumer registers anew."""
+
+    async def story() -> None:
+        async with served() as (_, servicer, request):
+            stream = servicer.Register(request, _Context())
+            session = (await anext(stream)).assignment.session_id
+            beat = pb.HeartbeatRequest(consumer_name="a", session_id=session)
+            answer = await servicer.Heartbeat(beat, _Context())
+            assert answer.known
+            assert 15_000 <= answer.lives_ms <= 30_000
+            beat.session_id = "another"
+            answer = await servicer.Heartbeat(beat, _Context())
+            assert not answer.known
+            await stream.aclose()
 
     virtually(story)
 
@@ -293,7 +311,7 @@ def test_garbage_of_any_depth_is_set_aside() -> None:
     """What others write under the prefix ends no instance."""
     found = View(ALL)
     found.apply(Event(ALL.topic("t"), 1, KeyValue(ALL.topic("t"), b"[" * 100_000, 1, 1)))
-    assert (found.refused, found.topics) == (1, {})
+    assert (len(found.unreadable), found.topics) == (1, {})
 
 
 def test_a_registration_that_no_store_takes_is_refused_at_once() -> None:

@@ -85,7 +85,7 @@ def test_nobody_else_gets_the_partitions_of_a_replaced_process_early() -> None:
         new = await begin(b, node, "a", "two")
         await asyncio.sleep(2.0)
         assert new.stream is not None
-        await new.stream.expire()
+        await new.expire()
         await asyncio.sleep(4.0)
         third = await begin(b, node, "b", "three")
         await asyncio.sleep(10.0)
@@ -221,7 +221,7 @@ def test_a_process_that_was_away_too_long_does_not_replace_its_successor() -> No
         old = await begin(b, node, "a", "one")
         await b.settles(2)
         assert old.stream is not None
-        await old.stream.expire()
+        await old.expire()
         await asyncio.sleep(0.5)
         new = await begin(b, node, "a", "two")
         await eventually(lambda: len(new.owned) == 2)

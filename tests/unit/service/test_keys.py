@@ -144,7 +144,7 @@ def test_garbage_in_the_store_is_left_aside_and_counted(value: bytes) -> None:
     view = View(ALL)
     key = ALL.assignment(AT)
     view.apply(Event(key, 5, KeyValue(key, value, 5, 5)))
-    assert (view.assignments, view.refused) == ({}, 1)
+    assert (view.assignments, len(view.unreadable)) == ({}, 1)
     assert view.same(key).expected == 5
 
 
@@ -155,4 +155,4 @@ def test_keys_of_no_kind_we_know_are_left_alone(key: str) -> None:
     """Somebody else may keep something under the prefix."""
     view = View(ALL)
     assert view.apply(Event(ALL.prefix + key, 5, KeyValue(ALL.prefix + key, b"{}", 5, 5))) is None
-    assert view.refused == 0
+    assert not view.unreadable

@@ -70,13 +70,12 @@ async def blocked(request: pb.RegisterRequest) -> float:
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
-        servicer = ConsumerServicer(node, OpenDoor(), time.monotonic)
+        servicer = ConsumerServicer(node, OpenDoor())
         async with watched() as longest:
             for _ in range(2):
                 stream: Any = servicer.Register(request, None)
                 await anext(stream)
                 await stream.aclose()
-        await servicer.close()
     await kept.close()
     return longest()
 

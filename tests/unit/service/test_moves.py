@@ -107,7 +107,14 @@ def test_a_consumer_that_leaves_keeps_what_nobody_can_take(status: Status, is_ke
 
 def test_a_transaction_has_no_more_bytes_than_the_store_takes() -> None:
     """Two values of 600 KiB are two transactions; many small ones are one."""
-    large = [Bundle("x", (), (Put("/g/a", b"x" * 600 * 1024),)) for _ in range(3)]
-    small = [Bundle("x", (), (Put("/g/a", b"x" * 1024),)) for _ in range(3)]
+    large = [Bundle((), (Put("/g/a", b"x" * 600 * 1024),)) for _ in range(3)]
+    small = [Bundle((), (Put("/g/a", b"x" * 1024),)) for _ in range(3)]
     assert [len(chunk) for chunk in chunks(large, 100)] == [1, 1, 1]
     assert [len(chunk) for chunk in chunks(small, 100)] == [3]
+
+
+def test_each_handoff_of_a_crew_that_ends_is_counted_and_logged() -> None:
+    """What moves together is one decision; only its first partition was counted."""
+    [bundle] = advance(given(READY, replace(READY, at=MATE)), (), SETTINGS, 1_000.0)
+    assert bundle.ended == (("handed", AT), ("handed", MATE))
+    assert [subject for subject, _ in bundle.told] == [str(AT), str(MATE)]

@@ -10,8 +10,9 @@ from click.testing import CliRunner
 
 from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
-from faust_assigner.service.server.options import BY_NAME, OPTIONS, Options, flag, shown
+from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.page import renewed, table
+from faust_assigner.service.server.table import BY_NAME, OPTIONS, flag, shown
 from tests.support.certificates import Authority
 
 
@@ -131,7 +132,7 @@ def test_a_wrong_flag_ends_the_command_in_one_line() -> None:
 @pytest.mark.parametrize("command", ["consumers", "health"])
 def test_an_operators_address_that_cannot_be_is_refused_at_once(command: str, at: str) -> None:
     """gRPC would take the port for another one, or look for a host of that name."""
-    done = CliRunner().invoke(main, [command, "--at", at])
+    done = CliRunner().invoke(main, ["service", command, "--at", at])
     assert done.exit_code == 2
     assert f"must be HOST:PORT, got '{at}'" in done.output
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,7 +100,9 @@ class Client:
             OffsetAndMetadata(30, "epoch=4"),
             40,
         ),  # by the owner before, which stopped later than it committed
+        (OffsetAndMetadata(0, "epoch=5"), 0),  # by this grant, to begin anew
         (OffsetAndMetadata(30, ""), 40),
+        (OffsetAndMetadata(-1, "epoch=5"), 40),  # nothing is committed, as the group says it
         (None, 40),
     ],
 )
@@ -190,3 +193,107 @@ async def test_a_partition_that_is_lost_is_stopped_before_it_is_dropped() -> Non
     work.go.set()
     await losing
     assert acts == ["stopped", "dropped"]
+
+
+class Bare(Consumer):
+    """Assigns, pauses and resumes as aiokafka does; every topic has two partitions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: set[KafkaPartition] = set()
+        self.assigned: set[KafkaPartition] = set()
+
+    def assignment(self) -> set[KafkaPartition]:
+        """As assigned."""
+        return self.assigned
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """Two."""
+        return {0, 1}
+
+    async def topics(self) -> None:
+        """Known."""
+
+    async def committed(self, partition: KafkaPartition) -> None:
+        """Nothing."""
+
+    def assign(self, partitions: list[KafkaPartition]) -> None:
+        """All are fetched, until they are paused."""
+        self.assigned = self.fetched = set(partitions)
+
+    def pause(self, *partitions: KafkaPartition) -> None:
+        """No more."""
+        self.fetched = self.fetched - set(partitions)
+
+    def resume(self, *partitions: KafkaPartition) -> None:
+        """Again."""
+        self.fetched = self.fetched | set(partitions)
+
+
+async def test_partitions_are_fetched_that_are_granted_and_no_others() -> None:
+    """Those that come along with a topic wait; those at work go on where they are when a topic is added."""
+    consumer = Bare()
+    partitions: Any = Partitions(Client(), consumer, Work())  # type: ignore[arg-type]
+    first, second = Grant(AT, 5, 40), Grant(TopicPartition("audit", 1), 6, 9)
+    await partitions.assigned(Assigned({AT: first}, (first,)))
+    await until(lambda: consumer.sought == [40])
+    assert consumer.assigned == {KafkaPartition("orders", 0), KafkaPartition("orders", 1)}
+    assert consumer.fetched == {KafkaPartition(*AT)}
+    partitions._owned[AT].fetched = 55
+    both = {AT: first, second.partition: second}
+    await partitions.assigned(Assigned(both, (second,)))
+    await until(lambda: consumer.sought == [40, 55, 9])
+    assert consumer.fetched == {KafkaPartition(*AT), KafkaPartition("audit", 1)}
+    for running in tuple(partitions._owned.values()):
+        await partitions._stop(running)
+
+
+async def test_a_record_that_was_taken_before_is_not_processed_again() -> None:
+    """An answer to a fetch of before a seek may arrive after it: what is behind stays behind."""
+    processed: list[int] = []
+
+    class Notes(Work):
+        async def process(self, record: Any, grant: Grant) -> None:
+            processed.append(record.offset)
+
+    consumer = Consumer()
+    partitions: Any = Partitions(Client(), consumer, Notes())  # type: ignore[arg-type]
+    grant = Grant(AT, 5, 7)
+    await partitions.assigned(Assigned({AT: grant}, (grant,)))
+    owned = partitions._owned[AT]
+    owned.take([SimpleNamespace(offset=7)])  # before the start is known: nothing was asked for
+    await until(lambda: consumer.sought == [7])
+    owned.take([SimpleNamespace(offset=n) for n in (6, 7, 8)])
+    owned.take([SimpleNamespace(offset=n) for n in (7, 8, 11)])
+    await until(lambda: processed[-1:] == [11])
+    assert processed == [7, 8, 11]
+    await partitions._stop(owned)
+
+
+async def test_work_that_fails_while_everything_ends_is_no_fault_beside() -> None:
+    """An error that nobody takes any more would be told as a fault of asyncio's."""
+
+    class Fetches(Consumer):
+        async def getmany(self, timeout_ms: int) -> dict[KafkaPartition, list[Any]]:
+            await asyncio.sleep(0.001)
+            return {}
+
+    class FailsLate(Work):
+        async def process(self, record: Any, grant: Grant) -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                raise RuntimeError("the app's own, as it ends")
+
+    class Serves(Client):
+        async def run(self, handlers: Any) -> None:
+            grant = Grant(AT, 5, 7)
+            await handlers.assigned(Assigned({AT: grant}, (grant,)))
+            await until(lambda: consumer.sought == [7])
+            handlers._owned[AT].take([Record()])
+            await asyncio.sleep(0.01)
+
+    consumer = Fetches()
+    partitions: Any = Partitions(Serves(), consumer, FailsLate())  # type: ignore[arg-type]
+    await asyncio.wait_for(partitions.run(), 5)
+    assert partitions._failed.cancelled()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.leading.targets import (
     KEEPS_REPLICAS,
@@ -64,6 +66,28 @@ def test_what_is_on_its_way_to_somebody_who_may_have_it_goes_on() -> None:
         owner = {AT: "cools", **others}
         _avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {}, moving)
         assert owner[AT] == chosen
+
+
+@pytest.mark.parametrize(("capacity", "chosen"), [(4.0, "holder"), (1.0, "idle")])
+def test_a_holder_with_room_for_its_capacity_keeps_what_its_target_cannot_take(
+    capacity: float, chosen: str
+) -> None:
+    """Three partitions on four times the capacity are fewer than one on one: it was taken away by counts."""
+    named = {name: Consumer(name=name) for name in ("cools", "idle")}
+    named["holder"] = Consumer(name="holder", capacity=capacity)
+    owner = {AT: "cools"} | {TopicPartition("t", n): "holder" for n in (1, 2, 3)}
+    _avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {})
+    assert owner[AT] == chosen
+
+
+def test_a_target_with_room_for_its_capacity_takes_it_from_a_small_holder() -> None:
+    """Four partitions on four times the capacity are fewer than two on one."""
+    named = {name: Consumer(name=name) for name in ("cools", "holder")}
+    named["large"] = Consumer(name="large", capacity=4.0)
+    owner = {AT: "cools"} | {TopicPartition("t", n): "large" for n in (1, 2, 3)}
+    owner |= {TopicPartition("t", n): "holder" for n in (4, 5)}
+    _avoid(owner, {(AT, "cools")}, named, {AT: "holder"}, {})
+    assert owner[AT] == "large"
 
 
 def test_only_consumers_that_keep_replicas_are_given_some() -> None:

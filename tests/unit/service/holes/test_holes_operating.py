@@ -54,7 +54,7 @@ def test_12_nobody_acts_in_the_name_of_another(door: Door, robbed: bool) -> None
             first = await b.consumer(node, "a")
             await b.settles(2)
             context = _Context()
-            servicer = ConsumerServicer(node, door, asyncio.get_running_loop().time)
+            servicer = ConsumerServicer(node, door)
             stream = servicer.Register(pb.RegisterRequest(consumer_name="a"), context)
             taking = asyncio.ensure_future(anext(stream))
             await asyncio.wait([taking], timeout=2.0)

@@ -1,0 +1,251 @@
+"""``faust-assigner deploy-check``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from faust_assigner.cli.failure import quiet_kafka, spoken_errors
+from faust_assigner.cli.looking import look_options, where_of
+from faust_assigner.cli.options import properties
+from faust_assigner.cli.screen import console
+
+if TYPE_CHECKING:
+    from faust_assigner.deploy.judge import Budget
+    from faust_assigner.deploy.pauses import Recoveries
+    from faust_assigner.deploy.play import Question
+    from faust_assigner.deploy.report import Report
+    from faust_assigner.deploy.steps import Known
+    from faust_assigner.ledger import Row
+    from faust_assigner.status.collect import Looks, Where
+    from faust_assigner.status.evidence import Evidence
+
+#: Of each worker's own ledger so many pages are asked for: its last recoveries.
+LEDGER_PAGES = 2
+#: Exit code where the question cannot be answered.
+CANNOT_TELL = 2
+
+
+@click.command(name="deploy-check")
+@click.argument("stopping", nargs=-1, metavar="[WORKER]...")
+@click.option("--rolling", is_flag=True, help="Restart every worker, one after the other.")
+@click.option("--lose-rack", metavar="RACK", help="All workers of a rack are lost at once.")
+@click.option(
+    "--scale",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Run N workers: new ones join, or those with the highest numbers in their names stop.",
+)
+@click.option(
+    "--max-cold",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="So many tasks may move to a worker without a caught-up copy.",
+)
+@click.option(
+    "--max-pause",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="No task may stand still longer than this.",
+)
+@click.option(
+    "--members",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The group must have N members: the worker that was restarted last is back.",
+)
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Look again for so long, until it is safe.",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --wait: the time between two looks.",
+)
+@click.option(
+    "--ledger",
+    "ledgers",
+    multiple=True,
+    metavar="FOLDER|TOPIC",
+    help="A ledger (folder, file, URL or kafka://HOST:PORT/TOPIC) whose recoveries tell how long a move "
+    "takes; without one the workers' own. May be repeated.",
+)
+@click.option(
+    "--restart",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="How long a worker takes to be back: the pause of the tasks of a static member.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON (docs/reference/deploy-check.md)."
+)
+@look_options
+def deploy_check(
+    stopping: tuple[str, ...],
+    rolling: bool,
+    lose_rack: str | None,
+    scale: int | None,
+    max_cold: int,
+    max_pause: float | None,
+    members: int | None,
+    wait: float,
+    every: float,
+    ledgers: tuple[str, ...],
+    restart: float | None,
+    as_json: bool,
+    bootstrap: str | None,
+    group_id: str,
+    config: str | None,
+    workers: tuple[str, ...],
+    web_port: int,
+    deadline: float,
+) -> None:
+    """Whether it is safe to stop WORKER now: a name of faust-assigner status, a URL or an instance id.
+
+    Checks that every worker answers, that no rebalance is under way, that nothing is restoring, that every
+    task has a caught-up copy elsewhere, and that the disks have room. The leader's planner is run on the
+    group as it is, so the moves shown are those that will be made. The exit code is 0 where it is safe, 1
+    where a check fails or a budget is passed, and 2 where it cannot be told.
+    """
+    from faust_assigner.deploy.judge import Budget
+
+    question = _question(stopping, rolling, lose_rack, scale)
+    budget = Budget(cold=max_cold, pause_s=max_pause, members=members)
+    try:
+        with spoken_errors(), quiet_kafka():
+            where = where_of(bootstrap, group_id, config, workers, web_port, deadline)
+            known = _known(ledgers, group_id, restart, config)
+            found = asyncio.run(_until_safe(where, question, budget, known, wait, every))
+    except SystemExit:
+        raise SystemExit(CANNOT_TELL) from None
+    _show(found, as_json)
+
+
+def _question(
+    stopping: tuple[str, ...], rolling: bool, lose_rack: str | None, scale: int | None
+) -> Question:
+    from faust_assigner.deploy.play import LOSE_RACK, ROLLING, SCALE, STOP, Question
+
+    asked = [bool(stopping), rolling, lose_rack is not None, scale is not None]
+    if sum(asked) != 1:
+        raise click.UsageError("give WORKER, --rolling, --lose-rack or --scale, one of them")
+    if rolling:
+        return Question(kind=ROLLING)
+    if lose_rack is not None:
+        return Question(kind=LOSE_RACK, rack=lose_rack)
+    if scale is not None:
+        return Question(kind=SCALE, size=scale)
+    return Question(kind=STOP, workers=stopping)
+
+
+def _known(
+    ledgers: tuple[str, ...], group_id: str, restart_s: float | None, config: str | None
+) -> Known:
+    from faust_assigner.deploy.steps import Known
+    from faust_assigner.pipeline.ledgers.rows import accepted_rows
+
+    if not ledgers:
+        return Known(restart_s=restart_s)
+    rows = accepted_rows(ledgers, properties=properties(config))
+    recoveries = _recoveries(rows, group_id, "the ledger's recoveries")
+    return Known(recoveries=recoveries, restart_s=restart_s)
+
+
+def _recoveries(rows: Iterable[Row | Any], group_id: str, origin: str) -> Recoveries:
+    from faust_assigner.deploy.pauses import Recoveries
+    from faust_assigner.ledger import Row
+
+    found = (row.values for row in rows if isinstance(row, Row) and row.table == "recovery")
+    return Recoveries.of(found, group_id, origin)
+
+
+async def _with_recoveries(known: Known, looks: Looks, evidence: Evidence) -> Known:
+    """Where no ledger was named: with what the newest lines of the workers' own ledgers tell."""
+    from faust_assigner.ledger import parse
+
+    if known.recoveries.origin:
+        return known
+    lines, _ = await looks.ledgers(evidence, most_pages=LEDGER_PAGES)
+    if not lines:
+        return known
+    told = _recoveries(map(parse, lines), evidence.group.group_id, "the workers' recoveries")
+    return replace(known, recoveries=told)
+
+
+async def _until_safe(
+    where: Where, question: Question, budget: Budget, known: Known, wait_s: float, every_s: float
+) -> Report:
+    """The first answer that says it is safe, or the last one in time; at least one look is made."""
+    from faust_assigner.status.collect import Looks
+
+    end = time.monotonic() + wait_s
+    said = ""
+    async with Looks(where, time.time) as looks:
+        while True:
+            found = await _one_look(
+                looks, question, budget, known, must_answer=_is_over(end, every_s)
+            )
+            if found is not None and (found.exit_code == 0 or _is_over(end, every_s)):
+                return found
+            why = "the brokers or the group do not answer" if found is None else _reason(found)
+            if why != said:
+                said = why
+                left = max(0.0, end - time.monotonic())
+                click.echo(f"faust-assigner: not yet, {why}; waiting {left:.0f} s more", err=True)
+            await asyncio.sleep(every_s)
+
+
+def _is_over(end: float, every_s: float) -> bool:
+    return time.monotonic() + every_s > end
+
+
+async def _one_look(
+    looks: Looks, question: Question, budget: Budget, known: Known, *, must_answer: bool
+) -> Report | None:
+    """None where nobody answers, or where the worker is not there yet, and there is time to look again."""
+    from faust_assigner.deploy.judge import judge
+    from faust_assigner.deploy.read import seen
+    from faust_assigner.pipeline.failure import verdict
+
+    try:
+        evidence = await looks.look()
+        known = await _with_recoveries(known, looks, evidence)
+        return judge(seen(evidence), question, budget, known)
+    except Exception as error:
+        if must_answer or verdict(error) is None:
+            raise
+        return None
+
+
+def _reason(found: Report) -> str:
+    from faust_assigner.deploy.report import FAILED, OK
+
+    worst = sorted(
+        (check for check in found.checks if check.state != OK), key=lambda c: c.state != FAILED
+    )
+    return f"{worst[0].name}: {worst[0].text}"
+
+
+def _show(found: Report, as_json: bool) -> NoReturn:
+    if as_json:
+        from faust_assigner.wire.worker_status import dumps
+
+        click.echo(dumps(found))
+    else:
+        from faust_assigner.deploy.render import render
+
+        console(width=120).print(render(found))
+    raise SystemExit(found.exit_code)

@@ -1,0 +1,105 @@
+"""Options of the commands that look at a running group, and what they mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from faust_assigner.cli.groups import bootstrap_option
+from faust_assigner.cli.options import cluster, config_option
+
+if TYPE_CHECKING:
+    from faust_assigner.status.collect import Where
+
+GROUP_HELP = "The app's id."
+#: Where a running group is, and how its workers are asked.
+REACH_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    bootstrap_option,
+    config_option,
+    click.option(
+        "--worker",
+        "workers",
+        multiple=True,
+        metavar="URL",
+        help="A worker's web server, http://HOST:PORT, to be asked in any case. While a rebalance is "
+        "under way the group tells no URLs; one worker that answers knows those of all. May be repeated.",
+    ),
+    click.option(
+        "--web-port",
+        type=click.IntRange(1, 65535),
+        default=6066,
+        show_default=True,
+        help="Faust's web_port: tried on the members' hosts during a rebalance.",
+    ),
+    click.option(
+        "--deadline",
+        type=click.FloatRange(min=0.1),
+        default=3.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long a worker may take to answer; all are asked at the same time.",
+    ),
+)
+
+
+def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Which group, and how to reach it and its workers."""
+    group = click.option("--group", "group_id", required=True, metavar="APP", help=GROUP_HELP)
+    return group(reach_options(command))
+
+
+def look_or_saved_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """As :func:`look_options`, or a file with looks that were saved; see :func:`check_source`."""
+    saved = click.option(
+        "--from",
+        "saved",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Show a saved status in place of a running group: the output of status --json.",
+    )
+    group = click.option("--group", "group_id", metavar="APP", help=GROUP_HELP)
+    return saved(group(reach_options(command)))
+
+
+def check_source(saved: Path | None, group_id: str | None, *reach: object) -> None:
+    """A usage error where the options name neither a group nor a file, or both."""
+    if saved is None and not group_id:
+        raise click.UsageError("give --bootstrap B --group APP, or --from FILE")
+    if saved is not None and (group_id or any(reach)):
+        raise click.UsageError(
+            "--from FILE shows a saved status: it takes no --bootstrap, --config, --group or --worker"
+        )
+
+
+def reach_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How to reach a group and its workers."""
+    for option in reversed(REACH_OPTIONS):
+        command = option(command)
+    return command
+
+
+def where_of(
+    bootstrap: str | None,
+    group_id: str,
+    config: str | None,
+    workers: tuple[str, ...],
+    web_port: int,
+    deadline: float,
+) -> Where:
+    """What the options mean; ConfigError where they name no brokers."""
+    from faust_assigner.settings import schema
+    from faust_assigner.settings.table import URLS
+    from faust_assigner.status.collect import Where
+
+    return Where(
+        connection=cluster(bootstrap, config).connection(),
+        group_id=group_id,
+        workers=workers,
+        web_port=web_port,
+        patterns=schema.read(URLS, environment=os.environ),
+        deadline_s=deadline,
+    )

@@ -1,0 +1,27 @@
+"""``faust-assigner service``: what an operator asks the assigner service, and orders of it."""
+
+from __future__ import annotations
+
+import click
+
+from faust_assigner.cli.service import looks, orders
+
+
+@click.group()
+def service() -> None:
+    """Ask the assigner service, and give it orders. ``faust-assigner serve`` runs it."""
+
+
+for command in (
+    looks.assignments,
+    looks.consumers,
+    looks.handoffs,
+    looks.health,
+    looks.plan,
+    looks.topics,
+    orders.abort,
+    orders.drain,
+    orders.remove_topic,
+    orders.set_topic,
+):
+    service.add_command(command)

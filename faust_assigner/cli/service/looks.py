@@ -1,0 +1,134 @@
+"""What an operator looks at: topics, consumers, assignments, handoffs, a dry run, health."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.service.asking import CHANNEL, offered, print_rows, shared, show, watched
+
+if TYPE_CHECKING:
+    from faust_assigner.service.client.operator import Operator
+
+
+@click.command()
+@watched
+@shared
+async def topics(operator: Operator, watch: bool, as_json: bool) -> None:
+    """The topics whose partitions are handed out."""
+    heads = ("topic", "partitions")
+    await show(
+        operator, watch, as_json, "topics", heads, lambda one: (one.topic, one.partition_count)
+    )
+
+
+@click.command()
+@watched
+@shared
+async def consumers(operator: Operator, watch: bool, as_json: bool) -> None:
+    """The registered consumers."""
+    await show(
+        operator,
+        watch,
+        as_json,
+        "consumers",
+        ("consumer", "status", "topics", "rack", "capacity"),
+        lambda one: (one.consumer_name, one.status, list(one.topics), one.rack, one.capacity),
+    )
+
+
+@click.command()
+@watched
+@shared
+async def assignments(operator: Operator, watch: bool, as_json: bool) -> None:
+    """Whose each partition is."""
+    await show(
+        operator,
+        watch,
+        as_json,
+        "assignments",
+        ("topic", "partition", "owner", "epoch", "absent"),
+        lambda one: (
+            one.partition.topic,
+            one.partition.partition,
+            one.owner,
+            one.epoch,
+            "absent" if one.absent else "",
+        ),
+    )
+
+
+@click.command()
+@watched
+@shared
+async def handoffs(operator: Operator, watch: bool, as_json: bool) -> None:
+    """The handoffs under way."""
+    await show(
+        operator,
+        watch,
+        as_json,
+        "handoffs",
+        ("topic", "partition", "from", "to", "phase", "progress", "age_s", "handoff_id"),
+        lambda one: (
+            one.partition.topic,
+            one.partition.partition,
+            one.old_owner,
+            one.new_owner,
+            one.phase,
+            round(one.progress, 3),
+            round(one.age_s, 1),
+            one.handoff_id,
+        ),
+    )
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, default=True, help="Write nothing; there is no other way.")
+@click.option(
+    "--without", multiple=True, metavar="NAME", help="As if this consumer were gone. Repeatable."
+)
+@click.option(
+    "--add", multiple=True, metavar="NAME", help="As if this consumer were there. Repeatable."
+)
+@shared
+async def plan(
+    operator: Operator, dry_run: bool, without: tuple[str, ...], add: tuple[str, ...], as_json: bool
+) -> None:
+    """What a rebalance would move now, or after a change; nothing is written."""
+    moves = await operator.plan(without=without, extra=add)
+    print_rows(
+        [
+            (one.partition.topic, one.partition.partition, one.from_owner, one.to_owner)
+            for one in moves
+        ],
+        ("topic", "partition", "from", "to"),
+        as_json,
+    )
+
+
+@click.command()
+@click.option(
+    "--role",
+    type=click.Choice(["serving", "readiness", "liveness", "leader", "process"]),
+    default="serving",
+    show_default=True,
+    help="Whether it serves consumers (readiness: and some instance leads), runs undamaged, leads, or only "
+    "runs.",
+)
+@offered(CHANNEL)
+def health(
+    at: str, role: str, ca: Path | None, cert: Path | None, key: Path | None, server_name: str
+) -> None:
+    """Whether an instance is well: exit code 0, or 1. For probes; needs no token."""
+    with spoken_errors():
+        from faust_assigner.service.client.channel import Access
+        from faust_assigner.service.client.health import is_well
+
+        access = Access(ca=ca, cert=cert, key=key, server_name=server_name)
+        well = asyncio.run(is_well(at, role, access))
+    click.echo(f"{at} is {'' if well else 'not '}well as {role}")
+    raise SystemExit(0 if well else 1)

@@ -1,0 +1,80 @@
+"""``faust-assigner ui``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from faust_assigner.cli.failure import fail, quiet_kafka, spoken_errors
+from faust_assigner.cli.looking import check_source, look_or_saved_options, where_of
+
+if TYPE_CHECKING:
+    from faust_assigner.page.watch import Watch
+    from faust_assigner.status.collect import Where
+
+
+@click.command()
+@look_or_saved_options
+@click.option(
+    "--bind",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="HOST",
+    help="Where to listen. The page asks for no password: on another address than loopback whoever reaches "
+    "it can read it.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=6070,
+    show_default=True,
+    help="0 takes a free one.",
+)
+def ui(bind: str, port: int, saved: Path | None, group_id: str | None, **reach: Any) -> None:
+    """Serve a page about a group of Faust workers.
+
+    Tasks by members with their lags, rounds over time, and the story of each task, until Ctrl-C.
+    It is the page that workers serve at /assignor/, from outside. Read-only.
+    """
+    check_source(saved, group_id, reach["bootstrap"], reach["config"], reach["workers"])
+    with spoken_errors(), quiet_kafka(), contextlib.suppress(KeyboardInterrupt):
+        watch = _saved(saved) if saved else _live(where_of(group_id=group_id or "", **reach))
+        asyncio.run(_serve(watch, bind, port))
+
+
+def _live(where: Where) -> Watch:
+    from faust_assigner.page.watch import Watch
+    from faust_assigner.status.collect import Looks
+
+    return Watch(where.group_id, lambda: Looks(where, time.time))
+
+
+def _saved(file: Path) -> Watch:
+    from faust_assigner.page.saved import look_of
+    from faust_assigner.page.watch import Watch
+    from faust_assigner.status.saved import read_saved
+
+    look = look_of(read_saved(file), source=str(file))
+    return Watch(look.group, saved=look)
+
+
+async def _serve(watch: Watch, bind: str, port: int) -> None:
+    from faust_assigner.page.server import served
+
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            host, free = await stack.enter_async_context(served(watch, host=bind, port=port))
+        except OSError as error:
+            fail(f"Cannot listen on {bind}:{port}: {error.strerror or error}", 1)
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"The page of group {watch.group}: http://{shown}:{free}/ (Ctrl-C ends it)")
+        await ended.wait()

@@ -1,0 +1,130 @@
+"""``faust-assigner why``."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from faust_assigner.cli.failure import quiet_kafka, spoken_errors
+from faust_assigner.cli.looking import GROUP_HELP, reach_options, where_of
+from faust_assigner.cli.options import properties
+from faust_assigner.cli.screen import console
+
+if TYPE_CHECKING:
+    from faust_assigner.pipeline.ledgers.topic_source import TopicSource
+    from faust_assigner.status.collect import Where
+
+
+@click.command()
+@click.argument("subject", metavar="TOPIC/PARTITION|MEMBER")
+@click.option(
+    "--ledger",
+    "ledgers",
+    multiple=True,
+    metavar="FOLDER|TOPIC",
+    help="The ledgers of all workers in place of a running group: folders, files, globs, URLs, or a topic as "
+    "kafka://HOST:PORT/NAME (with --config). May be repeated.",
+)
+@click.option("--group", "group_id", metavar="APP", help=GROUP_HELP)
+@reach_options
+@click.option(
+    "--at",
+    metavar="TIME",
+    help="The last move until then: 03:02 (of the last 24 hours), 2026-11-23T03:02; UTC.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def why(
+    subject: str,
+    ledgers: tuple[str, ...],
+    group_id: str | None,
+    at: str | None,
+    as_json: bool,
+    **reach: Any,
+) -> None:
+    """Why a partition is where it is, or what became of a member.
+
+    The workers of a running group are asked for their ledgers (--bootstrap B --group APP), and the topic is
+    read that they write them to; or the ledgers are read from files or a topic (--ledger). A timeline: the
+    cause, the rounds that it took, the move and the restore; the planner's rule; and the one setting or event
+    that would have avoided the move, found by planning the decision again with it. The member is named by
+    instance id, host, URL or member id.
+    """
+    from faust_assigner.story.read import read
+    from faust_assigner.story.tell import why_member, why_partition
+
+    moment = None if at is None else _moment(at, datetime.now(UTC))
+    if not ledgers and not group_id:
+        raise click.UsageError("give --bootstrap B --group APP, or --ledger FOLDER")
+    with spoken_errors(), quiet_kafka():
+        lines: Iterable[bytes] = _lines(ledgers, group_id, reach["config"])
+        if not ledgers:
+            lines = asyncio.run(_told(where_of(group_id=group_id or "", **reach)))
+        story = read(lines, group_id)
+        topic, _, number = subject.rpartition("/")
+        if topic and number.isdecimal() and "://" not in subject:
+            answer = why_partition(story, (topic, int(number)), at=moment)
+        else:
+            answer = why_member(story, subject, at=moment)
+    if as_json:
+        from faust_assigner.wire.worker_status import dumps
+
+        click.echo(dumps(answer))
+        return
+    from faust_assigner.story.render import render
+
+    console(width=130).print(render(answer))
+
+
+async def _told(where: Where) -> list[bytes]:
+    """The lines that the group's workers show; what is missing is said."""
+    from faust_assigner.status.collect import Looks
+
+    async with Looks(where, time.time) as looks:
+        lines, missing = await looks.ledgers(await looks.look())
+    for sentence in missing:
+        click.echo(f"faust-assigner: {sentence}", err=True)
+    return lines
+
+
+def _lines(ledgers: tuple[str, ...], group_id: str | None, config: str | None) -> Iterator[bytes]:
+    from faust_assigner.pipeline.ledgers.topic_source import split_sources
+
+    paths, topics = split_sources(ledgers, properties(config))
+    for topic in topics:
+        yield from _topic(topic, group_id)
+    if not paths:
+        return
+    from faust_assigner.pipeline.ledgers.files import Chunk, absolute, find_files, read_lines
+
+    for file in find_files([absolute(path) for path in paths]):
+        for _, line in read_lines(Chunk(file.name, 0, file.size, file.inode)):
+            yield line
+
+
+def _topic(source: TopicSource, group_id: str | None) -> list[bytes]:
+    from faust_assigner.pipeline.ledgers.topic_source import read_story_lines
+    from faust_assigner.snapshots.asking import ask
+
+    connection = source.cluster.connection()
+    lines, _ = ask(connection, read_story_lines(connection, source.topic, group_id))
+    return lines
+
+
+def _moment(text: str, now: datetime) -> float:
+    """Seconds since 1970. A time of day is the last such time before ``now``."""
+    try:
+        if "T" in text or "-" in text:
+            found = datetime.fromisoformat(text)
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        clock = datetime.strptime(text, "%H:%M:%S" if text.count(":") == 2 else "%H:%M")
+    except ValueError:
+        raise click.BadParameter(
+            f"--at {text!r} is no time like 03:02 or 2026-11-23T03:02"
+        ) from None
+    today = now.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
+    return (today if today <= now else today - timedelta(days=1)).timestamp()

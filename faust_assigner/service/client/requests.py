@@ -1,0 +1,62 @@
+"""What one process says to the service, as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from faust_assigner.service.client.commands import Release, Warm
+from faust_assigner.service.client.messages import to_message
+from faust_assigner.service.digest import Held
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+
+#: Characters of a reason.
+MOST_SAID = 1_000
+
+
+class Requests:
+    """Each carries the consumer's name and the process's incarnation."""
+
+    def __init__(self, name: str, incarnation: str) -> None:
+        self._who: dict[str, Any] = {"consumer_name": name, "incarnation": incarnation}
+
+    def _of(self, command: Warm | Release) -> dict[str, Any]:
+        return {
+            **self._who,
+            "partition": to_message(command.partition),
+            "handoff_id": command.handoff_id,
+        }
+
+    def ready(self, command: Warm) -> pb.PartitionReadyRequest:
+        """The partition is warm."""
+        return pb.PartitionReadyRequest(**self._of(command))
+
+    def released(self, command: Release, final_offset: int | None) -> pb.PartitionReleasedRequest:
+        """Work on the partition has stopped."""
+        return pb.PartitionReleasedRequest(**self._of(command), final_offset=final_offset)
+
+    def release_failed(self, command: Release, epoch: int, reason: str) -> pb.ReleaseFailedRequest:
+        """Work on the partition has stopped, and it is not flushed."""
+        return pb.ReleaseFailedRequest(**self._of(command), epoch=epoch, reason=reason[:MOST_SAID])
+
+    def failed(self, command: Warm, reason: str) -> pb.WarmFailedRequest:
+        """The partition cannot be warmed."""
+        return pb.WarmFailedRequest(**self._of(command), reason=reason[:MOST_SAID])
+
+    def progress(self, command: Warm, progress: float) -> pb.ReportProgressRequest:
+        """How far warming is."""
+        return pb.ReportProgressRequest(**self._of(command), progress=progress)
+
+    def replicas(self, partitions: Iterable[tuple[str, int]]) -> pb.ReportReplicasRequest:
+        """The replicas that are held."""
+        held = [to_message(partition) for partition in sorted(partitions)]
+        return pb.ReportReplicasRequest(**self._who, replicas=held)
+
+    def heartbeat(self, session: str, held: Held | None) -> pb.HeartbeatRequest:
+        """A sign of life, with what is held."""
+        said = None if held is None else pb.Held(count=held.count, digest=held.digest)
+        return pb.HeartbeatRequest(**self._who, session_id=session, held=said)
+
+    def farewell(self) -> pb.DeregisterRequest:
+        """The consumer leaves."""
+        return pb.DeregisterRequest(**self._who)

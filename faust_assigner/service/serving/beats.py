@@ -1,0 +1,152 @@
+"""Signs of life: they keep a registration alive at whichever instance they arrive.
+
+The lease of a consumer that sends heartbeats is renewed by them and by nothing else, so that it runs out a
+time to live after the last of them, whatever becomes of the instance that has the consumer's stream.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.clock import Clock
+from faust_assigner.service.digest import Held
+from faust_assigner.service.errors import LeaseLost, StoreError, WrongCaller
+from faust_assigner.service.keys import Keys
+from faust_assigner.service.leases import HeldLease
+from faust_assigner.service.metrics import Metrics
+from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.serving.holdings import Holdings
+from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.service.store.base import Put, Store, unchanged
+from faust_assigner.service.view import Change
+
+logger = logging.getLogger(__name__)
+
+#: Of the time to live: a difference that has not changed for so long is no news on its way.
+LASTS = 1 / 3
+
+
+class _Doubt(NamedTuple):
+    """What a consumer says that it holds, what it should hold, and when the two first differed so."""
+
+    held: Held
+    expected: Held
+    since: float
+
+
+class Beats:
+    """The heartbeats that arrive at this instance."""
+
+    def __init__(
+        self,
+        store: Store,
+        keys: Keys,
+        settings: ServiceSettings,
+        clock: Clock,
+        mirror: Mirror,
+        metrics: Metrics,
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._settings = settings
+        self._clock = clock
+        self._mirror = mirror
+        self._metrics = metrics
+        self._holdings = Holdings()
+        self._leases: dict[str, tuple[str, HeldLease]] = {}
+        self._doubts: dict[str, _Doubt] = {}
+
+    def heard(self, changes: Sequence[Change]) -> None:
+        """A listener of the mirror."""
+        self._holdings.heard(self._mirror.view, changes)
+        for change in changes:
+            if change.kind == "consumers" and change.after is None:
+                self._leases.pop(change.name, None)
+                self._doubts.pop(change.name, None)
+            elif change.kind == "resyncs" and change.name in self._doubts:
+                # One is told everything again once in a time to live, whichever instance asked for it.
+                doubt, rest_s = self._doubts[change.name], self._settings.consumer_ttl_s
+                since = self._clock.monotonic() + rest_s * (1 - LASTS)
+                self._doubts[change.name] = doubt._replace(since=since)
+
+    def take(self, name: str, session: str, lease: HeldLease) -> None:
+        """A registration that was made at this instance."""
+        self._leases[name] = session, lease
+
+    async def beat(self, name: str, identity: str, session: str, held: Held | None) -> float | None:
+        """Renew the registration ``session``: the seconds that it lives for sure, None where it is over.
+
+        ``held`` is what the consumer says it holds. Raises StoreError where nobody knows.
+        """
+        lease = await self._lease(name, identity, session)
+        if lease is None:
+            return None
+        if lease.renewed_s >= self._settings.consumer_keepalive_s and not await lease.renew():
+            if lease.is_lost:
+                self._leases.pop(name, None)
+                return None
+            if not lease.is_held:
+                raise StoreError(f"{name}: the registration could not be renewed")
+        if held is not None and self._is_lasting(name, session, held):
+            await self._repair(name, session, held)
+        return lease.left_s
+
+    async def _lease(self, name: str, identity: str, session: str) -> HeldLease | None:
+        entry = self._mirror.view.consumers.get(name)
+        consumer, lease_id = (entry.value, entry.kv.lease) if entry else (None, 0)
+        if consumer is None or consumer.session != session:
+            # This instance may not have heard of it yet.
+            kv = await self._store.get(self._keys.consumer(name))
+            consumer = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+            if kv is None or consumer is None or consumer.session != session:
+                return None
+            lease_id = kv.lease
+        if consumer.identity and consumer.identity != identity:
+            raise WrongCaller(f"{name} is registered by another identity")
+        known = self._leases.get(name)
+        if known is not None and known[0] == session and known[1].is_held:
+            return known[1]
+        try:
+            ttl_s = self._settings.consumer_ttl_s
+            lease = await HeldLease.adopt(self._store, self._clock, lease_id, ttl_s)
+        except LeaseLost:
+            return None
+        self._leases[name] = session, lease
+        return lease
+
+    # -- holdings ------------------------------------------------------------------------------------
+
+    def _is_lasting(self, name: str, session: str, held: Held) -> bool:
+        """Whether the consumer has held something else than it should for long, with no change in between."""
+        view, now = self._mirror.view, self._clock.monotonic()
+        entry = view.consumers.get(name)
+        expected = self._holdings.of(view, name)
+        if entry is None or entry.value.session != session or expected == held:
+            self._doubts.pop(name, None)
+            return False
+        doubt = self._doubts.get(name)
+        if doubt is None or (doubt.held, doubt.expected) != (held, expected):
+            doubt = self._doubts[name] = _Doubt(held, expected, now)
+        return now - doubt.since >= LASTS * self._settings.consumer_ttl_s
+
+    async def _repair(self, name: str, session: str, held: Held) -> None:
+        """Ask the instance that has the consumer's stream, through the store, to tell it everything again."""
+        kv = self._mirror.view.consumers[name].kv
+        put = Put(self._keys.resync(name), session.encode(), kv.lease)
+        try:
+            if not (await self._store.txn([unchanged(kv)], [put])).succeeded:
+                return
+        except StoreError as error:
+            logger.info("%s: its partitions are not repaired yet: %s", name, error)
+            return
+        self._metrics.holdings_repaired()
+        logger.warning(
+            "%s holds %d partitions and should hold %d, or holds some under other epochs: its whole "
+            "assignment is sent to it again",
+            name,
+            held.count,
+            self._holdings.of(self._mirror.view, name).count,
+        )

@@ -1,0 +1,98 @@
+"""What changes of a registration while it lives: the replicas that are held, and that the consumer leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.errors import NotFound, replaced
+from faust_assigner.service.keys import Keys, checked_consumer
+from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.records import Action, Consumer, Status, names_itself
+from faust_assigner.service.serving.claims import check_claims
+from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write, unchanged
+from faust_assigner.service.store.rewrite import rewritten
+from faust_assigner.service.view import has_more, waits_in_vain
+
+
+class Registered:
+    """The registrations in the store, of all instances."""
+
+    def __init__(self, store: Store, keys: Keys, mirror: Mirror) -> None:
+        self._store = store
+        self._keys = keys
+        self._mirror = mirror
+
+    async def hold(self, name: str, incarnation: str, held: Mapping[str, tuple[int, ...]]) -> None:
+        """The replicas that a process keeps by now. Raises NotFound, Replaced and BadRequest."""
+
+        def holding(consumer: Consumer) -> Consumer:
+            _check_incarnation(consumer, incarnation)
+            check_claims(after := replace(consumer, holds=held))
+            return after
+
+        await self._change(name, holding)
+
+    async def leave(self, name: str, incarnation: str) -> Action:
+        """A process wants to stop. Raises NotFound and Replaced."""
+
+        def leaving(consumer: Consumer) -> Consumer:
+            _check_incarnation(consumer, incarnation)
+            return replace(consumer, status=Status.DRAINING)
+
+        return await self._drained(name, leaving)
+
+    async def drain(self, name: str) -> Action:
+        """An operator wants the consumer to stop, whichever process uses the name. Raises NotFound."""
+
+        def draining(consumer: Consumer) -> Consumer:
+            return replace(consumer, status=Status.DRAINING, by_operator=True)
+
+        return await self._drained(checked_consumer(name), draining)
+
+    async def _drained(self, name: str, change: Callable[[Consumer], Consumer]) -> Action:
+        revision = await self._change(name, change)
+        # The leader decides by the same view: what is assigned from here on is not assigned to this one.
+        await self._mirror.reached(revision)
+        entry = self._mirror.view.consumers.get(name)
+        if entry is None:
+            return Action.SHUTDOWN_NOW
+        if has_more(self._mirror.view, name):
+            if not waits_in_vain(self._mirror.view, name):
+                return Action.WAIT_FOR_DRAIN
+            # Nobody can relieve it: its key stays, so that nobody takes over before it has stopped.
+            await self._change(
+                name,
+                lambda consumer: replace(consumer, dismissed=True),
+                beside=[Put(self._keys.departed(name), b"dismissed")],
+            )
+            return Action.SHUTDOWN_NOW
+        gone = await self._store.txn([unchanged(entry.kv)], [Delete(entry.kv.key)])
+        return Action.SHUTDOWN_NOW if gone.succeeded else Action.WAIT_FOR_DRAIN
+
+    async def _change(
+        self, name: str, change: Callable[[Consumer], Consumer], *, beside: Sequence[Write] = ()
+    ) -> int:
+        """The revision of the change, or of what was so before. Raises NotFound."""
+        key = self._keys.consumer(name)
+
+        async def changed(kv: KeyValue | None) -> Sequence[Write] | None:
+            before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+            if kv is None or before is None:
+                raise NotFound(f"no consumer {name}")
+            if (after := change(before)) == before:
+                return None
+            value = codec.checked_size(name, codec.dump_consumer(after))
+            return [Put(key, value, kv.lease), *beside]
+
+        return await rewritten(self._store, key, changed)
+
+
+def _check_incarnation(registered: Consumer, incarnation: str) -> None:
+    """Raises ``Replaced`` where another process is registered. One without an incarnation is believed where
+    the registered one has none either."""
+    if incarnation != registered.incarnation and (
+        incarnation or names_itself(registered.incarnation)
+    ):
+        raise replaced(registered.name, incarnation, registered.incarnation)

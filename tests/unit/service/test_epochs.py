@@ -1,0 +1,119 @@
+"""Epochs rise with each store that a group comes to, whatever that store's revisions are."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from faust_assigner.service.commands import Assignment
+from faust_assigner.service.records import Consumer
+from faust_assigner.service.store.memory import MemoryStore
+from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
+
+
+async def life(first_revision: int, seconds: float = 5.0) -> tuple[int, int]:
+    """One group's life on a store of its own; its lowest and its highest epoch."""
+    kept = MemoryStore(clock=LoopClock(), first_revision=first_revision)
+    async with Bench(lambda: kept) as b:
+        node = await b.node({"t": 4})
+        one = await b.consumer(node, "a")
+        await b.settles(4)
+        low = min(one.owned.values())
+        two = await b.consumer(node, "b")
+        await b.settles(2, 2)
+        await asyncio.sleep(seconds)
+        high = max([*one.owned.values(), *two.owned.values()])
+    await kept.close()
+    return low, high
+
+
+@pytest.mark.parametrize("revisions", [(10_000_000, 1), (1, 1), (1, 10_000_000, 1)])
+def test_epochs_rise_from_store_to_store(revisions: tuple[int, ...]) -> None:
+    """From memory to etcd, as the how-to leads: they fell, and every sink refused for good."""
+
+    async def story() -> None:
+        await asyncio.sleep(20_000.0)  # so many seconds after 1970
+        highest = 0
+        for revision in revisions:
+            low, high = await life(revision)
+            assert low > highest
+            highest = high
+
+    virtually(story)
+
+
+def test_a_group_that_is_there_keeps_its_epochs() -> None:
+    """Raised epochs interrupt every owner: only where no consumer was, nobody is interrupted."""
+
+    async def story() -> None:
+        await asyncio.sleep(20_000.0)
+        kept = MemoryStore(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 4})
+            one = await b.consumer(node, "a")
+            await b.settles(4)
+            before = dict(one.owned)
+            await asyncio.sleep(100.0)
+            two = await b.consumer(await b.node(), "b")
+            await b.settles(2, 2)
+            assert one.owned.items() <= before.items()
+            assert min(two.owned.values()) > max(before.values())
+        await kept.close()
+
+    virtually(story)
+
+
+def test_a_clock_that_was_set_back_lowers_no_epoch() -> None:
+    """All were gone, and the first one back registers at an instance whose clock is hours behind."""
+
+    class Behind(LoopClock):
+        def wall(self) -> float:
+            return super().wall() - 10_000.0
+
+    async def story() -> None:
+        await asyncio.sleep(20_000.0)
+        kept = MemoryStore(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 4})
+            one = await b.consumer(node, "a")
+            await b.settles(4)
+            before = max(one.owned.values())
+            await one.disconnect()
+            await asyncio.sleep(10.0)
+            node._sessions._clock = Behind()
+            two = await b.consumer(node, "b")
+            await asyncio.sleep(3.0)
+            assert min(two.owned.values()) > before
+        await kept.close()
+
+    virtually(story)
+
+
+def test_who_comes_back_under_raised_epochs_is_not_sent_back_to_where_it_began() -> None:
+    """It has committed under a lower epoch since: it would process those records a second time."""
+
+    async def story() -> None:
+        await asyncio.sleep(20_000.0)
+        kept = MemoryStore(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 4}, strict=True)
+            process = Consumer(name="b", incarnation="one")
+            one = await b.consumer(node, "a")
+            await b.settles(4)
+            two = await b.consumer(node, "b", consumer=process)
+            await b.settles(2, 2)
+            begun = {owned.offset for told in two.of(Assignment) for owned in told.assigned}
+            assert begun == {7}, "where the owner before stopped"
+            before = dict(two.owned)
+            for helper in (one, two):
+                await helper.disconnect()
+            await eventually(lambda: not node._mirror.view.consumers)
+            again = await b.consumer(node, "b", consumer=process)
+            await eventually(lambda: len(again.owned) == 4)
+            told = {owned.at: owned for said in again.of(Assignment) for owned in said.assigned}
+            assert all(told[at].epoch > epoch for at, epoch in before.items())
+            assert {told[at].offset for at in before} == {None}
+        await kept.close()
+
+    virtually(story)

@@ -1,0 +1,70 @@
+"""The service's server: what it asks of its connections, and that it lets go of its ports."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.server import AssignerServer, channel_options
+from faust_assigner.service.server.servicer import ConsumerServicer
+from faust_assigner.service.store.memory import MemoryStore
+
+
+@pytest.mark.parametrize(
+    ("ttl_s", "every_ms"), [(30.0, 7_500), (10.0, 2_500), (4.0, 1_000), (1.0, 1_000)]
+)
+def test_a_silent_peer_is_found_within_half_a_time_to_live(ttl_s: float, every_ms: int) -> None:
+    """A ping after a quarter of it, and as long for its answer; never more often than once a second."""
+    asked = dict(channel_options(ttl_s))
+    for name in ("keepalive_time_ms", "keepalive_timeout_ms", "http2.ping_timeout_ms"):
+        assert asked[f"grpc.{name}"] == every_ms
+
+
+def test_connections_grow_old_only_where_that_is_asked_for() -> None:
+    """And calls that are under way have some seconds more."""
+    assert not [name for name, _ in channel_options(30.0) if "connection_age" in name]
+    aged = dict(channel_options(30.0, 1.5))
+    assert aged["grpc.max_connection_age_ms"] == 1_500
+    assert aged["grpc.max_connection_age_grace_ms"] > 0
+
+
+async def test_a_server_that_has_stopped_listens_on_no_port() -> None:
+    """Neither for consumers nor for probes: the next instance may have them."""
+    said = {"bind": "127.0.0.1:0", "health": "127.0.0.1:0", "topic": "orders=1"}
+    options = Options.read(said, {})
+    node = AssignerNode(MemoryStore(), options.settings, node_id="n", topics={"orders": 1})
+    server = AssignerServer(node, options)
+    await node.start()
+    ports = (await server.start(), server.health_port)
+    for port in ports:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+    await server.stop()
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("asked", [1_000, 1_001])
+async def test_a_reason_is_kept_up_to_a_thousand_characters(asked: int) -> None:
+    """A consumer says why it cannot warm a partition; a whole traceback would fill the store."""
+    told: dict[str, Any] = {}
+
+    async def warm_failed(*_: object, **said: Any) -> None:
+        told.update(said)
+
+    caller = SimpleNamespace(acting_as=lambda name: name)
+    servicer = ConsumerServicer(
+        SimpleNamespace(warm_failed=warm_failed),  # type: ignore[arg-type]
+        SimpleNamespace(caller=lambda context: caller),  # type: ignore[arg-type]
+    )
+    at = pb.TopicPartition(topic="orders", partition=0)
+    request = pb.WarmFailedRequest(consumer_name="a", partition=at, reason="x" * asked)
+    await servicer.WarmFailed(request, None)
+    assert told["reason"] == "x" * 1_000
