@@ -14,7 +14,8 @@ from faust_assigner.views.placed import RULES, Placed
 
 _TERMS = ("total balance", "group balance", "stickiness", "warmth")
 _TIE = "the tie-breaks (whole runs, then the lower id)"
-_SAID = {
+#: Rule -> what became of the task, after its name.
+SAID = {
     "kept": "stays with its previous owner",
     "placed": "had no living owner and goes where the balance has room",
     "placed warm": "had no living owner and goes where the balance has room and a copy of its state is",
@@ -52,7 +53,7 @@ class Explanation:
     standbys: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        said = _SAID[self.rule].format(before=self.previous)
+        said = SAID[self.rule].format(before=self.previous)
         lines = [f"{self.topic}-{self.partition} on {self.member_id}: {said}."]
         lines += [f"  {place}" for place in self.beaten]
         if self.standbys:

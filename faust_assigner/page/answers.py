@@ -1,0 +1,89 @@
+"""A path of the page -> an answer. Knows no web server; Faust's, aiohttp's and ASGI's use it alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from faust_assigner.page.watch import Watch
+
+#: Of every answer. No script, style or picture comes from anywhere else, none stands in the page itself,
+#: and no other page may frame it.
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+EVENTS: Final = "events"
+EVENT_HEADERS: Final[Mapping[str, str]] = {
+    **HEADERS,
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",
+}
+_STATIC: Final[Mapping[str, str]] = {
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+#: Paths that have an answer of their own; ``events`` is a stream.
+PATHS: Final = ("", "parts", "story", *_STATIC)
+_HTML: Final = "text/html; charset=utf-8"
+_MOST_KEY_CHARS: Final = 512
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer to a GET."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+async def answer(
+    watch: Watch, path: str, query: Mapping[str, str], headers: Mapping[str, str]
+) -> Answer:
+    """The answer for a path below the page's own; ``headers`` are the request's, in small letters."""
+    if path in _STATIC:
+        return _answer(_static(path), _STATIC[path])
+    if path == "story":
+        watch.touch()
+        is_part = bool(query.get("part"))
+        found = watch.story(query.get("t", "")[:_MOST_KEY_CHARS], is_part=is_part)
+        if found is None:
+            return _answer(b"There is no such task now.", "text/plain; charset=utf-8", 404)
+        return _answer(found.encode(), _HTML)
+    if path not in PATHS:
+        return _answer(b"There is no such page.", "text/plain; charset=utf-8", 404)
+    shown = await watch.first()
+    if headers.get("if-none-match") == shown.tag:
+        return Answer(304, b"", {**HEADERS, "ETag": shown.tag})
+    plain, packed, kind = (
+        (shown.page, shown.packed[0], _HTML)
+        if path == ""
+        else (shown.document, shown.packed[1], "application/json")
+    )
+    more = {"ETag": shown.tag, "Vary": "Accept-Encoding"}
+    if "gzip" in headers.get("accept-encoding", ""):
+        return _answer(packed, kind, more={**more, "Content-Encoding": "gzip"})
+    return _answer(plain, kind, more=more)
+
+
+def _answer(
+    body: bytes, kind: str, status: int = 200, more: Mapping[str, str] | None = None
+) -> Answer:
+    return Answer(status, body, {**HEADERS, "Content-Type": kind, **(more or {})})
+
+
+@cache
+def _static(name: str) -> bytes:
+    return files("faust_assigner.page").joinpath("static", name).read_bytes()

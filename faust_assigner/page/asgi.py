@@ -1,0 +1,120 @@
+"""The page for workers whose web application is an ASGI app, as ``faust.contrib.asgi`` serves it.
+
+There Faust's own web server is not started, and with it neither the probes nor the documents that
+``faust-assigner status`` and the page of other workers ask for. So all of them are here::
+
+    api = FastAPI()
+    api.mount("/assignor", assignor_asgi(app))
+    serve_asgi(app, api)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from faust_assigner.app.metrics.probes import LINES, ledger_page, live_problems
+from faust_assigner.app.metrics.probes import MARK as METRICS
+from faust_assigner.page.answers import EVENT_HEADERS, EVENTS, HEADERS, Answer, answer
+from faust_assigner.page.mount import MARK, PageService
+from faust_assigner.page.watch import TooManyStreams, Watch
+from faust_assigner.wire.worker_status import encode_document
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_JSON = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+
+
+def assignor_asgi(app: Any) -> Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]:
+    """An ASGI application to be mounted at ``/assignor``: the page, the probes, the status of this worker.
+
+    ``app`` is the Faust app; it may be configured later. Only GET and HEAD are answered.
+    """
+
+    async def respond(scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"The page speaks HTTP, not {scope['type']}")
+        query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
+        path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix("/")
+        page: PageService | None = getattr(app, MARK, None)
+        if scope["method"] not in ("GET", "HEAD"):
+            found = Answer(405, b"Read-only.", {**HEADERS, "Allow": "GET, HEAD"})
+        elif path in ("status", "peers", "rounds", "ready", "live"):
+            found = await _of_worker(app, path)
+        elif path == "ledger":
+            lines = await ledger_page(app, query.get("before", ""))
+            found = Answer(404, b"FAUST_ASSIGNER_LEDGER is off.", HEADERS)
+            if lines is not None:
+                found = Answer(200, lines, LINES)
+        elif page is None:
+            found = Answer(404, b"FAUST_ASSIGNER_PAGE is 0.", HEADERS)
+        elif path == EVENTS:
+            await _stream(page.watch, receive, send)
+            return
+        else:
+            headers = {
+                name.decode("latin-1").lower(): value.decode("latin-1")
+                for name, value in scope["headers"]
+            }
+            found = await answer(page.watch, path, query, headers)
+        await _send(send, found, with_body=scope["method"] != "HEAD")
+
+    return respond
+
+
+async def _of_worker(app: Any, path: str) -> Answer:
+    """A probe, or a document of this worker, as its own web server answers them."""
+    sensor = getattr(app, METRICS, None)
+    if sensor is None:
+        return Answer(503, b'{"status": "not started", "reasons": []}', _JSON)
+    if path == "status":
+        return Answer(200, encode_document(await sensor.document()), _JSON)
+    if path in ("peers", "rounds"):
+        document = sensor.peers() if path == "peers" else sensor.rounds()
+        return Answer(200, encode_document(document), _JSON)
+    reasons = live_problems(app) if path == "live" else sensor.not_ready()
+    said = {"status": path if not reasons else f"not {path}", "reasons": list(reasons)}
+    return Answer(503 if reasons else 200, json.dumps(said).encode(), _JSON)
+
+
+async def _send(send: Send, found: Answer, *, with_body: bool) -> None:
+    await _start(send, found.status, {**found.headers, "Content-Length": str(len(found.body))})
+    await send({"type": "http.response.body", "body": found.body if with_body else b""})
+
+
+async def _start(send: Send, status: int, headers: Mapping[str, str]) -> None:
+    pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+
+
+async def _stream(watch: Watch, receive: Receive, send: Send) -> None:
+    """Events until the page is closed."""
+
+    async def closed() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def tell() -> None:
+        events = watch.events()
+        async with contextlib.aclosing(events):
+            try:
+                first = await anext(events)
+            except TooManyStreams:
+                await _send(send, Answer(503, b"Too many pages are open.", HEADERS), with_body=True)
+                return
+            await _start(send, 200, EVENT_HEADERS)
+            await send({"type": "http.response.body", "body": first, "more_body": True})
+            async for event in events:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+
+    telling, closing = asyncio.create_task(tell()), asyncio.create_task(closed())
+    try:
+        await asyncio.wait((telling, closing), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (telling, closing):
+            task.cancel()
+        await asyncio.gather(telling, closing, return_exceptions=True)

@@ -1,0 +1,220 @@
+"""The page in a worker: at ``/assignor/`` of Faust's web server, made on a thread of its own.
+
+The thread has its own event loop and its own connections: it looks at the group, draws the page, and hands
+out bytes. The worker's loop only copies them into an answer. While that loop is held up, the thread answers
+requests for the page itself, on the same port; see :mod:`faust_assigner.page.takeover`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from typing import Any, Final
+
+from aiohttp import web as aiohttp_web
+from faust import web
+from mode import Service, get_logger
+
+from faust_assigner.app import settings
+from faust_assigner.app.metrics.install import add_pages
+from faust_assigner.app.metrics.probes import MARK as METRICS
+from faust_assigner.app.metrics.probes import PREFIX
+from faust_assigner.app.weights.provider import connection_of
+from faust_assigner.page.answers import EVENTS, PATHS
+from faust_assigner.page.server import application, respond
+from faust_assigner.page.takeover import Takeover
+from faust_assigner.page.watch import Watch
+from faust_assigner.settings.table import PAGE, URLS
+from faust_assigner.status.collect import Looks, Where
+
+logger = get_logger(__name__)
+
+MARK: Final = "_faust_assigner_page"
+#: How long a worker that is asked for its status may take, and how long a stop waits for the thread.
+DEADLINE_S, STOP_S = 2.0, 5.0
+#: So often the worker's loop says that it turns.
+TURN_S: Final = 0.3
+
+blueprint = web.Blueprint("faust_assigner_page")
+
+
+def _view(path: str) -> type[Any]:
+    """The view of one path."""
+
+    class Page(web.View):  # type: ignore[misc]
+        """---
+        description: The page of the group: tasks by members, rounds, one task's story. Read-only.
+        produces:
+        - text/html
+        """
+
+        async def get(self, request: Any) -> Any:
+            """Answer with what the page's thread made last."""
+            return await respond(getattr(self.app, MARK).watch, path, request)
+
+    return Page
+
+
+class _Home(web.View):  # type: ignore[misc]
+    """---
+    description: The page of the group, at its address with a slash.
+    """
+
+    async def get(self, request: Any) -> Any:
+        """Go there; the page's links are relative to it."""
+        raise aiohttp_web.HTTPFound(f"{PREFIX}/")
+
+
+for _path in (*PATHS, EVENTS):
+    blueprint.route(f"/{_path}", name=_path or "page")(_view(_path))
+
+
+def install(app: Any) -> PageService | None:
+    """Put the page into the app's web server, unless the setting turns it off; a second call does nothing."""
+    present: PageService | None = getattr(app, MARK, None)
+    metrics = getattr(app, METRICS, None)
+    # Without the metrics there is no status of this worker, and with it nothing to show.
+    if present is not None or metrics is None or not settings.read_or_default(app, PAGE):
+        return present
+    service = PageService(app)
+    setattr(app, MARK, service)
+    metrics.add_dependency(service)  # no sensor of its own: each costs time for every record
+    add_pages(app, service.add_to)
+    return service
+
+
+def where_of(app: Any) -> Where:
+    """The app's own group, over connections of the page's own."""
+    return Where(
+        connection={**connection_of(app), "client_id": f"{app.conf.broker_client_id}-page"},
+        group_id=str(app.conf.id),
+        workers=(str(app.conf.canonical_url),),
+        patterns=settings.read_or_default(app, URLS),
+        deadline_s=DEADLINE_S,
+    )
+
+
+class PageService(Service):  # type: ignore[misc]
+    """Starts and stops with the app's metrics."""
+
+    def __init__(self, app: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.page = PageThread(app)
+
+    @property
+    def watch(self) -> Watch:
+        """What there is to show."""
+        return self.page.watch
+
+    def add_to(self, server: Any) -> None:
+        """Put the page into Faust's web server, which is being set up."""
+        self.page.server = server
+        blueprint.register(server.app, url_prefix=PREFIX)
+        server.app.page(PREFIX, name="faust_assigner_page:home")(_Home)
+
+    async def on_start(self) -> None:
+        """Start the thread; it is idle until somebody opens the page."""
+        self.page.start(asyncio.get_running_loop())
+
+    async def on_stop(self) -> None:
+        """End the thread and its connections."""
+        if not await asyncio.to_thread(self.page.stop, STOP_S):
+            logger.warning(
+                "The thread of the page did not end within %g s; the worker stops without it",
+                STOP_S,
+            )
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _turn(self) -> None:
+        while not self.should_stop:
+            self.page.turned_at = time.monotonic()
+            await self.sleep(TURN_S)
+
+
+class PageThread:
+    """The thread that makes the page. ``turned_at`` is when the worker's loop turned last."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.watch = Watch(str(app.conf.id), lambda: Looks(where_of(app), time.time))
+        self.turned_at = time.monotonic()
+        #: Faust's web server, once it is set up.
+        self.server: Any = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Event | None = None
+        self._is_ended = threading.Event()
+
+    def start(self, their_loop: asyncio.AbstractEventLoop) -> None:
+        """Start it, for a worker with this loop."""
+        self.turned_at = time.monotonic()
+        self._is_ended.clear()
+        self._thread = threading.Thread(
+            target=self._run, args=(their_loop,), name="assignor-page", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self, seconds: float) -> bool:
+        """End it; whether it has ended within so many seconds."""
+        self._is_ended.set()
+        loop, ended, thread = self._loop, self._ended, self._thread
+        if loop is not None and ended is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(ended.set)
+        if thread is not None:
+            thread.join(seconds)
+        return thread is None or not thread.is_alive()
+
+    def _run(self, their_loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            asyncio.run(self._serve(their_loop))
+        except Exception:
+            logger.exception("The page of this worker has ended; the worker goes on without it")
+
+    async def _serve(self, their_loop: asyncio.AbstractEventLoop) -> None:
+        self._ended, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        runner = aiohttp_web.AppRunner(
+            application(self.watch, prefix=PREFIX, closes=True),
+            access_log=None,
+            shutdown_timeout=0.1,
+            handler_cancellation=True,
+        )
+        await runner.setup()
+        tasks = [asyncio.create_task(self.watch.run())]
+        conf = self._app.conf
+        if not conf.web_in_thread and conf.web_ssl_context is None:
+            tasks.append(asyncio.create_task(self._takeover(runner, their_loop).run()))
+        try:
+            if not self._is_ended.is_set():
+                await self._ended.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await runner.cleanup()
+
+    def _takeover(self, runner: Any, their_loop: asyncio.AbstractEventLoop) -> Takeover:
+        return Takeover(
+            sockets=self._listening,
+            turned_at=lambda: self.turned_at,
+            clock=time.monotonic,
+            is_ours=_is_of_page,
+            ours=lambda: runner.server(),
+            theirs=lambda: self.server._runner.server(),
+            their_loop=their_loop,
+        )
+
+    def _listening(self) -> list[Any]:
+        """The sockets of the worker's web server; none before it has started."""
+        return [
+            one
+            for site in (() if self.server is None else tuple(self.server._runner.sites))
+            for one in getattr(getattr(site, "_server", None), "sockets", None) or ()
+        ]
+
+
+def _is_of_page(target: str) -> bool:
+    path = target.partition("?")[0]
+    return path.startswith(f"{PREFIX}/") and path.removeprefix(f"{PREFIX}/") in (*PATHS, EVENTS)

@@ -1,0 +1,82 @@
+"""A report without secrets: passwords, tokens and the users of URLs are replaced before a page is made.
+
+Workers leave secrets out of their documents. This is the second guard: a worker of another version, or a text
+that repeats what a broker said, must not put a password on a page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+HIDDEN: Final = "(hidden)"
+#: A setting with such a name is shown without its values.
+_SECRET_NAME = re.compile(
+    r"passw|secret|token|credential|sasl|private|api_?key|access_?key|auth|jaas", re.IGNORECASE
+)
+_USER_OF_URL = re.compile(r"(://)[^/@\s]*@")
+_QUERY_OF_URL = re.compile(r"(://[^\s?#]*)\?[^\s#]*")
+_NAMED_SECRET = re.compile(
+    r"""((?:passw(?:or)?d|passphrase|secret|token|api_?key|access_?key)\w*["']?\s*[=:]\s*)"""
+    r"""("[^"]*"|'[^']*'|[^\s,;&]+)""",
+    re.IGNORECASE,
+)
+
+
+def text_of(text: str) -> str:
+    """The text without passwords, and its URLs without users and queries.
+
+    >>> text_of("kafka://shop:hunter2@kafka-1:9092 is not there")
+    'kafka://(hidden)@kafka-1:9092 is not there'
+    >>> text_of('sasl.jaas.config: username="shop" password="hunter2";')
+    'sasl.jaas.config: username="shop" password=(hidden);'
+    """
+    if "://" in text:
+        text = _USER_OF_URL.sub(rf"\1{HIDDEN}@", text)
+        text = _QUERY_OF_URL.sub(rf"\1?{HIDDEN}", text)
+    if "=" in text or ":" in text:
+        text = _NAMED_SECRET.sub(rf"\1{HIDDEN}", text)
+    return text
+
+
+def setting_of(name: str, value: str) -> str:
+    """A setting's value as a page may show it."""
+    return HIDDEN if value and _SECRET_NAME.search(name) else text_of(value)
+
+
+def scrubbed(value: T) -> T:
+    """A copy of a dataclass in which every text, at any depth, is free of secrets."""
+    done: T = _scrub(value)
+    return done
+
+
+def _scrub(value: Any) -> Any:
+    if isinstance(value, str):
+        return text_of(value)
+    if isinstance(value, tuple):
+        return value if value and isinstance(value[0], int) else tuple(map(_scrub, value))
+    if isinstance(value, Mapping):
+        return {text_of(str(key)): _entry(str(key), one) for key, one in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {f.name: _scrub(getattr(value, f.name)) for f in fields(value)}
+        if "name" in found and isinstance(found.get("values"), Mapping):
+            found["values"] = _values(found["name"], found["values"])
+        return replace(value, **found)
+    return value
+
+
+def _entry(key: str, value: Any) -> Any:
+    return setting_of(key, value) if isinstance(value, str) else _scrub(value)
+
+
+def _values(name: str, values: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+    """Value -> members, of a setting in which workers differ; hidden values stay apart."""
+    if not _SECRET_NAME.search(name):
+        return values
+    return {
+        f"{HIDDEN} {number}": members for number, members in enumerate(values.values(), start=1)
+    }

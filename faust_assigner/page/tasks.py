@@ -1,0 +1,131 @@
+"""The tasks of a report: topics whose partitions of one number have one owner travel together. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from faust_assigner.status.render import table_of
+from faust_assigner.status.report import Copy, Partition, Report
+
+#: So many topics of a family are named; the others are counted.
+_NAMED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Partitions of one number that travel together. ``key`` is ``TOPIC/NUMBER`` of the first topic."""
+
+    key: str
+    number: int
+    owner: str | None
+    partitions: tuple[Partition, ...]
+
+    @cached_property
+    def lag(self) -> int | None:
+        """Records that the owner has not processed; None where nothing is known."""
+        return _sum([one.lag for one in self.partitions if not one.is_changelog])
+
+    @cached_property
+    def is_standing(self) -> bool:
+        """Whether a partition of it is not processed."""
+        return any(one.standing is not None for one in self.partitions)
+
+    @cached_property
+    def is_stateful(self) -> bool:
+        """Whether a table is behind it."""
+        return any(one.is_changelog for one in self.partitions)
+
+    @cached_property
+    def copies(self) -> Mapping[str, tuple[Copy, ...]]:
+        """Member -> its copies of this task's changelogs."""
+        found: defaultdict[str, list[Copy]] = defaultdict(list)
+        for partition in self.partitions:
+            for copy in partition.copies:
+                found[copy.member].append(copy)
+        return {member: tuple(copies) for member, copies in found.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Topics that travel together, and their tasks by number."""
+
+    topics: tuple[str, ...]
+    label: str
+    tasks: tuple[Task, ...]
+
+
+def families_of(report: Report) -> tuple[Family, ...]:
+    """The families of a report, those with source topics first. Cost: O(partitions).
+
+    A report names no groups of topics, so they are found by their owners: two groups that happen to have the
+    same owners for all numbers are shown as one.
+    """
+    by_topic: defaultdict[str, list[Partition]] = defaultdict(list)
+    for partition in report.partitions:
+        if partition.topic != f"{report.group}-__assignor-__leader":
+            by_topic[partition.topic].append(partition)
+    together: defaultdict[tuple[tuple[int, str | None], ...], list[str]] = defaultdict(list)
+    for topic, partitions in by_topic.items():
+        together[tuple((one.partition, one.owner) for one in partitions)].append(topic)
+    found = []
+    for owners, topics in together.items():
+        if report.is_settled and not any(owner for _, owner in owners):
+            continue  # offsets of a topic that nobody subscribes to any more
+        topics.sort(key=lambda topic: (by_topic[topic][0].is_changelog, topic))
+        columns = zip(*(by_topic[topic] for topic in topics), strict=True)
+        found.append(
+            Family(
+                topics=tuple(topics),
+                label=_label(topics, report.group),
+                tasks=tuple(
+                    Task(
+                        key=f"{topics[0]}/{number}",
+                        number=number,
+                        owner=owner,
+                        partitions=partitions,
+                    )
+                    for (number, owner), partitions in zip(owners, columns, strict=True)
+                ),
+            )
+        )
+    return tuple(sorted(found, key=_order))
+
+
+def task_of(families: tuple[Family, ...], key: str) -> tuple[Family, Task] | None:
+    """The task with this key, or with a partition of this name."""
+    topic, _, number = key.rpartition("/")
+    for family in families:
+        if topic in family.topics:
+            for task in family.tasks:
+                if str(task.number) == number:
+                    return family, task
+    return None
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """A sort key by which ``shop-2`` comes before ``shop-10``.
+
+    >>> sorted(["shop-10", "shop-2"], key=natural)
+    ['shop-2', 'shop-10']
+    """
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def _label(topics: list[str], group: str) -> str:
+    names = [f"table {table}" if (table := table_of(t, group)) else t for t in topics]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _order(family: Family) -> tuple[bool, str]:
+    return family.tasks[0].partitions[0].is_changelog, family.topics[0]
+
+
+def _sum(lags: list[int | None]) -> int | None:
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if known else None

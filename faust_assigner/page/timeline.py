@@ -1,0 +1,178 @@
+"""The chart of rounds, members, lag and partitions that stand still, as coordinates of an SVG. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from faust_assigner.page.history import RoundSeen, Sample
+from faust_assigner.status.render import span
+
+WIDTH: Final = 960
+LEFT, RIGHT = 104, 14
+#: Lane -> (y of its top, height).
+LANES: Final = {"rounds": (18, 30), "members": (62, 40), "lag": (118, 62), "standing": (196, 40)}
+HEIGHT: Final = 268
+#: The chart shows at least so many seconds.
+LEAST_S: Final = 120.0
+#: A gap between two samples longer than this is drawn as a gap.
+GAP_S: Final = 30.0
+_STEPS: Final = (15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 86_400)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lane:
+    """One quantity over time. ``line`` and ``area`` are SVG paths, "" where nothing is known."""
+
+    name: str
+    title: str
+    top: int
+    height: int
+    line: str
+    area: str
+    most: str
+    now: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tick:
+    """A mark of the time axis."""
+
+    x: float
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundMark:
+    """A round on the chart."""
+
+    x: float
+    label: str
+    is_cold: bool
+    moved: int
+    generation: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """All of it; ``words`` is the chart as a sentence."""
+
+    lanes: tuple[Lane, ...]
+    ticks: tuple[Tick, ...]
+    rounds: tuple[RoundMark, ...]
+    earlier: int
+    words: str
+
+
+def chart_of(samples: Sequence[Sample], rounds: Sequence[RoundSeen], now: float) -> Chart:
+    """The chart up to ``now``; it begins with the first sample."""
+    begin = min((samples[0].at if samples else now), now - LEAST_S)
+    scale = (WIDTH - LEFT - RIGHT) / max(now - begin, 1.0)
+
+    def x_of(at: float) -> float:
+        return round(LEFT + (min(max(at, begin), now) - begin) * scale, 1)
+
+    marks = tuple(
+        RoundMark(
+            x=x_of(one.at),
+            label=f"Round {one.generation}, {ago(now - one.at)}: {one.reason}. "
+            f"{one.members} members, {one.moved} of {one.tasks} tasks moved, {one.cold} cold",
+            is_cold=bool(one.cold) or not one.is_planned,
+            moved=one.moved,
+            generation=one.generation,
+        )
+        for one in rounds
+        if one.at >= begin
+    )
+    lanes = tuple(
+        _lane(name, title, samples, value, x_of)
+        for name, title, value in (
+            ("members", "members", lambda s: s.members),
+            ("lag", "lag, records", lambda s: s.lag),
+            ("standing", "not processed", lambda s: s.standing),
+        )
+    )
+    return Chart(
+        lanes=lanes,
+        ticks=_ticks(now - begin, scale),
+        rounds=marks,
+        earlier=len(rounds) - len(marks),
+        words=f"The last {span(round(now - begin))}: {len(marks)} rounds; "
+        + "; ".join(f"{lane.title} at most {lane.most}, now {lane.now}" for lane in lanes),
+    )
+
+
+def _lane(
+    name: str,
+    title: str,
+    samples: Sequence[Sample],
+    value: Callable[[Sample], int | None],
+    x_of: Callable[[float], float],
+) -> Lane:
+    top, height = LANES[name]
+    known = [(s.at, found) for s in samples if (found := value(s)) is not None]
+    most = max((found for _, found in known), default=0)
+    scale = height / max(most, 1)
+    line, area = [], []
+    for run in _runs(known):
+        points = _steps([(x_of(at), round(top + height - found * scale, 1)) for at, found in run])
+        line.append("M" + "L".join(points))
+        first, last = x_of(run[0][0]), x_of(run[-1][0])
+        area.append(f"M{first:g},{top + height}L{'L'.join(points)}L{last:g},{top + height}Z")
+    return Lane(
+        name=name,
+        title=title,
+        top=top,
+        height=height,
+        line="".join(line),
+        area="".join(area),
+        most=f"{most:,}" if known else "unknown",
+        now=f"{known[-1][1]:,}" if known else "unknown",
+    )
+
+
+def _runs(known: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]:
+    """Samples that follow each other without a gap."""
+    runs: list[list[tuple[float, int]]] = []
+    for at, found in known:
+        if not runs or at - runs[-1][-1][0] > GAP_S:
+            runs.append([])
+        runs[-1].append((at, found))
+    return runs
+
+
+def _steps(points: Sequence[tuple[float, float]]) -> list[str]:
+    """A value holds until the next look; points on a level line are left out."""
+    found: list[str] = []
+    before: float | None = None
+    for at, (x, y) in enumerate(points):
+        if before is not None and (y != before or at == len(points) - 1):
+            found.append(f"{x:g},{before:g}")
+        if y != before:
+            found.append(f"{x:g},{y:g}")
+        before = y
+    if len(found) == 1:
+        found.append(found[0])
+    return found
+
+
+def _ticks(length: float, scale: float) -> tuple[Tick, ...]:
+    step = next((one for one in _STEPS if length / one <= 6), _STEPS[-1])
+    return tuple(
+        Tick(
+            x=round(WIDTH - RIGHT - number * step * scale, 1),
+            label="now" if not number else f"-{span(number * step)}",
+        )
+        for number in range(math.floor(length / step) + 1)
+    )
+
+
+def ago(seconds: float) -> str:
+    """How long ago, in words.
+
+    >>> ago(0.2), ago(90)
+    ('just now', '1 min 30 s ago')
+    """
+    return "just now" if seconds < 1 else f"{span(round(seconds))} ago"

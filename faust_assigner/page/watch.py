@@ -1,0 +1,316 @@
+"""Looks at a group every few seconds while somebody has the page open, and keeps the page ready.
+
+It runs on an event loop of its own, which need not be the worker's. Any thread may read its last result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass
+from functools import cached_property
+from logging import getLogger
+from typing import Final, Protocol
+
+from faust_assigner.clients.groups import GroupNotFound
+from faust_assigner.page.history import History
+from faust_assigner.page.render import (
+    Look,
+    Problem,
+    page_of,
+    parts_of,
+    story_page,
+    story_part,
+    title_of,
+)
+from faust_assigner.page.scrub import scrubbed, text_of
+from faust_assigner.page.tasks import families_of
+from faust_assigner.pipeline.failure import verdict
+from faust_assigner.status.build import build
+from faust_assigner.status.evidence import Evidence
+from faust_assigner.status.report import Report
+from faust_assigner.wire.worker_status import RoundTold
+
+logger = getLogger(__name__)
+
+#: Seconds between two looks; for so long after the last request it goes on.
+EVERY_S, IDLE_S = 2.0, 20.0
+#: A look that took much CPU is followed by a pause so many times as long: at most a tenth of a core is used.
+PAUSES: Final = 9.0
+#: A silent stream of events says after so many seconds that it is alive; there are so many streams at most.
+BEAT_S, MOST_STREAMS = 5.0, 64
+#: The first request waits so long for the first look.
+FIRST_S: Final = 1.5
+_QUICK: Final = 4
+
+
+class Looker(Protocol):
+    """Looks at a group; :class:`faust_assigner.status.collect.Looks` is one."""
+
+    async def look(self) -> Evidence:
+        """All there is to know now."""
+
+    async def rounds(self, evidence: Evidence) -> Sequence[RoundTold]:
+        """The last rounds as the workers that answered saw them."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One look, drawn. ``version`` counts looks."""
+
+    look: Look
+    version: int
+    tag: str
+
+    @cached_property
+    def parts(self) -> dict[str, str]:
+        """Name -> HTML."""
+        return parts_of(self.look)
+
+    @cached_property
+    def page(self) -> bytes:
+        """The whole page."""
+        return page_of(self.look, self.parts, self.version).encode()
+
+    @cached_property
+    def document(self) -> bytes:
+        """The parts as JSON, for a page that is open."""
+        return json.dumps({"title": title_of(self.look), "parts": self.parts}).encode()
+
+    @cached_property
+    def packed(self) -> tuple[bytes, bytes]:
+        """The page and the document, compressed."""
+        return gzip.compress(self.page, _QUICK), gzip.compress(self.document, _QUICK)
+
+
+class TooManyStreams(Exception):
+    """There are as many streams of events as may be."""
+
+
+class Watch:
+    """Looks while :meth:`touch` is called; :meth:`run` is the loop's task.
+
+    With ``saved`` in place of ``looks`` it shows that one and never looks.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        looks: Callable[[], AbstractAsyncContextManager[Looker]] | None = None,
+        *,
+        saved: Look | None = None,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self.group = group
+        self._looks, self._clock, self._monotonic, self._every_s = looks, clock, monotonic, every_s
+        self._history, self._lock = History(), threading.Lock()
+        #: The generation at which the workers were asked for their rounds, and how many answered then.
+        self._told_at: tuple[int | None, int] | None = None
+        self._touched_at = -IDLE_S
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wanted: asyncio.Event | None = None
+        self._listeners: set[Callable[[], object]] = set()
+        self._streams = 0
+        self._started = f"{clock() * 1000:.0f}"
+        self.shown = self._drawn(None, None, 0) if saved is None else self._tagged(saved, 1)
+
+    # -- from any thread
+
+    def touch(self) -> None:
+        """Somebody looks at the page."""
+        self._touched_at = self._monotonic()
+        loop, wanted = self._loop, self._wanted
+        if loop is not None and wanted is not None and not wanted.is_set():
+            with contextlib.suppress(RuntimeError):  # the loop has just been closed
+                loop.call_soon_threadsafe(wanted.set)
+
+    def story(self, key: str, *, is_part: bool) -> str | None:
+        """The story of a task, as a page or as a part of one; None where there is no such task."""
+        with self._lock:
+            part = story_part(self.shown.look, key)
+        return part if part is None or is_part else story_page(self.shown.look, part)
+
+    @contextlib.contextmanager
+    def _listening(self, listener: Callable[[], object]) -> Iterator[None]:
+        with self._lock:
+            self._listeners.add(listener)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._listeners.discard(listener)
+
+    # -- on the loop of whoever serves the page
+
+    async def first(self) -> Shown:
+        """What there is to show, after a short wait for the first look."""
+        self.touch()
+        if not self.shown.version:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_S), aclosing(self._changes(FIRST_S)) as changes:
+                    async for _ in changes:
+                        if self.shown.version:
+                            break
+        return self.shown
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """Server-sent events: ``look`` when there is a new one, else ``beat``.
+
+        Raises :class:`TooManyStreams`.
+        """
+        if self._streams >= MOST_STREAMS:
+            raise TooManyStreams
+        self._streams += 1
+        seen = -1
+        try:
+            yield b"retry: 2000\n\n"
+            async with aclosing(self._changes(BEAT_S)) as changes:
+                async for _ in changes:
+                    self.touch()
+                    version = self.shown.version
+                    word = "beat" if version == seen else "look"
+                    seen = version
+                    yield f"event: {word}\nid: {version}\ndata: {version}\n\n".encode()
+        finally:
+            self._streams -= 1
+
+    async def _changes(self, beat_s: float) -> AsyncGenerator[None, None]:
+        """Once now, then whenever there is a new look, and after ``beat_s`` seconds without one."""
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+        with self._listening(lambda: loop.call_soon_threadsafe(changed.set)):
+            while True:
+                changed.clear()
+                yield
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(beat_s):
+                        await changed.wait()
+
+    # -- on its own loop
+
+    async def run(self) -> None:
+        """Look while somebody wants it, until cancelled. Connections are closed when nobody does."""
+        if self._looks is None:
+            return
+        self._loop, self._wanted = asyncio.get_running_loop(), asyncio.Event()
+        if self._is_wanted():
+            self._wanted.set()
+        try:
+            while True:
+                await self._wanted.wait()
+                async with self._looks() as looks:
+                    while self._is_wanted():
+                        await asyncio.sleep(await self._once(looks))
+                self._wanted.clear()
+                if self._is_wanted():
+                    self._wanted.set()
+        finally:
+            self._loop = self._wanted = None
+
+    def _is_wanted(self) -> bool:
+        return self._monotonic() - self._touched_at < IDLE_S
+
+    async def _once(self, looks: Looker) -> float:
+        """One look; the seconds until the next."""
+        began = time.thread_time()
+        report, problem = await self._found(looks)
+        version = self.shown.version + 1
+        try:
+            shown = self._drawn(report, problem, version)
+        except Exception:
+            logger.exception("The page of group %s cannot be drawn", self.group)
+            shown = self._drawn(None, _ours("The page cannot be drawn"), version)
+        self.shown = shown
+        with self._lock:
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            with contextlib.suppress(RuntimeError):  # its loop has just been closed
+                listener()
+        return max(self._every_s, PAUSES * (time.thread_time() - began))
+
+    async def _found(self, looks: Looker) -> tuple[Report | None, Problem | None]:
+        """The report, or the last one and why there is none of now."""
+        try:
+            evidence = await looks.look()
+            report = scrubbed(build(evidence))
+            await self._ask_rounds(looks, evidence, report)
+            return report, None
+        except GroupNotFound:
+            return None, _no_group(self.group)
+        except Exception as error:
+            before, said = self.shown.look.report, verdict(error)
+            if said is None:
+                logger.exception("The page of group %s cannot look at it", self.group)
+                return before, _ours("The group cannot be looked at")
+            return before, _no_answer(text_of(said[0]), before is not None)
+
+    async def _ask_rounds(self, looks: Looker, evidence: Evidence, report: Report) -> None:
+        """Ask the workers for their rounds when there was another round, or another worker answers."""
+        generation = None if report.decision is None else report.decision.generation
+        now = generation, report.totals.answered
+        if now != self._told_at and report.is_settled:
+            told = await looks.rounds(evidence)
+            self._told_at = now
+            with self._lock:
+                self._history.note_told([scrubbed(one) for one in told], report)
+
+    def _drawn(self, report: Report | None, problem: Problem | None, version: int) -> Shown:
+        families = families_of(report) if report is not None else ()
+        with self._lock:
+            if report is not None and problem is None:
+                self._history.note(report, families)
+            look = Look(
+                group=self.group,
+                report=report,
+                families=families,
+                history=self._history,
+                problem=problem if version else _looking(),
+                every_s=self._every_s,
+            )
+            shown = self._tagged(look, version)
+            if version:
+                shown.packed  # noqa: B018 - drawn here and not where requests are answered
+        return shown
+
+    def _tagged(self, look: Look, version: int) -> Shown:
+        return Shown(look, version, f'"{self._started}-{version}"')
+
+
+def _looking() -> Problem:
+    return Problem(
+        title="Looking at the group",
+        text="The brokers and the workers are asked. This takes up to a few seconds.",
+        level="changing",
+    )
+
+
+def _no_group(group: str) -> Problem:
+    return Problem(
+        title="No such group",
+        text=f"The cluster has no group named {group}. A group of Faust workers is named after the app's id, "
+        "and is there as long as a worker runs or offsets are kept.",
+        steps=(
+            "Compare the name with the app's id: faust.App(ID), and its version where that is above 1.",
+            "List all groups of the cluster: faust-assigner groups list",
+            "Start a worker. This page goes on looking.",
+        ),
+    )
+
+
+def _no_answer(said: str, has_report: bool) -> Problem:
+    kept = " Below is what was seen last." if has_report else ""
+    return Problem(
+        title="The brokers do not answer",
+        text=f"{said}.{kept} This page goes on looking.",
+    )
+
+
+def _ours(what: str) -> Problem:
+    return Problem(title=what, text="This is a fault of faust-assigner; the reason is in its log.")

@@ -1,0 +1,165 @@
+"""The page in a headless Chromium: at 3, 30 and 300 members, light and dark, on a phone, by keyboard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.page.server import served
+from faust_assigner.page.watch import Watch
+from faust_assigner.status.evidence import Evidence
+from tests.support.browser import Browser, chromium, tab
+from tests.support.page import Script, busy, fleet
+from tests.support.status import LOG, MadeGroup
+
+pytestmark = pytest.mark.browser
+EVIL = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
+#: Labels have no blanks.
+LABEL = "<img/src=x/onerror=document.title='taken'>"
+ROWS = "document.querySelectorAll('.grid tbody tr:not([hidden])').length"
+
+
+def looks(made: MadeGroup) -> Iterator[Evidence]:
+    """Again and again, with other lags."""
+    for turn in range(10_000):
+        found = busy(made, turn=turn)
+        yield replace(found, taken_at=found.taken_at + turn)
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """One Chromium for all; each test has a tab of its own."""
+    with chromium(tmp_path_factory.mktemp("chromium")) as found:
+        yield found
+
+
+@asynccontextmanager
+async def page(port: int, made: MadeGroup) -> AsyncIterator[tuple[Browser, Watch]]:
+    """A tab with the page of a made group; its console must have nothing to complain of."""
+    watch = Watch("shop", Script(looks(made)), every_s=0.3)
+    async with served(watch, host="127.0.0.1", port=0) as (host, at), tab(port) as found:
+        await found.look()
+        await found.open(f"http://{host}:{at}/")
+        await found.until(f"{ROWS} > 0")
+        yield found, watch
+        assert found.complaints == []
+
+
+async def _fits(found: Browser) -> bool:
+    """Nothing is wider than the screen but what scrolls by itself."""
+    return bool(await found.js("document.documentElement.scrollWidth <= innerWidth"))
+
+
+@pytest.mark.parametrize("members", [3, 30, pytest.param(300, marks=pytest.mark.slow)])
+async def test_the_page_fits_any_screen_in_light_and_dark(
+    port: int, tmp_path: Path, members: int
+) -> None:
+    """Headers of the grid stay in sight while it scrolls; pictures are left in the folder."""
+    async with page(port, fleet(members)) as (found, _):
+        await found.until(f"{ROWS} == {members}")
+        colours = []
+        for width, height in ((1280, 900), (390, 844)):
+            for dark in (False, True):
+                await found.look(width=width, height=height, dark=dark)
+                assert await _fits(found)
+                await found.picture(tmp_path / f"{width}-{'dark' if dark else 'light'}.png")
+                colours.append(await found.js("getComputedStyle(document.body).backgroundColor"))
+                head, name = await found.js(
+                    "(() => { const b = document.querySelector('.box'); b.scrollIntoView();"
+                    " b.scrollTop = 99; b.scrollLeft = 99; const f = b.getBoundingClientRect();"
+                    " const at = s => b.querySelector(s).getBoundingClientRect();"
+                    " return [at('thead th').top - f.top, at('tbody .who').left - f.left]; })()"
+                )
+                assert max(abs(head), abs(name)) < 3
+        assert colours[0] == colours[2] != colours[1] == colours[3]
+
+
+async def test_a_look_changes_the_page_and_keeps_place_and_words(port: int) -> None:
+    """A new look arrives by server-sent events; focus, scrolling and the search stay."""
+    async with page(port, fleet(12)) as (found, watch):
+        await found.js("document.querySelector('#find').value = 'shop-1'")
+        await found.js(
+            "document.querySelector('#find').dispatchEvent(new Event('input', {bubbles: true}))"
+        )
+        assert await found.js(ROWS) == 3  # shop-1, shop-10 and shop-11
+        await found.js("document.querySelector('#find').focus()")
+        before = await found.js("document.querySelector('.live').dataset.at")
+        await found.until(f"document.querySelector('.live').dataset.at !== '{before}'")
+        assert await found.js("document.querySelector('.live').classList.contains('is-live')")
+        await found.until("document.activeElement.id === 'find'")
+        assert await found.js(ROWS) == 3
+        assert watch.shown.version > 1
+
+
+async def test_a_task_is_found_by_its_name(port: int) -> None:
+    """Its owner and its copies are left."""
+    async with page(port, fleet(12)) as (found, _):
+        await found.js("document.querySelector('#find').value = 'customers/7'")
+        await found.js(
+            "document.querySelector('#find').dispatchEvent(new Event('input', {bubbles: true}))"
+        )
+        assert await found.js(ROWS) == 2
+        await found.js("document.querySelector('#find').value = 'nobody'")
+        await found.js(
+            "document.querySelector('#find').dispatchEvent(new Event('input', {bubbles: true}))"
+        )
+        assert await found.js("document.querySelector('#none-found').hidden") is False
+
+
+async def test_the_keyboard_reaches_every_task_and_its_story(port: int) -> None:
+    """Arrow keys move, Enter opens, Esc closes and gives the focus back; one stop for Tab in the grid."""
+    async with page(port, fleet(3)) as (found, _):
+        assert await found.js("document.querySelectorAll('.grid a[tabindex=\"0\"]').length") == 1
+        await found.js("document.querySelector('.box').focus()")
+        await found.key("ArrowDown")
+        await found.key("ArrowRight")
+        await found.key("ArrowDown")
+        label = await found.js("document.activeElement.getAttribute('aria-label')")
+        key = label.split(":")[0]
+        await found.key("Enter")
+        await found.until("!document.querySelector('#story').hidden")
+        assert await found.js("document.querySelector('#story-title').textContent") == key
+        assert await found.js("document.activeElement.id") == "story"
+        assert key.split("/")[0] in await found.js("location.hash")
+        await found.key("Escape")
+        assert await found.js("document.querySelector('#story').hidden")
+        await found.until("document.activeElement.getAttribute('aria-label') !== null")
+        assert (await found.js("document.activeElement.getAttribute('aria-label')")).startswith(key)
+
+
+async def test_a_click_opens_a_story_that_follows_the_looks(port: int) -> None:
+    """A link to it opens it, too."""
+    async with page(port, fleet(3)) as (found, _):
+        await found.click(".grid a")
+        await found.until("!document.querySelector('#story').hidden")
+        text = await found.js("document.querySelector('#story').innerText")
+        assert "owns it" in text
+        await found.until(f"document.querySelector('#story').innerText !== {text!r}", seconds=20)
+        url = await found.js("location.href")
+        await found.open("about:blank#")
+        await found.call("Page.navigate", url=url)
+        await found.until(
+            "document.querySelector('#story') && !document.querySelector('#story').hidden"
+        )
+
+
+async def test_names_of_strangers_run_nothing(port: int) -> None:
+    """Topics, members and racks with markup in their names are shown as they are."""
+    made = MadeGroup(topics={EVIL: 4, LOG: 4, "orders": 4})
+    made.join("m0", instance_id=LABEL, rack_id=LABEL).join("m1", instance_id="shop-1").round()
+    async with page(port, made.round()) as (found, _):
+        shown = await found.js(
+            "[...document.querySelectorAll('.grid .name')].map(e => e.textContent)"
+        )
+        assert LABEL in shown
+        await found.click(".grid a")
+        await found.until("!document.querySelector('#story').hidden")
+        await asyncio.sleep(0.5)
+        assert await found.js("document.querySelectorAll('img').length") == 0
+        assert "taken" not in await found.js("document.title")
+        assert await found.js("document.querySelectorAll('script').length") == 1

@@ -1,0 +1,151 @@
+"""The page as an ASGI application: what a server such as uvicorn would send."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.ledger.install import MARK as LEDGER
+from faust_assigner.page import mount
+from faust_assigner.page.asgi import assignor_asgi
+from faust_assigner.page.mount import MARK
+from faust_assigner.wire.worker_status import decode_ledger
+from tests.support.faust_group import make_app
+from tests.support.page import Script
+from tests.support.status import group
+
+
+@pytest.fixture
+def app() -> Any:
+    """An app that has the page, after one look at a made group."""
+    made = make_app(
+        "http://w", assignor="faust_assigner:PartitionAssignor", broker="kafka://127.0.0.1:1"
+    )
+    made.finalize()
+    return made
+
+
+async def get(
+    app: Any, path: str, *, method: str = "GET", root: str = "/assignor", **more: Any
+) -> Any:
+    """(status, headers, body)."""
+    sent: list[Any] = []
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": f"{root}{path}",
+        "root_path": root,
+        "headers": [],
+        "query_string": b"",
+    } | more
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await assignor_asgi(app)(scope, receive, send)
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], headers, sent[1]["body"]
+
+
+async def seen(app: Any) -> None:
+    """One look at a made group."""
+    await getattr(app, MARK).watch._once(Script(iter([group(3).evidence()])))
+
+
+async def test_the_page_is_mounted_at_any_place(app: Any) -> None:
+    """With the path in ``root_path``, as newer servers send it, or stripped."""
+    await seen(app)
+    for root in ("/assignor", "", "/api/v1/assignor"):
+        status, headers, body = await get(app, "/", root=root)
+        assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert b'data-name="w2"' in body
+        assert int(headers["content-length"]) == len(body)
+    assert (await get(app, "/page.css"))[0] == 200
+    assert (await get(app, "/story", query_string=b"t=orders/0&part=1"))[0] == 200
+
+
+async def test_the_workers_documents_are_there(app: Any) -> None:
+    """Faust's own web server is not started beside an ASGI app, and other workers ask for them."""
+    status, _, body = await get(app, "/ready")
+    assert (status, json.loads(body)["status"]) == (503, "not ready")
+    assert json.loads((await get(app, "/live"))[2])["status"] == "live"
+    assert json.loads((await get(app, "/peers"))[2])["app"] == app.conf.id
+
+
+async def test_nothing_can_be_changed(app: Any) -> None:
+    """Every other method is refused, and a HEAD has no body."""
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert (await get(app, "/", method=method))[0] == 405
+    await seen(app)
+    status, headers, body = await get(app, "/", method="HEAD")
+    assert (status, body) == (200, b"")
+    assert int(headers["content-length"]) > 1000
+
+
+async def test_events_end_when_the_page_is_closed(app: Any) -> None:
+    """The stream gives its place back."""
+    await seen(app)
+    gone, sent = asyncio.Event(), list[Any]()
+
+    async def receive() -> Any:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if len(sent) == 3:
+            gone.set()
+
+    scope = {"type": "http", "method": "GET", "path": "/events", "headers": []}
+    await asyncio.wait_for(assignor_asgi(app)(scope, receive, send), 20)
+    assert (b"content-type", b"text/event-stream") in sent[0]["headers"]
+    assert sent[2]["body"].startswith(b"event: look")
+    assert getattr(app, MARK).watch._streams == 0
+
+
+async def test_the_page_is_off_by_one_setting() -> None:
+    """Then there is no thread, no view and no answer; the probes stay."""
+    off = make_app(
+        "http://w",
+        assignor="faust_assigner:PartitionAssignor",
+        broker="kafka://127.0.0.1:1",
+        faust_assigner_page=False,
+    )
+    off.finalize()
+    assert mount.install(off) is None
+    assert (await get(off, "/"))[0] == 404
+    assert (await get(off, "/live"))[0] == 200
+    off.on_webserver_init(off.web)
+    paths = {str(path) for path in off.web.views}
+    assert "/assignor/live" in paths
+    assert "/assignor/" not in paths
+    on = make_app(
+        "http://w", assignor="faust_assigner:PartitionAssignor", broker="kafka://127.0.0.1:1"
+    )
+    on.finalize()
+    on.on_webserver_init(on.web)
+    assert {"/assignor/", "/assignor", "/assignor/events", "/assignor/live"} <= {
+        str(path) for path in on.web.views
+    }
+
+
+async def test_the_ledger_is_told_or_it_is_said_that_it_is_off(app: Any, tmp_path: Path) -> None:
+    """With the cursor of the query."""
+    assert (await get(app, "/ledger"))[0] == 200
+    files = getattr(app, LEDGER).writer
+    files.folder = tmp_path
+    line = b'{"table":"recovery","group_id":' + json.dumps(app.conf.id).encode() + b"}"
+    (tmp_path / "a.jsonl").write_bytes(line + b"\n" + line + b"\n")
+    number = (tmp_path / "a.jsonl").stat().st_ino
+    assert len(decode_ledger((await get(app, "/ledger"))[2]).lines) == 2
+    before = f"before={number}:{len(line)}".encode()
+    assert len(decode_ledger((await get(app, "/ledger", query_string=before))[2]).lines) == 1
+    delattr(app, LEDGER)
+    assert (await get(app, "/ledger"))[0] == 404

@@ -1,0 +1,253 @@
+"""What a page remembers of the looks before, and how it draws and tells it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from faust_assigner.page.history import KEPT_S, MOST_ROUNDS, SAMPLE_S, History, RoundSeen, Sample
+from faust_assigner.page.story import story_of
+from faust_assigner.page.tasks import families_of
+from faust_assigner.page.timeline import LANES, LEFT, RIGHT, WIDTH, chart_of
+from faust_assigner.status.build import build
+from faust_assigner.status.report import Report
+from faust_assigner.wire.outcome import Outcome
+from faust_assigner.wire.worker_status import MovedTask, RoundTold
+from tests.support.status import AT, LOG, MadeGroup, group
+
+
+def at(made: MadeGroup, seconds: float, **more: object) -> Report:
+    """A look so many seconds after the first."""
+    return replace(build(made.evidence(**more)), taken_at=AT + seconds)
+
+
+def noted(*reports: Report) -> History:
+    """After these looks."""
+    history = History()
+    for report in reports:
+        history.note(report, families_of(report))
+    return history
+
+
+def seen(generation: int, when: float = AT, **more: object) -> RoundSeen:
+    """A round."""
+    base: dict[str, object] = {
+        "generation": generation,
+        "at": when,
+        "reason": "members joined",
+        "leader": "w0",
+        "members": 3,
+        "tasks": 6,
+        "moved": 2,
+        "cold": 0,
+        "off_target": 0,
+        "warming": 0,
+        "is_planned": True,
+    }
+    return RoundSeen(**(base | more))  # type: ignore[arg-type]
+
+
+def sample(when: float, **more: object) -> Sample:
+    """A look in numbers."""
+    base: dict[str, object] = {
+        "at": when,
+        "members": 3,
+        "ready": 3,
+        "lag": 100,
+        "behind": 0,
+        "standing": 0,
+        "is_settled": True,
+    }
+    return Sample(**(base | more))  # type: ignore[arg-type]
+
+
+def test_samples_are_kept_for_an_hour_and_are_not_dense() -> None:
+    """A page that stays open for a day takes no more memory than for an hour."""
+    made = group(2)
+    report = build(made.evidence())
+    history = noted(*(replace(report, taken_at=AT + 2 * n) for n in range(4000)))
+    assert len(history.samples) <= KEPT_S / SAMPLE_S + 2
+    assert history.samples[-1].at == AT + 2 * 3999
+    assert history.samples[0].at >= history.samples[-1].at - KEPT_S
+
+
+def test_a_round_is_remembered_once_and_the_oldest_go() -> None:
+    """By generation; a leader's own word is kept when the leader has gone."""
+    history = History()
+    for generation in range(MOST_ROUNDS + 50):
+        history.note_round(seen(generation))
+        history.note_round(seen(generation, leader=None))
+    assert len(history.rounds) == MOST_ROUNDS
+    assert history.rounds[-1].generation == MOST_ROUNDS + 49
+    assert {one.leader for one in history.rounds} == {"w0"}
+
+
+def test_a_round_names_members_and_not_their_urls() -> None:
+    """Of members that were never seen only the URL is known."""
+    made = group(2)
+    made.join("m2").round()
+    history = noted(at(made, 0))
+    assert history.rounds[-1].reason == "members joined (w2)"
+    report = at(made, 0)
+    gone = replace(report, members=tuple(one for one in report.members if one.name != "w2"))
+    assert noted(gone).rounds[-1].reason == "members joined (http://w2:6066)"
+    assert gone.decision is not None
+    decision = replace(gone.decision, trigger="leave", left=("http://w2:6066",), generation=9)
+    left = replace(gone, decision=decision)
+    assert noted(report, left).rounds[-1].reason == "members left (w2)"
+    assert noted(left).rounds[-1].reason == "members left (http://w2:6066)"
+
+
+def test_a_task_that_moved_has_a_story() -> None:
+    """From whom, to whom, with or without its state, and why."""
+    made = group(3, rounds=3)
+    before = at(made, 0)
+    (key, owner) = next((f"orders/{p.partition}", p.owner) for p in before.partitions)
+    assert owner is not None
+    made.leave("m" + owner[1:]).round(leader="m1" if owner == "w0" else "m0")
+    after = at(made, 30)
+    history = noted(before, after)
+    story = story_of(after, families_of(after), history, key)
+    assert story is not None
+    (event,) = story.events
+    assert event.what == f"{story.owner} took over from {owner} with a copy of the state"
+    assert event.reason == f"Round 4: members left ({owner})."
+    assert event.when == "just now"
+    assert story_of(after, families_of(after), history, f"{LOG}/{key[-1]}") == story
+
+
+def told(generation: int, when: float, *moves: MovedTask, **more: object) -> RoundTold:
+    """A round as a worker tells it."""
+    base: dict[str, object] = {"trigger": "leave", "decided_at": int(when), "tasks": 6, "moved": 1}
+    outcome = Outcome(**(base | more))  # type: ignore[arg-type]
+    return RoundTold(generation=generation, at=when, seconds=2.5, outcome=outcome, moves=moves)
+
+
+def moved(source: str, target: str, rule: str = "promoted") -> MovedTask:
+    """orders/0 moved."""
+    return MovedTask(
+        topic="orders", partition=0, source=source, target=target, rule=rule, is_cold=False
+    )
+
+
+def test_rounds_before_the_page_was_opened_come_from_the_workers() -> None:
+    """With the rule that decided, whoever leads now; members are named as in the report."""
+    report = at(group(3, rounds=3), 0)
+    history = noted(report)
+    first = told(1, AT - 300, moved("", "m1"), trigger="join")
+    history.note_told([first, told(2, AT - 200), told(2, AT - 200, moved("m1", "m2"))], report)
+    assert [(one.generation, one.seconds) for one in history.rounds] == [
+        (1, 2.5),
+        (2, 2.5),
+        (3, None),
+    ]
+    story = story_of(report, families_of(report), history, "orders/0")
+    assert story is not None
+    assert [(one.when, one.what) for one in story.events] == [
+        (
+            "3 min 20 s ago",
+            "w2 took over from w1, because its owner was gone and the state is there",
+        ),
+        (
+            "5 min ago",
+            "w1 took over, because its owner was gone and the state is there",
+        ),
+    ]
+    assert story.events[0].reason == "Round 2: members left."
+
+
+def test_a_move_that_was_seen_and_told_is_one() -> None:
+    """The leader does not know the owner that is gone; the page saw it."""
+    made = group(3, rounds=3)
+    before = at(made, 0)
+    gone = next(p.owner for p in before.partitions if (p.topic, p.partition) == ("orders", 0))
+    assert gone is not None
+    made.leave("m" + gone[1:]).round(leader="m1" if gone == "w0" else "m0")
+    after = at(made, 30)
+    history = noted(before, after)
+    (seen_,) = history.moves_of(["orders/0"])
+    assert seen_.target is not None
+    history.note_told([told(4, AT + 20, moved("", "m" + seen_.target[1:]))], after)
+    (move,) = history.moves_of(["orders/0"])
+    assert (move.source, move.target, move.rule) == (gone, seen_.target, "promoted")
+    assert move.at == AT + 20
+
+
+def test_a_round_of_another_clock_or_topic_is_left_out() -> None:
+    """A worker may say anything: a date of 1970 would be the first thing on the chart."""
+    report = at(group(2), 0)
+    history = noted(report)
+    strange = MovedTask(
+        topic="nothing", partition=0, source="", target="m1", rule="moved", is_cold=False
+    )
+    history.note_told([told(1, 0.0, moved("", "m1")), told(2, AT, strange)], report)
+    assert history.moves_of(["orders/0", "nothing/0"]) == ()
+    assert [one.generation for one in history.rounds] == [2]
+
+
+def test_a_task_that_stood_without_an_owner_came_from_its_last_owner() -> None:
+    """Between two rounds nobody owns it; that is no owner."""
+    made = group(2)
+    report = at(made, 0)
+    lost = replace(report, partitions=tuple(replace(p, owner=None) for p in report.partitions[:6]))
+    history = noted(report, replace(lost, is_settled=False), replace(report, taken_at=AT + 9))
+    assert history.moves_of([f"orders/{n}" for n in range(6)]) == ()
+
+
+def test_a_task_that_is_not_there_has_no_story() -> None:
+    """Of a wrong name, and of a number beyond the topic's."""
+    report = build(group(2).evidence())
+    for key in ("orders/6", "nothing/0", "", "/", "orders/x", "orders"):
+        assert story_of(report, families_of(report), History(), key) is None
+
+
+def test_a_story_says_which_copy_would_take_over() -> None:
+    """The one that lacks least; of a task without copies that its changelog is replayed."""
+    report = build(group(3, rounds=3).evidence())
+    story = story_of(report, families_of(report), History(), "orders/0")
+    assert story is not None
+    assert story.if_lost == (
+        f"{story.copies[0].member} has the copy that lacks least: it would replay 0 records."
+    )
+    alone = build(group(1, replicas=0).evidence())
+    story = story_of(alone, families_of(alone), History(), "orders/0")
+    assert story is not None
+    assert story.if_lost.startswith("It has no copy.")
+
+
+def test_a_chart_ends_now_and_begins_with_the_first_look() -> None:
+    """A round before that is counted and not drawn at the edge."""
+    samples = [sample(AT + 5 * n, lag=n) for n in range(100)]
+    now = AT + 495
+    chart = chart_of(samples, [seen(1, AT - 60), seen(2, AT + 245)], now)
+    assert [one.generation for one in chart.rounds] == [2]
+    assert chart.earlier == 1
+    middle = LEFT + (WIDTH - LEFT - RIGHT) * 245 / 495
+    assert chart.rounds[0].x == pytest.approx(middle, abs=0.1)
+    (lag,) = [lane for lane in chart.lanes if lane.name == "lag"]
+    top, height = LANES["lag"]
+    assert lag.line.endswith(f"{WIDTH - RIGHT},{top}")
+    assert (lag.most, lag.now) == ("99", "99")
+    assert lag.area.startswith(f"M{LEFT},{top + height}")
+
+
+def test_a_gap_between_looks_is_a_gap_in_the_line() -> None:
+    """Nobody knows what was meanwhile."""
+    samples = [sample(AT), sample(AT + 5), sample(AT + 300), sample(AT + 305)]
+    (members, *_) = chart_of(samples, [], AT + 305).lanes
+    assert members.line.count("M") == 2
+
+
+def test_a_chart_of_unknown_lag_draws_none() -> None:
+    """Not a line at zero."""
+    chart = chart_of([sample(AT, lag=None), sample(AT + 5, lag=None)], [], AT + 5)
+    (lag,) = [lane for lane in chart.lanes if lane.name == "lag"]
+    assert (lag.line, lag.now) == ("", "unknown")
+
+
+def test_a_round_that_moved_tasks_cold_is_marked() -> None:
+    """And one whose planner failed."""
+    rounds = [seen(1), seen(2, cold=1), seen(3, is_planned=False)]
+    marks = chart_of([sample(AT)], rounds, AT + 1).rounds
+    assert [one.is_cold for one in marks] == [False, True, True]

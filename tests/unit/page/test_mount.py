@@ -1,0 +1,64 @@
+"""The page's thread in a worker: it starts and ends with it, and reads the worker's own settings."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from faust_assigner.page import mount
+from faust_assigner.page.mount import MARK, PageThread, where_of
+from faust_assigner.settings.table import PAGE
+from tests.support.faust_group import make_app
+
+
+def app_of(**options: Any) -> Any:
+    """A configured app."""
+    made = make_app(
+        "http://w",
+        assignor="faust_assigner:PartitionAssignor",
+        broker="kafka://127.0.0.1:1",
+        **options,
+    )
+    made.finalize()
+    return made
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.3])
+async def test_the_thread_ends_when_it_is_stopped(pause_s: float) -> None:
+    """At once after its start, too."""
+    page = PageThread(app_of())
+    page.start(asyncio.get_running_loop())
+    await asyncio.sleep(pause_s)
+    assert await asyncio.to_thread(page.stop, 20)
+    assert "assignor-page" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_the_thread_ends_while_brokers_are_asked_in_vain() -> None:
+    """Nobody listens at this app's broker."""
+    page = PageThread(app_of())
+    page.watch.touch()
+    page.start(asyncio.get_running_loop())
+    await asyncio.sleep(0.3)
+    assert await asyncio.to_thread(page.stop, 20)
+
+
+def test_the_page_looks_at_the_apps_own_group_with_its_connection() -> None:
+    """Under a client id of its own, so that brokers can tell the two apart."""
+    app = app_of(faust_assigner_urls="10.0.0.0/8")
+    where = where_of(app)
+    assert where.group_id == app.conf.id
+    assert where.connection["bootstrap_servers"] == ["127.0.0.1:1"]
+    assert where.connection["client_id"].endswith("-page")
+    assert where.patterns == ("10.0.0.0/8",)
+    assert where.workers == (str(app.conf.canonical_url),)
+
+
+def test_every_worker_has_a_page_unless_it_is_turned_off() -> None:
+    """One setting; a second installation makes no second thread."""
+    assert PAGE.default is True
+    on = app_of()
+    assert mount.install(on) is getattr(on, MARK) is mount.install(on)
+    assert getattr(app_of(faust_assigner_page=False), MARK, None) is None

@@ -1,0 +1,74 @@
+"""A page about saved looks: the newest one with the history of all of them, marked as saved."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from faust_assigner.page.render import Look, page_of, parts_of, title_of
+from faust_assigner.page.saved import look_of
+from faust_assigner.page.watch import Watch
+from faust_assigner.status.build import build
+from faust_assigner.status.report import Report
+from faust_assigner.status.saved import Saved
+from faust_assigner.wire.outcome import Outcome
+from faust_assigner.wire.worker_status import MovedTask, RoundTold
+from tests.support.status import AT, MadeGroup, group
+
+
+def report_of(made: MadeGroup, seconds: float) -> Report:
+    """A look at it so long after the first."""
+    return replace(build(made.evidence()), taken_at=AT + seconds)
+
+
+def three_looks() -> Look:
+    """Two members, and a third that joined; workers told of a round before."""
+    made = group(2)
+    first = report_of(made, 0)
+    made.join("m2").round()
+    moved = MovedTask(
+        topic="orders", partition=0, source="", target="m1", rule="promoted", is_cold=False
+    )
+    told = RoundTold(generation=1, at=AT - 60, outcome=Outcome(trigger="leave"), moves=(moved,))
+    looks = (first, report_of(made, 30), report_of(made, 32))
+    return look_of(Saved(looks=looks, rounds=(told,)), source="looks.jsonl")
+
+
+def whole(look: Look) -> str:
+    """The page."""
+    return page_of(look, parts_of(look), 1)
+
+
+def test_all_looks_and_rounds_make_the_history_and_the_last_one_the_page() -> None:
+    """As if the page had been open all the time."""
+    look = three_looks()
+    assert look.report is not None
+    assert (look.group, len(look.report.members)) == ("shop", 3)
+    assert [sample.members for sample in look.history.samples] == [2, 3, 3]
+    assert [one.generation for one in look.history.rounds] == [1, 2, 3]
+    assert look.history.moves_of(["orders/0"])[-1].rule == "promoted"
+
+
+def test_the_page_says_that_it_is_saved_and_from_when() -> None:
+    """And raises no alarm, as a page does whose group does not answer."""
+    look = three_looks()
+    shown = whole(look)
+    assert "From the file looks.jsonl (2026-11-21 03:40:22 to 03:40:54 UTC, 3 looks)" in shown
+    assert "a saved status, which does not change" in shown
+    assert "The lines begin with the first saved look." in shown
+    assert "looks every" not in shown
+    assert title_of(look) == "shop · faust-assigner"
+    assert whole(replace(look, problem=None, every_s=2.0)).count("looks every 2 s") == 1
+
+
+async def test_a_watch_of_a_saved_look_shows_it_and_never_looks() -> None:
+    """Its loop's task ends at once; streams beat on."""
+    look = three_looks()
+    watch = Watch("shop", saved=look)
+    async with asyncio.timeout(5):
+        await watch.run()
+    assert (await watch.first()).look is look
+    stream = watch.events()
+    assert [(await anext(stream))[:12] for _ in range(2)] == [b"retry: 2000\n", b"event: look\n"]
+    await stream.aclose()
+    assert watch.story("orders/0", is_part=False) is not None

@@ -1,0 +1,112 @@
+"""Who answers a connection that a held-up loop did not accept: the page, or that loop when it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from faust_assigner.page import takeover
+from faust_assigner.page.takeover import HELD_UP_S, Takeover
+
+
+class Saying(asyncio.Protocol):
+    """Answers with its name and what it read."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.transport = name, asyncio.Transport()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Its connection."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """All of the request, as it was sent."""
+        self.transport.write(self.name.encode() + b" " + data)
+        self.transport.close()
+
+
+@asynccontextmanager
+async def taking(*, held_up_s: float = 60.0) -> AsyncIterator[int]:
+    """The port of a socket whose loop has not turned for so long."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        task = asyncio.create_task(
+            Takeover(
+                sockets=lambda: [listening],
+                turned_at=lambda: 0.0,
+                clock=lambda: held_up_s,
+                is_ours=lambda path: path.startswith("/assignor/"),
+                ours=lambda: Saying("ours"),
+                theirs=lambda: Saying("theirs"),
+                their_loop=loop,
+            ).run()
+        )
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+async def ask(port: int, *parts: bytes) -> bytes:
+    """The answer to a request that is sent in parts."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for part in parts:
+            writer.write(part)
+            await asyncio.sleep(0.15)
+        return await asyncio.wait_for(reader.read(), 20)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("request_", "name"),
+    [
+        (b"GET /assignor/ HTTP/1.1\r\n\r\n", b"ours"),
+        (b"HEAD /assignor/parts HTTP/1.1\r\n\r\n", b"ours"),
+        (b"POST /assignor/ HTTP/1.1\r\n\r\n", b"theirs"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"theirs"),
+        (b"\x16\x03\x01 not HTTP\r\n", b"theirs"),
+        (b"x" * takeover.FIRST_LINE_BYTES, b"theirs"),
+    ],
+)
+async def test_a_request_for_the_page_is_ours_and_all_else_is_theirs(
+    request_: bytes, name: bytes
+) -> None:
+    """Either reads the request from its first byte."""
+    async with taking() as port:
+        assert await ask(port, request_) == name + b" " + request_
+
+
+async def test_a_line_that_comes_in_parts_is_waited_for() -> None:
+    """The path is known when the line has ended."""
+    async with taking() as port:
+        assert (await ask(port, b"GET /assi", b"gnor/ HTTP/1.1\r\n", b"\r\n")).startswith(
+            b"ours GET /"
+        )
+
+
+async def test_a_connection_that_says_nothing_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their server has time limits of its own."""
+    monkeypatch.setattr(takeover, "FIRST_LINE_S", 0.2)
+    async with taking() as port:
+        assert await ask(port, b"", b"", b"", b"", b"GET /assignor/ HTTP/1.1\r\n\r\n") == (
+            b"theirs GET /assignor/ HTTP/1.1\r\n\r\n"
+        )
+
+
+async def test_a_loop_that_turns_accepts_by_itself() -> None:
+    """Nothing is taken from it."""
+    async with taking(held_up_s=HELD_UP_S - 0.01) as port:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(ask(port, b"GET /assignor/ HTTP/1.1\r\n\r\n"), 1.0)

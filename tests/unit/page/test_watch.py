@@ -1,0 +1,245 @@
+"""Looking at a group for a page: only while somebody has it open, through errors, and told to all pages."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from faust_assigner.clients.groups import GroupNotFound, NoBrokerAnswers
+from faust_assigner.page import watch as watching
+from faust_assigner.page.answers import HEADERS, answer
+from faust_assigner.page.watch import IDLE_S, MOST_STREAMS, TooManyStreams, Watch
+from faust_assigner.status.evidence import Evidence
+from tests.support.page import Script
+from tests.support.status import group
+
+
+class Clock:
+    """Monotonic time by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        """Now."""
+        return self.now
+
+
+def script(*looks: Evidence | Exception) -> Script:
+    """These looks, one after the other."""
+    return Script(iter(looks))
+
+
+@asynccontextmanager
+async def running(
+    looks: Script, *, clock: Callable[[], float] | None = None
+) -> AsyncIterator[Watch]:
+    """A watch that looks a hundred times a second."""
+    watch = Watch("shop", looks, monotonic=clock or Clock(), every_s=0.01)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0)
+    try:
+        yield watch
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(fact: Callable[[], object]) -> None:
+    """Wait for it."""
+    async with asyncio.timeout(20):
+        while not fact():
+            await asyncio.sleep(0.005)
+
+
+async def body(watch: Watch, path: str = "", **query: str) -> str:
+    """An answer's text."""
+    return (await answer(watch, path, query, {})).body.decode()
+
+
+async def test_nobody_is_asked_before_somebody_opens_the_page() -> None:
+    """And nobody any more a while after the last page was closed."""
+    looks, clock = script(group(2).evidence()), Clock()
+    async with running(looks, clock=clock) as watch:
+        await asyncio.sleep(0.05)
+        assert looks.opened == looks.asked == 0
+        await body(watch)
+        await until(lambda: looks.asked > 2)
+        clock.now += IDLE_S
+        await until(lambda: looks.closed == 1)
+        asked = looks.asked
+        await asyncio.sleep(0.05)
+        assert looks.asked == asked
+        await body(watch)
+        await until(lambda: looks.opened == 2 and looks.asked > asked)
+
+
+async def test_the_first_request_waits_for_the_first_look() -> None:
+    """Whoever opens the page sees the group and not only that it is looked at."""
+    async with running(script(group(2).evidence())) as watch:
+        assert 'data-name="w1"' in await body(watch)
+
+
+async def test_a_first_look_that_takes_long_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The page says that it looks; the stream of events brings the rest."""
+    monkeypatch.setattr(watching, "FIRST_S", 0.05)
+
+    class Slow(Script):
+        async def look(self) -> Evidence:
+            await asyncio.sleep(3600)
+            return await super().look()
+
+    async with running(Slow(iter(()))) as watch:
+        assert "Looking at the group" in await body(watch)
+
+
+async def test_a_group_that_is_not_there_is_said_with_what_to_do() -> None:
+    """And is shown as soon as it is there."""
+    looks = script(*[GroupNotFound("none")] * 3, group(2).evidence())
+    async with running(looks) as watch:
+        text = await body(watch)
+        assert "No such group" in text
+        assert "faust-assigner groups list" in text
+        await until(lambda: watch.shown.look.report is not None)
+        assert "No such group" not in await body(watch)
+
+
+async def test_brokers_that_do_not_answer_leave_the_last_look_on_the_page() -> None:
+    """With the reason, without its password."""
+    error = NoBrokerAnswers("kafka://shop:hunter2@k:9092 is not there")
+    async with running(script(group(2).evidence(), error)) as watch:
+        await body(watch)
+        await until(lambda: watch.shown.look.problem is not None)
+        text = await body(watch)
+        assert "The brokers do not answer" in text
+        assert "Below is what was seen last" in text
+        assert 'data-name="w1"' in text
+        assert "hunter2" not in text
+
+
+async def test_a_fault_of_ours_is_logged_and_the_page_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its traceback is for the log and not for the page."""
+    async with running(script(ZeroDivisionError("hunter2"), group(2).evidence())) as watch:
+        text = await body(watch)
+        await until(lambda: watch.shown.look.report is not None)
+    assert "fault of faust-assigner" in text
+    assert "hunter2" not in text
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_the_workers_are_asked_for_their_rounds_when_there_was_another() -> None:
+    """And when another worker answers: it may have led before; not at each look."""
+    made = group(2)
+    quiet, first = made.evidence(silent=["m1"]), made.evidence()
+    made.round()
+    looks = script(quiet, quiet, first, first, made.evidence())
+    watch = Watch("shop", looks)
+    times = []
+    for _ in range(5):
+        await watch._once(looks)
+        times.append(looks.told_times)
+    assert times == [1, 1, 2, 2, 3]
+
+
+async def test_every_open_page_hears_of_a_look() -> None:
+    """As a server-sent event with its number."""
+    async with running(script(group(2).evidence())) as watch:
+        streams = [watch.events(), watch.events()]
+        for stream in streams:
+            assert await anext(stream) == b"retry: 2000\n\n"
+            await anext(stream)
+            first, second = (await anext(stream)).decode(), (await anext(stream)).decode()
+            assert first.startswith("event: look\nid: ")
+            assert first.endswith("\n\n")
+            assert int(second.rsplit(":", 1)[1]) > int(first.rsplit(":", 1)[1])
+        for stream in streams:
+            await stream.aclose()
+        assert watch._listeners == set()
+
+
+async def test_a_silent_stream_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a page tells a quiet worker from a dead one."""
+    monkeypatch.setattr(watching, "BEAT_S", 0.01)
+    watch = Watch("shop", script(group(1).evidence()))
+    stream = watch.events()
+    found = [await anext(stream) for _ in range(4)]
+    await stream.aclose()
+    assert [one.split(b"\n")[0] for one in found[1:]] == [b"event: look", *[b"event: beat"] * 2]
+
+
+async def test_streams_are_bounded_and_a_closed_one_makes_room() -> None:
+    """Each holds a connection of the worker."""
+    watch = Watch("shop", script(group(1).evidence()))
+    streams = [watch.events() for _ in range(MOST_STREAMS)]
+    for stream in streams:
+        await anext(stream)
+    with pytest.raises(TooManyStreams):
+        await anext(watch.events())
+    await streams.pop().aclose()
+    await anext(again := watch.events())
+    for stream in (*streams, again):
+        await stream.aclose()
+
+
+async def test_a_look_that_takes_much_cpu_is_followed_by_a_longer_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A page of a large group must not take a worker's time: at most a tenth of a core."""
+    spent = iter((0.0, 0.4))
+    monkeypatch.setattr(time, "thread_time", lambda: next(spent))
+    watch = Watch("shop", script(), every_s=2.0)
+    assert await watch._once(script(group(1).evidence())) == pytest.approx(3.6)
+
+
+async def test_an_answer_is_compressed_and_not_sent_twice() -> None:
+    """A page that is open asks after each look."""
+    watch = Watch("shop", script())
+    await watch._once(script(group(3).evidence()))
+    plain = await answer(watch, "parts", {}, {})
+    packed = await answer(watch, "parts", {}, {"accept-encoding": "gzip, br"})
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == plain.body
+    assert json.loads(plain.body)["parts"]["grid"]
+    again = await answer(watch, "parts", {}, {"if-none-match": plain.headers["ETag"]})
+    assert (again.status, again.body) == (304, b"")
+    await watch._once(script(group(3).evidence()))
+    assert (
+        await answer(watch, "parts", {}, {"if-none-match": plain.headers["ETag"]})
+    ).status == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["", "parts", "story", "page.css", "page.js", "icon.svg", "nothing"]
+)
+async def test_every_answer_forbids_foreign_code_and_frames(path: str) -> None:
+    """Also where there is no such page."""
+    watch = Watch("shop", script())
+    await watch._once(script(group(1).evidence()))
+    found = await answer(watch, path, {"t": "orders/0"}, {})
+    assert found.status == (404 if path == "nothing" else 200)
+    assert HEADERS.items() <= found.headers.items()
+    policy = found.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+async def test_a_story_of_no_task_is_not_found() -> None:
+    """Before the first look, too."""
+    watch = Watch("shop", script())
+    assert (await answer(watch, "story", {"t": "orders/0"}, {})).status == 404
+    await watch._once(script(group(1).evidence()))
+    assert (await answer(watch, "story", {"t": "orders/0"}, {})).status == 200
+    assert (await answer(watch, "story", {"t": "../../etc/passwd"}, {})).status == 404
+    assert "<html" not in await body(watch, "story", t="orders/0", part="1")
+    assert "<html" in await body(watch, "story", t="orders/0")
