@@ -392,6 +392,19 @@ def encode(table: str, row: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", "replace") + b"\n"
 
 
+#: How the line of a partition's sample begins.
+SAMPLE: Final = b'{"table":"partition_sample"'
+
+
+def said_group(group_id: str) -> bytes:
+    """What each line of a group has in it, and hardly any other line.
+
+    >>> said_group("shop") in encode("partition_sample", {"group_id": "shop", "ts": 1.0})
+    True
+    """
+    return f'"group_id":{json.dumps(group_id, ensure_ascii=False)}'.encode("utf-8", "replace")
+
+
 _TIMES = {
     table: tuple(column.name for column in columns if column.type == TIMESTAMP)
     for table, columns in TABLES.items()

@@ -1,4 +1,4 @@
-"""Switches the ledger on where the settings ``LEDGER*`` ask for it, see :mod:`faust_assigner.settings.table`.
+"""Switches the ledger on unless ``FAUST_ASSIGNER_LEDGER`` is off, see :mod:`faust_assigner.settings.table`.
 
 The leader writes its decisions, every worker its recoveries and the samples of its partitions.
 """
@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
 from mode import get_logger
 
 from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.app.ledger.sensor import LedgerSensor
+from faust_assigner.app.ledger.topic import LedgerTopic
+from faust_assigner.app.ledger.writer import LedgerWriter
 from faust_assigner.app.settings import read
+from faust_assigner.app.weights.provider import connection_of
 from faust_assigner.errors import ConfigError
 from faust_assigner.settings import table
+from faust_assigner.settings.schema import TOPIC
 
 logger = get_logger(__name__)
 
@@ -23,7 +28,7 @@ MARK = "_faust_assigner_ledger"
 
 
 def install(app: Any) -> LedgerSensor | None:
-    """Add the ledger's sensor to ``app`` if its settings ask for one; a second call does nothing.
+    """Add the ledger's sensor to ``app`` unless its settings refuse one; a second call does nothing.
 
     Never raises and touches neither assignor nor tables: those are listened to once the app starts.
     A setting that cannot be used is said, and the ledger stays off.
@@ -42,17 +47,32 @@ def install(app: Any) -> LedgerSensor | None:
     return sensor
 
 
+def place_of(app: Any) -> Path | str | None:
+    """The folder of the ledger of ``app``, or ``topic:NAME``; None where it is off. Raises ConfigError."""
+    said = read(app, table.LEDGER)
+    if said is None or said is not table.LEDGER.default:
+        return said
+    return Path(app.conf.datadir) / said  # not a folder of that name where the worker was started
+
+
 def _sensor(app: Any) -> LedgerSensor | None:
-    folder = read(app, table.LEDGER)
-    if folder is None:
+    place = place_of(app)
+    if place is None:
         return None
-    files = LedgerFiles(
-        folder,
-        f"{app.conf.id}-{socket.gethostname()}-{os.getpid()}",
-        file_bytes=read(app, table.LEDGER_FILE_BYTES),
-        total_bytes=read(app, table.LEDGER_BYTES),
-    )
-    return LedgerSensor(app, files, config=_config(app), sample_s=read(app, table.LEDGER_SAMPLE_S))
+    name = f"{app.conf.id}-{socket.gethostname()}-{os.getpid()}"
+    file_bytes, total_bytes = read(app, table.LEDGER_FILE_BYTES), read(app, table.LEDGER_BYTES)
+    writer: LedgerWriter
+    if isinstance(place, str):
+        writer = LedgerTopic(
+            place.removeprefix(TOPIC),
+            name,
+            lambda: connection_of(app),
+            segment_bytes=file_bytes,
+            total_bytes=total_bytes,
+        )
+    else:
+        writer = LedgerFiles(place, name, file_bytes=file_bytes, total_bytes=total_bytes)
+    return LedgerSensor(app, writer, config=_config(app), sample_s=read(app, table.LEDGER_SAMPLE_S))
 
 
 def _config(app: Any) -> dict[str, str]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from mode import get_logger
 
-from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.app.ledger.rows import TableRow
+from faust_assigner.app.ledger.writer import LedgerWriter
 from faust_assigner.app.restore.bring_up import SNAPSHOT, Restored
 from faust_assigner.app.restore.disk import known
 
@@ -41,9 +41,9 @@ class RecoveryMeter:
     ``bytes`` those records and snapshot files.
     """
 
-    def __init__(self, app: Any, files: LedgerFiles) -> None:
+    def __init__(self, app: Any, writer: LedgerWriter) -> None:
         self.app = app
-        self.files = files
+        self.writer = writer
         self._open: dict[Any, _Open] = {}
         self._kept: set[Any] = set()
 
@@ -212,7 +212,7 @@ class RecoveryMeter:
                 )
             )
         if rows:
-            self.files.put(lambda: rows)
+            self.writer.put(lambda: rows)
 
     def _guard(self, note: Any, *args: Any) -> None:
         """A measurement that fails is a measurement less, never a recovery less."""

@@ -14,6 +14,7 @@ from faust_assigner.ledger import WEIGHTLESS, decision_id
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.planner import Plan
 from faust_assigner.views.placed import RULES
+from faust_assigner.wire.asked import Asked, as_runs, encode_asked
 
 TableRow: TypeAlias = tuple[str, Mapping[str, Any]]
 
@@ -53,7 +54,9 @@ def decision_rows(
 ) -> Iterator[TableRow]:
     """The decision's row, then one for every placement; lazily, as a group may have a million.
 
-    Beyond the tables' columns: ``inputs_digest``, ``moves``, ``cold``, ``refused`` in the decision;
+    Beyond the tables' columns: ``inputs_digest``, ``moves``, ``cold``, ``refused``, ``cause``, ``asked``
+    (what it was planned from) and ``before`` (the owners until then, of a leader that did not lead the round
+    before) in the decision;
     ``rule``, ``rejected`` and ``restore`` (none, tail or full: how much of the changelog the member must
     read) in the placements.
     """
@@ -79,6 +82,14 @@ def decision_rows(
             "moves": moved_tasks(plan),
             "cold": int(np.count_nonzero(plan.flat_cold)),
             "refused": dict(sorted(inputs.refused.items())),
+            "cause": {
+                "urls": dict(sorted(inputs.urls.items())),
+                "leaving": sorted(inputs.leaving),
+                "follows": inputs.follows,
+                "completes": inputs.completes,
+            },
+            "asked": encode_asked(_asked(inputs)),
+            **_before_said(inputs),
             **(
                 {} if session_timeout_s is None else {"session_timeout_s": float(session_timeout_s)}
             ),
@@ -88,6 +99,40 @@ def decision_rows(
     for g in range(len(plan.groups)):
         yield from _active_rows(plan, g, inputs.group_id, name, holders)
         yield from _standby_rows(plan, g, inputs.group_id, name, holders)
+
+
+def _asked(inputs: DecisionInputs) -> Asked:
+    return Asked(
+        members=inputs.members,
+        partitions=inputs.partitions,
+        replicas=inputs.replicas,
+        changelogs=inputs.changelogs,
+        weightless=inputs.weightless,
+        previous_ids=inputs.previous_ids,
+        warmups=inputs.warmups,
+        weights=inputs.weights,
+    )
+
+
+def _before_said(inputs: DecisionInputs) -> dict[str, Any]:
+    """The round before as this leader was told of it: whoever led it may be gone, and its ledger with it."""
+    last = inputs.last
+    if not last.urls or not last.owners:
+        return {}
+    topics: dict[tuple[str, ...], list[str]] = {}
+    for topic, owner in sorted(last.owners.items()):
+        held = tuple(as_runs(np.flatnonzero(owner == rank)) for rank in range(len(last.urls)))
+        topics.setdefault(held, []).append(topic)
+    return {
+        "before": {
+            "generation": inputs.last_generation,
+            "urls": list(last.urls),
+            "instances": list(last.instances),
+            "owners": [
+                {"topics": names, "partitions": list(held)} for held, names in topics.items()
+            ],
+        }
+    }
 
 
 def _member_said(member: Member) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import faust
 from mode import Service, get_logger
 
-from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.app.ledger.recovery_meter import RecoveryMeter
 from faust_assigner.app.ledger.rows import TableRow, decision_rows
+from faust_assigner.app.ledger.writer import LedgerWriter
 from faust_assigner.app.restore.disk import state_sizes
 from faust_assigner.settings.table import LEDGER_SAMPLE_S
 
@@ -37,7 +37,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
     def __init__(
         self,
         app: Any,
-        files: LedgerFiles,
+        writer: LedgerWriter,
         *,
         config: Mapping[str, str],
         sample_s: float = LEDGER_SAMPLE_S.default,
@@ -45,8 +45,8 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
     ) -> None:
         super().__init__(**kwargs)
         self.app = app
-        self.files = files
-        self.meter = RecoveryMeter(app, files)
+        self.writer = writer
+        self.meter = RecoveryMeter(app, writer)
         self._config = dict(config)
         self._sample_s = sample_s
         self._records: defaultdict[Any, int] = defaultdict(int)
@@ -68,8 +68,8 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         self._cpu_at = time.thread_time()
 
     async def on_stop(self) -> None:
-        """Wait a moment for the disk; the consumer is gone by now, what was not sampled yet is lost."""
-        await asyncio.get_running_loop().run_in_executor(None, self.files.close)
+        """Wait a moment for the disk or the broker; the consumer is gone, what was not sampled is lost."""
+        await asyncio.get_running_loop().run_in_executor(None, self.writer.close)
 
     async def forget_others(self, app: Any, *_: Any, **__: Any) -> None:
         """Forget all that was counted of partitions which this worker does not own any more.
@@ -87,7 +87,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         """Called by the assignor's own thread after each decision of this leader."""
         at = time.time()
         session_timeout_s = self.app.conf.broker_session_timeout
-        self.files.put(
+        self.writer.put(
             lambda: decision_rows(
                 inputs,
                 plan,
@@ -136,7 +136,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             logger.debug("No partition samples this time: %r", error)
             return
         if rows:
-            self.files.put(lambda: rows)
+            self.writer.put(lambda: rows)
 
     async def _sample_rows(self) -> list[TableRow]:
         app, consumer = self.app, self.app.consumer

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from faust_assigner.app.ledger import recovery_meter
 from faust_assigner.app.ledger.recovery_meter import RecoveryMeter, _Open, _take
 from faust_assigner.app.restore.bring_up import Restored
 
@@ -176,3 +177,53 @@ def test_a_restore_begins_with_its_recovery_not_with_its_own_work() -> None:
     measured = _Open("local", started=10.0)
     _take(measured, Restored(LOG, "snapshot", 60.0, 70.0, 0, 99, 1))
     assert (measured.started, measured.ended) == (10.0, 70.0)
+
+
+async def test_a_record_that_was_applied_counts_once(bench: Bench) -> None:
+    """A flush that failed applies its batch again."""
+    applied = bench.table.apply_changelog_batch
+    bench.recovery.given = ({LOG}, set())
+    await bench.recovery.on_rebalance()
+    bench.recovery.active_highwaters = {LOG: 9}
+    await bench.recovery._build_offsets(None, {LOG}, bench.recovery.active_offsets, "active")
+    message = SimpleNamespace(tp=LOG, offset=9, serialized_key_size=2, serialized_value_size=8)
+    for _ in range(2):
+        applied([SimpleNamespace(message=message)])
+    await bench.recovery.on_recovery_completed(7)
+    assert [(row["records"], row["bytes"]) for row in bench.rows] == [(1, 10)]
+
+
+async def test_a_recovery_ends_when_its_last_record_was_applied(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when that of all partitions is over; one with nothing to read ends at once."""
+    now = 100.0
+    monkeypatch.setattr(recovery_meter.time, "time", lambda: now)
+    completed = bench.recovery.on_recovery_completed
+
+    async def late(*args: Any) -> None:
+        nonlocal now
+        now = 160.0
+        await completed(*args)
+
+    bench.recovery.on_recovery_completed = late  # type: ignore[method-assign]
+    bench.recovery.on_disk[LOG] = 9
+    await bench.recover(end=9)
+    assert [(row["started"], row["ended"]) for row in bench.rows] == [(100.0, 100.0)]
+
+
+async def test_a_clock_that_is_set_back_ends_no_recovery_before_its_beginning(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers take its length."""
+    times = iter([100.0, *[40.0] * 20])
+    monkeypatch.setattr(recovery_meter.time, "time", lambda: next(times))
+    await bench.recover(end=9, replayed=10)
+    assert [(row["started"], row["ended"]) for row in bench.rows] == [(100.0, 100.0)]
+
+
+async def test_a_recovery_is_written_once(bench: Bench) -> None:
+    """However often its end is told."""
+    await bench.recover(end=9, replayed=10)
+    await bench.recovery.on_recovery_completed(7)
+    assert len(bench.rows) == 1

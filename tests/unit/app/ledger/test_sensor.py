@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from faust_assigner.app.ledger import sensor as module
 from faust_assigner.app.ledger.sensor import LedgerSensor
 
 SOURCE, LOG = TP("orders", 0), TP("shop-counts-changelog", 0)
@@ -124,3 +125,63 @@ async def test_what_was_sent_before_a_partition_was_owned_is_not_counted(
     await counted(sensor)
     shop.owned = {SOURCE, LOG}
     assert (await counted(sensor))[LOG.topic] == (0, 0)
+
+
+async def row_of(sensor: LedgerSensor, tp: TP) -> dict[str, Any]:
+    """The next sample of that partition."""
+    rows: Iterable[Any] = await sensor._sample_rows()
+    return next(row for _, row in rows if row["topic"] == tp.topic)
+
+
+async def test_each_sample_counts_what_came_since_the_one_before(
+    sensor: LedgerSensor, shop: Shop
+) -> None:
+    """Of a changelog by its end."""
+    for end, records in ((100, 0), (107, 7), (110, 3), (110, 0)):
+        shop.end = end
+        assert (await row_of(sensor, LOG))["records_in"] == records
+
+
+@pytest.mark.parametrize(("committed", "sampled"), [(None, -1), (0, 0), (5, 5)])
+async def test_an_offset_of_zero_is_committed(
+    sensor: LedgerSensor, shop: Shop, committed: int | None, sampled: int
+) -> None:
+    """A partition without a commit has none."""
+    shop.consumer._committed_offset[SOURCE] = committed
+    assert (await row_of(sensor, SOURCE))["committed_offset"] == sampled
+
+
+async def test_a_partition_that_is_owned_and_followed_is_sampled(
+    sensor: LedgerSensor, shop: Shop
+) -> None:
+    """A global table's is; a copy alone is not."""
+    shop.assignor.assigned_standbys = lambda: {LOG, TP("copies", 0)}
+    shop.copies = {TP("copies", 0)}
+    assert set(await counted(sensor)) == {SOURCE.topic, LOG.topic}
+
+
+async def test_processor_time_is_shared_by_how_long_records_were_held(
+    sensor: LedgerSensor, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each sample shares what was spent since the one before; what went takes no part."""
+    spent, now = 0.0, 0.0
+    monkeypatch.setattr(module.time, "thread_time", lambda: spent)
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    gone = TP("gone", 0)
+
+    async def sample(**held: float) -> dict[str, float]:
+        nonlocal now
+        for topic, seconds in held.items():
+            tp = SOURCE if topic == "orders" else gone if topic == "gone" else LOG
+            state = sensor.on_stream_event_in(tp, 0, None, None)
+            now += seconds
+            sensor.on_stream_event_out(tp, 0, None, None, state)
+        await sensor.forget_others(shop)
+        rows: Iterable[Any] = await sensor._sample_rows()
+        return {row["topic"]: row["cpu_ms"] for _, row in rows}
+
+    spent = 1.0
+    assert await sample(orders=3.0, log=1.0, gone=9.0) == {SOURCE.topic: 750.0, LOG.topic: 250.0}
+    spent = 1.5
+    assert await sample(orders=2.0) == {SOURCE.topic: 500.0, LOG.topic: 0.0}
+    assert await sample() == {SOURCE.topic: 0.0, LOG.topic: 0.0}

@@ -1,0 +1,347 @@
+"""The ledger in a Kafka topic: a producer of its own on the ledger's thread, never the app's.
+
+The app's producer may be in a transaction, and its event loop processes records; the ledger waits for
+neither. A record is one row: its value is the line that a file would have, its key names the worker. All rows
+of a worker go to one partition, in order. If an acknowledgement is lost, the row is sent again and may be in
+the topic twice; readers count equal rows once.
+
+A turn of lines is acknowledged before the next one is encoded: no more than ``LINES_A_TURN`` lines are in
+memory beside the queue and the page's tail. If the broker is away for less than ``SEND_S``, no row is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    TopicAlreadyExistsError,
+    for_code,
+)
+from aiokafka.partitioner import DefaultPartitioner
+from mode import get_logger
+
+from faust_assigner.app.ledger.pages import Tail
+from faust_assigner.app.ledger.writer import MOST_WAITING, LedgerWriter, Work
+from faust_assigner.ledger import MAX_LINE_BYTES
+from faust_assigner.settings.table import LEDGER_BYTES, LEDGER_FILE_BYTES
+from faust_assigner.wire.worker_status import LedgerPage
+
+logger = get_logger(__name__)
+
+T = TypeVar("T")
+#: aiokafka's keywords for a connection; asked for when the first row is sent.
+Connection = Callable[[], Mapping[str, Any]]
+
+#: A topic that the ledger makes: partitions, brokers that keep a copy (or all there are), time.
+PARTITIONS, MOST_REPLICAS, RETENTION_MS = 4, 3, 30 * 86_400_000
+#: The least that Kafka takes for a segment, and the most.
+SEGMENT_BYTES = 1024 * 1024, 2**31 - 1
+#: So long rows are tried again, in all; one attempt; between two; and how long none is made after a failure.
+SEND_S, ATTEMPT_S, BETWEEN_S, REST_S = 30.0, 10.0, 1.0, 30.0
+#: How long the producer may take to end.
+STOP_S = 0.5
+#: Lines of one request, before they are packed.
+BATCH_BYTES = 512 * 1024
+#: What a record needs beside its key and value; a batch needs as much again.
+RECORD_BYTES = 128
+#: Kafka's default for max.message.bytes, where the broker does not tell.
+MESSAGE_BYTES = 1_048_588
+
+
+@dataclass(frozen=True)
+class _Link:
+    """A connected producer, the worker's partition, and what the topic takes as one batch."""
+
+    producer: AIOKafkaProducer
+    partition: int
+    message_bytes: int
+
+
+class LedgerTopic(LedgerWriter):
+    """Sends rows to ``topic`` under the key ``name``; makes the topic where it is missing.
+
+    A topic that is made deletes by age (``RETENTION_MS``) and by size (``total_bytes`` in all its partitions
+    together, in segments of ``segment_bytes``); one that is there is used as it is.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        name: str,
+        connection: Connection,
+        *,
+        segment_bytes: int = LEDGER_FILE_BYTES.default,
+        total_bytes: int = LEDGER_BYTES.default,
+        most_waiting: int = MOST_WAITING,
+    ) -> None:
+        super().__init__(most_waiting=most_waiting)
+        self.topic = topic
+        self._key = name.encode("utf-8", "replace")
+        self._connection = connection
+        self._retention_bytes = max(SEGMENT_BYTES[0], total_bytes // PARTITIONS)
+        least, most = SEGMENT_BYTES
+        self._segment_bytes = max(least, min(segment_bytes, self._retention_bytes, most))
+        self._tail = Tail()
+        self._runner: asyncio.Runner | None = None
+        self._link: _Link | None = None
+        self._batch_bytes = BATCH_BYTES
+        self._not_before = -math.inf
+        self._closing = threading.Event()
+        self._closes_at = math.inf
+
+    @property
+    def place(self) -> str:
+        """The topic."""
+        return f"topic {self.topic}"
+
+    def page(self, group_id: str, cursor: str = "") -> LedgerPage:
+        """The newest lines of this process, from memory. ``group_id`` is the app's."""
+        return self._tail.page(group_id, cursor)
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        """As ever; what the broker has not taken shortly before ``timeout_s`` is dropped and counted."""
+        self._closes_at = time.monotonic() + max(0.0, timeout_s - 2 * STOP_S)
+        self._closing.set()
+        super().close(timeout_s)
+        if self._thread is None or not self._thread.is_alive():
+            self._closing.clear()
+            self._closes_at = math.inf
+
+    # -- on the ledger's thread
+
+    def _release(self) -> None:
+        self._disconnect()
+
+    def _write_rows(self, work: Work) -> None:
+        if time.monotonic() >= self._closes_at:
+            self.counts.skipped += 1
+            return
+        super()._write_rows(work)
+
+    def _append(self, lines: list[bytes]) -> None:
+        left = deque(line.rstrip(b"\n") for line in lines)
+        self._tail.keep(left)
+        began = time.monotonic()
+        if began < self._not_before:
+            self.counts.dropped += len(left)
+            return
+        while left:
+            try:
+                self._send_some(left)
+            except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
+                self._make_smaller(left, error)
+            except (Exception, asyncio.CancelledError) as error:
+                self._disconnect()
+                now = time.monotonic()
+                if not _may_pass(error) or now >= min(began + SEND_S, self._closes_at):
+                    self._give_up(len(left), error)
+                    return
+                self._closing.wait(BETWEEN_S)
+
+    def _send_some(self, left: deque[bytes]) -> None:
+        """Send as many of ``left`` as one batch takes, and remove them once they are acknowledged."""
+        if self._link is None:
+            self._link, self._batch_bytes = self._await(self._connect()), BATCH_BYTES
+        link, size, count = self._link, 0, 0
+        bound = min(self._batch_bytes, link.message_bytes) - RECORD_BYTES
+        batch = link.producer.create_batch()
+        for line in left:
+            size += len(line) + len(self._key) + RECORD_BYTES
+            if count and size > bound:
+                break
+            if len(line) > MAX_LINE_BYTES:
+                if count:
+                    break
+                raise MessageSizeTooLargeError(f"a line of {len(line)} bytes")
+            if batch.append(timestamp=None, key=self._key, value=line) is None:
+                break
+            count += 1
+        self._await(self._deliver(link, batch))
+        self.counts.written += count
+        for _ in range(count):
+            left.popleft()
+
+    def _make_smaller(self, left: deque[bytes], error: Exception) -> None:
+        """Halve the batch; a line that is too large by itself loses its inputs, then it is dropped."""
+        total = len(left[0]) + len(self._key) + 2 * RECORD_BYTES
+        if self._batch_bytes > total:
+            self._batch_bytes = max(total, self._batch_bytes // 2)
+            return
+        line = left.popleft()
+        shorter = _without_inputs(line)
+        if shorter is None:
+            self.counts.dropped += 1
+            outcome = "dropped and counted"
+        else:
+            left.appendleft(shorter)
+            outcome = "written without the inputs of the decision: why cannot plan it again"
+        self._log_once(
+            f"size: {outcome}",
+            f"A row of {len(line)} bytes is larger than topic {self.topic} takes ({error}); such rows are "
+            f"{outcome}. Raise the topic's max.message.bytes",
+        )
+
+    def _give_up(self, rows: int, error: BaseException) -> None:
+        self.counts.dropped += rows
+        self._not_before = time.monotonic() + REST_S
+        self._log_once(
+            "topic",
+            f"The ledger cannot be written to topic {self.topic} ({type(error).__name__}: {error}); rows are "
+            "dropped and counted until it can",
+        )
+
+    def _await(self, doing: Coroutine[Any, Any, T]) -> T:
+        """The result of ``doing``, on the ledger's own event loop. Raises TimeoutError."""
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(self._in_time(doing))
+
+    async def _in_time(self, doing: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(doing)
+        end = time.monotonic() + ATTEMPT_S
+        while not task.done():
+            left = min(end, self._closes_at) - time.monotonic()
+            if left <= 0:
+                task.cancel()
+                raise TimeoutError(f"no answer within {ATTEMPT_S:g} s")
+            await asyncio.wait({task}, timeout=min(left, 0.1))  # close() may move the end
+        return task.result()
+
+    def _disconnect(self) -> None:
+        link, self._link = self._link, None
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            if link is not None:
+                runner.run(_stop(link.producer))
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            runner.close()
+
+    # -- on its event loop
+
+    async def _connect(self) -> _Link:
+        connection = {
+            **self._connection(),
+            "client_id": "faust-assigner-ledger",
+            "request_timeout_ms": round(ATTEMPT_S * 800),  # its errors say more than our deadline
+            "retry_backoff_ms": 500,  # aiokafka logs each try
+        }
+        message_bytes = await self._prepare(connection)
+        producer = AIOKafkaProducer(
+            **connection,
+            acks="all",
+            compression_type="gzip",
+            max_batch_size=min(BATCH_BYTES, message_bytes),
+        )
+        try:
+            await producer.start()
+            partitions = sorted(await producer.partitions_for(self.topic))
+        except BaseException:
+            await _stop(producer)
+            raise
+        number = DefaultPartitioner()(self._key, partitions, partitions)
+        return _Link(producer, number, message_bytes)
+
+    async def _deliver(self, link: _Link, batch: Any) -> None:
+        sending = await link.producer.send_batch(batch, self.topic, partition=link.partition)
+        # After this attempt's deadline nobody asks for the error: it is not reported by asyncio.
+        sending.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait({sending})
+        sending.result()
+
+    async def _prepare(self, connection: Mapping[str, Any]) -> int:
+        """Make the topic where it is missing; returns the bytes that it takes as one batch."""
+        admin = AIOKafkaAdminClient(**connection)
+        try:
+            await admin.start()
+            if self.topic not in await admin.list_topics():
+                await self._create(admin)
+            config = await _topic_config(admin, self.topic)
+        finally:
+            await admin.close()
+        if "compact" in config.get("cleanup.policy", ""):
+            self._log_once(
+                "compacted",
+                f"Topic {self.topic} of the ledger is compacted: newer rows of a worker replace its older "
+                "ones. Set its cleanup.policy to delete",
+            )
+        return int(config.get("max.message.bytes", MESSAGE_BYTES))
+
+    async def _create(self, admin: AIOKafkaAdminClient) -> None:
+        brokers = len((await admin.describe_cluster())["brokers"])
+        answer = await admin.create_topics(
+            [
+                NewTopic(
+                    self.topic,
+                    PARTITIONS,
+                    min(MOST_REPLICAS, brokers),
+                    topic_configs={
+                        "cleanup.policy": "delete",
+                        "retention.ms": str(RETENTION_MS),
+                        "retention.bytes": str(self._retention_bytes),
+                        "segment.bytes": str(self._segment_bytes),
+                    },
+                )
+            ]
+        )
+        for _, code, *words in answer.topic_errors:
+            error = for_code(code)
+            # Another worker may have made it in the meantime.
+            if code and error is not TopicAlreadyExistsError:
+                raise error(f"it is not there and cannot be created: {words[0] if words else ''}")
+
+
+async def _stop(producer: AIOKafkaProducer) -> None:
+    """End it, and its connections where it waits for a broker that does not answer."""
+    with contextlib.suppress(Exception):
+        await asyncio.wait_for(producer.stop(), STOP_S)
+    with contextlib.suppress(Exception):
+        await asyncio.wait_for(producer.client.close(), STOP_S)
+
+
+async def _topic_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:
+    """The topic's own settings that count here; none where the broker does not describe them to us."""
+    wanted = dict.fromkeys(("max.message.bytes", "cleanup.policy"))
+    answers = await admin.describe_configs(
+        [ConfigResource(ConfigResourceType.TOPIC, topic, dict(wanted))]
+    )
+    return {
+        entry[0]: entry[1]
+        for answer in answers
+        for error, _, _, _, entries, *_ in answer.resources
+        for entry in (entries if error == 0 else ())
+        if entry[0] in wanted and entry[1] is not None
+    }
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether it is worth trying again: the network, a broker that restarts, a topic that moves."""
+    if isinstance(error, KafkaError):
+        return bool(error.retriable)
+    return isinstance(error, OSError | TimeoutError | asyncio.CancelledError)
+
+
+def _without_inputs(line: bytes) -> bytes | None:
+    """A decision's line without what it was planned from, by far its largest part; None for any other."""
+    row = json.loads(line)
+    row.pop("before", None)
+    if row.pop("asked", None) is None:
+        return None
+    text = json.dumps(row, separators=(",", ":"), ensure_ascii=False)
+    return text.encode("utf-8", "replace")

@@ -1,0 +1,142 @@
+"""The ledger's queue and its thread; a subclass writes the lines to files or to a topic.
+
+Nothing here can fail or slow the caller: work that the queue or the destination cannot take is dropped and
+counted, and logged once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from mode import get_logger
+
+from faust_assigner.app.ledger.rows import TableRow
+from faust_assigner.ledger import encode
+from faust_assigner.wire.worker_status import LedgerPage
+
+logger = get_logger(__name__)
+
+#: Decisions, recoveries and rounds of samples that may wait for the thread.
+MOST_WAITING = 256
+#: After so many lines the thread lets others have the interpreter: a decision may have a million.
+LINES_A_TURN = 256
+PAUSE_S = 0.002
+
+#: What the thread turns into lines, when it gets to it.
+Work = Callable[[], Iterable[TableRow]]
+
+
+@dataclass
+class Counts:
+    """What became of the rows: ``dropped`` counts rows that met a full disk or a broker that did not take
+    them, ``skipped`` work that met a full queue or a worker that stops, ``failed`` work that raised."""
+
+    written: int = 0
+    dropped: int = 0
+    skipped: int = 0
+    failed: int = 0
+
+
+class LedgerWriter(ABC):
+    """Takes rows on any thread and has them written, in order, on a thread of its own."""
+
+    def __init__(self, *, most_waiting: int = MOST_WAITING) -> None:
+        self.counts = Counts()
+        self._waiting: queue.Queue[Work | None] = queue.Queue(most_waiting)
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._logged: set[str] = set()
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where the rows go, for the log."""
+
+    @abstractmethod
+    def page(self, group_id: str, cursor: str = "") -> LedgerPage:
+        """The newest lines of a group without samples, or those older than ``cursor``. May read files."""
+
+    @abstractmethod
+    def _append(self, lines: list[bytes]) -> None:
+        """Write ``lines`` or count them as dropped; on the ledger's thread."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Close whatever is open; on the ledger's thread, which ends after it."""
+
+    def put(self, work: Work) -> None:
+        """Have the rows of ``work()`` written; returns at once, from any thread, and never raises."""
+        try:
+            self._waiting.put_nowait(work)
+        except queue.Full:
+            self.counts.skipped += 1
+            self._log_once(
+                "queue",
+                "The ledger cannot keep up; what its queue cannot take is dropped and counted",
+            )
+            return
+        self._ensure_thread()
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        """Write what waits, for at most ``timeout_s``, and let the thread end."""
+        if self._thread is None:
+            return
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(None, timeout=timeout_s)
+        self._thread.join(timeout_s)
+        if self.counts.dropped or self.counts.skipped or self.counts.failed:
+            logger.warning("The ledger in %s is not complete: %s", self.place, self.counts)
+
+    def drain(self) -> None:
+        """Wait until everything put so far is written or counted."""
+        self._waiting.join()
+
+    def _ensure_thread(self) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            return
+        with self._starting:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            work = self._waiting.get()
+            try:
+                if work is None:
+                    self._release()
+                    return
+                self._write_rows(work)
+            # aiokafka's own cancelled tasks may come through: the thread outlives them.
+            except (Exception, asyncio.CancelledError):
+                self.counts.failed += 1
+                if "failed" not in self._logged:
+                    self._logged.add("failed")
+                    logger.exception(
+                        "A ledger entry could not be made; further ones are only counted"
+                    )
+            finally:
+                self._waiting.task_done()
+
+    def _write_rows(self, work: Work) -> None:
+        lines: list[bytes] = []
+        for table, row in work():
+            lines.append(encode(table, row))
+            if len(lines) >= LINES_A_TURN:
+                self._append(lines)
+                lines = []
+                time.sleep(PAUSE_S)
+        if lines:
+            self._append(lines)
+
+    def _log_once(self, topic: str, message: str) -> None:
+        if topic not in self._logged:
+            self._logged.add(topic)
+            logger.error(message)

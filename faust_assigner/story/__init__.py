@@ -1,0 +1,1 @@
+"""``faust-assigner why``: the story of a partition or a member, from the ledgers of all workers."""

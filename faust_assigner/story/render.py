@@ -1,0 +1,47 @@
+"""The answer as text: the headline, the timeline, the rule, and what would have avoided the move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from faust_assigner.status.render import span
+from faust_assigner.story.tell import Answer
+
+
+def render(answer: Answer) -> RenderableType:
+    """The whole answer; times are UTC."""
+    return Group(*_parts(answer))
+
+
+def _parts(answer: Answer) -> Iterator[RenderableType]:
+    still = "" if answer.restored_s is None else f"; restored {span(answer.restored_s)} later"
+    yield Text(f"{answer.headline}{still} (group {answer.group})", style="bold")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    day = ""
+    for event in answer.events:
+        moment = datetime.fromtimestamp(event.at, UTC)
+        if moment.strftime("%Y-%m-%d") != day:
+            day = moment.strftime("%Y-%m-%d")
+            table.add_row(f"  {day} UTC", "")
+        table.add_row(
+            f"  {moment.strftime('%H:%M:%S')}.{moment.microsecond // 1000:03}", event.text
+        )
+    yield table
+    if answer.rule:
+        yield Text(f"rule: it {answer.rule}")
+    if answer.avoided_by:
+        best, *others = answer.avoided_by
+        yield Text.assemble("avoided by: ", (best.change, "bold"), f": {best.then}")
+        for other in others:
+            yield Text(f"        or: {other.change}: {other.then}")
+    elif answer.rule and not answer.unknown and not answer.is_first:
+        yield Text("avoided by: none of the changes that were tried")
+    for sentence in answer.unknown:
+        yield Text(f"not known: {sentence}", style="yellow")

@@ -1,0 +1,17 @@
+"""Ledgers in a topic end with the test's call: their event loops stand still between two rows."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Close what the test's ``ledger`` made."""
+    try:
+        return (yield)
+    finally:
+        for one in getattr(item.funcargs.get("ledger"), "made", ()):  # type: ignore[attr-defined]
+            one.close(2.0)

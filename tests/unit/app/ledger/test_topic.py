@@ -1,0 +1,459 @@
+"""The ledger in a topic: bounded, in order, and never anyone's problem, whatever the broker does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import string
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import InvalidReplicationFactorError, PolicyViolationError
+
+from faust_assigner.app.ledger import pages
+from faust_assigner.app.ledger import topic as module
+from faust_assigner.app.ledger.topic import LedgerTopic
+from faust_assigner.app.ledger.writer import Counts
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.ledger import Row, encode, parse
+from faust_assigner.testing.kafka import KafkaServer
+from tests.unit.app.ledger.test_files import sample
+from tests.unit.app.ledger.test_pages import line as recovery_line
+
+
+class Ledger:
+    """Makes ledgers in topic ``ledger`` of a broker; each ends with the test, see ``conftest.py``."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self.broker = broker
+        self.made: list[LedgerTopic] = []
+
+    def __call__(self, name: str = "shop-w", *, bootstrap: str = "", **options: Any) -> LedgerTopic:
+        """One that sends to ``bootstrap``, else to the broker."""
+        where = {"bootstrap_servers": bootstrap or self.broker.bootstrap}
+        self.made.append(LedgerTopic("ledger", name, lambda: where, **options))
+        return self.made[-1]
+
+
+@pytest.fixture
+def ledger(embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    """Ledgers that try again soon."""
+    monkeypatch.setattr(module, "BETWEEN_S", 0.05)
+    return Ledger(embedded_broker)
+
+
+def put(writer: LedgerTopic, *numbers: int) -> None:
+    """A piece of work for each, and wait until all are written or counted."""
+    for number in numbers:
+        writer.put(lambda number=number: [sample(number)])
+    writer.drain()
+
+
+async def _records(bootstrap: str) -> list[Any]:
+    async with AIOKafkaConsumer(
+        "ledger", bootstrap_servers=bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        numbers = sorted(consumer.partitions_for_topic("ledger") or ())
+        tps = [TopicPartition("ledger", n) for n in numbers]
+        ends = await consumer.end_offsets(tps)
+        found: list[Any] = []
+        async with asyncio.timeout(20):
+            while [await consumer.position(tp) for tp in tps] != [ends[tp] for tp in tps]:
+                fetched = await consumer.getmany(timeout_ms=50)
+                found += [record for records in fetched.values() for record in records]
+    return found
+
+
+def records(broker: EmbeddedBroker) -> list[Any]:
+    """All records of the topic; of one partition in order."""
+    return asyncio.run(_records(broker.bootstrap))
+
+
+def rows(broker: EmbeddedBroker) -> list[int]:
+    """The partitions that its rows name; every record must be a row."""
+    found = []
+    for record in records(broker):
+        row = parse(record.value)
+        assert isinstance(row, Row), record.value
+        found.append(row.values["partition"])
+    return found
+
+
+def administer(
+    broker: EmbeddedBroker | KafkaServer, act: Callable[[AIOKafkaAdminClient], Any]
+) -> Any:
+    """What ``act`` brings."""
+
+    async def run() -> Any:
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        await admin.start()
+        try:
+            return await act(admin)
+        finally:
+            await admin.close()
+
+    return asyncio.run(run())
+
+
+def decision(size: int, **more: Any) -> tuple[str, dict[str, Any]]:
+    """A decision's row that takes so many bytes and cannot be packed, with its inputs or without."""
+    noise = "".join(random.Random(7).choices(string.ascii_letters, k=size))
+    return "decision", {
+        "group_id": "shop",
+        "decision_id": "1-a",
+        "ts": 1.0,
+        "generation": 1,
+        "trigger": "first",
+        "policy": "faust-assigner",
+        "config": {},
+        "members": [],
+        "solve_ms": 1.0,
+        **dict.fromkeys(more, noise),
+    }
+
+
+def test_a_record_is_a_line_of_the_files_and_a_workers_rows_stay_in_order(
+    ledger: Ledger, embedded_broker: EmbeddedBroker
+) -> None:
+    """One partition and one key for each worker; a decision of many turns, two workers at the same time."""
+    one, two = ledger("shop-one"), ledger("shop-two")
+    one.put(lambda: (sample(number) for number in range(1000)))
+    two.put(lambda: (sample(number) for number in range(1000, 1300)))
+    put(one, 5000, 5001)
+    two.drain()
+    by_key: dict[bytes, list[Any]] = {}
+    for record in records(embedded_broker):
+        by_key.setdefault(record.key, []).append(record)
+    assert set(by_key) == {b"shop-one", b"shop-two"}
+    for key, numbers in (
+        (b"shop-one", [*range(1000), 5000, 5001]),
+        (b"shop-two", range(1000, 1300)),
+    ):
+        assert len({record.partition for record in by_key[key]}) == 1
+        lines = [encode(*sample(number)).rstrip(b"\n") for number in numbers]
+        assert [record.value for record in by_key[key]] == lines
+    assert (one.counts.written, two.counts.written) == (1002, 300)
+
+
+def test_the_topic_is_made_with_bounds_in_time_and_bytes(
+    ledger: Ledger, embedded_broker: EmbeddedBroker
+) -> None:
+    """A segment no larger than what a partition keeps; never compacted."""
+    put(ledger(total_bytes=40_000_000, segment_bytes=4_000_000), 1)
+
+    async def look(admin: AIOKafkaAdminClient) -> Any:
+        resource = ConfigResource(ConfigResourceType.TOPIC, "ledger")
+        return await admin.describe_topics(["ledger"]), await admin.describe_configs([resource])
+
+    [topic], [answer] = administer(embedded_broker, look)
+    config = {entry[0]: entry[1] for entry in answer.resources[0][4]}
+    assert len(topic["partitions"]) == 4
+    assert config["cleanup.policy"] == "delete"
+    assert config["retention.ms"] == "2592000000"
+    assert config["retention.bytes"] == "10000000"
+    assert config["segment.bytes"] == "4000000"
+    tiny = ledger(total_bytes=1000, segment_bytes=10**12)
+    assert (tiny._retention_bytes, tiny._segment_bytes) == (1024 * 1024, 1024 * 1024)
+
+
+def test_a_topic_that_is_there_is_used_as_it_is_and_a_compacted_one_is_named(
+    ledger: Ledger, embedded_broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its partitions and its settings stay; rows under one key would be compacted away, which is logged."""
+    wanted = NewTopic("ledger", 4, 1, topic_configs={"cleanup.policy": "compact"})
+    administer(embedded_broker, lambda admin: admin.create_topics([wanted]))
+    put(ledger(), 1, 2)
+    assert rows(embedded_broker) == [1, 2]
+    assert sum("is compacted" in record.message for record in caplog.records) == 1
+
+
+def test_a_broker_that_is_away_for_a_moment_costs_no_row(
+    ledger: Ledger, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It starts seconds after the first row; later it stops and comes back while rows arrive."""
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    writer = ledger(bootstrap=f"127.0.0.1:{port}")
+    writer.put(lambda: [sample(0)])
+    time.sleep(0.5)
+    with EmbeddedBroker(tmp_path, port=port) as broker:
+        put(writer, 1)
+        assert rows(broker) == [0, 1]
+    writer.put(lambda: [sample(2)])
+    time.sleep(0.5)
+    with EmbeddedBroker(tmp_path, port=port) as broker:
+        put(writer, 3)
+        assert rows(broker) == [0, 1, 2, 3]
+    assert writer.counts == Counts(written=4)
+    assert "cannot be written" not in caplog.text
+
+
+def test_a_broker_that_stays_away_is_logged_once_and_its_rows_are_counted(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After the time for one turn is over nothing waits for it; once it is back, rows are written again."""
+    monkeypatch.setattr(module, "SEND_S", 0.3)
+    monkeypatch.setattr(module, "REST_S", 1.0)
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    writer = ledger(bootstrap=f"127.0.0.1:{port}")
+    put(writer, 0)
+    began = time.monotonic()
+    writer.put(lambda: (sample(number) for number in range(2000)))
+    put(writer, 1)
+    assert time.monotonic() - began < 0.9, "rows of a broker that is away were waited for"
+    assert (writer.counts.written, writer.counts.dropped) == (0, 2002)
+    time.sleep(1.1)
+    with EmbeddedBroker(port=port) as broker:
+        put(writer, 7)
+        assert rows(broker) == [7]
+    assert sum("cannot be written" in record.message for record in caplog.records) == 1
+
+
+def test_a_broker_that_takes_connections_and_says_nothing_holds_up_one_attempt(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are dropped when their time is over, and the caller never waited."""
+    monkeypatch.setattr(module, "SEND_S", 0.4)
+    monkeypatch.setattr(module, "ATTEMPT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        writer = ledger(bootstrap=f"127.0.0.1:{silent.getsockname()[1]}", most_waiting=3)
+        began = time.monotonic()
+        for number in range(50):
+            writer.put(lambda number=number: [sample(number)])
+        assert time.monotonic() - began < 0.2
+        writer.drain()
+    counts = writer.counts
+    assert counts.dropped + counts.skipped == 50
+    assert counts.skipped >= 45
+    assert counts.dropped >= 3
+
+
+def test_a_full_queue_drops_counts_and_is_logged_once(
+    ledger: Ledger, embedded_broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is in the queue is written once the thread goes on."""
+    release = threading.Event()
+    writer = ledger(most_waiting=4)
+    writer.put(lambda: release.wait(10) and [])
+    for number in range(100):
+        writer.put(lambda number=number: [sample(number)])
+    release.set()
+    writer.drain()
+    assert writer.counts.written + writer.counts.skipped == 100
+    assert writer.counts.skipped >= 95
+    assert len(rows(embedded_broker)) == writer.counts.written
+    assert sum("cannot keep up" in record.message for record in caplog.records) == 1
+
+
+def test_batches_respect_what_the_topic_takes(
+    ledger: Ledger, embedded_broker: EmbeddedBroker
+) -> None:
+    """Thousands of rows where one record may have 2,000 bytes: more, smaller requests."""
+    small = NewTopic("ledger", 4, 1, topic_configs={"max.message.bytes": "2000"})
+    administer(embedded_broker, lambda admin: admin.create_topics([small]))
+    writer = ledger()
+    writer.put(lambda: (sample(number) for number in range(3000)))
+    writer.drain()
+    assert rows(embedded_broker) == list(range(3000))
+    assert writer.counts.dropped == 0
+
+
+def test_a_limit_that_is_lowered_later_is_found_by_halving(
+    ledger: Ledger, embedded_broker: EmbeddedBroker
+) -> None:
+    """A broker that refuses a batch gets smaller ones; no row is lost."""
+    writer = ledger()
+    put(writer, 0)
+
+    async def lower(admin: AIOKafkaAdminClient) -> None:
+        config = {"max.message.bytes": "1500"}
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "ledger", config)])
+
+    administer(embedded_broker, lower)
+    writer.put(lambda: (sample(number) for number in range(1, 1000)))
+    writer.drain()
+    assert rows(embedded_broker) == list(range(1000))
+    assert writer.counts.dropped == 0
+
+
+def test_a_decision_too_large_for_the_broker_is_written_without_its_inputs(
+    ledger: Ledger, embedded_broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rows around it are written; a row that stays too large is dropped and counted, each logged once."""
+    limit = NewTopic("ledger", 4, 1, topic_configs={"max.message.bytes": "3000"})
+    administer(embedded_broker, lambda admin: admin.create_topics([limit]))
+    writer = ledger()
+    writer.put(lambda: [sample(1), decision(20_000, asked=1), sample(2), decision(20_000, why=1)])
+    put(writer, 3)
+    found = [json.loads(record.value) for record in records(embedded_broker)]
+    assert [row.get("partition") or row["decision_id"] for row in found] == [1, "1-a", 2, 3]
+    assert "asked" not in found[1]
+    assert isinstance(parse(json.dumps(found[1]).encode()), Row)
+    assert (writer.counts.written, writer.counts.dropped) == (4, 1)
+    said = [record.message for record in caplog.records if "max.message.bytes" in record.message]
+    assert len(said) == 2
+    assert "without the inputs" in said[0]
+    assert "dropped and counted" in said[1]
+
+
+def test_a_line_that_no_reader_takes_is_not_sent(
+    ledger: Ledger, embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers refuse it unread; the rows before and behind it are written."""
+    monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
+    writer = ledger()
+    writer.put(lambda: [sample(1), decision(2000, why=1), sample(2)])
+    writer.drain()
+    assert rows(embedded_broker) == [1, 2]
+    assert writer.counts.dropped == 1
+
+
+@pytest.mark.parametrize(("auto", "partitions"), [("false", 4), ("true", 1)])
+def test_a_topic_that_is_deleted_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, auto: str, partitions: int
+) -> None:
+    """By the ledger with its bounds, or by a broker that makes all topics, as it likes; no row is lost."""
+    monkeypatch.setattr(module, "ATTEMPT_S", 1.0)
+    with EmbeddedBroker(settings={"auto.create.topics.enable": auto}) as broker:
+        writer = Ledger(broker)()
+        put(writer, 1)
+        administer(broker, lambda admin: admin.delete_topics(["ledger"]))
+        put(writer, 2, 3)
+        [topic] = administer(broker, lambda admin: admin.describe_topics(["ledger"]))
+        assert len(topic["partitions"]) == partitions
+        assert rows(broker) == [2, 3]
+        assert writer.counts.dropped == 0
+        writer.close()
+
+
+@pytest.mark.parametrize("error", [PolicyViolationError, InvalidReplicationFactorError])
+def test_a_topic_that_cannot_be_made_is_named_with_the_brokers_reason(
+    ledger: Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Any,
+) -> None:
+    """Where the reason lasts there is one attempt; the app goes on."""
+    attempts = []
+
+    async def refuse(admin: Any, topics: Any) -> Any:
+        attempts.append(topics)
+        answer = type("Answer", (), {"topic_errors": [("ledger", error.errno, "not here")]})
+        return answer
+
+    monkeypatch.setattr(AIOKafkaAdminClient, "create_topics", refuse)
+    monkeypatch.setattr(module, "SEND_S", 0.2)
+    writer = ledger()
+    put(writer, 1, 2, 3)
+    assert writer.counts.dropped == 3
+    assert len(attempts) == 1 or error.retriable
+    [said] = [r.message for r in caplog.records if "cannot be written" in r.message]
+    assert error.__name__ in said
+    assert "not here" in said
+
+
+def test_another_worker_may_make_the_topic_first(
+    ledger: Ledger, embedded_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there although the list of topics did not have it."""
+
+    async def none_yet(admin: Any) -> list[str]:
+        return []
+
+    put(ledger("first"), 1)
+    monkeypatch.setattr(AIOKafkaAdminClient, "list_topics", none_yet)
+    put(ledger("second"), 2)
+    assert sorted(rows(embedded_broker)) == [1, 2]
+
+
+def test_settings_that_make_no_connection_fail_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What they raise is logged, and the rows are counted."""
+
+    def broken() -> Any:
+        raise ValueError("no such mechanism")
+
+    writer = LedgerTopic("ledger", "w", broken)
+    put(writer, 1, 2)
+    writer.close()
+    assert writer.counts.dropped == 2
+    assert "no such mechanism" in caplog.text
+
+
+def test_closing_sends_what_waits_and_a_later_row_finds_a_thread(
+    ledger: Ledger, embedded_broker: EmbeddedBroker
+) -> None:
+    """All of a decision, then the connection ends."""
+    writer = ledger()
+    writer.put(lambda: (sample(number) for number in range(2000)))
+    writer.close(timeout_s=20)
+    assert rows(embedded_broker) == list(range(2000))
+    assert writer._thread is not None
+    assert not writer._thread.is_alive()
+    put(writer, 2000)
+    assert rows(embedded_broker)[-1] == 2000
+
+
+def test_closing_waits_no_longer_than_it_may_for_a_broker_that_is_silent(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is left is counted, which the log says, and the thread has ended."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        writer = ledger(bootstrap=f"127.0.0.1:{silent.getsockname()[1]}")
+        for number in range(10):
+            writer.put(lambda number=number: [sample(number)])
+        began = time.monotonic()
+        writer.close(2.0)
+        assert time.monotonic() - began < 2.5
+        assert writer._thread is not None
+        assert not writer._thread.is_alive()
+    assert (writer.counts.dropped, writer.counts.skipped) == (1, 9)
+    assert "The ledger in topic ledger is not complete" in caplog.text
+
+
+def test_the_page_has_the_newest_lines_also_those_that_no_broker_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From memory, at most so many bytes; samples are left out; a cursor asks for the lines before."""
+    monkeypatch.setattr(module, "SEND_S", 0.0)
+
+    def nowhere() -> Any:
+        raise OSError("no broker")
+
+    lines = [recovery_line(number) for number in range(100)]
+    monkeypatch.setattr(pages, "TAIL_BYTES", sum(map(len, lines[40:])))
+    monkeypatch.setattr(pages, "PAGE_BYTES", sum(map(len, lines[:25])))
+    writer = LedgerTopic("ledger", "w", nowhere)
+    for line in lines:
+        row = json.loads(line)
+        recovery = {**row, "started": 1.0, "ended": 1.5}
+        recovery.pop("table")
+        writer.put(lambda recovery=recovery: [("recovery", recovery), sample(1)])
+    writer.close(5.0)
+    found: list[bytes] = []
+    cursor, asked = "", 0
+    while asked == 0 or cursor:
+        page = writer.page("shop", cursor)
+        found[:0] = page.lines
+        cursor, asked = page.cursor, asked + 1
+    assert page.app == "shop"
+    assert 2 < asked < 5
+    kept = [line.rstrip(b"\n") for line in lines]
+    assert found == kept[-len(found) :]
+    assert 55 < len(found) < 65
+    assert writer.page("shop", "no cursor").lines[-1] == found[-1]
+    assert writer.page("shop", "1").lines == ()

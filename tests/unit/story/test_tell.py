@@ -1,0 +1,284 @@
+"""The story of a partition and of a member, from ledgers that the leader's own code writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from faust_assigner.story.incidents import incidents
+from faust_assigner.story.read import NothingKnown, read
+from faust_assigner.story.tell import Answer, why_member, why_partition
+from tests.support.status import AT, LOG
+from tests.unit.story.ledgers import Told, offering, told
+
+
+def text(answer: Answer) -> str:
+    """All its events."""
+    return "\n".join(event.text for event in answer.events)
+
+
+def killed(**options: int) -> tuple[Told, int]:
+    """A group whose member m1 was killed, and one of the partitions that it owned."""
+    found = told(**options)
+    (number, *_) = found.owned("m1")
+    found.leave("m1").round()
+    return found, number
+
+
+def test_a_killed_owner_is_told_from_one_that_was_stopped() -> None:
+    """By the word that a stopping member sends: SIGTERM hands over, a death does not."""
+    dead, number = killed()
+    answer = why_partition(dead.story(), ("orders", number))
+    assert "w1 left without handing over: killed, cut off" in text(answer)
+    assert "session timeout of 60 s" in text(answer)
+    stopped = told()
+    (number, *_) = stopped.owned("m1")
+    offering(stopped, "m1", {"leaves": True})
+    stopped.round().leave("m1").round()
+    answer = why_partition(stopped.story(), ("orders", number))
+    assert "w1 stopped (SIGTERM) and handed over" in text(answer)
+    assert "session timeout" not in text(answer)
+
+
+def test_a_static_member_that_did_not_come_back_is_named_so() -> None:
+    """Its session ended; a longer one would have avoided the move."""
+    found = told()
+    offering(found, "m1", {"instance_id": "shop-1"})
+    found.round()
+    (number, *_) = found.owned("m1")
+    found.leave("m1").round()
+    answer = why_partition(found.story(), ("orders", number))
+    assert "shop-1 (static) was not back within its session timeout" in text(answer)
+    assert answer.avoided_by[0].change.startswith("a longer session timeout")
+
+
+def test_both_rounds_of_an_incident_are_one_story() -> None:
+    """The revoke round and the one that completes it, with the move under the one that decided it."""
+    found = told(2)
+    found.join("m2").round().round()
+    story = found.story()
+    double = [one for one in incidents(story) if len(one.rounds) > 1]
+    assert double, "the newcomer's tasks were let go first"
+    number = next(n for n in found.owned("m2"))
+    answer = why_partition(story, ("orders", number))
+    assert "w2" in answer.headline
+    assert "second of the incident's rounds" in text(answer)
+    joined, followed, *_ = [event.text for event in answer.events]
+    assert "w2 joined" in joined, "the cause lies a round before the move"
+    assert "follow-up round" in followed
+    assert [one.change for one in answer.avoided_by] == ["without w2"]
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_the_next_leader_knows_what_the_one_that_died_had(static: bool) -> None:
+    """The dead one's ledger is gone with it, and its death is what is asked for."""
+    found = Told(session_timeout_s=15.0)
+    for name in ("m0", "m1", "m2"):
+        found.join(name, **({"instance_id": f"shop-{name}"} if static else {}))
+    found.round().round()
+    number = min(found.owned("m0"))
+    dead = "shop-m0" if static else "w0"
+    found.leave("m0").round("m1")
+    both = why_partition(found.story(), ("orders", number))
+    answer = why_partition(read(found.ledgers["m1"]), ("orders", number))
+    assert answer.headline == both.headline
+    assert f"moved from {dead} to " in answer.headline
+    assert [event.text for event in answer.events] == [event.text for event in both.events]
+    assert answer.avoided_by[0] == both.avoided_by[0]
+    story = why_member(read(found.ledgers["m1"]), dead)
+    assert story.headline.startswith(f"{dead} is not in the group")
+    assert "loses orders/" in story.events[-1].text
+
+
+def test_what_a_leader_remembers_does_not_hide_what_was_written() -> None:
+    """Where the ledger of the round before is there, it counts: it has rules and inputs, and tells more."""
+    found = told(3)
+    found.leave("m0").round("m1")
+    before = incidents(found.story())[-1].before
+    assert before is not None
+    assert before.asked is not None
+    alone = incidents(read(found.ledgers["m1"]))[-1].before
+    assert alone is not None
+    assert alone.asked is None
+    owners = {place: active.member_id for place, active in before.actives.items()}
+    remembered = {place: active.member_id for place, active in alone.actives.items()}
+    assert remembered == {p: "w0" if owner == "m0" else owner for p, owner in owners.items()}
+    assert set(remembered.values()) == {"w0", "m1", "m2"}
+    assert alone.generation == before.generation
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        None,
+        [],
+        {},
+        {"urls": 1},
+        {"urls": ["http://w0:6066"], "instances": [1, 2], "owners": [], "generation": 1},
+        {
+            "urls": ["http://w0:6066"],
+            "instances": [],
+            "owners": [{"topics": ["orders"]}],
+            "generation": 1,
+        },
+        {
+            "urls": [],
+            "instances": [],
+            "owners": [{"topics": ["t"], "partitions": ["x"]}],
+            "generation": 1,
+        },
+    ],
+)
+def test_a_round_before_that_cannot_be_read_is_passed_over(damage: Any) -> None:
+    """Another version wrote it."""
+    found = told(3)
+    found.leave("m0").round("m1")
+    lines = []
+    for line in found.ledgers["m1"]:
+        row = json.loads(line)
+        if "before" in row:
+            row["before"] = damage
+        lines.append(json.dumps(row).encode())
+    assert [one.before for one in read(lines).decisions] == [None] * len(read(lines).decisions)
+
+
+def test_the_story_goes_on_under_another_leader() -> None:
+    """The second round is led by another member, and written to another ledger."""
+    found = told(2)
+    found.plays_whole = False
+    found.join("m2").round()
+    for _ in range(4):
+        if found.follows:
+            break
+        found.round()
+    assert found.follows
+    found.leave("m0").one_round("m1")
+    while found.follows:
+        found.one_round("m1")
+    assert set(found.ledgers) == {"m0", "m1"}
+    last = [one for one in incidents(found.story()) if len(one.rounds) > 1][-1]
+    by_m0 = found.ledgers["m0"]
+    alone = incidents(read(by_m0))
+    assert len(last.rounds) > len(alone[-1].rounds)
+
+
+def test_ledgers_in_any_order_and_twice_tell_the_same() -> None:
+    """Two copies of a line are one row."""
+    found, number = killed()
+    lines = [line for name in sorted(found.ledgers) for line in found.ledgers[name]]
+    assert why_partition(read(lines), ("orders", number)) == why_partition(
+        read([*lines[::-1], *lines]), ("orders", number)
+    )
+
+
+def test_a_cold_move_names_the_standby_that_would_have_avoided_it() -> None:
+    """Without standbys: m1 still there, or one standby more; and how long it was restored."""
+    found, number = killed(replicas=0)
+    owner = next(name for name in ("m0", "m2") if number in found.owned(name))
+    found.recover(owner, LOG, number, source="replay", records=41_000, seconds=12.5)
+    answer = why_partition(found.story(), ("orders", number))
+    changes = [one.change for one in answer.avoided_by]
+    assert changes[0] == "w1 still there"
+    assert answer.avoided_by[0].then == "it stays with w1"
+    assert any("table_standby_replicas=1" in change for change in changes)
+    assert answer.restored_s == pytest.approx(12.6, abs=0.01)
+    assert "cold: no living member had its table" in answer.headline
+    assert "41,000 records in 12.5 s" in text(answer)
+    assert "from the changelog alone" in text(answer)
+    assert answer.rule == "had no living owner and goes where the balance has room"
+
+
+def test_a_move_onto_a_standby_is_warm_and_one_more_does_not_avoid_it() -> None:
+    """A second standby changes nothing that the first one did not."""
+    found, number = killed(replicas=1)
+    answer = why_partition(found.story(), (LOG, number))
+    assert "warm" in answer.headline
+    assert not any("standby more" in one.change for one in answer.avoided_by)
+
+
+def test_a_move_to_a_newcomer_is_avoided_by_its_not_coming() -> None:
+    """And its cause is named."""
+    found = told(2, end=0)
+    found.join("m2").round()
+    number = found.owned("m2")[0]
+    answer = why_partition(found.story(), ("orders", number))
+    assert "w2 joined" in text(answer)
+    assert "without w2" in [one.change for one in answer.avoided_by]
+
+
+def test_planning_again_gives_the_decision_that_was_made() -> None:
+    """The ledger holds all that a decision was planned from: its digest is the same."""
+    from faust_assigner.app.ledger.rows import digest
+
+    found = told(4)
+    found.join("m4", rack_id="a", capacity=2.0).round().leave("m0").round("m1")
+    decisions = found.story().decisions
+    assert len(decisions) >= 4
+    for decision in decisions:
+        assert decision.asked is not None
+        assert digest(decision.asked.plan()) == decision.digest
+
+
+def test_a_ledger_of_an_older_version_says_what_it_lacks() -> None:
+    """The timeline is there; what would have avoided the move is not known."""
+    found, number = killed()
+    story = found.story()
+    old = replace(story, decisions=tuple(replace(one, asked=None) for one in story.decisions))
+    answer = why_partition(old, ("orders", number))
+    assert answer.avoided_by == ()
+    assert "older version" in answer.unknown[0]
+
+
+def test_a_time_chooses_the_last_move_until_then() -> None:
+    """A minute counts as a whole; before the first round nothing is known."""
+    found, number = killed()
+    story = found.story()
+    first, last = story.decisions[0].at, story.decisions[-1].at
+    assert "moved" in why_partition(story, ("orders", number), at=last).headline
+    assert "placed" in why_partition(story, ("orders", number), at=first).headline
+    with pytest.raises(NothingKnown, match="not placed before"):
+        why_partition(story, ("orders", number), at=AT - 3600)
+
+
+def test_a_member_has_a_story() -> None:
+    """Its coming, what it gains and loses, and its end; by its name or its URL."""
+    found, _ = killed()
+    for name in ("w1", "http://w1:6066", "m1"):
+        answer = why_member(found.story(), name)
+        assert "gains" in answer.events[0].text
+        assert "w1 left without handing over" in answer.events[-1].text
+        assert "loses" in answer.events[-1].text
+    with pytest.raises(NothingKnown, match="w0, w1, w2"):
+        why_member(found.story(), "w9")
+
+
+def test_what_the_ledger_does_not_name_is_an_error() -> None:
+    """A partition, a group; and groups that are several."""
+    found, _ = killed()
+    with pytest.raises(NothingKnown, match="no decision in the ledger places"):
+        why_partition(found.story(), ("orders", 99))
+    with pytest.raises(NothingKnown, match="ledgers of all workers"):
+        read([])
+    lines = [line for ledger in found.ledgers.values() for line in ledger]
+    other = [line.replace(b'"shop"', b'"bakery"') for line in lines]
+    with pytest.raises(NothingKnown, match="bakery, shop"):
+        read([*lines, *other])
+    assert read([*lines, *other], "bakery").group == "bakery"
+
+
+def test_workers_of_one_host_are_told_apart_by_their_ports_throughout() -> None:
+    """Also in the decision in which only one of them is left."""
+    found = Told()
+    for n in range(2):
+        found.join(f"m{n}")
+        found.group.claims[f"m{n}"] = replace(
+            found.group.claims[f"m{n}"], url=f"http://127.0.0.1:{7000 + n}"
+        )
+    found.round().round().leave("m1").round()
+    story = found.story()
+    assert {story.name("m0"), story.name("m1")} == {"127.0.0.1:7000", "127.0.0.1:7001"}
+    assert "is not in the group" in why_member(story, "http://127.0.0.1:7001").headline
+    assert "owns" in why_member(story, "http://127.0.0.1:7000").headline
