@@ -1,0 +1,265 @@
+"""A running group as its leader would see it in the next round; that round, decided by the leader's code.
+
+Pure. What a look at the group found (:class:`~faust_assigner.status.evidence.Evidence`) becomes what each
+member would say if it joined now: what the last answer gave it, and how far its copies have come by now.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+
+from faust_assigner.app.round.leader import LeaderView, Round, decide
+from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.status.evidence import Place
+from faust_assigner.warmup import WarmupPolicy
+from faust_assigner.wire.answer import decode_answer, own_topics
+from faust_assigner.wire.join import JoinData, encode_join
+
+#: Rounds of one event after which a group that has not come to rest is given up on.
+MOST_ROUNDS = 50
+
+
+class NotKnown(FaustAssignerError):
+    """The next round cannot be planned; the message says what is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worker:
+    """One member: what it would say now, but for its positions; and how far its copies have come."""
+
+    name: str
+    member_id: str
+    topics: tuple[str, ...]
+    data: JoinData
+    #: Changelog partition -> the offset up to which it is there.
+    positions: Mapping[Place, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """A task that a round gave to another member; names of members. ``group`` is the planner's group."""
+
+    topics: tuple[str, ...]
+    changelogs: tuple[str, ...]
+    partition: int
+    was: str
+    to: str
+    is_cold: bool
+    records: int | None
+    is_behind: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """All members, and what the leader knows beside what they say.
+
+    ``ends`` says where each partition ends. ``policy`` is how work waits for state, by whether all members
+    are cooperative.
+    """
+
+    group_id: str
+    workers: Mapping[str, Worker]
+    partitions: Mapping[str, int]
+    facts: TableFacts
+    replicas: int
+    policy: Mapping[bool, WarmupPolicy | None]
+    generation: int
+    ends: Mapping[Place, int]
+    #: Partition -> the name of its owner, or of its last one where that member is gone.
+    owner: Mapping[Place, str] = field(default_factory=dict)
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether a round stops nobody."""
+        return all(worker.data.cooperative for worker in self.workers.values())
+
+    def owners(self) -> dict[Place, str]:
+        """Partition -> the name of the member that owns it, or that it is promised to."""
+        return {
+            (topic, number): worker.name
+            for worker in self.workers.values()
+            for claims in (worker.data.actives, worker.data.promised)
+            for topic, numbers in claims.items()
+            for number in numbers
+        }
+
+    def copies(self) -> dict[str, set[Place]]:
+        """Member's name -> the changelog partitions that it has, as owner or as copy."""
+        return {name: set(_held(worker, self.facts)) for name, worker in self.workers.items()}
+
+    def without(self, names: Collection[str]) -> Fleet:
+        """The same after these members are gone."""
+        left = {name: worker for name, worker in self.workers.items() if name not in names}
+        return replace(self, workers=left)
+
+    def with_workers(self, workers: Sequence[Worker]) -> Fleet:
+        """The same with more members."""
+        return replace(self, workers={**self.workers, **{w.name: w for w in workers}})
+
+    def round(self) -> tuple[Fleet, tuple[Moved, ...], bool]:
+        """(the group after one more round, the tasks that it moved, whether a second one follows at once)."""
+        said = {w.member_id: self._metadata(w) for w in self.workers.values()}
+        view = LeaderView(
+            self.group_id,
+            self.facts,
+            self.replicas,
+            self.generation + 1,
+            warmups=self.policy.__getitem__,
+        )
+        found = decide(view, lambda topic: range(self.partitions.get(topic, 0)), said)
+        if found.plan is None:
+            raise NotKnown(f"the planner fails on this group: {found.failure!r}")
+        return self._after(found), tuple(self._moved(found)), found.follows
+
+    def at_rest(self) -> tuple[Fleet, tuple[Moved, ...]]:
+        """(the group after the rounds that one event makes at once, the tasks that they moved)."""
+        fleet, moved, follows = self.round()
+        all_moved = list(moved)
+        for _ in range(MOST_ROUNDS):
+            if not follows:
+                return fleet, tuple(all_moved)
+            fleet, moved, follows = fleet.round()
+            all_moved += moved
+        raise NotKnown("the planner does not come to an end on this group")
+
+    def settled(self) -> tuple[Fleet, tuple[Moved, ...]]:
+        """(the group when all copies have caught up and nothing is left to move, the tasks that moved)."""
+        fleet, all_moved = self.caught_up(), list[Moved]()
+        for _ in range(MOST_ROUNDS):
+            if not any(worker.data.awaited for worker in fleet.workers.values()):
+                break
+            fleet, moved = fleet.at_rest()
+            fleet = fleet.caught_up()
+            all_moved += moved
+            if not moved:
+                break
+        return fleet, tuple(all_moved)
+
+    def caught_up(self) -> Fleet:
+        """The same when each copy has all that its changelog has now."""
+        return replace(
+            self,
+            workers={
+                name: replace(w, positions={p: self.ends.get(p, 0) for p in _held(w, self.facts)})
+                for name, w in self.workers.items()
+            },
+        )
+
+    # -- one round
+
+    def _metadata(self, worker: Worker) -> ConsumerProtocolMemberMetadata:
+        data = worker.data
+        if data.positions is not None:
+            positions: defaultdict[str, dict[int, int]] = defaultdict(dict)
+            for (topic, number), offset in worker.positions.items():
+                positions[topic][number] = offset
+            data = replace(data, positions=positions)
+        return ConsumerProtocolMemberMetadata(
+            0, list(worker.topics), encode_join(data, worker.topics, for_stock=False)
+        )
+
+    def _moved(self, found: Round) -> Iterator[Moved]:
+        plan = found.plan
+        assert plan is not None
+        names = {worker.member_id: worker.name for worker in self.workers.values()}
+        held = {name: set(_held(worker, self.facts)) for name, worker in self.workers.items()}
+        for g, group in enumerate(plan.groups):
+            if group.weightless:
+                continue
+            for number, owner in enumerate(plan.owner[g].tolist()):
+                to = names[plan.member_ids[owner]] if owner >= 0 else ""
+                was = self.owner.get((group.topics[0], number), "")
+                if not to or was == to:
+                    continue
+                records = self._records(self.workers[to], held[to], group.changelogs, number)
+                has_any = any((topic, number) in held[to] for topic in group.changelogs)
+                yield Moved(
+                    topics=group.topics,
+                    changelogs=group.changelogs,
+                    partition=number,
+                    was=was,
+                    to=to,
+                    is_cold=not has_any and bool(group.changelogs) and records != 0,
+                    records=records,
+                    is_behind=has_any and records is not None and records > self._acceptable(),
+                )
+
+    def _acceptable(self) -> int:
+        policy = self.policy[self.is_cooperative]
+        return (policy or WarmupPolicy()).acceptable_recovery_lag
+
+    def _records(
+        self, worker: Worker, held: Collection[Place], changelogs: Sequence[str], number: int
+    ) -> int | None:
+        """What it lacks of a task's state; None where the end or its position is not known."""
+        total = 0
+        for topic in changelogs:
+            end = self.ends.get((topic, number))
+            if end is None:
+                return None
+            at = worker.positions.get((topic, number))
+            if at is None and (topic, number) in held:
+                return None
+            total += max(0, end - (at or 0))
+        return total
+
+    def _after(self, found: Round) -> Fleet:
+        workers = {}
+        for name, worker in self.workers.items():
+            answer = decode_answer(found.answers[worker.member_id].user_data)
+            stateful = self.facts.stateful
+            actives = own_topics(worker.data.globals_, answer)
+            before = set(_held(worker, self.facts))
+            data = replace(
+                worker.data,
+                actives=actives,
+                standbys={t: runs for t, runs in answer.standbys.items() if t in stateful},
+                # What others let go of for this member it has already, where it stood by.
+                on_disk=by_topic(
+                    (t, n)
+                    for t, runs in answer.promised.items()
+                    for n in runs
+                    if t in stateful and (t, n) in before
+                ),
+                awaited=answer.awaited,
+                promised=answer.promised,
+                among=answer.among,
+                group_ids=answer.group_ids,
+                generation=answer.generation,
+                holds=worker.data.cooperative,
+            )
+            given = replace(worker, data=data)
+            mine = {(t, n) for t, runs in actives.items() for n in runs}
+            workers[name] = replace(
+                given,
+                positions={
+                    place: self.ends.get(place, 0)
+                    if place in mine
+                    else worker.positions.get(place, 0)
+                    for place in _held(given, self.facts)
+                },
+            )
+        after = replace(self, workers=workers, generation=found.inputs.generation)
+        return replace(after, owner={**self.owner, **after.owners()})
+
+
+def _held(worker: Worker, facts: TableFacts) -> Iterator[Place]:
+    """The changelog partitions of which a member has state."""
+    data = worker.data
+    for claims in (data.actives, data.standbys, data.on_disk):
+        for topic, numbers in claims.items():
+            if topic in facts.stateful:
+                yield from ((topic, number) for number in numbers)
+
+
+def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+    """The same as claims."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, number in sorted(places):
+        found[topic].append(number)
+    return dict(found)

@@ -1,0 +1,310 @@
+"""Checks and verdict, from one look at a group and the planner's answer to an event. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from faust_assigner.clients.groups import as_ranges
+from faust_assigner.deploy.fleet import NotKnown
+from faust_assigner.deploy.play import (
+    ROLLING,
+    Played,
+    Question,
+    play,
+    stopped_by,
+)
+from faust_assigner.deploy.read import Seen, listed
+from faust_assigner.deploy.report import (
+    CANNOT_TELL,
+    EXIT_CODES,
+    FAILED,
+    NOT_SAFE,
+    OK,
+    SAFE,
+    UNKNOWN,
+    Check,
+    Move,
+    Report,
+    Step,
+)
+from faust_assigner.deploy.steps import Known, shown_bytes, size_of, step_of
+from faust_assigner.settings import table
+from faust_assigner.status.report import ANSWERED, MemberReport
+
+#: Names of checks.
+COPIES = "every task has a caught-up copy elsewhere"
+ROOM = "room on the disks"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What a deploy may cost: ``cold`` moves, and seconds that a task stands still; None: any number.
+
+    ``members`` is how many the group must have, None for any number.
+    """
+
+    cold: int | None = 0
+    pause_s: float | None = None
+    members: int | None = None
+
+
+def judge(seen: Seen, question: Question, budget: Budget, known: Known) -> Report:
+    """The verdict. Raises :class:`~faust_assigner.deploy.play.NoSuchWorker` for a name that is none."""
+    members = seen.status.members
+    stopped = stopped_by(question, members)
+    played: tuple[Played, ...] = ()
+    missing = seen.missing
+    if seen.fleet is not None:
+        try:
+            played = tuple(play(seen.fleet, question, stopped))
+        except NotKnown as error:
+            missing = str(error)
+    steps = tuple(step_of(seen, one, known) for one in played)
+    gone = stopped if question.kind != ROLLING else frozenset()
+    checks = (
+        *_complete(seen, budget.members),
+        *_at_rest(seen, gone),
+        *_planned(seen, missing, steps, played),
+        *_within(steps, budget, missing),
+    )
+    verdict = _verdict(checks)
+    pauses = [step.pause_s for step in steps]
+    known_pauses = [pause for pause in pauses if pause is not None]
+    return Report(
+        group=seen.status.group,
+        question=str(question),
+        taken_at=seen.status.taken_at,
+        verdict=verdict,
+        exit_code=EXIT_CODES[verdict],
+        checks=checks,
+        moves=sum(len(step.moves) for step in steps),
+        cold=sum(step.cold for step in steps),
+        behind=sum(step.behind for step in steps),
+        later_moves=sum(step.later_moves for step in steps),
+        pause_s=max(known_pauses) if known_pauses and None not in pauses else None,
+        steps=steps,
+        problems=tuple(_problems(seen)),
+    )
+
+
+def _verdict(checks: Sequence[Check]) -> str:
+    states = {check.state for check in checks}
+    return NOT_SAFE if FAILED in states else CANNOT_TELL if UNKNOWN in states else SAFE
+
+
+# -- the group now
+
+
+def _complete(seen: Seen, wanted: int | None) -> Iterator[Check]:
+    found = seen.status.totals.members
+    if wanted is not None:
+        yield Check(
+            name=f"{wanted} members",
+            state=OK if found == wanted else FAILED,
+            text=f"{found} are there",
+        )
+
+
+def _at_rest(seen: Seen, gone: Collection[str]) -> Iterator[Check]:
+    status = seen.status
+    staying = [member for member in status.members if member.name not in gone]
+    silent = [m.name for m in staying if m.answer != ANSWERED]
+    yield Check(
+        name="workers answer",
+        state=UNKNOWN if silent else OK,
+        text=f"no answer from {listed(silent)}" if silent else f"{len(staying)} of {len(staying)}",
+    )
+    yield _round(seen)
+    busy = [
+        f"{m.name} ({m.restore_remaining_records:,} records)"
+        for m in staying
+        if m.restore_remaining_records
+    ]
+    warming = [f"{m.name} warms up {_partitions(m)}" for m in staying if m.warmups]
+    unready = [
+        f"{m.name}: {(*m.not_live, *m.not_ready)[0]}" for m in staying if m.not_ready or m.not_live
+    ]
+    found = [f"restoring: {listed(busy)}"] * bool(busy) + [listed(warming)] * bool(warming)
+    found += [f"not ready: {listed(unready)}"] * bool(unready)
+    yield Check(
+        name="nothing is restoring",
+        state=FAILED if found else UNKNOWN if len(silent) == len(staying) else OK,
+        text="; ".join(found) or "no table, copy or warm-up",
+    )
+
+
+def _partitions(member: MemberReport) -> str:
+    places = [(topic, n) for topic, numbers in member.warmups.items() for n in numbers]
+    return ", ".join(as_ranges(places))
+
+
+def _round(seen: Seen) -> Check:
+    status = seen.status
+    leaving = [member.name for member in status.members if member.is_leaving]
+    second = [
+        view.name
+        for view in seen.views
+        if view.member.given is not None and view.member.given.among
+    ]
+    if not status.is_settled:
+        state, text = FAILED, f"a rebalance is under way ({status.state})"
+    elif second:
+        state, text = FAILED, "the second of two rounds is about to begin"
+    elif leaving:
+        state, text = FAILED, f"another worker stops now: {listed(leaving)}"
+    else:
+        state, text = OK, "the group is stable"
+    return Check(name="no round is under way", state=state, text=text)
+
+
+# -- the event
+
+
+def _planned(
+    seen: Seen,
+    missing: str,
+    steps: Sequence[Step],
+    played: Sequence[Played],
+) -> Iterator[Check]:
+    if missing:
+        yield Check(name=COPIES, state=UNKNOWN, text=missing)
+        return
+    if any(step.stopped and not step.members for step in steps):
+        yield Check(name=COPIES, state=FAILED, text="no worker is left")
+        return
+    yield _copies(steps, played)
+    yield _room(seen, played)
+
+
+def _copies(steps: Sequence[Step], played: Sequence[Played]) -> Check:
+    moves = [move for step in steps for move in step.moves]
+    bad = [_bad(move) for move in moves if move.is_cold or move.is_behind]
+    dark = [f"{_place(m)} on {m.to}" for m in moves if m.records is None and not m.is_cold]
+    stateful = sum(bool(moved.changelogs) for one in played for moved in one.moved)
+    if bad:
+        return Check(name=COPIES, state=FAILED, text=_some(bad))
+    if dark:
+        return Check(name=COPIES, state=UNKNOWN, text=f"the lag is not known of {_some(dark)}")
+    text = (
+        f"{stateful} {_task(stateful)} with tables, each to a copy that has caught up"
+        if stateful
+        else "no task with a table moves"
+    )
+    return Check(name=COPIES, state=OK, text=text)
+
+
+def _task(count: int) -> str:
+    return "task" if count == 1 else "tasks"
+
+
+def _place(move: Move) -> str:
+    return f"{move.topics[0]}/{move.partition}"
+
+
+def _bad(move: Move) -> str:
+    where = f"{_place(move)} goes from {move.was or 'no owner'} to {move.to}"
+    if move.is_cold:
+        lacks = "" if move.records is None else f" ({move.records:,} records to replay)"
+        return f"{where} without a copy{lacks}"
+    return f"{where}, whose copy is {move.records:,} records behind"
+
+
+def _some(said: Sequence[str]) -> str:
+    shown = "; ".join(said[:3])
+    return f"{shown}; and {len(said) - 3} more" if len(said) > 3 else shown
+
+
+def _room(seen: Seen, played: Sequence[Played]) -> Check:
+    """Of each event by itself. Members on one host are taken to share a disk."""
+    hosts = {m.name: (m.host or m.name) for m in seen.status.members}
+    free = {hosts[m.name]: m.disk_free_bytes for m in seen.status.members}
+    short, dark, most = [], set(), 0
+    for one in played:
+        wanted: defaultdict[str, int] = defaultdict(int)
+        for name, places in one.copied.items():
+            if name not in hosts:  # a newcomer's disk is not known yet
+                continue
+            for place in places:
+                size = size_of(seen, place)
+                if size is None or free[hosts[name]] is None:
+                    dark.add(f"{_named(place)} on {name}")
+                else:
+                    wanted[hosts[name]] += size
+        short += [
+            f"{one.event}: {host} gets {shown_bytes(size)} of tables and has {shown_bytes(room)} free"
+            for host, size in sorted(wanted.items())
+            if size > (room := free[host] or 0)
+        ]
+        most = max([most, *wanted.values()])
+    if short:
+        return Check(name=ROOM, state=FAILED, text=_some(short))
+    if dark:
+        return Check(
+            name=ROOM, state=UNKNOWN, text=f"no size of the table, or no room: {listed(dark)}"
+        )
+    text = (
+        f"at most {shown_bytes(most)} of new copies on a disk" if most else "no new copy on a disk"
+    )
+    return Check(name=ROOM, state=OK, text=text)
+
+
+def _named(place: tuple[str, int]) -> str:
+    return f"{place[0]}/{place[1]}"
+
+
+# -- the budgets
+
+
+def _within(steps: Sequence[Step], budget: Budget, missing: str) -> Iterator[Check]:
+    if budget.cold is not None and not missing:
+        count = sum(step.cold + step.behind for step in steps)
+        yield Check(
+            name=f"at most {budget.cold} cold moves",
+            state=FAILED if count > budget.cold else OK,
+            text=f"{count}, of these {sum(step.behind for step in steps)} to a copy that is behind"
+            if count
+            else "none",
+        )
+    if budget.pause_s is not None:
+        yield _pause_within(steps, budget.pause_s, missing)
+
+
+def _pause_within(steps: Sequence[Step], limit_s: float, missing: str) -> Check:
+    name = f"no task stands still longer than {limit_s:g} s"
+    long = [step for step in steps if step.pause_s is not None and step.pause_s > limit_s]
+    dark = [step for step in steps if step.pause_s is None]
+    if missing:
+        return Check(name=name, state=UNKNOWN, text=missing)
+    if long:
+        worst = max(long, key=lambda step: step.pause_s or 0.0)
+        return Check(name=name, state=FAILED, text=f"{worst.event}: {worst.pause}")
+    if dark:
+        return Check(name=name, state=UNKNOWN, text=f"{dark[0].event}: {dark[0].pause}")
+    longest = max((step.pause_s or 0.0 for step in steps), default=0.0)
+    return Check(name=name, state=OK, text=f"{longest:.1f} s expected")
+
+
+def _problems(seen: Seen) -> Iterator[str]:
+    yield from seen.status.problems
+    place = seen.settings.get(table.WEIGHTS.name)
+    if place and seen.settings.get(table.WEIGHTS_MODE.name) == "on":
+        yield (
+            f"Workers weigh partitions by {place}, which is not read here: which tasks move later may "
+            "differ from the moves shown"
+        )
+    differing = {difference.name for difference in seen.status.differences}
+    if used := sorted(differing & _PLANNED_WITH):
+        yield f"Workers differ in {listed(used)}: another leader would plan otherwise"
+
+
+_PLANNED_WITH = {
+    "table_standby_replicas",
+    table.WARMUPS.name,
+    table.FOLLOW_UP_S.name,
+    table.ACCEPTABLE_RECOVERY_LAG.name,
+    table.ACCEPTABLE_FROM_NOTHING.name,
+    table.MAX_WARMUPS.name,
+    table.MAX_GROUP_WARMUPS.name,
+}

@@ -1,0 +1,215 @@
+"""Events, played by the leader's own planner: workers stop, one by one or together, and come. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from faust_assigner.deploy.fleet import Fleet, Moved, Worker, by_topic
+from faust_assigner.deploy.read import listed
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.status.evidence import Place
+from faust_assigner.status.report import MemberReport
+from faust_assigner.wire.join import JoinData
+
+STOP, ROLLING, LOSE_RACK, SCALE = "stop", "rolling", "lose rack", "scale"
+
+
+class NoSuchWorker(FaustAssignerError, ValueError):
+    """A name that is no member's, or that of several."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is to be tried: ``workers`` stop, a ``rack`` is lost, or ``size`` workers run."""
+
+    kind: str
+    workers: tuple[str, ...] = ()
+    rack: str = ""
+    size: int = 0
+
+    def __str__(self) -> str:
+        return {
+            STOP: f"stop {' and '.join(self.workers)}",
+            ROLLING: "restart every worker, one after the other",
+            LOSE_RACK: f"lose all workers of the rack {self.rack}",
+            SCALE: f"run {self.size} workers",
+        }[self.kind]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """One event: the members that stopped, the tasks that moved at once and later, and the new copies."""
+
+    event: str
+    stopped: tuple[str, ...]
+    is_crash: bool
+    members: int = 0
+    moved: tuple[Moved, ...] = ()
+    later: tuple[Moved, ...] = ()
+    #: Member's name -> changelog partitions that it did not have.
+    copied: Mapping[str, frozenset[Place]] = field(default_factory=dict)
+
+
+def stopped_by(question: Question, members: Sequence[MemberReport]) -> frozenset[str]:
+    """The names of the members that are not there after the event (each in turn, where it is rolling)."""
+    if question.kind == STOP:
+        return frozenset(_named(name, members) for name in question.workers)
+    if question.kind == ROLLING:
+        return frozenset(member.name for member in members)
+    if question.kind == LOSE_RACK:
+        found = frozenset(member.name for member in members if member.rack == question.rack)
+        if not found:
+            racks = sorted({member.rack for member in members if member.rack})
+            raise NoSuchWorker(
+                f"no worker is in the rack {question.rack!r}; the racks are {', '.join(racks) or 'not set'}"
+            )
+        return found
+    ordered = sorted((member.name for member in members), key=_by_number)
+    return frozenset(ordered[question.size :])
+
+
+def _named(name: str, members: Sequence[MemberReport]) -> str:
+    """The member with that name, URL, instance id, host or member id."""
+    wanted = name.rstrip("/")
+    for names_of in (_first_names, _second_names, _hosts):
+        found = [member.name for member in members if wanted in names_of(member)]
+        if len(found) > 1:
+            raise NoSuchWorker(f"{name!r} names {len(found)} workers: {', '.join(sorted(found))}")
+        if found:
+            return found[0]
+    known = ", ".join(sorted(member.name for member in members))
+    raise NoSuchWorker(f"no worker {name!r} in the group; its members are {known}")
+
+
+def _first_names(member: MemberReport) -> set[str | None]:
+    return {member.name}
+
+
+def _second_names(member: MemberReport) -> set[str | None]:
+    url = member.url.rstrip("/")
+    return {member.instance_id, member.member_id, url, url.partition("://")[2]}
+
+
+def _hosts(member: MemberReport) -> set[str | None]:
+    return {member.host, member.address}
+
+
+def _by_number(name: str) -> tuple[str, int, str]:
+    """Names as a StatefulSet counts them: shop-9 before shop-10."""
+    found = re.fullmatch(r"(.*?)(\d+)", name)
+    return (name, -1, name) if found is None else (found[1], int(found[2]), name)
+
+
+def play(fleet: Fleet, question: Question, stopped: Collection[str]) -> Iterator[Played]:
+    """Each event with the moves that the planner makes then.
+
+    Between the events of a rolling deploy all copies catch up, as a gate between two of them waits for. A
+    static member that is restarted is back in time; its step shows the moves if it were not.
+    """
+    if question.kind == ROLLING:
+        for name in sorted(stopped, key=_by_number):
+            before, worker = fleet, fleet.workers[name]
+            down, fleet = _event(fleet.without([name]), f"{name} stops", [name])
+            yield down
+            if worker.data.instance_id:
+                fleet = before.caught_up()
+                continue
+            came = fleet.with_workers([_returned(worker)])
+            back, fleet = _event(came, f"{name} is back", [])
+            yield back
+    elif question.kind == SCALE and question.size > len(fleet.workers):
+        newcomers = _newcomers(fleet, question.size - len(fleet.workers))
+        event = f"{len(newcomers)} new {'worker joins' if len(newcomers) == 1 else 'workers join'}"
+        yield _event(fleet.with_workers(newcomers), event, [])[0]
+    elif stopped:
+        verb = "stops" if len(stopped) == 1 else "stop"
+        crash = question.kind == LOSE_RACK
+        event = f"{listed(stopped)} {'are lost' if crash else verb}"
+        yield _event(fleet.without(stopped), event, stopped, is_crash=crash)[0]
+
+
+def _event(
+    after: Fleet, event: str, stopped: Collection[str], *, is_crash: bool = False
+) -> tuple[Played, Fleet]:
+    """(what the event does, the group once it has come to rest)."""
+    if not after.workers:
+        lost = Played(event=event, stopped=tuple(sorted(stopped)), is_crash=is_crash)
+        return lost, after
+    had = after.copies()
+    now, moved = after.at_rest()
+    then, later = now.settled()
+    held: defaultdict[str, set[Place]] = defaultdict(set)
+    for fleet in (now, then):
+        for name, places in fleet.copies().items():
+            held[name] |= places - had.get(name, set())
+    played = Played(
+        event=event,
+        stopped=tuple(sorted(stopped)),
+        is_crash=is_crash,
+        members=len(after.workers),
+        moved=moved,
+        later=later,
+        copied={name: frozenset(places) for name, places in held.items() if places},
+    )
+    return played, then
+
+
+def _returned(worker: Worker) -> Worker:
+    """A dynamic member after its restart: a new member id, and its files as they were."""
+    data = worker.data
+    return replace(
+        worker,
+        member_id=f"{worker.member_id}-restarted",
+        data=replace(
+            _stateless(data),
+            on_disk=by_topic(worker.positions),
+            former_actives=data.actives,
+            former_generation=data.generation,
+        ),
+    )
+
+
+def _newcomers(fleet: Fleet, count: int) -> list[Worker]:
+    """Workers without files, set up as the first one is; racks in turn."""
+    model = min(fleet.workers.values(), key=lambda worker: worker.name)
+    named = sorted({w.data.rack_id for w in fleet.workers.values() if w.data.rack_id})
+    racks: list[str | None] = [*named] or [None]
+    return [
+        Worker(
+            name=f"new-{n}",
+            member_id=f"new-{n:06}",
+            topics=model.topics,
+            data=replace(
+                _stateless(model.data),
+                url=f"http://new-{n}:6066",
+                rack_id=racks[n % len(racks)],
+                capacity=1.0,
+            ),
+            positions={},
+        )
+        for n in range(count)
+    ]
+
+
+def _stateless(data: JoinData) -> JoinData:
+    return replace(
+        data,
+        actives={},
+        standbys={},
+        on_disk={},
+        former_actives={},
+        former_generation=-1,
+        promised={},
+        among=0,
+        generation=-1,
+        instance_id=None,
+        group_ids={},
+        awaited={},
+        overdue={},
+        holds=False,
+    )

@@ -1,0 +1,192 @@
+"""A look at a group -> the group as its leader would see it in the next round. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.app.round.warming import SHORT
+from faust_assigner.deploy.fleet import Fleet, NotKnown, Worker
+from faust_assigner.settings import table
+from faust_assigner.settings.schema import Setting
+from faust_assigner.status.build import build, changelogs_of
+from faust_assigner.status.evidence import Evidence, Place
+from faust_assigner.status.members import View, views_of
+from faust_assigner.status.report import Report
+from faust_assigner.warmup import WarmupPolicy
+
+#: How many names one sentence lists; the rest is counted.
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One look, read: the status, every member, and the group as the planner takes it.
+
+    ``fleet`` is None where the next round cannot be planned, and ``missing`` says why. ``bytes_of`` is the
+    size of each changelog partition on disk, where any worker keeps it and said so.
+    """
+
+    status: Report
+    views: tuple[View, ...]
+    fleet: Fleet | None
+    missing: str
+    bytes_of: Mapping[Place, int]
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Those of the leader; where it did not answer, of any worker."""
+        return _settings(self.status, self.views)
+
+
+def seen(evidence: Evidence) -> Seen:
+    """What one look says. Never raises on what members wrote."""
+    views, status = views_of(evidence), build(evidence)
+    fleet, missing = None, ""
+    try:
+        fleet = _fleet(evidence, views, status)
+    except NotKnown as error:
+        missing = str(error)
+    return Seen(status=status, views=views, fleet=fleet, missing=missing, bytes_of=_bytes_of(views))
+
+
+def listed(names: Iterable[str]) -> str:
+    """At most five names, and how many more.
+
+    >>> listed(["b", "a"]), listed("abcdefg")
+    ('a, b', 'a, b, c, d, e and 2 more')
+    """
+    ordered = sorted(names)
+    more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
+    return ", ".join(ordered[:MOST_NAMED]) + more
+
+
+def _settings(status: Report, views: Sequence[View]) -> Mapping[str, str]:
+    leaders = {member.name for member in status.members if member.is_leader}
+    said = {view.name: view.status.settings for view in views if view.status is not None}
+    for name in sorted(said, key=lambda name: (name not in leaders, name)):
+        return said[name]
+    return {}
+
+
+def _fleet(evidence: Evidence, views: Sequence[View], status: Report) -> Fleet:
+    if not evidence.group.is_settled:
+        raise NotKnown(f"the group is in state {evidence.group.state}, a rebalance is under way")
+    if not views:
+        raise NotKnown("the group has no members")
+    others = [
+        view.name for view in views if view.member.said is None or not view.member.said.is_ours
+    ]
+    if others:
+        raise NotKnown(f"members that are not workers of ours: {listed(others)}")
+    unread = [view.name for view in views if view.member.given is None]
+    if unread:
+        raise NotKnown(f"the assignment cannot be read of {listed(unread)}")
+    settings = _settings(status, views)
+    if "table_standby_replicas" not in settings:
+        raise NotKnown("no worker answered, so the number of standbys is not known")
+    if not evidence.ends:
+        raise NotKnown("the brokers did not say where partitions end")
+    everywhere = {
+        topic: full
+        for view in views
+        if view.member.said is not None
+        for topic, full in view.member.said.globals_.items()
+    }
+    facts = TableFacts(changelogs_of(evidence, views), everywhere)
+    lags: dict[str, dict[Place, int]] = {}
+    for one in status.partitions:
+        for copy in one.copies:
+            if copy.lag is not None:
+                lags.setdefault(copy.member, {})[one.topic, one.partition] = copy.lag
+    partitions: dict[str, int] = {}
+    for topic, number in evidence.ends:
+        partitions[topic] = max(partitions.get(topic, 0), number + 1)
+    fleet = Fleet(
+        group_id=evidence.group.group_id,
+        workers={
+            view.name: _worker(view, lags.get(view.name, {}), facts, evidence.ends)
+            for view in views
+        },
+        partitions=partitions,
+        facts=facts,
+        replicas=_number(settings, "table_standby_replicas", 0),
+        policy={
+            is_cooperative: policy_of(settings, is_cooperative) for is_cooperative in (False, True)
+        },
+        generation=max(view.member.given.generation for view in views if view.member.given),
+        ends=evidence.ends,
+    )
+    return replace(fleet, owner=fleet.owners())
+
+
+def _worker(
+    view: View, lags: Mapping[Place, int], facts: TableFacts, ends: Mapping[Place, int]
+) -> Worker:
+    member = view.member
+    said, given = member.said, member.given
+    assert said is not None
+    assert given is not None
+    owned = {(t, n) for t, runs in member.actives.items() for n in runs if t in facts.stateful}
+    positions = {place: ends[place] for place in owned if place in ends}
+    positions |= {place: max(0, ends[place] - lag) for place, lag in lags.items() if place in ends}
+    data = replace(
+        said,
+        actives=member.actives,
+        standbys={t: runs for t, runs in member.copies.items() if t in facts.stateful},
+        on_disk={},
+        awaited=given.awaited,
+        promised=given.promised,
+        among=given.among,
+        group_ids=given.group_ids,
+        generation=given.generation,
+        instance_id=view.instance_id,
+        holds=said.cooperative,
+        leaves=False,
+    )
+    return Worker(
+        name=view.name,
+        member_id=member.member_id,
+        topics=tuple(sorted(member.topics)),
+        data=data,
+        positions=positions,
+    )
+
+
+def policy_of(settings: Mapping[str, str], is_cooperative: bool) -> WarmupPolicy | None:
+    """How work waits for state, by the settings that a worker shows. Raises NotKnown."""
+
+    def number(setting: Setting[int] | Setting[bool]) -> int:
+        return _number(settings, setting.name, int(setting.default))
+
+    if not number(table.WARMUPS) or settings.get(table.FOLLOW_UP_S.name) == "0":
+        return None
+    lag = number(table.ACCEPTABLE_RECOVERY_LAG)
+    return WarmupPolicy(
+        acceptable_recovery_lag=lag,
+        acceptable_from_nothing=_number(
+            settings, table.ACCEPTABLE_FROM_NOTHING.name, SHORT if is_cooperative else lag
+        ),
+        max_per_member=number(table.MAX_WARMUPS),
+        max_per_group=number(table.MAX_GROUP_WARMUPS),
+    )
+
+
+def _number(settings: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return int(settings.get(name, "") or default)
+    except ValueError:
+        raise NotKnown(f"a worker shows {name}={settings[name][:20]!r}, no whole number") from None
+
+
+def _bytes_of(views: Sequence[View]) -> dict[Place, int]:
+    """The largest that any worker names: an owner compacts at another time than a copy."""
+    found: dict[Place, int] = {}
+    for view in views:
+        for one in view.status.tables if view.status is not None else ():
+            for number, size in one.bytes.items():
+                if number.isdecimal():
+                    place = one.changelog, int(number)
+                    found[place] = max(found.get(place, 0), size)
+    return found

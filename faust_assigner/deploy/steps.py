@@ -1,0 +1,171 @@
+"""What each event does: its moves, its new copies, and how long a task stands still. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from faust_assigner.deploy.fleet import Moved
+from faust_assigner.deploy.pauses import Recoveries
+from faust_assigner.deploy.play import Played
+from faust_assigner.deploy.read import Seen, listed
+from faust_assigner.deploy.report import Move, Step
+from faust_assigner.settings import table
+
+SESSION = "broker_session_timeout"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known beside the look: past recoveries, and how long a worker takes to come back."""
+
+    recoveries: Recoveries = field(default_factory=Recoveries)
+    restart_s: float | None = None
+
+
+def size_of(seen: Seen, place: tuple[str, int]) -> int | None:
+    """Bytes on disk; None where no worker names them."""
+    assert seen.fleet is not None
+    if _in_memory(seen, place) or seen.fleet.ends.get(place) == 0:
+        return 0
+    return seen.bytes_of.get(place)
+
+
+def _in_memory(seen: Seen, place: tuple[str, int]) -> bool:
+    stores = {
+        one.store
+        for view in seen.views
+        if view.status is not None
+        for one in view.status.tables
+        if one.changelog == place[0]
+    }
+    return stores == {"memory"}
+
+
+def shown_bytes(count: int) -> str:
+    """A size in the largest fitting unit.
+
+    >>> shown_bytes(900), shown_bytes(2_500_000)
+    ('900 B', '2.5 MB')
+    """
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+def step_of(seen: Seen, played: Played, known: Known) -> Step:
+    """The event as it is reported."""
+    fleet = seen.fleet
+    assert fleet is not None
+    session_s = _seconds(seen, SESSION)
+    static = tuple(
+        name
+        for name in played.stopped
+        if name in fleet.workers and fleet.workers[name].data.instance_id
+    )
+    moves = tuple(_move(one, known.recoveries) for one in played.moved)
+    pause_s, pause = _pause(seen, played, moves, static, session_s, known)
+    copies = [place for places in played.copied.values() for place in places]
+    sizes = [size_of(seen, place) for place in copies]
+    return Step(
+        event=played.event,
+        stopped=played.stopped,
+        static=static,
+        session_timeout_s=session_s,
+        members=played.members,
+        moves=moves,
+        later_moves=len(played.later),
+        copies=len(copies),
+        copy_bytes=None if None in sizes else sum(size or 0 for size in sizes),
+        pause_s=pause_s,
+        pause=pause,
+        cold=sum(move.is_cold for move in moves),
+        behind=sum(move.is_behind for move in moves),
+    )
+
+
+def _move(one: Moved, recoveries: Recoveries) -> Move:
+    move = Move(
+        topics=one.topics,
+        partition=one.partition,
+        was=one.was,
+        to=one.to,
+        is_cold=one.is_cold,
+        is_behind=one.is_behind,
+        records=one.records,
+        pause_s=None if one.changelogs else 0.0,
+    )
+    if not one.changelogs:
+        return move
+    expected = recoveries.expected_s(one.changelogs, one.records, warm=not one.is_cold)
+    return replace(move, pause_s=expected)
+
+
+def _pause(
+    seen: Seen,
+    played: Played,
+    moves: Sequence[Move],
+    static: Sequence[str],
+    session_s: float | None,
+    known: Known,
+) -> tuple[float | None, str]:
+    """(the longest that a task stands still, None where unknown; the same in words)."""
+    fleet = seen.fleet
+    assert fleet is not None
+    restore = [move.pause_s for move in moves]
+    longest = None if None in restore else max((pause or 0.0 for pause in restore), default=0.0)
+    origin = f" by {known.recoveries.origin}" if known.recoveries.origin else ""
+    if longest is None:
+        state = "restoring takes an unknown time: " + (
+            "there is no recovery like it in the ledger"
+            if known.recoveries.origin
+            else "no worker shows a ledger (--ledger FOLDER)"
+        )
+    else:
+        state = f"{longest:.1f} s to restore{origin}" if longest else "nothing to restore"
+    if not moves and not static:
+        return 0.0, "no task moves"
+    if static and not played.is_crash:
+        return _static_pause(static, session_s, longest, state, known)
+    if played.is_crash:
+        if session_s is None:
+            return None, f"the session timeout is not known; {state}"
+        text = f"{session_s:g} s until the group notices (session timeout), {state}"
+        return (None if longest is None else session_s + longest), text
+    if not fleet.is_cooperative:
+        return None, f"rounds of this group stop everybody for a time that is not known; {state}"
+    if _seconds(seen, table.LEAVE_S.name) == 0 and played.stopped:
+        return None, f"FAUST_ASSIGNER_LEAVE_S=0: a stopping worker hands nothing over; {state}"
+    return longest, state
+
+
+def _static_pause(
+    static: Sequence[str],
+    session_s: float | None,
+    longest: float | None,
+    state: str,
+    known: Known,
+) -> tuple[float | None, str]:
+    whom = listed(static)
+    limit = "its session timeout" if session_s is None else f"{session_s:g} s (session timeout)"
+    if known.restart_s is None:
+        return None, (
+            f"as long as {whom} takes to come back, which is not known (--restart SECONDS); the group "
+            f"waits for {limit}, then its tasks move: {state}"
+        )
+    if session_s is not None and known.restart_s < session_s:
+        return (
+            known.restart_s,
+            f"{known.restart_s:g} s until {whom} is back; the group waits for {limit}",
+        )
+    if session_s is None or longest is None:
+        return None, f"{whom} is not back within {limit}; {state}"
+    return session_s + longest, f"{whom} is not back within {limit}; then {state}"
+
+
+def _seconds(seen: Seen, setting: str) -> float | None:
+    try:
+        return float(seen.settings[setting])
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,46 @@
+"""``faust-assigner deploy-check`` as a command: what it refuses, and the exit code where nobody answers."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner, Result
+
+from faust_assigner.cli import main
+
+NOWHERE = ("--bootstrap", "127.0.0.1:1", "--group", "shop")
+
+
+def command(*arguments: str) -> Result:
+    """Run it in this process."""
+    return CliRunner().invoke(main, ["deploy-check", *arguments])
+
+
+@pytest.mark.parametrize(
+    "question", [(), ("shop-1", "--rolling"), ("--scale", "3", "--lose-rack", "az-b")], ids=str
+)
+def test_it_answers_one_question(question: tuple[str, ...]) -> None:
+    """Without one, or with two, it is a wrong option: exit code 2."""
+    done = command(*NOWHERE, *question)
+    assert done.exit_code == 2
+    assert "one of them" in done.output
+
+
+def test_where_nobody_answers_it_cannot_be_told() -> None:
+    """Exit code 2 and one line, not the 75 of other commands: a gate goes by 0, 1 and 2."""
+    done = command(*NOWHERE, "shop-1")
+    assert done.exit_code == 2
+    assert done.output.count("\n") == 1
+
+
+def test_it_waits_as_long_as_it_is_told_to() -> None:
+    """It says once why, and ends with the last answer."""
+    done = command(*NOWHERE, "shop-1", "--wait", "0.5", "--every", "0.1")
+    assert done.exit_code == 2
+    assert done.output.count("not yet") == 1
+
+
+def test_a_ledger_that_is_not_there_is_an_error() -> None:
+    """Before the group is asked."""
+    done = command(*NOWHERE, "shop-1", "--ledger", "/nowhere/at/all")
+    assert done.exit_code == 2
+    assert "no such ledger" in done.output

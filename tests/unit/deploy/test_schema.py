@@ -1,0 +1,86 @@
+"""The answer as JSON is what its schema says, the page about it is the schema's, and a person can read it."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from faust_assigner.deploy import page, report
+from faust_assigner.deploy.play import Question
+from faust_assigner.deploy.render import render
+from faust_assigner.wire.worker_status import dumps
+from tests.unit.deploy.looks import SETTINGS, asked, at_rest, look
+
+CLASSES: dict[str, Any] = {
+    "": report.Report,
+    "check": report.Check,
+    "step": report.Step,
+    "move": report.Move,
+}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Question(kind="stop", workers=("w1",)),
+        Question(kind="rolling"),
+        Question(kind="scale", size=5),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
+def test_every_answer_is_valid(question: Question, state: str) -> None:
+    """Safe or not, and where the planner could not be asked."""
+    made = at_rest()
+    made.state = state
+    jsonschema.validate(json.loads(dumps(asked(look(made), question))), page.schema())
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_the_schema_names_every_field_and_no_other(name: str) -> None:
+    """All of them are required."""
+    schema = page.schema()
+    definition = schema["$defs"][name] if name else schema
+    fields = {field.name for field in dataclasses.fields(CLASSES[name])}
+    assert set(definition["properties"]) == set(definition["required"]) == fields
+
+
+def test_the_page_is_the_schemas(tmp_path: Path) -> None:
+    """A stale page is written anew with ``python -m faust_assigner.deploy.page``."""
+    page.main([str(tmp_path / "page")])
+    there = Path(__file__).resolve().parents[3] / "docs/reference/deploy-check.md"
+    assert (tmp_path / "page").read_text() == there.read_text()
+
+
+def shown(found: report.Report) -> str:
+    """As a pipe gets it."""
+    console = Console(width=140, file=io.StringIO())
+    console.print(render(found))
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_the_verdict_comes_first_then_what_failed() -> None:
+    """The reader sees the reason without reading on."""
+    made = at_rest(replicas=0)
+    lines = shown(asked(look(made, settings={**SETTINGS, "table_standby_replicas": "0"})))
+    first, second, *_ = lines.splitlines()
+    assert first == "NOT SAFE: stop w1 (group shop)"
+    assert second.split()[0] == "failed"
+    assert "  cold, 1,000 records to read" in lines
+    assert "--wait 600" in lines
+
+
+def test_a_safe_stop_shows_its_moves_and_what_is_not_known() -> None:
+    """Each move by its source topic; the pause says why it is not known."""
+    lines = shown(asked(look(at_rest())))
+    assert lines.startswith("SAFE: stop w1")
+    assert "2 tasks at once, 0 cold" in lines
+    assert "w1 -> " in lines
+    assert "not known: restoring takes an unknown time: no worker shows a ledger" in lines
