@@ -33,10 +33,13 @@ ASSIGNOR_ALONE: dict[str, str] = {
         "replaces the recovery service by a mock; our TableManager asks it to close databases first"
     ),
     "tests/unit/test_worker.py::Test_Worker::test_on_init_dependencies__sensors_to_app": (
-        "asserts that an app has no sensor but its own; the metrics add one"
+        "asserts that an app has no sensor but its own; the metrics and the ledger add one each"
     ),
     "tests/unit/sensors/test_base.py::TestSensorDelegate::test_remove": (
-        "asserts that an app has no sensor but its own; the metrics add one"
+        "asserts that an app has no sensor but its own; the metrics and the ledger add one each"
+    ),
+    "tests/unit/sensors/test_base.py::TestSensorDelegate::test_on_message_in": (
+        "sends a mock as a message; the ledger adds up the sizes of messages"
     ),
 }
 
@@ -72,7 +75,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     installers = fixup.INSTALLERS
     if any(item.nodeid.endswith(end) for end in ASSIGNOR_ALONE):
         # Not through the environment: Faust's tests check that it stays as it was.
-        left_out = ("repairs", "restore", "router", "cooperative", "reads", "metrics")
+        left_out = ("repairs", "restore", "router", "cooperative", "reads", "ledger", "metrics")
         fixup.INSTALLERS = {
             part: module for part, module in installers.items() if part not in left_out
         }

@@ -93,11 +93,10 @@ def fetch(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> Path:
-    """The Python to run them with: Faust, this checkout, and what the tests import."""
-    stamp = hashlib.sha256("\n".join((*REQUIREMENTS, str(ROOT), sys.version)).encode()).hexdigest()[
-        :12
-    ]
-    venv = folder / f"venv-{stamp}"
+    """The Python to run them with: Faust, this checkout with what it requires, and what the tests import."""
+    ours = (ROOT / "setup.cfg").read_text()
+    made_of = "\n".join((*REQUIREMENTS, ours, str(ROOT), sys.version))
+    venv = folder / f"venv-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
     python = venv / "bin" / "python"
     if not (venv / "ready").exists():
         print(f"Building {venv}", flush=True)

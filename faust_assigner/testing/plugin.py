@@ -1,35 +1,67 @@
-"""A pytest plugin for app authors: a real Kafka, the embedded broker, one whose clock and faults are yours.
+"""A pytest plugin for app authors; installed with the package, it needs no line in a ``conftest.py``.
 
-pytest -p faust_assigner.testing.plugin          # or: pytest_plugins = ["faust_assigner.testing.plugin"]
+It imports nothing but pytest until a test asks for one of its fixtures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.testing.kafka import KafkaServer, kafka_server
-from faust_assigner.testing.virtual_broker import VirtualBroker
+if TYPE_CHECKING:
+    from faust_assigner.broker import EmbeddedBroker
+    from faust_assigner.testing.fleet import Fleet, StartFleet
+    from faust_assigner.testing.kafka import KafkaServer
+    from faust_assigner.testing.virtual_broker import VirtualBroker
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaServer]:
     """A real Apache Kafka, started at its first use and stopped after the last test; name topics apart."""
+    from faust_assigner.testing.kafka import kafka_server
+
     with kafka_server() as server:
         yield server
 
 
 @pytest.fixture
 def embedded_broker() -> Iterator[EmbeddedBroker]:
-    """A fresh embedded broker in memory; ``embedded_broker.bootstrap`` is where it listens."""
+    """A fresh embedded broker in memory; ``embedded_broker.bootstrap`` is its address."""
+    from faust_assigner.broker import EmbeddedBroker
+
     with EmbeddedBroker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
         yield broker
 
 
 @pytest.fixture
 def virtual_broker() -> Iterator[VirtualBroker]:
-    """An embedded broker whose time stands still until ``advance()``, and that has faults to order."""
+    """An embedded broker whose time stands still until ``advance()``, with faults for single clients."""
+    from faust_assigner.testing.virtual_broker import VirtualBroker
+
     with VirtualBroker() as broker:
         yield broker
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[StartFleet]:
+    """``fleet("shop.app", workers=3)`` starts workers of an app on an embedded broker of their own.
+
+    Every fleet is stopped at the end of the test, also if the test fails or is interrupted.
+    """
+    from faust_assigner.testing.fleet import Fleet
+
+    started: list[Fleet] = []
+
+    def start(app: Any, **options: Any) -> Fleet:
+        started.append(Fleet(app, tmp_path / f"fleet-{len(started)}", **options))
+        started[-1].start()
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for one in reversed(started):
+            one.close()

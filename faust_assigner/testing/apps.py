@@ -1,0 +1,158 @@
+"""The app under test: found by its path or made by a function, with settings that fit a test."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import faust
+
+from faust_assigner.errors import FaustAssignerError
+from faust_assigner.settings.table import ACCEPTABLE_FROM_NOTHING, FOLLOW_UP_S
+
+#: ``"shop.app"``, ``"shop.app:app"``, or a function that returns a new app.
+AppSource: TypeAlias = str | Callable[[], Any]
+
+#: What a test wants otherwise than production. A test's own settings go before these.
+SETTINGS: Mapping[str, Any] = {
+    "web_enabled": False,
+    "broker_heartbeat_interval": 0.3,
+    "broker_session_timeout": 6.0,
+    "broker_commit_interval": 0.5,
+    "consumer_auto_offset_reset": "earliest",
+    "table_cleanup_interval": 1.0,
+}
+#: Of ours: copies are warmed up however short a table is, as they are in production with long ones.
+ENVIRONMENT: Mapping[str, str] = {
+    ACCEPTABLE_FROM_NOTHING.name: "0",
+    FOLLOW_UP_S.name: "1",
+}
+_importing = threading.Lock()
+
+
+class AppNotFound(FaustAssignerError):
+    """No Faust app is where the test says; the message names what was looked for and what is there."""
+
+
+def settings_of(
+    name: str, bootstrap: str, folder: Path, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All settings of the worker ``name``; its tables are kept below ``folder``."""
+    url = f"kafka://{bootstrap}"
+    return {
+        **SETTINGS,
+        "broker": url,
+        "broker_consumer": url,
+        "broker_producer": url,
+        "broker_client_id": name,
+        "canonical_url": f"http://{name}:6066",
+        "datadir": str(folder / "data"),
+        **given,
+    }
+
+
+@contextlib.contextmanager
+def configured(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Apps that are configured meanwhile get ``settings``, whatever they were created with."""
+
+    def configure(app: Any, conf: Any, **_: Any) -> None:
+        for name, value in settings.items():
+            setattr(conf, name, value)
+
+    faust.App.on_configured.connect(configure, weak=False)
+    try:
+        yield
+    finally:
+        faust.App.on_configured.disconnect(configure, weak=False)
+
+
+def check(source: AppSource) -> None:
+    """Raises AppNotFound where the module of a path does not exist; imports nothing but its packages."""
+    if not isinstance(source, str):
+        return
+    module, _, _ = source.partition(":")
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError) as error:
+        raise AppNotFound(f"fleet({source!r}): cannot import {module!r}: {error}") from error
+    if found is None:
+        raise AppNotFound(
+            f"fleet({source!r}): there is no module {module!r} on sys.path; write the path of the app's "
+            f"module with dots, as in `faust -A {module} worker`"
+        )
+
+
+def load(source: AppSource) -> Any:
+    """The app: a path is imported as ``faust -A`` does. Raises AppNotFound."""
+    if not isinstance(source, str):
+        return _checked(source(), f"{getattr(source, '__qualname__', source)}()")
+    check(source)
+    module, _, attribute = source.partition(":")
+    return _app_of(source, importlib.import_module(module), attribute or "app")
+
+
+def load_copy(source: AppSource) -> Any:
+    """A new app each time: the modules of the app's package are executed again, beside those in use.
+
+    An app can run only once in a process. The test's own imports stay the modules of before.
+    """
+    if not isinstance(source, str):
+        return load(source)
+    check(source)
+    module = source.partition(":")[0]
+    package = module.rpartition(".")[0]
+
+    def is_copied(name: str) -> bool:
+        return name == module or (
+            bool(package) and name.startswith(package + ".") and _is_code(name)
+        )
+
+    with _importing:
+        before = {name: sys.modules.pop(name) for name in list(sys.modules) if is_copied(name)}
+        try:
+            return load(source)
+        finally:
+            for name in [name for name in sys.modules if is_copied(name)]:
+                if name in before:
+                    _put_back(name, before[name])
+                else:
+                    del sys.modules[name]
+            for name, one in before.items():
+                _put_back(name, one)
+
+
+def _is_code(name: str) -> bool:
+    """Whether a module is the app's own and not a test of it."""
+    return not any(
+        part in ("tests", "conftest") or part.startswith("test_") for part in name.split(".")
+    )
+
+
+def _put_back(name: str, module: ModuleType) -> None:
+    sys.modules[name] = module
+    package, _, last = name.rpartition(".")
+    if package in sys.modules:
+        setattr(sys.modules[package], last, module)
+
+
+def _app_of(source: str, module: ModuleType, attribute: str) -> Any:
+    if not hasattr(module, attribute):
+        apps = sorted(name for name, value in vars(module).items() if isinstance(value, faust.App))
+        others = f"; its apps: {', '.join(apps)}" if apps else "; it has no Faust app"
+        raise AppNotFound(
+            f"fleet({source!r}): the module {module.__name__} has no {attribute!r}{others}"
+        )
+    return _checked(getattr(module, attribute), f"{module.__name__}:{attribute}")
+
+
+def _checked(app: Any, what: str) -> Any:
+    if not isinstance(app, faust.App):
+        raise AppNotFound(f"{what} is no faust.App but a {type(app).__name__}")
+    return app

@@ -1,0 +1,139 @@
+"""Time that a test moves: a clock that stands still or runs, and an event loop that goes by it.
+
+>>> clock = Clock()
+>>> clock.hold()
+>>> before = clock.time()
+>>> clock.move(3600)
+>>> clock.time() - before
+3600.0
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextvars import Context
+from typing import NamedTuple, TypeAlias, TypeVarTuple
+
+from mode import Service
+
+Ts = TypeVarTuple("Ts")
+#: The machine's own, whatever a test has put in its place.
+REAL_TIME = time.time
+#: Seconds: who sleeps no longer looks again and again for what happens elsewhere, which takes real time.
+SHORT_S = 0.05
+#: Who sleeps so long wakes at the very time; others may wake up to a step late.
+LONG_S = 2.0
+
+
+class Clock:
+    """The time of a test's workers: it runs with the machine's clock, unless it is held."""
+
+    def __init__(self) -> None:
+        self._began = REAL_TIME() - time.monotonic()
+        self._ahead_s = 0.0
+        self._held_at: float | None = None
+
+    def monotonic(self) -> float:
+        """Seconds; never goes back."""
+        return time.monotonic() + self._ahead_s if self._held_at is None else self._held_at
+
+    def time(self) -> float:
+        """Seconds since 1970."""
+        return self._began + self.monotonic()
+
+    def move(self, seconds: float) -> None:
+        """Let ``seconds`` pass at once."""
+        if self._held_at is None:
+            self._ahead_s += seconds
+        else:
+            self._held_at += seconds
+
+    def hold(self) -> None:
+        """From here on time passes by :meth:`move` alone."""
+        self._held_at = self.monotonic()
+
+    def run(self) -> None:
+        """From here on time passes by itself, too."""
+        if self._held_at is not None:
+            self._ahead_s, self._held_at = self._held_at - time.monotonic(), None
+
+    @contextlib.contextmanager
+    def as_time(self) -> Iterator[None]:
+        """``time.time()`` is this clock's, for all code of this process that calls it by that name.
+
+        ``datetime.now()`` and ``from time import time`` keep the machine's clock. Timers of services measure
+        by their event loop's clock.
+        """
+        defaults, logger = Service.itertimer.__kwdefaults__, logging.getLogger("mode.timers")
+        before, measured, level = time.time, defaults["clock"], logger.level
+        time.time = self.time
+        defaults["clock"] = lambda: asyncio.get_running_loop().time()
+        logger.setLevel(logging.ERROR)  # each step of the clock would be a late timer
+        try:
+            yield
+        finally:
+            time.time, defaults["clock"] = before, measured
+            logger.setLevel(level)
+
+
+class Alarm(NamedTuple):
+    """The next timer of a loop: in how many seconds, and whether its sleeper only looks again soon.
+
+    ``long_in_s`` is the same of the next timer whose sleeper sleeps long.
+    """
+
+    in_s: float
+    is_short: bool
+    long_in_s: float
+
+
+Alarms: TypeAlias = list[tuple[float, int, bool, asyncio.TimerHandle]]
+
+
+class MovedLoop(asyncio.SelectorEventLoop):
+    """An event loop that goes by a :class:`Clock`."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._moved = clock
+        #: Seconds that this loop alone is ahead.
+        self.extra_s = 0.0
+        self._alarms: Alarms = []
+        self._long: Alarms = []
+        self._count = 0
+
+    def time(self) -> float:
+        """The clock's."""
+        return self._moved.monotonic() + self.extra_s
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As ever; the handle is remembered until it is due."""
+        handle = super().call_at(when, callback, *args, context=context)
+        self._count += 1
+        sleeps_s = when - self.time()
+        alarm = when, self._count, sleeps_s <= SHORT_S, handle
+        heapq.heappush(self._alarms, alarm)
+        if sleeps_s >= LONG_S:
+            heapq.heappush(self._long, alarm)
+        return handle
+
+    def next_alarm(self) -> Alarm:
+        """The next timer that rings. To be called on this loop."""
+        now, none = self.time(), (float("inf"), 0, False, None)
+        for alarms in (self._alarms, self._long):
+            while alarms and (alarms[0][3].cancelled() or alarms[0][0] <= now):
+                heapq.heappop(alarms)
+        when, _, is_short, _ = self._alarms[0] if self._alarms else none
+        later = self._long[0][0] if self._long else none[0]
+        return Alarm(when - now, is_short, later - now)

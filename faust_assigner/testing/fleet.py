@@ -1,0 +1,399 @@
+"""``fleet``: workers of an app on an embedded broker, what happens to them, and what that moved.
+
+>>> with Fleet("examples.clicks.app", Path(folder)) as shop:            # doctest: +SKIP
+...     shop.send("clicks", key="ada", value=1)
+...     shop.advance(20)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.testing import apps, log
+from faust_assigner.testing.clock import REAL_TIME, Alarm, Clock
+from faust_assigner.testing.faults import Faults, with_faults
+from faust_assigner.testing.in_process import InProcess, Progress
+from faust_assigner.testing.moves import Member, Moves, Owners, listed, moves, named, owners, rest
+from faust_assigner.testing.processes import Worker
+from faust_assigner.testing.reporting import Part, State
+from faust_assigner.testing.waiting import wait_until
+
+#: Seconds for which a group must not change before it counts as at rest.
+QUIET_S = 1.0
+#: A busy machine is no defect of the app under test.
+PATIENCE_S = 120.0
+#: Timers that are due within so many seconds ring together: in the first minute, and later.
+STEP_S, FIRST_S, LATER_STEP_S = 0.25, 60.0, 1.0
+#: So often in a row nothing must have changed before the workers count as idle.
+IDLE_TURNS = 5
+#: Seconds that pass for the workers each time they are looked at.
+CREEP_S = 0.001
+#: Real seconds that workers get at each step to look for what happens elsewhere.
+LOOKING_S = 0.5
+
+
+class Fleet:
+    """Workers ``w1``, ``w2``, ... of one app.
+
+    ``app`` is ``"package.module"`` or ``"package.module:name"``, or a function that returns a new app.
+    ``processes`` starts each worker as a process of its own; else they run in this process, start in a
+    fraction of a second, and :meth:`advance` moves their time. ``settings`` are Faust's and go before the
+    app's own. ``partitions`` is the number of each source topic's; by default the app's
+    ``topic_partitions``. Raises AppNotFound.
+    """
+
+    def __init__(
+        self,
+        app: apps.AppSource,
+        folder: Path,
+        *,
+        workers: int = 1,
+        processes: bool = False,
+        static: bool = False,
+        partitions: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        if processes and not isinstance(app, str):
+            raise apps.AppNotFound(
+                'fleet(processes=True) needs the path of the app, such as "shop.app": a process cannot be '
+                f"given {app!r}"
+            )
+        apps.check(app)
+        self.app, self.folder, self.processes, self.static = app, folder, processes, static
+        self.clock = Clock()
+        self.workers: dict[str, Member] = {}
+        self._count, self._partitions = workers, partitions
+        self._settings = dict(settings or {})
+        self._faults = Faults()
+        self._stack = contextlib.ExitStack()
+        self._before: Owners = {}
+        self._is_at_rest = False
+
+    # -- its life
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the broker and the workers; returns when the group is at rest."""
+        broker = EmbeddedBroker(clock=lambda: int(REAL_TIME() * 1000))
+        self.broker = self._stack.enter_context(broker)
+        self.broker.call(lambda node: with_faults(self.broker.server, self._faults))
+        self._stack.enter_context(_environment(apps.ENVIRONMENT))
+        if not self.processes:
+            self._stack.enter_context(self.clock.as_time())
+        self._create_topics()
+        for _ in range(self._count):
+            self._launch(f"w{len(self.workers) + 1}")
+        is_single = self._count == 1
+        self._wait_for_rest(0.0 if is_single else QUIET_S, PATIENCE_S, is_hurried=is_single)
+
+    def close(self) -> None:
+        """End all workers and the broker. May be called again."""
+        workers = list(self.workers.values())
+        try:
+            for worker in workers:
+                worker.thaw()
+            for worker in workers:
+                if worker.alive:
+                    worker.kill() if self.processes else worker.stop()
+        finally:
+            self._stack.close()
+
+    def _create_topics(self) -> None:
+        with apps.configured(
+            apps.settings_of("topics", self.broker.bootstrap, self.folder, self._settings)
+        ):
+            app = apps.load_copy(self.app)
+            app.finalize()
+        count = self._partitions or int(app.conf.topic_partitions)
+        self._settings["topic_partitions"] = count
+        for agent in app.agents.values():
+            for topic in getattr(agent.channel, "topics", None) or ():
+                log.create(self.broker, topic, getattr(agent.channel, "partitions", None) or count)
+        self.app_id = str(app.conf.id)
+
+    def _launch(self, name: str) -> None:
+        before = self.workers.get(name)
+        settings = apps.settings_of(
+            name,
+            self.broker.bootstrap,
+            self.folder / name,
+            ({"consumer_group_instance_id": name} if self.static else {}) | self._settings,
+        )
+        self._faults.dead.discard(name)
+        if self.processes:
+            state = State() if before is None else before.state
+            self.workers[name] = Worker.launch(
+                name, self.folder / name, str(self.app), settings, state
+            )
+            return
+        worker = before or InProcess(
+            name, self.app, self.folder / name, self.clock, lambda: self._faults.kill(name)
+        )
+        assert isinstance(worker, InProcess)
+        self.workers[name] = worker
+        worker.start(settings)
+
+    # -- what happens
+
+    def add(self) -> str:
+        """One worker more; returns its name."""
+        self._begin()
+        name = f"w{len(self.workers) + 1}"
+        self._launch(name)
+        return name
+
+    def stop(self, name: str) -> None:
+        """A worker ends as after SIGTERM: it hands its partitions over and leaves the group."""
+        self._begin()
+        self._worker(name).stop()
+
+    def kill(self, name: str) -> None:
+        """A worker is gone as after SIGKILL: the group misses it after its session timeout."""
+        self._begin()
+        self._worker(name).kill()
+
+    def freeze(self, name: str) -> None:
+        """A worker stands still as after SIGSTOP, until :meth:`bring_back`."""
+        self._begin()
+        self._worker(name).freeze()
+
+    def bring_back(self, name: str) -> None:
+        """A frozen worker goes on; one that was killed or stopped starts again, with its files."""
+        self._begin()
+        worker = self._worker(name)
+        if worker.is_frozen:
+            worker.thaw()
+        elif not worker.alive:
+            self._launch(name)
+
+    def _worker(self, name: str) -> Member:
+        if name not in self.workers:
+            raise AssertionError(
+                f"there is no worker {name!r}; the workers: {sorted(self.workers)}"
+            )
+        return self.workers[name]
+
+    def _begin(self) -> None:
+        """Something is about to happen: what it moves is counted from here."""
+        if self._is_at_rest:
+            self._before, self._is_at_rest = self.owners(), False
+            for worker in self.workers.values():
+                worker.state.begin()
+
+    # -- records
+
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        at: float | None = None,
+    ) -> None:
+        """Write a record to ``topic`` at the fleet's time, or at ``at``.
+
+        In this process it returns when the workers have processed what they can: an agent that waits for
+        more records, or for time to pass, holds back nothing else.
+        """
+        now = self.clock.time() if at is None else at
+        log.append(self.broker, topic, key, value, now, partition)
+        if not self.processes:
+            self._until_idle()
+
+    def send_all(self, topic: str, records: Iterable[tuple[Any, Any]]) -> None:
+        """Write (key, value) after (key, value) to ``topic``, and wait once for all of them."""
+        for key, value in records:
+            log.append(self.broker, topic, key, value, self.clock.time(), None)
+        if not self.processes:
+            self._until_idle()
+
+    def records(self, topic: str) -> list[log.Record]:
+        """All records of ``topic``, by time: what the app has sent, or a table's changelog."""
+        return log.read(self.broker, topic)
+
+    def table(self, name: str) -> dict[Any, Any]:
+        """The rows of a table, of all workers' partitions together, as its changelog says.
+
+        A row of a windowed table has the key ``(key, (begin, end))``.
+        """
+        rows: dict[Any, Any] = {}
+        for record in sorted(self.records(f"{self.app_id}-{name}-changelog"), key=lambda r: r[3:]):
+            key = _hashable(record.key)
+            rows.pop(key, None)
+            if record.value is not None:
+                rows[key] = record.value
+        return rows
+
+    # -- time
+
+    def advance(self, seconds: float) -> None:
+        """Let ``seconds`` pass: timers ring in their order, agents' timeouts end, windows close.
+
+        ``time.time()`` in the app and the time of records that are sent later move with it. A sleep of two
+        seconds or more ends at its very time, a shorter one up to a quarter of a second late, after the first
+        minute up to a second. Cost: about 0.1 s for 20 s, and some seconds for an hour. In this process only.
+        """
+        if self.processes:
+            raise AssertionError(
+                "advance() moves the time of workers in this process only: start the fleet without "
+                "processes=True"
+            )
+        self._until_idle()
+        end = self.clock.monotonic() + seconds
+        looked_s = 0.0
+        while (left := end - self.clock.monotonic()) > 0:
+            alarms = [worker.turn() for worker in self._running()]
+            soonest = min(alarms, default=Alarm(left, False, left))
+            if soonest.is_short and looked_s < LOOKING_S:
+                looked_s += soonest.in_s
+                time.sleep(min(left, soonest.in_s))
+                self.clock.move(min(left, soonest.in_s))
+            else:
+                looked_s = 0.0
+                step_s = STEP_S if seconds - left < FIRST_S else LATER_STEP_S
+                long_s = min((alarm.long_in_s for alarm in alarms), default=left)
+                self.clock.move(min(left, long_s, max(soonest.in_s, step_s)))
+        self._until_idle()
+
+    def _running(self) -> list[InProcess]:
+        found = [worker for worker in self.workers.values() if isinstance(worker, InProcess)]
+        for worker in found:
+            if worker.error is not None:
+                raise worker.error
+        return [worker for worker in found if worker.alive and not worker.is_frozen]
+
+    def _until_idle(self) -> None:
+        """Let workers run until nothing changes that time alone does not change."""
+        seen, calm, deadline = None, 0, time.monotonic() + PATIENCE_S
+        while calm < IDLE_TURNS:
+            assert time.monotonic() < deadline, (
+                f"waited {PATIENCE_S:g} s for: the agents to be done with what was sent"
+            )
+            running = self._running()
+            for worker in running:
+                worker.turn()
+            now = [worker.progress() for worker in running]
+            is_read = not any(self._is_behind(one) for one in now)
+            calm = calm + 1 if now == seen and is_read else 0
+            seen = now
+            time.sleep(CREEP_S)
+            self.clock.move(CREEP_S)
+
+    def _is_behind(self, worker: Progress) -> bool:
+        ends = {tp.topic: log.ends(self.broker, tp.topic) for tp in worker.positions}
+        return any(at < ends[tp.topic][tp.partition] for tp, at in worker.positions.items())
+
+    # -- rest, and what moved
+
+    def settle(self, *, quiet_s: float = QUIET_S, timeout_s: float = PATIENCE_S) -> None:
+        """Wait until each partition has one owner, all tables are restored and no round is under way."""
+        self._wait_for_rest(quiet_s, timeout_s)
+
+    def _wait_for_rest(self, quiet_s: float, timeout_s: float, *, is_hurried: bool = False) -> None:
+        """Where ``is_hurried``, nobody waits for the pauses of the one worker that starts."""
+        self.clock.run()
+        since: float | None = None
+        seen: Any = None
+
+        def rests() -> bool:
+            nonlocal since, seen
+            if is_hurried and not self.processes:
+                self.clock.move(CREEP_S * 20)
+            now = rest(self._living(), self.broker)
+            if now is None or now != seen:
+                seen, since = now, time.monotonic()
+            return now is not None and since is not None and time.monotonic() - since >= quiet_s
+
+        wait_until(rests, lambda: f"the group to be at rest\n{self._told()}", seconds=timeout_s)
+        self.clock.hold()
+        self._is_at_rest = True
+
+    def _living(self) -> list[Member]:
+        for worker in self.workers.values():
+            if isinstance(worker, Worker):
+                worker.read_journal()
+                if worker.failure:
+                    raise apps.AppNotFound(worker.failure)
+                assert worker.alive or worker.is_ended, (
+                    f"the worker {worker.name} ended: {worker.why_not()}"
+                )
+            elif isinstance(worker, InProcess) and worker.error is not None:
+                raise worker.error
+        return [worker for worker in self.workers.values() if worker.alive and not worker.is_frozen]
+
+    def _told(self) -> str:
+        return "\n".join(f"{name}: {worker.why_not()}" for name, worker in self.workers.items())
+
+    def owners(self) -> Owners:
+        """Which worker owns each task; a task is (group of topics that travel together, number)."""
+        return owners(worker for worker in self.workers.values() if not worker.is_frozen)
+
+    def moves(self) -> Moves:
+        """The tasks that the last event moved: task -> (from, to). Waits for rest."""
+        if not self._is_at_rest:
+            self.settle()
+        return moves(self._before, self.owners())
+
+    def cold_moves(self) -> list[tuple[Part, str]]:
+        """(changelog partition, new owner) where the new owner had none of its rows. Waits for rest."""
+        if not self._is_at_rest:
+            self.settle()
+        return sorted(
+            (part, worker.name)
+            for worker in self.workers.values()
+            for part in worker.state.cold
+            if log.ends(self.broker, part.topic)[part.number]
+        )
+
+    def assert_moves(self, *, max: int, min: int = 0) -> None:
+        """The last event moved at most ``max`` tasks (and at least ``min``)."""
+        moved = self.moves()
+        assert min <= len(moved) <= max, (
+            f"{len(moved)} tasks moved, expected {min} to {max}: {listed(named(moved))}"
+        )
+
+    def assert_no_cold_moves(self) -> None:
+        """No task of a table with rows went to a worker that had to read its changelog from the beginning."""
+        cold = self.cold_moves()
+        assert not cold, f"{len(cold)} cold moves: " + listed(
+            [f"{part.topic}-{part.number} to {name}" for part, name in cold]
+        )
+
+
+#: What the fixture ``fleet`` is: takes what :class:`Fleet` takes, but the folder.
+StartFleet: TypeAlias = Callable[..., Fleet]
+
+
+def _hashable(key: Any) -> Any:
+    return tuple(map(_hashable, key)) if isinstance(key, list) else key
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that are not set yet, for as long as the block runs."""
+    added = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)

@@ -1,0 +1,277 @@
+"""A worker of a fleet inside the test's process: the whole of Faust, on a thread with a loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from faust_assigner.testing import apps
+from faust_assigner.testing.clock import Alarm, Clock, MovedLoop
+from faust_assigner.testing.reporting import State, report
+
+T = TypeVar("T")
+PATIENCE_S = 60.0
+#: Real seconds that the fetcher waits for records, so that a test need not wait for it.
+POLL_S = 0.01
+#: While a worker stops, ``HURRY_S`` pass for its timers in each ``PAUSE_S`` of real time.
+HURRY_S, PAUSE_S = 0.05, 0.002
+#: Rounds of the event loop within which what a timer has woken goes on.
+ROUNDS = 10
+#: Real seconds that a turn waits at most for calls of the consumer's thread.
+ANSWERED_S = 1.0
+
+
+class Progress(NamedTuple):
+    """How far a worker has come."""
+
+    under_way: int
+    begun: int
+    #: Partition of a source topic -> the offset of the next record to be read.
+    positions: Mapping[Any, int]
+
+
+class InProcess:
+    """One worker, over all of its lives; ``app`` is that of the present one."""
+
+    def __init__(
+        self,
+        name: str,
+        source: apps.AppSource,
+        folder: Path,
+        clock: Clock,
+        kill: Callable[[], None],
+    ) -> None:
+        self.name, self.folder, self.state = name, folder, State()
+        self._source, self._clock, self._cut_off = source, clock, kill
+        self._thread: threading.Thread | None = None
+        self._gate: threading.Event | None = None
+        self.error: BaseException | None = None
+        self.app: Any = None
+        self.loop: MovedLoop
+        self._up = threading.Event()
+        #: Calls of the consumer's thread that are not answered yet, polls left out.
+        self._calls = 0
+
+    # -- a life
+
+    def start(self, settings: Mapping[str, Any]) -> None:
+        """Start the app on a thread of its own; returns once its loop runs."""
+        (self.folder / "data").mkdir(parents=True, exist_ok=True)
+        self.error, self.loop, self._calls = None, MovedLoop(self._clock), 0
+        self._up.clear()
+        self._thread = threading.Thread(
+            target=self._run, args=(dict(settings),), name=f"worker-{self.name}", daemon=True
+        )
+        self._thread.start()
+        if not self._up.wait(PATIENCE_S):
+            raise AssertionError(
+                f"waited {PATIENCE_S:g} s for: the app of {self.name} to be imported"
+            )
+        if self.error is not None:
+            self._join()
+            raise self.error
+
+    def _run(self, settings: Mapping[str, Any]) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            with apps.configured(settings):
+                self.app = apps.load_copy(self._source)
+                self.app.finalize()
+            report(self.app, self.state.take)
+            life = self.loop.create_task(self._live())
+            self.loop.call_soon(self._up.set)
+            self.loop.run_until_complete(life)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._up.set()
+            self._close_loop()
+
+    async def _live(self) -> None:
+        self._over = asyncio.Event()
+        self._join_the_test()
+        starting = asyncio.ensure_future(self.app.start())
+        waiting = asyncio.ensure_future(self._over.wait())
+        crashed = asyncio.ensure_future(self.app._crashed.wait())
+        await asyncio.wait({waiting, crashed}, return_when=asyncio.FIRST_COMPLETED)
+        stopping = asyncio.ensure_future(self.app.stop())
+        began = time.monotonic()
+        while not stopping.done() and time.monotonic() - began < PATIENCE_S / 3:
+            await self.loop.run_in_executor(None, time.sleep, PAUSE_S)
+            self.loop.extra_s += HURRY_S
+        for task in (starting, waiting, crashed, stopping):
+            task.cancel()
+        await asyncio.gather(starting, waiting, crashed, stopping, return_exceptions=True)
+        if self._crash is not None:
+            raise self._crash
+
+    def _join_the_test(self) -> None:
+        consumer = self.app.consumer
+        get = consumer._getmany
+
+        def soon(active_partitions: Any, timeout: float) -> Any:
+            return get(active_partitions=active_partitions, timeout=min(timeout, POLL_S))
+
+        consumer._getmany = soon
+        thread = consumer._thread
+        call = thread.call_thread
+
+        async def counted(function: Any, *args: Any, **options: Any) -> Any:
+            is_poll = function == thread._fetch_records
+            self._calls += not is_poll
+            try:
+                return await call(function, *args, **options)
+            finally:
+                self._calls -= not is_poll
+
+        thread.call_thread = counted
+        self._stamp(self.app.producer)
+
+    def _stamp(self, producer: Any) -> None:
+        """Have what the app sends bear the clock's time, not that of the machine."""
+
+        def stamped(send: Callable[..., Any]) -> Callable[..., Any]:
+            def sent(
+                topic: str,
+                key: Any,
+                value: Any,
+                partition: Any,
+                timestamp: Any,
+                *args: Any,
+                **options: Any,
+            ) -> Any:
+                at = self._clock.time() if timestamp is None else timestamp
+                return send(topic, key, value, partition, at, *args, **options)
+
+            return sent
+
+        producer.send = stamped(producer.send)
+        producer.send_and_wait = stamped(producer.send_and_wait)
+
+    def _close_loop(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            for task in asyncio.all_tasks(self.loop):
+                task.cancel()
+            self.loop.run_until_complete(asyncio.sleep(0))
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        asyncio.set_event_loop(None)
+        self.loop.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its app runs, or is frozen."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it stands still."""
+        return self._gate is not None
+
+    def why_not(self) -> str:
+        """What is known of it where something is awaited in vain."""
+        if self.error is not None:
+            return f"{type(self.error).__name__}: {self.error}"
+        return str(self.state)
+
+    @property
+    def _crash(self) -> BaseException | None:
+        crash: BaseException | None = getattr(self.app, "crash_reason", None)
+        return crash
+
+    # -- what happens to it
+
+    def stop(self) -> None:
+        """As SIGTERM: hand partitions over, leave the group, close the tables."""
+        self.thaw()
+        if self.alive:
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(lambda: self._over.set())
+        self._join()
+
+    def kill(self) -> None:
+        """As SIGKILL: the group hears nothing more of it."""
+        self._cut_off()
+        self.stop()
+
+    def freeze(self) -> None:
+        """As SIGSTOP: its threads stand still until :meth:`thaw`."""
+        gate = self._gate = threading.Event()
+        for loop in self._loops():
+            loop.call_soon_threadsafe(gate.wait)
+
+    def thaw(self) -> None:
+        """As SIGCONT."""
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            gate.set()
+
+    def _loops(self) -> Iterator[asyncio.AbstractEventLoop]:
+        yield self.loop
+        consumer = self.app._consumer
+        thread = getattr(consumer, "_thread", None)
+        if thread is not None:
+            yield thread.thread_loop
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join(PATIENCE_S)
+            if self._thread.is_alive():
+                raise AssertionError(f"waited {PATIENCE_S:g} s for: the worker {self.name} to stop")
+        self._thread = None
+        self.state.end()
+
+    # -- what runs on its loop
+
+    def run(self, coroutine: Coroutine[Any, Any, T], what: str) -> T:
+        """A coroutine on the worker's loop."""
+        if not self.alive or self.is_frozen:
+            coroutine.close()
+            raise AssertionError(f"the worker {self.name} does not run: {self.why_not()}")
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
+        except TimeoutError:
+            raise AssertionError(f"waited {PATIENCE_S:g} s for: {what}") from None
+        except RuntimeError:
+            if self._crash is None:
+                raise
+            raise self._crash from None
+
+    async def _turn(self) -> Alarm:
+        for loop in list(self._loops())[1:]:
+            with contextlib.suppress(RuntimeError):
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop))
+        for _ in range(ROUNDS):
+            await asyncio.sleep(0)
+        began = time.monotonic()
+        while self._calls and time.monotonic() - began < ANSWERED_S:
+            await self.loop.run_in_executor(None, time.sleep, PAUSE_S / 4)
+        return self.loop.next_alarm()
+
+    def turn(self) -> Alarm:
+        """Let all that is due run, here and on the consumer's thread; returns the next timer."""
+        return self.run(self._turn(), f"a turn of the worker {self.name}")
+
+    def progress(self) -> Progress:
+        """How far the worker has come."""
+        return self.run(self._progress(), f"the positions of the worker {self.name}")
+
+    async def _progress(self) -> Progress:
+        app, thread = self.app, self.app.consumer._thread
+        changelogs = app.tables.changelog_topics
+
+        async def positions() -> dict[Any, int]:
+            client = thread._ensure_consumer()
+            tps = [tp for tp in client.assignment() if tp.topic not in changelogs]
+            return {tp: await client.position(tp) for tp in tps}
+
+        return Progress(
+            len(app.consumer._unacked_messages),
+            app.monitor.messages_received_total,
+            await thread.call_thread(positions),
+        )

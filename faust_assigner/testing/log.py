@@ -1,0 +1,130 @@
+"""Records of the embedded broker's logs: written and read where they are, without a client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from aiokafka.partitioner import murmur2
+from aiokafka.record import MemoryRecords
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.storage.records import parse_batch
+
+#: A magic number of today's record batches, and a size that no test reaches.
+MAGIC, BATCH_BYTES = 2, 16 << 20
+
+
+class Record(NamedTuple):
+    """A record of a topic; key and value are what their JSON says, else text, else bytes."""
+
+    key: Any
+    value: Any
+    timestamp: float
+    partition: int
+    offset: int
+
+
+def create(broker: EmbeddedBroker, topic: str, partitions: int) -> None:
+    """A topic with ``partitions``, unless there is one of the name."""
+
+    def made(node: Node) -> None:
+        if node.catalogue.get(topic) is None:
+            node.catalogue.create(topic, partitions, {})
+
+    broker.call(made)
+
+
+def append(
+    broker: EmbeddedBroker, topic: str, key: Any, value: Any, at: float, partition: int | None
+) -> tuple[int, int]:
+    """Write one record at the time ``at``; returns its partition and offset. Raises AssertionError."""
+    raw_key, raw_value = encoded(key), encoded(value)
+
+    def written(node: Node) -> tuple[int, int]:
+        found = node.catalogue.get(topic)
+        assert found is not None, (
+            f"there is no topic {topic!r}: {sorted(t.name for t in node.catalogue)}"
+        )
+        number = _partition(raw_key, len(found.partitions)) if partition is None else partition
+        batch = DefaultRecordBatchBuilder(MAGIC, 0, 0, -1, -1, -1, BATCH_BYTES)
+        batch.append(0, int(at * 1000), raw_key, raw_value, [])
+        data = bytes(batch.build())
+        log = found.partitions[number]
+        return number, log.append(parse_batch(data), data, node.clock())
+
+    return broker.call(written)
+
+
+def read(broker: EmbeddedBroker, topic: str) -> list[Record]:
+    """Every record of a topic, by time, partition and offset; none where there is no such topic."""
+
+    def bytes_of(node: Node) -> list[bytes]:
+        found = node.catalogue.get(topic)
+        return (
+            [log.read(log.start_offset, BATCH_BYTES, at_least_one=True) for log in found.partitions]
+            if found
+            else []
+        )
+
+    records = [
+        record
+        for partition, data in enumerate(broker.call(bytes_of))
+        for record in _decoded(data, partition)
+    ]
+    return sorted(records, key=lambda record: record[2:])
+
+
+def ends(broker: EmbeddedBroker, topic: str) -> list[int]:
+    """The end offset of each partition; none where there is no such topic."""
+
+    def found(node: Node) -> list[int]:
+        topic_ = node.catalogue.get(topic)
+        return [log.end_offset for log in topic_.partitions] if topic_ is not None else []
+
+    return broker.call(found)
+
+
+def _decoded(data: bytes, partition: int) -> Iterator[Record]:
+    records = MemoryRecords(data)
+    while records.has_next():
+        batch = records.next_batch()
+        if batch is None or batch.is_control_batch:
+            continue
+        for one in batch:
+            yield Record(
+                decoded(one.key), decoded(one.value), one.timestamp / 1000, partition, one.offset
+            )
+
+
+def _partition(key: bytes | None, count: int) -> int:
+    """As Kafka's clients choose it; 0 without a key, so that a test can repeat itself."""
+    return 0 if key is None else (murmur2(key) & 0x7FFFFFFF) % count
+
+
+def encoded(thing: Any) -> bytes | None:
+    """Bytes as they are, text as UTF-8, records by their serializer, all else as JSON."""
+    if thing is None or isinstance(thing, bytes):
+        return thing
+    if isinstance(thing, str):
+        return thing.encode()
+    if hasattr(thing, "dumps"):
+        return bytes(thing.dumps(serializer=thing._options.serializer or "json"))
+    return json.dumps(thing).encode()
+
+
+def decoded(data: bytes | None) -> Any:
+    """What bytes say as JSON, else as text, else the bytes."""
+    if data is None:
+        return None
+    try:
+        return json.loads(data)
+    except ValueError:
+        pass
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data

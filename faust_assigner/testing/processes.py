@@ -1,0 +1,210 @@
+"""Worker processes: started, watched through their journals, killed, restarted with their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from faust_assigner.testing.reporting import State
+
+#: A worker is sent its question again after so long: it may not have listened yet.
+ASK_AGAIN_S = 1.0
+
+
+@dataclass
+class Journaled:
+    """A process that writes JSON lines into ``folder/journal``, and how far they have been read."""
+
+    name: str
+    folder: Path
+    process: subprocess.Popen[bytes]
+    position: int = field(default=0, kw_only=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process.poll() is None
+
+    def read_journal(self) -> None:
+        """Take in the lines written since the last call; a torn last line waits for its end."""
+        journal = self.folder / "journal"
+        if not journal.exists():
+            return
+        with journal.open("rb") as lines:
+            lines.seek(self.position)
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    break
+                self.position += len(line)
+                self._take(json.loads(line))
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye to the group, no flush."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, timeout_s: float = 20.0) -> None:
+        """SIGTERM; SIGKILL where it does not end in time."""
+        self.process.terminate()
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def log_tail(self, characters: int = 1500) -> str:
+        """The end of its log."""
+        return (self.folder / "log").read_text(errors="replace")[-characters:]
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+
+W = TypeVar("W", bound=Journaled)
+
+
+def on_loopback(port: int) -> tuple[str, ...]:
+    """Faust's options for a web server at ``port`` of 127.0.0.1."""
+    return ("--web-port", str(port), "--web-bind", "127.0.0.1", "--web-host", "127.0.0.1")
+
+
+class Processes(Generic[W]):
+    """Processes by name, each with a folder of its own below ``folder``: its files, its journal, its log."""
+
+    folder: Path
+    workers: dict[str, W]
+    #: Where the modules of workers are found.
+    root: ClassVar[Path]
+
+    def launch(
+        self, name: str, module: str, environment: Mapping[str, str], *, level: str
+    ) -> subprocess.Popen[bytes]:
+        """Start the Faust app of ``module`` as ``name``, with the files of its former life."""
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, "worker", "-l", level, *self.web_options(name)],
+                cwd=self.root,
+                env=os.environ | environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def web_options(self, name: str) -> Sequence[str]:
+        """Faust's options for the web server of ``name``; the default is no server."""
+        return ("--without-web",)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: no goodbye to the group, no flush."""
+        self.workers[name].kill()
+
+    def terminate(self, *names: str, timeout_s: float = 20.0) -> None:
+        """SIGTERM; SIGKILL to one that does not end in time."""
+        for name in names:
+            self.workers[name].process.terminate()
+        for name in names:
+            self.workers[name].stop(timeout_s)
+
+    def living(self) -> list[W]:
+        """The workers whose process runs, by name, with all journals read."""
+        for worker in self.workers.values():
+            worker.read_journal()
+        return [worker for _, worker in sorted(self.workers.items()) if worker.alive]
+
+    def answers(self, suffix: str, timeout_s: float) -> Iterator[Any]:
+        """What each living worker writes beside its journal when it is sent SIGUSR1."""
+        for worker in self.living():
+            answer = worker.folder / f"journal.{suffix}"
+            answer.unlink(missing_ok=True)
+            ask_at = time.monotonic()
+            deadline = ask_at + timeout_s
+            while not answer.exists():
+                if time.monotonic() >= ask_at:
+                    worker.process.send_signal(signal.SIGUSR1)
+                    ask_at += ASK_AGAIN_S
+                if time.monotonic() > deadline or not worker.alive:
+                    raise TimeoutError(
+                        f"{worker.name} did not write its {suffix}\n{worker.log_tail()}"
+                    )
+                time.sleep(0.02)
+            yield json.loads(answer.read_text())
+
+
+@dataclass
+class Worker(Journaled):
+    """One worker of a fleet, as a process of its own: ``faust_assigner.testing.worker``."""
+
+    state: State = field(default_factory=State)
+    failure: str = ""
+    is_frozen: bool = False
+    #: Whether the test has ended it.
+    is_ended: bool = False
+
+    @classmethod
+    def launch(
+        cls, name: str, folder: Path, app: str, settings: Mapping[str, Any], state: State
+    ) -> Worker:
+        """Start it, with the files of its former life when it had one."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "journal").unlink(missing_ok=True)
+        orders = {
+            "KIT_APP": app,
+            "KIT_SETTINGS": json.dumps(dict(settings)),
+            "KIT_JOURNAL": str(folder / "journal"),
+            "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+        }
+        with (folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "faust_assigner.testing.worker"],
+                stdin=subprocess.PIPE,  # closed with this process: then the worker ends, too
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | orders,
+            )
+        return cls(name, folder, process, state=state)
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        if row["kind"] == "failed":
+            self.failure = row["error"]
+        else:
+            self.state.take(row)
+
+    def why_not(self) -> str:
+        """What is known of it where something is awaited in vain."""
+        return self.failure or f"{self.state}; the end of its log:\n{self.log_tail()}"
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self.process.send_signal(signal.SIGSTOP)
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        if self.is_frozen:
+            self.process.send_signal(signal.SIGCONT)
+        self.is_frozen = False
+
+    def kill(self) -> None:
+        """SIGKILL; what it told before counts."""
+        super().kill()
+        self._ended()
+
+    def stop(self, timeout_s: float = 20.0) -> None:
+        """SIGTERM; SIGKILL where it does not end in time."""
+        self.thaw()
+        super().stop(timeout_s)
+        self._ended()
+
+    def _ended(self) -> None:
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.is_frozen, self.is_ended = False, True
+        self.state.end()
