@@ -40,7 +40,8 @@ def publish_here(options: HistoryOptions) -> Report:
 
 def _publish(options: HistoryOptions) -> Report:
     refused = Refused(keep=REFUSED_KEPT_HERE)
-    rows = options.period.rows(list(accepted_rows(options.ledgers, refused, options.period)))
+    found = accepted_rows(options.ledgers, refused, options.period, options.properties)
+    rows = options.period.rows(list(found))
     folder = PlainFolder(options.out)
     output.check(refused, folder, options)
     report = history_of(

@@ -1,32 +1,36 @@
-"""A small ledger without Spark: the same files, the same parser, one line after the other."""
+"""A small ledger without Spark: the same files and topics, the same parser, one line after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from faust_assigner.ledger import Refusal, Row, parse
 from faust_assigner.pipeline.ledgers.files import (
     Chunk,
     LedgerDamaged,
     LedgerFile,
-    LedgerPathError,
     absolute,
     find_files,
     read_lines,
 )
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
+from faust_assigner.pipeline.ledgers.topic_source import TopicSource, read_lines_of, split_sources
+from faust_assigner.snapshots.asking import ask
 
 
 def read_here(
-    ledgers: Sequence[str], tolerance: Tolerance, period: Period | None = None
+    ledgers: Sequence[str],
+    tolerance: Tolerance,
+    period: Period | None = None,
+    properties: Mapping[str, str] | None = None,
 ) -> tuple[list[Row], Refused]:
     """Every accepted line of ``ledgers`` (of ``period``), in memory, and the count of the others.
 
     Raises LedgerPathError and, where ``tolerance`` does not take so many refused lines, TooManyRefused.
     """
     refused = Refused()
-    rows = list(accepted_rows(ledgers, refused, period))
+    rows = list(accepted_rows(ledgers, refused, period, properties))
     tolerance.check(refused)
     return (period or Period()).rows(rows), refused
 
@@ -35,20 +39,41 @@ def accepted_rows(
     ledgers: Sequence[str],
     refused: Refused | None = None,
     period: Period | None = None,
+    properties: Mapping[str, str] | None = None,
 ) -> Iterator[Row]:
-    """The accepted lines of ``ledgers`` (files, folders, globs); all are counted in ``refused``.
+    """The accepted lines of ``ledgers`` (files, folders, globs, topics); all are counted in ``refused``.
 
-    Files that hold nothing of ``period`` are not read; of those that do, every line is given.
+    Files that hold nothing of ``period`` are not read; of those that do, and of topics, every line is given.
+    ``properties`` are Kafka's client properties. A topic's rows are held in memory.
 
-    Raises LedgerPathError for a path that is not there, and for a topic.
+    Raises LedgerPathError for a path that is not there, and UnknownTopicError, UnreachableError or
+    RefusedByKafka for a topic.
     """
-    topics = [ledger for ledger in ledgers if ledger.startswith("kafka://")]
-    if topics:
-        raise LedgerPathError(f"{topics[0]}: a topic is read on Spark, leave out --no-spark")
     refused = Refused() if refused is None else refused
-    files = find_files([absolute(path) for path in ledgers])
+    paths, topics = split_sources(ledgers, properties)
+    for topic in topics:
+        yield from _rows_of_topic(topic, refused)
+    if not paths:
+        return
+    files = find_files([absolute(path) for path in paths])
     for file in (period or Period()).files(files):
         yield from _rows_of(file, refused)
+
+
+def _rows_of_topic(source: TopicSource, refused: Refused) -> list[Row]:
+    rows: list[Row] = []
+
+    def take(partition: int, offset: int, line: bytes) -> None:
+        found = parse(line)
+        if isinstance(found, Row):
+            refused.accepted += 1
+            rows.append(found)
+        elif isinstance(found, Refusal):
+            refused.refuse(f"{source.url}/{partition}", offset, found.reason)
+
+    connection = source.cluster.connection()
+    ask(connection, read_lines_of(connection, source.topic, take))
+    return rows
 
 
 def _rows_of(file: LedgerFile, refused: Refused) -> Iterator[Row]:

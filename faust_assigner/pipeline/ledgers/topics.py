@@ -6,10 +6,8 @@ Both give ``key, value, topic, partition, offset, timestamp``, committed records
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,8 +26,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline.cluster import Cluster, cluster_of
 from faust_assigner.pipeline.ledgers.period import SLACK, Period
+from faust_assigner.pipeline.ledgers.topic_source import TopicSource as TopicSource
+from faust_assigner.pipeline.ledgers.topic_source import split_sources as split_sources
 from faust_assigner.pipeline.schema import arrow_schema, columns, spark_schema
 from faust_assigner.snapshots.changelog import Changelog, Extent, look_at
 
@@ -53,59 +52,6 @@ MESSAGE = columns(
 )
 MESSAGE_SCHEMA = spark_schema(MESSAGE)
 MESSAGE_ARROW = arrow_schema(MESSAGE)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSource:
-    """One topic of one cluster."""
-
-    cluster: Cluster
-    topic: str
-
-    @classmethod
-    def from_url(cls, url: str, properties: Mapping[str, str] | None = None) -> TopicSource:
-        """``kafka://host:port[,host:port]/topic`` taken apart.
-
-        Raises:
-            ConfigError: a part is missing.
-        """
-        bootstrap, _, topic = url.removeprefix("kafka://").partition("/")
-        if not bootstrap or not topic or "/" in topic:
-            raise ConfigError(f"{url!r} is not kafka://host:port[,host:port]/topic")
-        return cls(cluster_of(bootstrap, properties or {}), topic)
-
-    @property
-    def url(self) -> str:
-        """The inverse of :meth:`from_url`."""
-        return f"kafka://{self.cluster.bootstrap}/{self.topic}"
-
-    def to_options(self) -> dict[str, str]:
-        """The options of the data source; Spark blacks out what is called a secret where it shows options."""
-        return {
-            "bootstrap": self.cluster.bootstrap,
-            "topic": self.topic,
-            "properties_secret": json.dumps(dict(self.cluster.properties)),
-        }
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> TopicSource:
-        """The inverse of :meth:`to_options`."""
-        properties = json.loads(options.get("properties_secret", "{}"))
-        return cls(Cluster(options["bootstrap"], properties), options["topic"])
-
-
-def split_sources(
-    ledgers: Sequence[str],
-    properties: Mapping[str, str] | None = None,
-) -> tuple[list[str], list[TopicSource]]:
-    """(paths, topics) of what a person named; topics are ``kafka://host:port[,host:port]/topic``."""
-    paths = [ledger for ledger in ledgers if not ledger.startswith("kafka://")]
-    topics = [
-        TopicSource.from_url(ledger, properties)
-        for ledger in ledgers
-        if ledger.startswith("kafka://")
-    ]
-    return paths, topics
 
 
 def has_connector(spark: SparkSession) -> bool:

@@ -170,7 +170,7 @@ def what_if_here(request: Request, change: Change) -> dict[str, Any]:
 def _current(request: Request) -> tuple[Current, Load]:
     from faust_assigner.pipeline.ledgers.rows import read_here
 
-    rows, _ = read_here(request.ledgers, request.max_refused)
+    rows, _ = read_here(request.ledgers, request.max_refused, properties=request.properties)
     groups = [found for found in current_here(rows) if request.group_id in (None, found.group_id)]
     if len(groups) != 1:
         raise UnknownGroup(
@@ -205,7 +205,8 @@ def _facts_here(request: Request) -> Facts | None:
         return None
     from faust_assigner.pipeline.ledgers.rows import read_here
 
-    return facts_of(read_here(request.ledgers, request.max_refused)[0])
+    rows, _ = read_here(request.ledgers, request.max_refused, properties=request.properties)
+    return facts_of(rows)
 
 
 def _facts_on_spark(spark: Any, request: Request) -> Facts | None:

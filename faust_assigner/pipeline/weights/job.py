@@ -66,7 +66,9 @@ class Learned:
 
 def learn_here(request: Request) -> dict[str, Any]:
     """The whole job without Spark; returns the report."""
-    rows, refused = read_here(request.ledgers, request.max_refused, request.period)
+    rows, refused = read_here(
+        request.ledgers, request.max_refused, request.period, request.properties
+    )
     rates = rates_of(
         (row.values for row in rows if row.table == "partition_sample"),
         half_life_s=request.half_life_s,

@@ -112,3 +112,15 @@ def test_what_is_no_address_is_refused_before_anybody_is_asked(servers: str) -> 
 def test_addresses_as_kafkas_clients_take_them_pass(servers: str) -> None:
     """With a port or without, IPv6 too."""
     assert cluster_of(servers, {}).bootstrap == servers
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PEM"])
+def test_a_truststore_that_is_not_there_is_named(tmp_path: Path, kind: str) -> None:
+    """Before any tool of Java's is asked to read it."""
+    given = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": kind,
+        "ssl.truststore.location": str(tmp_path / "none"),
+    }
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location: there is no file"):
+        cluster_of("h:9", given).connection()

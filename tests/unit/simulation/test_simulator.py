@@ -16,6 +16,7 @@ from faust_assigner.simulation.fleet import (
     Event,
     Kind,
     Outcome,
+    PlanLike,
     Scenario,
     TaskGroup,
     Worker,
@@ -167,6 +168,42 @@ def test_imbalance_is_the_heaviest_member_over_the_mean() -> None:
     """Two workers, loads 3 and 1: the heavier carries 1.5 times the mean."""
     scenario = replace(fleet(Event(10.0, Kind.RESTART, "w0", 5.0)), rates=np.array([3.0, 1.0]))
     assert run(scenario, static=True).worst_load == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    ("rates", "worst"), [((0.3, 0.1), 1.5), ((0.0, 0.0), 1.0), ((3e9, 1e9), 1.5)]
+)
+def test_imbalance_has_no_unit(rates: tuple[float, float], worst: float) -> None:
+    """Little traffic is as uneven as much; without any, all are even."""
+    scenario = replace(fleet(Event(10.0, Kind.RESTART, "w0", 5.0)), rates=np.array(rates))
+    assert run(scenario, static=True).worst_load == pytest.approx(worst)
+
+
+def test_learned_weights_are_known_under_the_names_of_topics() -> None:
+    """A changelog weighs what its source weighs; where none were learned there are none."""
+    scenario = fleet(tasks=2)
+    assert scenario.weights == {}
+    learned = replace(scenario, learned_weights=np.array([2.0, 0.5]))
+    assert learned.weights == {
+        (topic, number): weight
+        for topic in ("t", "t-changelog")
+        for number, weight in enumerate((2.0, 0.5))
+    }
+
+
+def test_a_policy_is_told_who_is_new() -> None:
+    """Members that have started since the last round claim nothing, at generation -1."""
+    asked: list[dict[str, tuple[int, bool]]] = []
+
+    def watching(
+        members: Sequence[Member], partitions: Mapping[str, int], **more: object
+    ) -> PlanLike:
+        asked.append({m.member_id: (m.generation, bool(m.actives)) for m in members})
+        return OURS(members, partitions, **more)
+
+    join = fleet(Event(100.0, Kind.JOIN, "w1"), start=1)
+    simulate(join, Arm("mine", 0), watching)
+    assert asked == [{"w0": (-1, False)}, {"w0": (1, True), "w1": (-1, False)}]
 
 
 def test_a_policy_that_forgets_a_task_is_refused_by_name() -> None:

@@ -117,3 +117,32 @@ def test_rows_that_are_not_json_are_named_by_their_place_among_all() -> None:
         rows[bad] = b"{"
     rows[7] = None
     assert unreadable_rows(rows) == [5, 1_023, 1_024, 2_999]
+
+
+@pytest.mark.parametrize("level", [None, "read_uncommitted"])
+async def test_a_reader_of_changelogs_belongs_to_no_group_and_reads_from_the_start(
+    monkeypatch: pytest.MonkeyPatch, level: str | None
+) -> None:
+    """Of transactions what was committed, unless told otherwise; a caller's sizes go before ours."""
+    made: list[dict[str, Any]] = []
+
+    class Never(SimpleNamespace):
+        async def start(self) -> None:
+            made.append(vars(self))
+
+        async def stop(self) -> None:
+            made.append({})
+
+    monkeypatch.setattr(changelog, "AIOKafkaConsumer", lambda **fields: Never(**fields))
+    connection: Any = {"bootstrap_servers": "b:9", "max_partition_fetch_bytes": 7}
+    more = {} if level is None else {"isolation_level": level}
+    async with changelog.consumer_of(connection, **more):
+        assert len(made) == 1
+    assert len(made) == 2
+    assert made[0] == {
+        **connection,
+        "group_id": None,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "isolation_level": level or "read_committed",
+    }

@@ -92,6 +92,21 @@ def test_impossible_limits_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "limits"),
+    [("0.25:4", (0.25, 4)), ("1:4", (1, 4)), ("0.5:1", (0.5, 1)), ("1:1", (1, 1))],
+)
+def test_limits_reach_to_one_and_from_it(text: str, limits: tuple[float, float]) -> None:
+    """Whoever wants no weight below or above the ordinary one says so."""
+    assert Limits.parse(text) == limits
+
+
+def test_a_weight_that_is_no_number_is_not_written() -> None:
+    """JSON knows none, and readers would refuse the whole document."""
+    with pytest.raises(ValueError, match="JSON"):
+        encode([weight_row("orders", 0, float("nan"))], version=1, computed_at=NOON)
+
+
+@pytest.mark.parametrize(
     ("group_id", "later_s", "code"),
     [("shop", MAX_AGE_S + 1, "stale"), ("shop", -7_200, "future"), ("nobody", 0, "unnamed")],
 )

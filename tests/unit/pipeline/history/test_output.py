@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from faust_assigner.ledger import Row, parse
@@ -287,6 +288,17 @@ def test_days_that_were_staged_before_are_not_published(tmp_path: Path) -> None:
         folder.stage_rows("movement", [{**row, "dt": datetime(2026, 11, day, tzinfo=UTC).date()}])
     folder.publish("movement")
     assert folder.children("movement") == ["dt=2026-11-02"]
+
+
+def test_lines_that_were_set_aside_have_no_days(tmp_path: Path) -> None:
+    """Their table is one file, with rows and without."""
+    folder = PlainFolder(str(tmp_path))
+    refused = {"file": "a.jsonl", "line": 7, "reason": "no JSON"}
+    for rows in ([refused, refused], []):
+        folder.stage_rows("quarantine", rows)
+        folder.publish("quarantine")
+        (file,) = (tmp_path / "quarantine").iterdir()
+        assert pq.read_table(file).to_pylist() == rows
 
 
 def test_a_day_that_was_not_staged_is_gone(tmp_path: Path) -> None:

@@ -23,6 +23,16 @@ from faust_assigner.simulation.fleet import Event, Kind
 MONDAY = dt.datetime(2026, 11, 16, 8, 0, tzinfo=dt.UTC).timestamp()
 
 
+@pytest.mark.parametrize(("groups", "stateless"), [(1, 0), (2, 1), (3, 1)])
+def test_one_group_of_several_has_no_state(groups: int, stateless: int) -> None:
+    """An only group always has."""
+    for number in range(20):
+        shape = Shape(groups=(groups, groups))
+        scenario = generate(shape, number, scenario_seed(9, number))
+        assert len(scenario.groups) == groups
+        assert sum(group.changelog is None for group in scenario.groups) == stateless
+
+
 @pytest.mark.parametrize("scenario_id", range(40))
 def test_a_generated_scenario_keeps_to_its_shape(scenario_id: int) -> None:
     """Ranges hold, events go forward in time, nothing happens to a worker that is gone for good."""

@@ -282,7 +282,7 @@ def test_it_runs_where_neither_spark_nor_arrow_is_installed(tmp_path: Path) -> N
     [
         ["--replicas", "one"],
         ["--seed", "-1"],
-        ["--ledger", "kafka://127.0.0.1:1/ledger"],
+        ["--ledger", "kafka://127.0.0.1:1"],
         ["--members", "8:3"],
         ["--members", "0:3"],
         ["--policies", "nobody"],
@@ -296,6 +296,22 @@ def test_impossible_options_are_said_with_exit_code_2(arguments: list[str], tmp_
     )
     assert done.exit_code == 2, done.output
     assert not (tmp_path / "out").exists()
+
+
+def test_a_topic_whose_brokers_are_away_is_tried_again_later(tmp_path: Path) -> None:
+    """Exit code 75, as on Spark."""
+    done = CliRunner().invoke(
+        main,
+        [
+            "simulate",
+            "--no-spark",
+            "--out",
+            str(tmp_path),
+            "--ledger",
+            "kafka://127.0.0.1:1/ledger",
+        ],
+    )
+    assert done.exit_code == 75, done.output
 
 
 def test_the_other_policy_stands_beside_ours_under_the_same_conditions() -> None:

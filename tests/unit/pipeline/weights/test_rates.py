@@ -277,6 +277,20 @@ def test_two_busy_topics_that_travel_together_are_twice_the_work() -> None:
     assert weights["orders", 1] == weights["customers", 1] == pytest.approx(2.0, abs=0.05)
 
 
+def test_a_busy_topic_of_another_count_is_work_of_its_own() -> None:
+    """It shares partition 0 with the others' name only: their task 0 weighs what it did."""
+    samples = [
+        sample(partition, at, count, topic)
+        for at in (0, 60)
+        for topic, loads in (("orders", (100, 100, 100)), ("audit", (300,)))
+        for partition, count in enumerate(loads)
+    ]
+    _, rows = weigh(rates_of(samples), computed_at=NOON)
+    weights = {(row.topic, row.partition): row.weight for row in rows}
+    assert [weights["orders", number] for number in range(3)] == [1.0, 1.0, 1.0]
+    assert weights["audit", 0] == 3.0
+
+
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     """Eight partitions under a Zipf law, owned by two members that count; one line is broken."""

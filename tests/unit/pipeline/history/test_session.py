@@ -1,0 +1,34 @@
+"""Which jars the session of ``history`` is started with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from faust_assigner.pipeline.history import job
+from faust_assigner.pipeline.history.job import HistoryOptions, session_for
+
+
+@pytest.mark.parametrize(
+    ("ledgers", "connector", "jars"),
+    [
+        (("kafka://h:9/t",), "auto", ["k.jar"]),
+        (("/files", "kafka://h:9/t"), "spark", ["k.jar"]),
+        (("kafka://h:9/t",), "python", []),
+        (("/files",), "auto", []),
+        (("/files",), "python", []),
+    ],
+)
+def test_the_connectors_jars_come_where_spark_reads_a_topic(
+    monkeypatch: pytest.MonkeyPatch, ledgers: tuple[str, ...], connector: str, jars: list[str]
+) -> None:
+    """Files need none, nor does a topic that Python reads; packages are a user's own."""
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(job, "cached_connector_jars", lambda: ["k.jar"])
+    monkeypatch.setattr(
+        job, "spark_session", lambda master, name, **more: asked.update(master=master, **more)
+    )
+    options = HistoryOptions(ledgers, "out", connector=connector, packages=("a:b:1",))
+    session_for(options, "local[2]")
+    assert asked == {"master": "local[2]", "jars": jars, "packages": ("a:b:1",)}

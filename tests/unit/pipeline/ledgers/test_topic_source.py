@@ -1,0 +1,123 @@
+"""A ledger in a topic, read without Spark: every line once, those that are wanted, and what was left out."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from click.testing import CliRunner
+
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.cli import main
+from faust_assigner.ledger import Row, parse
+from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
+from faust_assigner.pipeline.ledgers.rows import accepted_rows, read_here
+from faust_assigner.pipeline.ledgers.topic_source import read_lines_of, read_story_lines
+from faust_assigner.snapshots.changelog import UnknownTopicError
+from tests.unit.app.ledger.test_pages import line, sample
+from tests.unit.story.ledgers import told
+
+LINES = [line(0), sample(), line(1, "other"), line(2), b"no row", line(3)]
+
+
+async def _send(bootstrap: str, lines: list[bytes | None], partitions: int) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for number, each in enumerate(lines):
+            value = None if each is None else each.rstrip(b"\n")
+            await producer.send_and_wait("ledger", value, b"w", partition=number % partitions)
+
+
+@pytest.fixture
+def broker() -> EmbeddedBroker:
+    """Its topics have two partitions."""
+    return EmbeddedBroker(settings={"num.partitions": 2})
+
+
+def fill(broker: EmbeddedBroker, *lines: bytes | None) -> str:
+    """The topic as a ledger, filled."""
+    asyncio.run(_send(broker.bootstrap, list(lines), 2))
+    return f"kafka://{broker.bootstrap}/ledger"
+
+
+def test_rows_of_a_topic_are_those_of_a_file(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """Refused lines are counted under partition and offset; a tombstone is none; files may be named too."""
+    (tmp_path / "w.jsonl").write_bytes(line(7))
+    refused = Refused(keep=9)
+    with broker:
+        ledger = fill(broker, *LINES, None)
+        found = list(accepted_rows([ledger, str(tmp_path)], refused))
+        assert len(read_here([ledger], Tolerance())[0]) == 5
+    wanted = [parse(each) for each in [*LINES[0::2], *LINES[1::2], line(7)]]
+    assert found == [row for row in wanted if isinstance(row, Row)]
+    assert (refused.accepted, refused.lines) == (6, 1)
+    [(place, offset, reason)] = refused.kept
+    assert (place, offset) == (f"{ledger}/0", 2)
+    assert "not JSON" in reason
+
+
+def test_a_story_has_the_lines_of_its_group_without_samples(broker: EmbeddedBroker) -> None:
+    """Or those of all groups."""
+    with broker:
+        fill(broker, *LINES)
+        where = {"bootstrap_servers": [broker.bootstrap]}
+        lines, left_out = asyncio.run(read_story_lines(where, "ledger", "shop"))
+        everyone, _ = asyncio.run(read_story_lines(where, "ledger", None))
+    assert (sorted(lines), left_out) == (
+        sorted(one.rstrip() for one in (line(0), line(2), line(3))),
+        "",
+    )
+    assert len(everyone) == 5
+
+
+def test_of_a_long_topic_the_newest_records_are_read_and_it_is_said(broker: EmbeddedBroker) -> None:
+    """So many of all partitions together; none after its time is over."""
+    with broker:
+        fill(broker, *(line(number) for number in range(40)))
+        where = {"bootstrap_servers": [broker.bootstrap]}
+        taken: list[bytes] = []
+        left_out = asyncio.run(
+            read_lines_of(where, "ledger", lambda p, o, v: taken.append(v), most_records=10)
+        )
+        late = asyncio.run(read_lines_of(where, "ledger", lambda p, o, v: None, seconds=-1.0))
+    assert sorted(taken) == sorted(line(number).rstrip() for number in range(30, 40))
+    assert left_out == "topic ledger has older rows that were not read"
+    assert "was not read to its end" in late
+
+
+def test_a_topic_that_is_not_there_is_an_error(broker: EmbeddedBroker) -> None:
+    """It is not made by asking for it."""
+    with broker:
+        ledger = f"kafka://{broker.bootstrap}/nothing"
+        for _ in range(2):
+            with pytest.raises(UnknownTopicError, match="no topic 'nothing'"):
+                list(accepted_rows([ledger]))
+        done = CliRunner().invoke(main, ["why", "orders/2", "--ledger", ledger])
+    assert done.exit_code == 2
+    assert "no topic 'nothing'" in done.output
+
+
+def test_why_tells_from_a_topic_as_from_files(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two leaders; the client's properties come from --config."""
+    found = told()
+    found.leave("m1").round()
+    for name, lines in found.ledgers.items():
+        (tmp_path / f"{name}.jsonl").write_bytes(b"".join(lines))
+    config = tmp_path / "client.properties"
+    config.write_text("security.protocol=PLAINTEXT\n")
+    with broker:
+        ledger = fill(broker, *(each for lines in found.ledgers.values() for each in lines))
+        of_topic = CliRunner().invoke(
+            main, ["why", "orders/2", "--ledger", ledger, "--config", str(config)]
+        )
+        config.write_text("security.protocol=NONSENSE\n")
+        wrong = CliRunner().invoke(
+            main, ["why", "orders/2", "--ledger", ledger, "--config", str(config)]
+        )
+    of_files = CliRunner().invoke(main, ["why", "orders/2", "--ledger", str(tmp_path)])
+    assert of_files.output.startswith("orders/2 moved from w1 to ")
+    assert of_topic.output == of_files.output
+    assert "NONSENSE" in wrong.output

@@ -1,0 +1,70 @@
+"""The trial of weights: how heavy the heaviest member would be, worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from faust_assigner import Member
+from faust_assigner.weights.trial import TrialScore, score
+
+#: One heavy partition of four.
+HEAVY = {("t", 0): 4.0, ("t", 1): 1.0, ("t", 2): 1.0, ("t", 3): 1.0}
+
+
+def tried(
+    *members: Member, weights: dict[tuple[str, int], float] | None = None, **more: object
+) -> TrialScore:
+    """Of one topic with four partitions."""
+    return score(members, {"t": 4}, HEAVY if weights is None else weights, **more)  # type: ignore[arg-type]
+
+
+def test_the_heaviest_member_is_told_before_by_counts_and_by_weights() -> None:
+    """All five heavy ones of twenty are one member's: 25 of 35, and 21 after one move; a mean is 17.5."""
+    members = (
+        Member("a", ["t"], actives={"t": range(10)}, generation=1),
+        Member("b", ["t"], actives={"t": range(10, 20)}, generation=1),
+    )
+    weights = {("t", number): 4.0 if number < 5 else 1.0 for number in range(20)}
+    found = score(members, {"t": 20}, weights)
+    assert (found.members, found.tasks) == (2, 20)
+    assert (found.before, found.counted) == pytest.approx((25 / 17.5, 25 / 17.5))
+    assert found.weighted == pytest.approx(21 / 17.5)
+    assert found.ratio == pytest.approx(21 / 25)
+    assert (found.counted_moves, found.weighted_moves) == (0, 1)
+    assert found.report()["ratio"] == found.ratio
+
+
+def test_members_may_own_nothing_yet() -> None:
+    """Then nothing moves, and no member was heavy before."""
+    found = tried(Member("a", ["t"]), Member("b", ["t"]))
+    assert (found.before, found.counted_moves, found.weighted_moves) == (0.0, 0, 0)
+    assert (found.counted, found.weighted) == pytest.approx((5 / 3.5, 4 / 3.5))
+
+
+def test_a_load_is_divided_by_capacity() -> None:
+    """Nobody owned anything before; of 7 the member of capacity 6 has its share and more."""
+    found = tried(Member("a", ["t"], capacity=6.0), Member("b", ["t"], capacity=1.0))
+    assert found.before == 0.0
+    assert found.weighted == pytest.approx(1.0)
+    assert (found.counted_moves, found.weighted_moves) == (0, 0)
+
+
+def test_partitions_that_nobody_owned_weigh_nothing_before() -> None:
+    """The first member in order is a member like any other."""
+    found = tried(Member("a", ["t"], actives={"t": [0]}, generation=1), Member("b", ["t"]))
+    assert found.before == pytest.approx(2.0)
+
+
+def test_without_load_nothing_is_heavy() -> None:
+    """And the weights neither help nor hurt."""
+    found = tried(Member("a", ["t"]), Member("b", ["t"]), weights=dict.fromkeys(HEAVY, 0.0))
+    assert (found.counted, found.weighted, found.ratio) == (0.0, 0.0, 1.0)
+
+
+def test_weightless_topics_weigh_nothing() -> None:
+    """A topic that counts in no load is given out beside the others."""
+    members = (Member("a", ["t", "leader"]), Member("b", ["t", "leader"]))
+    partitions = {"t": 2, "leader": 1}
+    found = score(members, partitions, {}, weightless=["leader"])
+    assert (found.tasks, found.counted, found.weighted) == (3, 1.0, 1.0)
+    assert score(members, partitions, {}).counted == pytest.approx(4 / 3)
