@@ -1,10 +1,11 @@
 """``faust-assigner status`` once the answers are in.
 
-    python -m benchmarks.status [--members N] [--json FILE]
+    python -m benchmarks.status [--members N] [--runs N] [--json FILE]
 
 A made group of N members with 10 tasks each, two source topics and two tables. Measured is CPU time: from
 the bytes of the coordinator's answer and of every worker's document to the report, and from there to JSON
-and to text, for one screen and for all members.
+and to text, for one screen and for all members. Of several runs the fastest counts: other processes on the
+machine only add to it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from faust_assigner.cli.status import seldom_collect
 from faust_assigner.status.build import build
 from faust_assigner.status.evidence import Heard
 from faust_assigner.status.render import render
@@ -73,9 +75,12 @@ def main() -> None:
     """Print a table, and write the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--members", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=3, help="the fastest one counts")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    found = measure(chosen.members)
+    seldom_collect()
+    runs = [measure(chosen.members) for _ in range(chosen.runs)]
+    found = min(runs, key=lambda run: run["decode and build"])
     table = Table("step", "CPU seconds", title=f"status of {chosen.members:,} members")
     for name, value in found.items():
         table.add_row(name, f"{value:,.0f}" if name.endswith("bytes") else f"{value:.3f}")

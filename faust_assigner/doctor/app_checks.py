@@ -192,4 +192,4 @@ def _disk(facts: AppFacts) -> Iterator[Finding]:
 
 def _ledger(facts: AppFacts) -> Iterator[Finding]:
     if facts.is_ours and facts.ledger is None:
-        yield finding("FA017", "FAUST_ASSIGNER_LEDGER is not set", subject=facts.app_id)
+        yield finding("FA017", "FAUST_ASSIGNER_LEDGER is off", subject=facts.app_id)

@@ -204,7 +204,20 @@ CODES: Final[tuple[Code, ...]] = (
         level=NOTE,
         why="Without a ledger nobody can say tomorrow why a partition moved tonight, and `history`, "
         "`weights` and `simulate` have nothing to work on.",
-        fix="Set `FAUST_ASSIGNER_LEDGER` to a folder on each worker's disk.",
+        fix="Leave `FAUST_ASSIGNER_LEDGER` out, or set it to a folder on each worker's disk, or to "
+        "`topic:NAME` where workers have no disk.",
+    ),
+    Code(
+        code="FA018",
+        title="Table files were corrupt",
+        level=WARNING,
+        why="RocksDB could not read a partition's folder. It was set aside under its name with "
+        "`.corrupt` behind, and the partition restored from its changelog or from a copy: no row is "
+        "lost. But disks that damage one folder damage others.",
+        fix="Look into the worker's log for `are corrupt and were set aside`, and at its disk "
+        "(`dmesg`, SMART). Remove the `.corrupt` folders once nobody needs to look at them. The "
+        "finding goes with the worker's next start.",
+        looks_at=(GROUP,),
     ),
 )
 BY_CODE: Final = {code.code: code for code in CODES}

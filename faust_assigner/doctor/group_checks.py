@@ -25,7 +25,7 @@ from faust_assigner.status.build import build, changelogs_of
 from faust_assigner.status.evidence import Evidence
 from faust_assigner.status.members import View, views_of
 from faust_assigner.status.report import Report
-from faust_assigner.wire.worker_status import TableStatus
+from faust_assigner.wire.worker_status import CORRUPT_FOLDERS, TableStatus
 
 #: Kafka's default for one record, and so for a group's.
 RECORD_BYTES = 1_048_588
@@ -77,6 +77,7 @@ def check_group(facts: GroupFacts) -> tuple[Finding, ...]:
         *_racks(views),
         *_disk(views),
         *_ledger(views),
+        *_corrupt(views),
     )
 
 
@@ -344,3 +345,14 @@ def _ledger(views: Sequence[View]) -> Iterator[Finding]:
     ]
     if off:
         yield finding("FA017", f"on {listed(off)}")
+
+
+def _corrupt(views: Sequence[View]) -> Iterator[Finding]:
+    for view in views:
+        folders = 0 if view.status is None else view.status.counters.get(CORRUPT_FOLDERS, 0)
+        if folders:
+            yield finding(
+                "FA018",
+                f"since its start {folders} set aside, the worker goes on with restored rows",
+                subject=view.name,
+            )

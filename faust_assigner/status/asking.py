@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import resource
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import aiohttp
 from yarl import URL
@@ -15,10 +16,16 @@ from faust_assigner.status.evidence import Heard
 from faust_assigner.status.report import ANSWERED, SILENT, UNREACHABLE, UNREADABLE
 from faust_assigner.wire.bounded import UNPACKED_BYTES
 from faust_assigner.wire.worker_status import (
+    LEDGER_PATH,
     PEERS_PATH,
+    ROUNDS_PATH,
     STATUS_PATH,
+    LedgerPage,
     Peers,
+    Rounds,
+    decode_ledger,
     decode_peers,
+    decode_rounds,
     decode_status,
 )
 
@@ -51,8 +58,52 @@ async def ask_peers(urls: Iterable[str], *, deadline_s: float) -> dict[str, Peer
     return found
 
 
+async def ask_rounds(urls: Iterable[str], *, deadline_s: float) -> dict[str, Rounds]:
+    """The last rounds as each worker saw them; those that tell nothing are left out."""
+    found: dict[str, Rounds] = {}
+    for url, said in (await _ask_all(urls, ROUNDS_PATH, deadline_s=deadline_s)).items():
+        if isinstance(said, bytes):
+            with contextlib.suppress(MetadataRefused):
+                found[url] = decode_rounds(said)
+    return found
+
+
+async def ask_ledgers(
+    urls: Iterable[str], *, deadline_s: float, most_pages: int
+) -> dict[str, tuple[list[bytes], str]]:
+    """Of each worker the newest lines of its ledger, and why they are not all, "" where they are.
+
+    ``deadline_s`` is for each page, a MiB or so.
+    """
+    found: dict[str, tuple[list[bytes], str]] = {url: ([], "") for url in urls}
+    cursors = dict.fromkeys(found, "")
+    for _ in range(most_pages):
+        answers = await _ask_all(cursors, LEDGER_PATH, deadline_s=deadline_s, before=cursors)
+        cursors = {}
+        for url, said in answers.items():
+            lines, _ = found[url]
+            try:
+                page = LedgerPage(app="") if isinstance(said, Heard) else decode_ledger(said)
+            except MetadataRefused as error:
+                page, said = LedgerPage(app=""), Heard(answer=UNREADABLE, detail=str(error))
+            lines.extend(page.lines)
+            if isinstance(said, Heard):
+                found[url] = (lines, f"{url} does not show its ledger: {said.detail}")
+            elif page.cursor:
+                cursors[url] = page.cursor
+        if not cursors:
+            break
+    for url in cursors:
+        found[url] = (found[url][0], f"{url} has older lines that were not asked for")
+    return found
+
+
 async def _ask_all(
-    urls: Iterable[str], path: str, *, deadline_s: float
+    urls: Iterable[str],
+    path: str,
+    *,
+    deadline_s: float,
+    before: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[str, bytes | Heard]:
     """The body that each URL answers with, or why there is none.
 
@@ -66,15 +117,15 @@ async def _ask_all(
         connector=aiohttp.TCPConnector(limit=0),
         timeout=aiohttp.ClientTimeout(total=deadline_s),
     ) as session:
-        asked = [_ask(session, url, path, deadline_s) for url in wanted]
+        asked = [_ask(session, url, path, deadline_s, before.get(url, "")) for url in wanted]
         return dict(zip(wanted, await asyncio.gather(*asked), strict=True))
 
 
 async def _ask(
-    session: aiohttp.ClientSession, url: str, path: str, deadline_s: float
+    session: aiohttp.ClientSession, url: str, path: str, deadline_s: float, before: str
 ) -> bytes | Heard:
     try:
-        where = URL(url).origin().with_path(path)
+        where = URL(url).origin().with_path(path).with_query({"before": before} if before else None)
         async with session.get(where, allow_redirects=False) as answer:
             if answer.status == 404:
                 what = "an older version, stock Faust, or a page of another service"

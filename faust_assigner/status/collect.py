@@ -23,19 +23,27 @@ from faust_assigner.clients.groups import (
     described,
 )
 from faust_assigner.errors import FaustAssignerError, TryAgain
+from faust_assigner.pipeline.ledgers.topic_source import read_story_lines
 from faust_assigner.settings.places import allowed
-from faust_assigner.status.asking import ask_peers, ask_status
+from faust_assigner.settings.schema import TOPIC
+from faust_assigner.settings.table import LEDGER
+from faust_assigner.status.asking import ask_ledgers, ask_peers, ask_rounds, ask_status
 from faust_assigner.status.described import DescribedGroup, decode_group
 from faust_assigner.status.evidence import Evidence, Heard, Place
 from faust_assigner.status.report import NOT_ASKED
-from faust_assigner.wire.worker_status import Peer
+from faust_assigner.wire.worker_status import Peer, RoundTold, printable
 
 #: A coordinator that starts, or moves, is asked again so many times, after so many seconds.
 TRIES, BETWEEN_S = 5, 0.3
 #: Names of hosts are looked up by so many threads at a time.
 MOST_LOOKUPS = 128
+#: Of each worker's ledger so many pages are asked for, a MiB or so each.
+LEDGER_PAGES = 64
 #: The coordinator has so many seconds to answer, all tries together.
 GROUP_S = 20.0
+
+#: Of a topic of ledgers so many records are read for each page, and all within so many seconds.
+RECORDS_A_PAGE, TOPIC_S = 65_536, 60.0
 
 T = TypeVar("T")
 
@@ -109,6 +117,54 @@ class Looks:
             ends, problems = await self._ends(_topics(evidence))
         self._remember(evidence)
         return replace(evidence, ends=ends, problems=problems)
+
+    async def rounds(self, evidence: Evidence) -> tuple[RoundTold, ...]:
+        """The last rounds as the workers that answered saw them."""
+        urls = [url for url, one in evidence.heard.items() if one.status is not None]
+        told = await ask_rounds(urls, deadline_s=self._where.deadline_s)
+        return tuple(
+            found
+            for url in sorted(told)
+            if told[url].app == self._where.group_id
+            for found in told[url].rounds
+        )
+
+    async def ledgers(
+        self, evidence: Evidence, *, most_pages: int = LEDGER_PAGES
+    ) -> tuple[list[bytes], tuple[str, ...]]:
+        """The lines of all workers' ledgers, each once, and what is missing, in sentences.
+
+        Beside what the workers show, the topics are read that their ledgers go to: they have the rows of
+        workers that are gone, and of earlier processes.
+        """
+        answered = [url for url, one in evidence.heard.items() if one.status is not None]
+        told = await ask_ledgers(answered, deadline_s=self._where.deadline_s, most_pages=most_pages)
+        silent = [
+            f"{one.detail}: what it knows is missing"
+            for one in evidence.heard.values()
+            if one.status is None
+        ]
+        lines = [line for url in sorted(told) for line in told[url][0]]
+        missing = [*silent, *(why for _, (_, why) in sorted(told.items()) if why)]
+        for topic in ledger_topics(evidence):
+            found, why = await self._ledger_topic(topic, most_pages * RECORDS_A_PAGE)
+            lines += found
+            missing += [why] if why else []
+        return list(dict.fromkeys(lines)), tuple(missing)
+
+    async def _ledger_topic(self, topic: str, most_records: int) -> tuple[list[bytes], str]:
+        """The group's lines in a topic, and what is missing; all of them where it cannot be read."""
+        where = self._where
+        try:
+            return await read_story_lines(
+                where.connection,
+                topic,
+                where.group_id,
+                most_records=most_records,
+                seconds=TOPIC_S,
+            )
+        except (FaustAssignerError, KafkaError, OSError, TimeoutError) as error:
+            return [], f"topic {printable(topic)} of the ledger cannot be read: {error}"
 
     # -- the group
 
@@ -264,3 +320,13 @@ async def _in_time(work: Awaitable[T], seconds: float, who: str) -> T:
         return await asyncio.wait_for(work, seconds)
     except TimeoutError:
         raise TryAgain(f"{who} did not answer within {seconds:g} s") from None
+
+
+def ledger_topics(evidence: Evidence) -> tuple[str, ...]:
+    """The topics that the workers which answered write their ledgers to."""
+    places = {
+        one.status.settings.get(LEDGER.name, "")
+        for one in evidence.heard.values()
+        if one.status is not None
+    }
+    return tuple(sorted(p.removeprefix(TOPIC) for p in places if p.startswith(TOPIC)))

@@ -20,6 +20,8 @@ Made from `faust_assigner/status/schema.json`:
 `faust-assigner status --json` prints one object; with `--watch` one on each line. The file
 `faust_assigner/status/schema.json` is its JSON Schema (draft 2020-12) and is installed with the
 package. Every key is always there; what is not known is `null`. A later version only adds keys.
+A file of such lines is shown by `faust-assigner status --from FILE` and
+[`ui --from FILE`](../how-to/page.md#a-saved-status).
 
 """
 
@@ -32,8 +34,12 @@ def schema() -> dict[str, Any]:
 
 def page() -> str:
     """The page's text."""
-    document = schema()
-    parts = [HEAD, *_table("The report", document)]
+    return HEAD + tables(schema())
+
+
+def tables(document: Mapping[str, Any]) -> str:
+    """A section with a table for a JSON Schema's own keys, and one for each of its definitions."""
+    parts = [*_table("The report", document)]
     for name, definition in document["$defs"].items():
         if "properties" in definition:
             parts += ["\n", *_table(f"A {name}" if name != "totals" else "Totals", definition)]

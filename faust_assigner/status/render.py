@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rich.box import SIMPLE
 from rich.console import Group, RenderableType
@@ -81,9 +82,8 @@ def _decision(report: Report) -> Text:
         return Text("last decision: not told by any member")
     ago = "" if decision.at is None else f", {span(max(0.0, report.taken_at - decision.at))} ago"
     by = f" by {decision.leader}" if decision.leader else " by a leader that is not known any more"
-    line = Text(
-        f"last decision: generation {decision.generation}{ago}{by}, because {why(decision)}: "
-    )
+    reason = why(named(decision, names_of(report)))
+    line = Text(f"last decision: generation {decision.generation}{ago}{by}, because {reason}: ")
     if not decision.is_planned:
         return line.append("the planner failed, partitions were dealt out", style="red")
     line.append(f"{_count(decision.tasks, 'task')}, {decision.moved} moved, ")
@@ -92,6 +92,20 @@ def _decision(report: Report) -> Text:
     if decision.warming:
         line.append(f", {decision.warming} warming up")
     return line
+
+
+def names_of(report: Report) -> dict[str, str]:
+    """URL of a member -> its name."""
+    return {member.url.rstrip("/"): member.name for member in report.members if member.url}
+
+
+def named(decision: Decision, names: Mapping[str, str]) -> Decision:
+    """The decision with names of members in place of their URLs, where they are known."""
+    joined, left = (
+        tuple(names.get(url.rstrip("/"), url) for url in urls)
+        for urls in (decision.joined, decision.left)
+    )
+    return replace(decision, joined=joined, left=left)
 
 
 def why(decision: Decision) -> str:
@@ -158,18 +172,32 @@ def _rank(member: MemberReport) -> int:
     )
 
 
-def _state(member: MemberReport) -> Text:
+def condition(member: MemberReport) -> tuple[str, str]:
+    """(``good``, ``changing``, ``bad`` or ``unknown``; the member's state in words)."""
     if member.answer != ANSWERED:
-        return Text(member.answer, style="dim" if member.answer == NOT_ASKED else "red")
+        return "unknown" if member.answer == NOT_ASKED else "bad", member.answer
     if member.is_leaving:
-        return Text("stops", style="yellow")
+        return "changing", "stops"
     if member.not_live:
-        return Text(f"not live: {member.not_live[0]}", style="red")
+        return "bad", f"not live: {member.not_live[0]}"
     if member.not_ready:
-        return Text(f"not ready: {member.not_ready[0]}", style="red")
+        return "bad", f"not ready: {member.not_ready[0]}"
     if member.restore_remaining_records:
-        return Text(f"ready, restores {member.restore_remaining_records:,}", style="yellow")
-    return Text("ready", style="green")
+        return "changing", f"ready, restores {member.restore_remaining_records:,}"
+    return "good", "ready"
+
+
+_STYLES: Mapping[str, str] = {
+    "good": "green",
+    "changing": "yellow",
+    "bad": "red",
+    "unknown": "dim",
+}
+
+
+def _state(member: MemberReport) -> Text:
+    level, words = condition(member)
+    return Text(words, style=_STYLES[level])
 
 
 def _behind(records: int | None, seconds: float | None) -> str:

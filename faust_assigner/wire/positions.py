@@ -2,7 +2,6 @@
 
 Per topic its place in the sorted subscription, the partitions as a set of numbers, then the offsets as
 varints of the difference to the one before, zigzag: partitions of one changelog are mostly of one length.
-Read with numpy in one go, for a leader reads thousands.
 """
 
 from __future__ import annotations
@@ -53,36 +52,35 @@ def decode_positions(body: Reader, topics: Sequence[str]) -> dict[str, tuple[Int
         if row >= len(topics):
             raise MetadataRefused(f"a topic beyond the {len(topics)} subscribed ones")
         runs = body.runs()
-        offsets = _steps(body.take(body.varint()))
-        if topics[row] in found or runs.size != offsets.size:
+        offsets = _offsets(body.take(body.varint()))
+        if topics[row] in found or runs.size != len(offsets):
             raise MetadataRefused("positions of a topic twice, or not one for each partition")
-        found[topics[row]] = np.asarray(runs.numbers(), dtype=np.int64), np.cumsum(offsets)
-        if (
-            offsets.size
-            and not 0
-            <= int(found[topics[row]][1].min())
-            <= int(found[topics[row]][1].max())
-            <= FURTHEST
-        ):
-            raise MetadataRefused("a position beyond the end of any log")
+        found[topics[row]] = (
+            np.fromiter(runs, dtype=np.int64, count=len(offsets)),
+            np.array(offsets, dtype=np.int64),
+        )
     return found
 
 
-def _steps(raw: bytes) -> Ints:
-    """The zigzag varints of ``raw``, all of it."""
-    data = np.frombuffer(raw, dtype=np.uint8)
-    last = np.flatnonzero(data < 0x80)
-    if not data.size:
-        return np.zeros(0, dtype=np.int64)
-    if not last.size or last[-1] != data.size - 1:
+def _offsets(raw: bytes) -> list[int]:
+    """The offsets whose differences are the zigzag varints of ``raw``, all of it."""
+    found: list[int] = []
+    offset = value = shift = 0
+    for byte in raw:
+        value |= (byte & 0x7F) << shift
+        if byte > 0x7F:
+            shift += 7
+            if shift == 7 * _MOST_BYTES:
+                raise MetadataRefused("an offset is too long")
+            continue
+        offset += (value >> 1) ^ -(value & 1)
+        if not 0 <= offset <= FURTHEST:
+            raise MetadataRefused("a position beyond the end of any log")
+        found.append(offset)
+        value = shift = 0
+    if shift:
         raise MetadataRefused("an offset is cut off")
-    start = np.append(0, last[:-1] + 1)
-    place = np.arange(data.size) - np.repeat(start, last - start + 1)
-    if int(place.max()) >= _MOST_BYTES:
-        raise MetadataRefused("an offset is too long")
-    value = np.add.reduceat((data & 0x7F).astype(np.int64) << (7 * place), start)
-    steps: Ints = np.where(value & 1, -((value + 1) >> 1), value >> 1)
-    return steps
+    return found
 
 
 def within(positions: Mapping[str, Positions], counts: Mapping[str, int]) -> dict[str, Positions]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.bounded import UNPACKED_BYTES, read_json
@@ -22,9 +21,18 @@ from faust_assigner.wire.outcome import Outcome
 
 #: Where a worker's web server has the document, and what it knows of all members.
 STATUS_PATH, PEERS_PATH = "/assignor/status", "/assignor/peers"
+#: Where it has the last rounds as it saw them.
+ROUNDS_PATH = "/assignor/rounds"
+#: Where it has the newest lines of its ledger; ``?before=CURSOR`` for those before a page.
+LEDGER_PATH = "/assignor/ledger"
 #: Of the document; a later version only adds keys.
 VERSION = 1
+#: Of ``counters``: folders of tables that were corrupt and set aside since the worker started.
+CORRUPT_FOLDERS = "corrupt_folders"
 _TEXT_CHARS = 4096
+_BEYOND = 1 << 63
+
+T = TypeVar("T")
 
 #: Topic -> partition numbers.
 Numbers = Mapping[str, tuple[int, ...]]
@@ -141,26 +149,97 @@ class Peers:
     peers: tuple[Peer, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class MovedTask:
+    """A task that got another owner, by its first topic. ``source`` is "" where its owner was gone.
+
+    Members are named by instance id, else by member id. ``rule`` is the planner's word.
+    """
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    rule: str
+    is_cold: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundTold:
+    """A round as one worker saw it.
+
+    ``at`` is in seconds since 1970, ``seconds`` how long it took until the tables were restored. Only
+    the leader of the round names ``moves``.
+    """
+
+    generation: int
+    at: float = 0.0
+    seconds: float | None = None
+    outcome: Outcome | None = None
+    moves: tuple[MovedTask, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """The last rounds of one worker."""
+
+    app: str
+    rounds: tuple[RoundTold, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerPage:
+    """Lines of a worker's ledger, oldest first; ``cursor`` asks for the page before it, "" where none is."""
+
+    app: str
+    lines: tuple[bytes, ...] = ()
+    cursor: str = ""
+
+
 def dumps(value: Any) -> str:
     """Dataclasses, in each other and in plain containers, as JSON."""
     return json.dumps(value, default=vars, separators=(",", ":"))
 
 
-def encode_document(value: WorkerStatus | Peers) -> bytes:
+def encode_document(value: WorkerStatus | Peers | Rounds) -> bytes:
     """The document as it travels."""
     return dumps({"version": VERSION, **vars(value)}).encode()
 
 
 def decode_status(data: bytes) -> WorkerStatus:
     """A worker's document, at most 4 MiB. Raises :class:`MetadataRefused`."""
-    found: WorkerStatus = _reader(WorkerStatus)(read_json(data, limit=UNPACKED_BYTES), "document")
-    return found
+    return of_json(WorkerStatus, read_json(data, limit=UNPACKED_BYTES))
 
 
 def decode_peers(data: bytes) -> Peers:
     """What a worker knows of all members, at most 4 MiB. Raises :class:`MetadataRefused`."""
-    found: Peers = _reader(Peers)(read_json(data, limit=UNPACKED_BYTES), "document")
+    return of_json(Peers, read_json(data, limit=UNPACKED_BYTES))
+
+
+def decode_rounds(data: bytes) -> Rounds:
+    """The last rounds as a worker saw them, at most 4 MiB. Raises :class:`MetadataRefused`."""
+    return of_json(Rounds, read_json(data, limit=UNPACKED_BYTES))
+
+
+def of_json(kind: type[T], document: Mapping[str, Any]) -> T:
+    """The inverse of :func:`dumps` for a dataclass. Raises :class:`MetadataRefused`."""
+    read: _Read = _reader(cast(Any, kind))
+    found: T = read(document, "document")
     return found
+
+
+def encode_ledger(page: LedgerPage) -> bytes:
+    """A line of JSON about the page, then the ledger's lines as they are."""
+    head = dumps({"version": VERSION, "app": page.app, "cursor": page.cursor}).encode()
+    return b"\n".join((head, *page.lines))
+
+
+def decode_ledger(data: bytes) -> LedgerPage:
+    """A page of a worker's ledger; its lines are not looked into. Raises :class:`MetadataRefused`."""
+    head, *lines = data.split(b"\n")
+    found = read_json(head)
+    app, cursor = found.get("app"), found.get("cursor", "")
+    return LedgerPage(app=_text(app, "app"), lines=tuple(lines), cursor=_text(cursor, "cursor"))
 
 
 def printable(text: str) -> str:
@@ -213,7 +292,7 @@ def _of_list(read_one: _Read) -> _Read:
     def read(value: Any, name: str) -> Any:
         if not isinstance(value, list):
             raise _refused(name, "a list", value)
-        return tuple(read_one(entry, name) for entry in value)
+        return tuple([read_one(entry, name) for entry in value])
 
     return read
 
@@ -234,13 +313,13 @@ def _text(value: Any, name: str) -> str:
 
 
 def _whole(value: Any, name: str) -> int:
-    if type(value) is not int or abs(value) >= 1 << 63:
+    if type(value) is not int or abs(value) >= _BEYOND:
         raise _refused(name, "a whole number", value)
     return value
 
 
 def _number(value: Any, name: str) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
+    if type(value) not in (int, float) or not -_BEYOND < value < _BEYOND:  # not even NaN
         raise _refused(name, "a number", value)
     return float(value)
 

@@ -107,6 +107,7 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
         {"disk_free_bytes": GIB},
     ),
     ("no ledger", {"ledger": None}, "FA017 note", {"ledger": "/x"}),
+    ("no disk", {"ledger": None}, "FA017 note", {"ledger": "topic:shop-ledger"}),
 ]
 
 

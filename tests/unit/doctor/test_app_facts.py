@@ -72,7 +72,7 @@ def test_an_app_is_read_as_it_is_set_up(module: Any, capsys: pytest.CaptureFixtu
     assert (facts.heartbeat_s, facts.session_s, facts.rebalance_s) == (3.0, 60.0, 60.0)
     assert facts.misfits == facts.wrong_settings == ()
     assert facts.disk_free_bytes
-    assert found(facts) == ["FA017"]
+    assert found(facts) == []
     assert capsys.readouterr().out == ""
 
 
@@ -84,7 +84,7 @@ def test_an_app_that_would_not_start_is_read_all_the_same(module: Any) -> None:
             'store="memory://"'
         )
     )
-    assert found(facts) == ["FA005", "FA006", "FA006", "FA007", "FA017"]
+    assert found(facts) == ["FA005", "FA006", "FA006", "FA007"]
     assert "did you mean faust_assigner_rack?" in facts.wrong_settings[0]
     assert "FAUST_ASSIGNER_CAPACITY must be" in facts.wrong_settings[1]
 
@@ -92,9 +92,21 @@ def test_an_app_that_would_not_start_is_read_all_the_same(module: Any) -> None:
 def test_the_environment_counts(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it will for a worker."""
     monkeypatch.setenv("FAUST_ASSIGNER_COOPERATIVE", "0")
-    monkeypatch.setenv("FAUST_ASSIGNER_LEDGER", "/var/lib/ledger")
+    monkeypatch.setenv("FAUST_ASSIGNER_LEDGER", "off")
     monkeypatch.setenv("FAUST_ASSIGNER_RAK", "1")
-    assert found(load(module())) == ["FA006", "FA014"]
+    assert found(load(module())) == ["FA006", "FA014", "FA017"]
+
+
+@pytest.mark.parametrize(
+    ("said", "ledger"), [("topic:shop-ledger", "topic:shop-ledger"), ("off", None)]
+)
+def test_a_ledger_in_a_topic_is_no_ledger_that_is_off(
+    module: Any, said: str, ledger: str | None
+) -> None:
+    """The fact is the setting's text."""
+    facts = load(module(f'store="rocksdb://", faust_assigner_ledger={said!r}'))
+    assert facts.ledger == ledger
+    assert found(facts) == ([] if ledger else ["FA017"])
 
 
 @pytest.mark.parametrize(

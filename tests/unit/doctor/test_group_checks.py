@@ -81,6 +81,35 @@ def settings(**changes: str) -> dict[str, Any]:
     return {"settings": SETTINGS | changes}
 
 
+@pytest.mark.parametrize(
+    ("bytes_of", "enough"),
+    [
+        ([{"0": GIB, "1": GIB}] * 3, GIB),  # half of the two GiB of a worker that is lost
+        ([{"0": GIB, "1": GIB, "2": GIB, "3": GIB}] * 3, 2 * GIB),
+        ([{"0": 3 * GIB}, {"0": 0}, {"0": 0}], 3 * GIB),  # one partition goes to one worker
+    ],
+)
+def test_a_worker_needs_room_for_its_share_of_the_largest_one(
+    bytes_of: list[dict[str, int]], enough: int
+) -> None:
+    """And for the largest single partition."""
+
+    def found(free: int) -> list[Finding]:
+        odd = {
+            f"m{n}": {"tables": (table(bytes=held),), "disk_free_bytes": free}
+            for n, held in enumerate(bytes_of)
+        }
+        return of("FA016", facts(odd=odd))
+
+    assert found(enough) == []
+    assert [one.subject for one in found(enough - 1)] == ["w0", "w1", "w2"]
+
+
+def test_a_single_worker_needs_no_room_for_others() -> None:
+    """There is nobody whose state could come."""
+    assert of("FA016", facts(group(1), {"m0": {"disk_free_bytes": 0}})) == []
+
+
 def test_a_good_group_has_no_findings() -> None:
     """Nothing is left unchecked, either."""
     assert codes(facts()) == []
@@ -170,7 +199,18 @@ ODD: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("another aiokafka", {"aiokafka": "0.13.9"}, "FA013 error", {"aiokafka": "0.14.7"}),
     ("another version", {"software": "0.0.9"}, "FA013 note", {"software": "0.1.0"}),
     ("full disk", {"disk_free_bytes": GIB - 1}, "FA016 error", {"disk_free_bytes": GIB}),
-    ("no ledger", settings(FAUST_ASSIGNER_LEDGER=""), "FA017 note", {}),
+    (
+        "no ledger",
+        settings(FAUST_ASSIGNER_LEDGER=""),
+        "FA017 note",
+        settings(FAUST_ASSIGNER_LEDGER="topic:shop-ledger"),
+    ),
+    (
+        "corrupt folder",
+        {"counters": {"corrupt_folders": 1}},
+        "FA018 warning",
+        {"counters": {"corrupt_folders": 0}},
+    ),
     (
         "left the directory out",
         {"counters": {"directories_left_out": 2}},

@@ -12,7 +12,14 @@ from aiohttp.test_utils import TestServer
 
 from faust_assigner.status import asking
 from faust_assigner.status.report import ANSWERED, SILENT, UNREACHABLE, UNREADABLE
-from faust_assigner.wire.worker_status import Peer, Peers, WorkerStatus, encode_document
+from faust_assigner.wire.worker_status import (
+    LedgerPage,
+    Peer,
+    Peers,
+    WorkerStatus,
+    encode_document,
+    encode_ledger,
+)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 END = web.AppKey("end", asyncio.Event)
@@ -132,3 +139,25 @@ async def test_peers_are_those_of_the_workers_that_tell() -> None:
     async with serving(answering(encode_document(peers)), answering(b"{}")) as (good, bad):
         assert await asking.ask_peers([good, bad], deadline_s=30) == {good: peers}
     assert await asking.ask_peers([], deadline_s=30) == {}
+
+
+async def test_ledgers_are_asked_page_by_page_and_what_is_missing_is_said() -> None:
+    """Older pages by the cursor of the newer one; a worker of an older version has none; there is a bound."""
+    asked: list[str] = []
+
+    async def paged(request: web.Request) -> web.StreamResponse:
+        before = request.query.get("before", "")
+        asked.append(before)
+        page = {"": ("3", "c:2"), "c:2": ("2", "c:1"), "c:1": ("1", "")}[before]
+        told = LedgerPage(app="shop", lines=(page[0].encode(),), cursor=page[1])
+        return web.Response(body=encode_ledger(told))
+
+    async with serving(paged, answering(b"", 404), answering(b"nonsense")) as urls:
+        good, old, bad = urls
+        found = await asking.ask_ledgers(urls, deadline_s=30, most_pages=9)
+        assert found[good] == ([b"3", b"2", b"1"], "")
+        assert "404" in found[old][1]
+        assert "not JSON" in found[bad][1]
+        assert asked == ["", "c:2", "c:1"]
+        found = await asking.ask_ledgers([good], deadline_s=30, most_pages=2)
+        assert found[good] == ([b"3", b"2"], f"{good} has older lines that were not asked for")

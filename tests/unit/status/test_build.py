@@ -86,6 +86,15 @@ def test_a_silent_workers_copies_are_at_most_as_far_behind_as_when_it_joined() -
     assert report.totals.answered == 2
 
 
+def test_a_copy_that_is_ahead_of_a_log_made_anew_is_not_behind() -> None:
+    """The topic was deleted and created again since the silent worker had read to 1,000."""
+    made = group(3)
+    evidence = made.evidence(silent=["m1"])
+    report = build(replace(evidence, ends=dict.fromkeys(evidence.ends, 900)))
+    copies = [c for p in report.partitions for c in p.copies if c.member == "w1"]
+    assert {copy.lag for copy in copies} == {0}
+
+
 def test_a_lag_that_nobody_can_tell_is_unknown_and_not_zero() -> None:
     """Where nothing was committed, and where a log's end is not known."""
     made = group(2)
@@ -194,6 +203,14 @@ def test_a_member_without_a_url_is_not_asked_and_that_is_said() -> None:
     assert "Name one with --worker" in report.problems[0]
 
 
+def test_a_peer_that_was_not_asked_has_no_row_of_its_own() -> None:
+    """During a rebalance; it was in the last round, and may be gone."""
+    evidence = rebalancing(group(3))
+    gone = Peer(url="http://gone:6066")
+    report = build(replace(evidence, peers=(*evidence.peers, gone)))
+    assert [one.name for one in report.members] == ["w0", "w1", "w2"]
+
+
 def test_two_members_with_one_url_are_told_apart() -> None:
     """One of them answers there; of the other it is said who answers in its place."""
     made = group(3)
@@ -257,6 +274,27 @@ def test_a_global_table_is_nobodys_standby() -> None:
         assert rates not in one.standbys
     owned = [n for one in report.members for n in one.actives.get(rates, ())]
     assert sorted(owned) == list(range(4))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "name", "shown"),
+    [
+        ("software", "9.9.9", "faust-assigner", "9.9.9"),
+        ("faust", "9.9.9", "faust-streaming", "9.9.9"),
+        ("aiokafka", "9.9.9", "aiokafka", "9.9.9"),
+        ("python", "9.9.9", "Python", "9.9"),
+        ("app_version", "9.9.9", "the app", "9.9.9"),
+    ],
+)
+def test_each_version_that_differs_has_its_name(
+    field: str, value: str, name: str, shown: str
+) -> None:
+    """A patch release of Python is no difference."""
+    made = group(2)
+    report = build(made.evidence(heard=heard(made, "m1", **{field: value})))
+    (found,) = report.differences
+    assert found.name == f"version of {name}"
+    assert dict(found.values)[shown] == ("w1",)
 
 
 def test_settings_and_versions_that_differ_are_named() -> None:

@@ -37,7 +37,7 @@ def test_the_first_lines_say_how_the_group_is() -> None:
     )
     assert lines[1] == (
         "last decision: generation 3, 1 min ago by w0, because members joined "
-        "(http://w2:6066): 6 tasks, 2 moved, 2 cold, 0 off target"
+        "(w2): 6 tasks, 2 moved, 2 cold, 0 off target"
     )
     assert lines[2] == "lag 600 records, copies 0 behind; all partitions processed"
 
@@ -75,6 +75,7 @@ def test_waits_differences_and_problems_have_their_places() -> None:
     at = [shown.index(title) for title in ("\nwaiting\n", "\nworkers differ in\n", "\nnot known\n")]
     assert at == sorted(at)
     assert "  The brokers did not answer" in shown
+    assert "(2 s so far)" in shown
     assert "FAUST_ASSIGNER_STALE_READS: 0 on w2; 9 on w0" in shown
     assert "warm-ups" in shown
 

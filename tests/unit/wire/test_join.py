@@ -202,6 +202,8 @@ HOSTILE: dict[str, bytes | None] = {
     "too deep": stock(GOOD, more=json.loads("[" * JSON_DEPTH + "]" * JSON_DEPTH)),
     "very deep": b'{"a":' * 40_000 + b"1" + b"}" * 40_000,
     "deep without end": b"[" * 200_000,
+    "a text of escaped quotes that never closes": b'{"a":' + b"[" * 20 + b'"' + rb"\"" * 100_000,
+    "brackets in a text that ends with a backslash": b'{"a":"' + b"[" * 20 + b"\\",
     "too long": stock(GOOD, more="x" * USER_DATA_BYTES),
     "group ids a list": stock(GOOD, topic_groups=[1]),
     "a group id as text": stock(GOOD, topic_groups={"orders": "1"}),

@@ -40,6 +40,15 @@ def test_positions_come_back(said: dict[str, dict[int, int]]) -> None:
     assert back(encode_positions(said, ROW)) == said
 
 
+def test_a_topic_without_positions_is_read_as_such() -> None:
+    """No member of ours sends one; a stranger's is no reason for an error."""
+    body = Writer()
+    body.varint(ROW["log"])
+    body.numbers([])
+    body.varint(0)
+    assert back(bytes(body.data)) == {"log": {}}
+
+
 def test_random_positions_come_back() -> None:
     """Gaps and lengths of all kinds."""
     rng = Random(3)

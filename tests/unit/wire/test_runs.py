@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from faust_assigner.errors import MetadataRefused
@@ -26,7 +27,9 @@ def test_any_set_comes_back() -> None:
         numbers = set(rng.sample(range(size * spread + 1), size))
         read = Reader(packed(numbers)).runs()
         assert list(read) == sorted(numbers)
-        assert list(read.numbers()) == sorted(numbers)
+        flat = read.numbers()
+        assert list(flat) == sorted(numbers)
+        assert isinstance(flat, range) or flat.dtype == np.int64  # also of none
         limit = rng.randrange(size * spread + 2)
         assert list(read.below(limit)) == sorted(n for n in numbers if n < limit)
 
@@ -47,3 +50,15 @@ def test_cut_off_bytes_are_refused(raw: bytes) -> None:
     """Announced and missing numbers are refused before anything is allocated."""
     with pytest.raises(MetadataRefused):
         Reader(raw).runs()
+
+
+def test_no_more_items_are_announced_than_bytes_are_left() -> None:
+    """Of those after the announcement, whatever stood before it."""
+    body = Reader(b"12345678\x03abc")
+    body.take(8)
+    assert body.count(limit=3) == 3
+    for limit, item_bytes in ((2, 1), (3, 2)):
+        body = Reader(b"12345678\x03abc")
+        body.take(8)
+        with pytest.raises(MetadataRefused):
+            body.count(limit=limit, item_bytes=item_bytes)

@@ -1,0 +1,161 @@
+"""What a decision was planned from, as plain JSON in the ledger: planning it again gives the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from faust_assigner.model import Member
+from faust_assigner.planner import Plan, plan
+from faust_assigner.warmup import WarmupPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The planner's arguments. ``weights`` is None where every partition weighed 1.0."""
+
+    members: tuple[Member, ...]
+    partitions: Mapping[str, int]
+    replicas: int = 0
+    changelogs: frozenset[str] = frozenset()
+    weightless: frozenset[str] = frozenset()
+    previous_ids: Mapping[str, int] = field(default_factory=dict)
+    warmups: WarmupPolicy | None = None
+    weights: Mapping[tuple[str, int], float] | None = None
+
+    def plan(self) -> Plan:
+        """The plan. Raises :class:`~faust_assigner.errors.PlanInputError` as the planner does."""
+        return plan(
+            self.members,
+            self.partitions,
+            replicas=self.replicas,
+            changelogs=self.changelogs,
+            weightless=self.weightless,
+            weights=self.weights,
+            previous_ids=self.previous_ids,
+            warmups=self.warmups,
+        )
+
+    def member(self, member_id: str) -> Member | None:
+        """By its id."""
+        return next((one for one in self.members if one.member_id == member_id), None)
+
+    def with_members(self, members: Iterable[Member]) -> Asked:
+        """The same for other members."""
+        return replace(self, members=tuple(members))
+
+
+#: Claims of a member, by their name in the model.
+_CLAIMS = ("actives", "standbys", "former_actives", "awaited", "overdue")
+_PLAIN = ("generation", "former_generation", "instance_id", "rack_id", "capacity")
+
+
+def encode_asked(asked: Asked) -> dict[str, Any]:
+    """The inverse of :func:`decode_asked`. Cost: O(claims), in runs."""
+    usual = sorted(asked.members[0].topics) if asked.members else []
+    found: dict[str, Any] = {
+        "topics": usual,
+        "members": [_member(member, usual) for member in asked.members],
+        "partitions": dict(sorted(asked.partitions.items())),
+        "replicas": asked.replicas,
+        "changelogs": sorted(asked.changelogs),
+        "weightless": sorted(asked.weightless),
+        "previous_ids": dict(sorted(asked.previous_ids.items())),
+        "warmups": None if asked.warmups is None else asdict(asked.warmups),
+    }
+    if asked.weights is not None:
+        found["weights"] = [[t, p, float(w)] for (t, p), w in sorted(asked.weights.items())]
+    return found
+
+
+def _member(member: Member, usual: Collection[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"member_id": member.member_id}
+    if sorted(member.topics) != usual:
+        found["topics"] = sorted(member.topics)
+    for name in _CLAIMS:
+        claims = {
+            t: runs for t, numbers in getattr(member, name).items() if (runs := as_runs(numbers))
+        }
+        if claims:
+            found[name] = dict(sorted(claims.items()))
+    for name in _PLAIN:
+        value = getattr(member, name)
+        if value is not None:
+            found[name] = value
+    if member.positions is not None:
+        found["positions"] = {t: _offsets(said) for t, said in sorted(member.positions.items())}
+    return found
+
+
+def _offsets(said: Any) -> list[Any]:
+    """[partitions as runs, offsets]."""
+    pairs = sorted(said.items()) if isinstance(said, Mapping) else zip(*said, strict=True)
+    known = [(int(p), int(offset)) for p, offset in pairs]
+    return [as_runs(p for p, _ in known), [offset for _, offset in known]]
+
+
+def as_runs(numbers: Iterable[int]) -> str:
+    """Partition numbers in few characters.
+
+    >>> as_runs([4, 0, 1, 2]), as_runs([])
+    ('0-2,4', '')
+    """
+    found: list[list[int]] = []
+    for number in sorted({int(one) for one in numbers}):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+
+
+def of_runs(text: str) -> list[int]:
+    """The inverse. Raises ValueError for anything else.
+
+    >>> of_runs("0-2,4"), of_runs("")
+    ([0, 1, 2, 4], [])
+    """
+    found: list[int] = []
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def decode_asked(value: Any) -> Asked | None:
+    """What the ledger has; None where a writer of another version, or no writer of ours, left it out."""
+    try:
+        usual: Sequence[str] = value["topics"]
+        return Asked(
+            members=tuple(_decoded(one, usual) for one in value["members"]),
+            partitions={str(t): int(n) for t, n in value["partitions"].items()},
+            replicas=int(value["replicas"]),
+            changelogs=frozenset(value["changelogs"]),
+            weightless=frozenset(value["weightless"]),
+            previous_ids=dict(value["previous_ids"]),
+            warmups=None if value["warmups"] is None else WarmupPolicy(**value["warmups"]),
+            weights={(t, int(p)): float(w) for t, p, w in value["weights"]}
+            if "weights" in value
+            else None,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _decoded(value: Any, usual: Sequence[str]) -> Member:
+    claims: dict[str, Any] = {
+        name: {t: of_runs(runs) for t, runs in value.get(name, {}).items()} for name in _CLAIMS
+    }
+    plain = {name: value[name] for name in _PLAIN if name in value}
+    positions = value.get("positions")
+    if positions is not None:
+        positions = {
+            t: (np.array(of_runs(runs), dtype=np.int64), np.array(offsets, dtype=np.int64))
+            for t, (runs, offsets) in positions.items()
+        }
+    return Member(
+        value["member_id"], list(value.get("topics", usual)), **claims, **plain, positions=positions
+    )

@@ -1,0 +1,96 @@
+"""Ledgers of a group whose workers write them to a topic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.status import collect
+from faust_assigner.status.collect import Looks, Where, ledger_topics
+from faust_assigner.status.evidence import Evidence
+from tests.support.status import AT, group
+from tests.unit.app.ledger.test_pages import line, sample
+
+
+def evidence(*places: str, **more: Any) -> Evidence:
+    """A worker for each place of a ledger."""
+    made = group(len(places))
+    heard = made.evidence(**more).heard
+    told = {}
+    for (url, one), place in zip(sorted(heard.items()), places, strict=True):
+        if one.status is not None:
+            settings = {**one.status.settings, "FAUST_ASSIGNER_LEDGER": place}
+            one = replace(one, status=replace(one.status, settings=settings))
+        told[url] = one
+    return made.evidence(heard=told)
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[list[bytes], str]]:
+    """What workers show of their ledgers, by URL."""
+    found: dict[str, tuple[list[bytes], str]] = {}
+
+    async def ask_ledgers(*_: Any, **__: Any) -> dict[str, tuple[list[bytes], str]]:
+        return found
+
+    monkeypatch.setattr(collect, "ask_ledgers", ask_ledgers)
+    return found
+
+
+def looks(bootstrap: str) -> Looks:
+    """At the group through these brokers."""
+    where = Where(connection={"bootstrap_servers": [bootstrap]}, group_id="shop")
+    return Looks(where, lambda: AT)
+
+
+def test_the_topics_are_those_that_workers_name() -> None:
+    """Each once; folders, ledgers that are off and workers that are silent name none."""
+    found = evidence("topic:b", "/var/ledger", "", "topic:a", "topic:b", "topic:c", silent=["m5"])
+    assert ledger_topics(found) == ("a", "b")
+
+
+async def test_lines_of_workers_and_of_their_topic_are_each_told_once(
+    embedded_broker: EmbeddedBroker, shown: dict[str, tuple[list[bytes], str]]
+) -> None:
+    """The topic has those of workers that are gone; a worker has those that no broker took."""
+    shown["http://m0"] = [line(2).rstrip(), line(3).rstrip()], ""
+    async with AIOKafkaProducer(bootstrap_servers=embedded_broker.bootstrap) as producer:
+        for each in (line(1), line(2), sample(), line(9, "other")):
+            await producer.send_and_wait("ledger", each.rstrip())
+    found = evidence("topic:ledger", "topic:ledger")
+    lines, missing = await looks(embedded_broker.bootstrap).ledgers(found)
+    assert lines == [line(n).rstrip() for n in (2, 3, 1)]
+    assert missing == ()
+
+
+async def test_of_a_long_topic_as_much_is_read_as_of_pages(
+    embedded_broker: EmbeddedBroker,
+    shown: dict[str, tuple[list[bytes], str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The newest rows; it is said that there are older ones."""
+    monkeypatch.setattr(collect, "RECORDS_A_PAGE", 2)
+    async with AIOKafkaProducer(bootstrap_servers=embedded_broker.bootstrap) as producer:
+        for number in range(9):
+            await producer.send_and_wait("ledger", line(number).rstrip())
+    lines, missing = await looks(embedded_broker.bootstrap).ledgers(
+        evidence("topic:ledger"), most_pages=2
+    )
+    assert lines == [line(number).rstrip() for number in range(5, 9)]
+    assert missing == ("topic ledger has older rows that were not read",)
+
+
+async def test_a_topic_that_cannot_be_read_is_named_and_the_workers_lines_are_told(
+    embedded_broker: EmbeddedBroker, shown: dict[str, tuple[list[bytes], str]]
+) -> None:
+    """A right that is missing, a topic that was deleted, a name that would move the cursor."""
+    shown["http://m0"] = [line(2).rstrip()], ""
+    lines, missing = await looks(embedded_broker.bootstrap).ledgers(evidence("topic:no\x1b[2J"))
+    assert lines == [line(2).rstrip()]
+    assert len(missing) == 1
+    assert missing[0].startswith("topic no?[2J of the ledger cannot be read: ")
+    assert missing[0].isprintable()
