@@ -5,26 +5,33 @@
 >>> plan(members, {"orders": 4}).actives("a")
 {'orders': [0, 1]}
 
-Importing this package imports neither Faust nor Spark; ``PartitionAssignor`` is loaded on first use.
+Importing this package imports nothing else: each name is loaded on first use, because pytest imports the
+package for its plugin in every run.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from faust_assigner.model import Member
-from faust_assigner.planner import Plan, plan
 
 if TYPE_CHECKING:
     from faust_assigner.app.assignor import PartitionAssignor
+    from faust_assigner.model import Member
+    from faust_assigner.planner import Plan, plan
 
 __version__ = "0.1.0"
 __all__ = ["Member", "PartitionAssignor", "Plan", "__version__", "plan"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "PartitionAssignor":
-        from faust_assigner.app.assignor import PartitionAssignor
+_MODULES = {
+    "Member": "faust_assigner.model",
+    "PartitionAssignor": "faust_assigner.app.assignor",
+    "Plan": "faust_assigner.planner",
+    "plan": "faust_assigner.planner",
+}
 
-        return PartitionAssignor
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -155,9 +155,7 @@ def _from_list(values: list[Any], count: int) -> Ints:
 
 
 def _within(values: np.ndarray[Any, Any], count: int) -> Ints:
-    if values.size and (int(values.min()) < 0 or int(values.max()) >= count):
-        values = values[(values >= 0) & (values < count)]
-    return values.astype(np.int64, copy=False)
+    return values[(values >= 0) & (values < count)].astype(np.int64, copy=False)
 
 
 def offsets_at(claim: Any, wanted: Ints) -> Ints:

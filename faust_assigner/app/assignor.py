@@ -108,6 +108,11 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         """The generation of the last assignment, -1 before the first."""
         return self._memory.generation
 
+    @property
+    def joined_with(self) -> JoinData | None:
+        """What this member told the group of its partitions and files when it joined last."""
+        return self._claimed
+
     @staticmethod
     def is_followed(assignment: ConsumerProtocolMemberAssignment) -> bool:
         """Whether this answer leaves something to a second round, which every member is to join at once."""

@@ -35,9 +35,10 @@ INSTALLERS = {
     "cooperative": "faust_assigner.app.cooperative.install",
     "reads": "faust_assigner.app.reads.install",
     "metrics": "faust_assigner.app.metrics.install",
+    "page": "faust_assigner.page.mount",
 }
 #: Without them an app works as it does on any host; what is missing then is said.
-OPTIONAL = frozenset({"cooperative", "metrics"})
+OPTIONAL = frozenset({"cooperative", "metrics", "page"})
 
 
 class Fixup(FaustFixup):  # type: ignore[misc]

@@ -31,16 +31,20 @@ OF_THE_SERVICE: Final = frozenset(
         "ETCD_PASSWORD",
         "ETCD_USER",
         "HANDOFF_TIMEOUT",
+        "HEALTH",
         "INSECURE",
         "KAFKA",
         "LEADER_KEEPALIVE",
         "LEADER_TTL",
+        "LOG_LEVEL",
         "MAX_CALLS",
+        "MAX_CONNECTION_AGE",
         "MAX_HANDOFFS",
         "MAX_HANDOFFS_PER_CONSUMER",
         "METRICS",
         "NODE",
         "PREFIX",
+        "REBALANCE_DELAY",
         "RELEASE_TIMEOUT",
         "REPLICAS",
         "STRICT",
@@ -50,6 +54,7 @@ OF_THE_SERVICE: Final = frozenset(
         "TOKEN",
         "TOKENS",
         "TOPIC",
+        "TOPIC_REFRESH",
     )
 )
 IN_THE_ENVIRONMENT: Final = OF_THE_SERVICE | {setting.name for setting in SETTINGS}

@@ -7,6 +7,7 @@ says where the code is silent. ``None`` and an empty text say nothing.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -128,6 +129,18 @@ def _path(said: Any) -> Path:
     return Path(said)
 
 
+def _path_topic_or_off(said: Any) -> Path | str | None:
+    """A topic stays a text, ``topic:NAME``."""
+    text = str(said).strip()
+    if text.lower() in _NO:
+        return None
+    if not text.startswith(TOPIC):
+        return Path(said)
+    if _TOPIC.fullmatch(text.removeprefix(TOPIC)) is None:
+        raise ValueError(said)
+    return text
+
+
 def _span(said: Any) -> tuple[float, float]:
     low, high = (float(part) for part in (said.split(":") if isinstance(said, str) else said))
     if not 0 < low <= 1 <= high < math.inf:
@@ -135,12 +148,17 @@ def _span(said: Any) -> tuple[float, float]:
     return low, high
 
 
+#: A value that begins so names a topic of the app's own cluster.
+TOPIC = "topic:"
+#: The names that Kafka takes.
+_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _YES, _NO = ("1", "yes", "on", "true"), ("0", "no", "off", "false")
 
 SWITCH = Kind("1, yes, on, true or 0, no, off, false", _switch)
 TEXT = Kind("a text", str)
 LABEL = Kind("a text of up to 255 characters without blanks", _label)
 FOLDER = Kind("a folder", _path)
+FOLDER_TOPIC_OR_OFF = Kind("a folder, topic:NAME, or off", _path_topic_or_off)
 FILE = Kind("a file", _path)
 PLACES = Kind("hosts, host:port or networks like 10.0.0.0/8, with commas between", _places)
 SPAN = Kind("LOWEST:HIGHEST around 1, like 0.25:4", _span)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from faust_assigner.settings.schema import (
     FILE,
     FOLDER,
+    FOLDER_TOPIC_OR_OFF,
     LABEL,
     PLACES,
     SPAN,
@@ -74,8 +75,9 @@ ACCEPTABLE_RECOVERY_LAG: Final = Setting(
     whole("0 or more records", least=0),
     10_000,
     "records",
-    "a worker with a copy no further behind has caught up: so much is replayed while a partition moves. With "
-    "0 a partition that is written to all the time never moves: what came since its copy was asked counts",
+    "a worker with a copy no further behind has caught up: so much is replayed while a partition moves. "
+    "Partitions to which more is written within a heartbeat interval never move: what came since the copy "
+    "was asked counts",
     "app/round/warming.py",
 )
 ACCEPTABLE_FROM_NOTHING: Final = Setting[int | None](
@@ -190,7 +192,7 @@ OVERLAY_BYTES: Final = Setting(
     "bytes",
     "what the changes of this worker that wait for their changelog may take; beyond it the next record waits",
     "app/overlay/tables.py",
-    "67108864, 64 MiB",
+    "16777216, 16 MiB",
 )
 LEAVE_S: Final = Setting(
     "FAUST_ASSIGNER_LEAVE_S",
@@ -273,34 +275,36 @@ WEIGHTS_CLAMP: Final = Setting(
     "app/weights/provider.py",
     "0.25:4",
 )
-LEDGER: Final = Setting[Path | None](
+LEDGER: Final = Setting[Path | str | None](
     "FAUST_ASSIGNER_LEDGER",
-    FOLDER,
-    None,
+    FOLDER_TOPIC_OR_OFF,
+    Path("ledger"),
     "",
-    "folder of the ledger; each process writes a file of its own there",
+    "folder of the ledger; each process writes a file of its own there; `topic:NAME`: a Kafka topic of the "
+    "app's own cluster, which is created where it is missing; `off`: none",
     "app/ledger/install.py",
-    "none: no ledger",
+    "`ledger` in the app's data directory (Faust's `datadir`)",
     of_worker=True,
 )
 LEDGER_FILE_BYTES: Final = Setting(
     "FAUST_ASSIGNER_LEDGER_FILE_BYTES",
     whole("a number of bytes above 0", least=1),
-    64 * _MIB,
+    16 * _MIB,
     "bytes",
-    "a file of the ledger is rotated at this size; `.1` is the oldest, and a number is never given twice",
+    "a file of the ledger is rotated at this size; `.1` is the oldest, and a number is never given twice; of "
+    "a topic that is created the size of a segment",
     "app/ledger/install.py",
-    "67108864, 64 MiB",
+    "16777216, 16 MiB",
 )
 LEDGER_BYTES: Final = Setting(
     "FAUST_ASSIGNER_LEDGER_BYTES",
     whole("a number of bytes above 0", least=1),
-    1024 * _MIB,
+    256 * _MIB,
     "bytes",
     "all ledger files of the folder together; the oldest rotated ones, and files of workers that ended, "
-    "go first",
+    "go first; of a topic that is created all partitions together",
     "app/ledger/install.py",
-    "1073741824, 1 GiB",
+    "268435456, 256 MiB",
 )
 LEDGER_SAMPLE_S: Final = Setting(
     "FAUST_ASSIGNER_LEDGER_SAMPLE_S",
@@ -318,6 +322,15 @@ DEPLOY: Final = Setting[str | None](
     "a name for this release; the history compares releases by it",
     "app/ledger/install.py",
     "none",
+)
+PAGE: Final = Setting(
+    "FAUST_ASSIGNER_PAGE",
+    SWITCH,
+    True,
+    "",
+    "whether the worker's web server has a page about the group at `/assignor/`",
+    "page/mount.py",
+    of_worker=True,
 )
 CACHE: Final = Setting(
     "FAUST_ASSIGNER_CACHE",
@@ -363,5 +376,6 @@ SETTINGS: Final[tuple[Setting[Any], ...]] = (
     LEDGER_BYTES,
     LEDGER_SAMPLE_S,
     DEPLOY,
+    PAGE,
     CACHE,
 )

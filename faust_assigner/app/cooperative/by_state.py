@@ -431,8 +431,7 @@ class ByState(Follows):
         self.tables.on_actives_ready()
         if not self.standby_tps:
             self.tables.on_standbys_ready()
-        if app.consumer.rounds.restored():
-            logger.info("Worker ready")
+        app.consumer.rounds.restored()
 
 
 class TablesByState(TableManager):

@@ -343,9 +343,14 @@ class HandsOver(Consumer):
         except Exception as error:
             await app.crash(error)
 
+    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
+        """All of an eager round comes; a recovery that ends at once does not end the round unanswered."""
+        with self.rounds.answering():
+            await super().on_partitions_assigned(assigned, generation_id)
+
     async def give_up(self) -> None:
         """End a round under way, before the eager one begins that takes everything."""
-        self.rounds.end()
+        self.rounds.give_up()
 
     async def hold_back(self, changelogs: Collection[Any]) -> None:
         """Pause ``changelogs`` and drop what of them waits; they are read again from where tables stand."""

@@ -49,7 +49,11 @@ async def stop(app: Any, stop_consumer: Callable[[], Awaitable[None]]) -> None:
         _leave_for_good(app)  # also where nobody took over in time
     if (rounds := getattr(app._consumer, "rounds", None)) is not None:
         rounds.end()  # Faust's fetcher, stopped during a rebalance, takes that for a crash
-    await stop_consumer()
+    try:
+        await stop_consumer()
+    except Exception:
+        # The steps that follow end the consumer's thread; without them it would stay a member.
+        logger.exception("What was processed last is not committed; the next owner repeats it")
 
 
 def is_to_retire(app: Any) -> bool:

@@ -6,7 +6,13 @@ Faust calls it a rebalance: ``app.rebalancing`` is true from the beginning to th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from mode import get_logger
+
+logger = get_logger(__name__)
 
 
 class Rounds:
@@ -18,8 +24,10 @@ class Rounds:
 
     def __init__(self, app: Any) -> None:
         self.app = app
-        #: Whether a cooperative round has begun whose answer the app does not know yet.
+        #: Whether a round has begun whose answer the app does not know yet.
         self.is_unanswered = False
+        #: Whether all was restored before Faust told the app of its answer.
+        self._is_restored = False
 
     def begin(self) -> None:
         """This member joins a round; what it owns flows on."""
@@ -27,18 +35,39 @@ class Rounds:
         self.is_unanswered = True
         self.app.on_rebalance_start()
 
+    def give_up(self) -> None:
+        """Faust begins an eager round next: the one under way comes to nothing."""
+        self.end()
+        self.is_unanswered = True
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """At the end of the block Faust tells the app of an eager round's answer; the end comes then."""
+        self.is_unanswered, self._is_restored = True, False
+        yield
+        self.is_unanswered = False
+        if self._is_restored:
+            self._ready()
+
     def answered(self) -> None:
         """The app knows what it has by now; what it gained is not restored yet."""
         if self.is_unanswered:
             self.is_unanswered = False
             self.app.on_rebalance_return()
 
-    def restored(self) -> bool:
-        """All that is owned is restored; returns whether that ended a round.
+    def restored(self) -> None:
+        """All that is owned is restored: a round that is answered ends with it.
 
-        It ends no round that is not answered yet: what was restored belongs to the round before.
+        One that is not goes on. What was restored belongs to the round before, or Faust is about to answer,
+        see :meth:`answering`.
         """
-        return not self.is_unanswered and self.end()
+        self._is_restored = self.is_unanswered
+        if not self.is_unanswered:
+            self._ready()
+
+    def _ready(self) -> None:
+        if self.end():
+            logger.info("Worker ready")
 
     def end(self) -> bool:
         """The round is over, or the next one begins; returns whether a round was under way."""

@@ -21,7 +21,7 @@ MEMBERS: Final[tuple[Touch, ...]] = (
             "_maybe_leave_group",
             "async (self)",
             "repairs",
-            "wrapped: the leaving of an idle member is logged",
+            "replaced: a member says why it leaves; one without partitions is not idle",
             _IDLE,
         ),
         (

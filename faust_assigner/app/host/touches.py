@@ -1021,8 +1021,20 @@ _AIOKAFKA: Final = (
     ),
 )
 
+_WEB: Final = rows_of(
+    "faust.web.drivers.aiohttp:Web",
+    (
+        "_runner",
+        "set in __init__",
+        "page",
+        "the web server's sockets, which the page's thread accepts at while the worker's loop is held up",
+        "tests/integration/page/test_worker_page.py::test_the_page_answers_while_the_workers_loop_is_held_up",
+    ),
+)
+
 TOUCHES: Final[tuple[Touch, ...]] = (
     *_APP,
+    *_WEB,
     *_CONSUMER,
     *_THREAD,
     *_TRANSACTIONS,

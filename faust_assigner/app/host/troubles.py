@@ -43,6 +43,10 @@ _ANSWER = _REPAIRS + "test_membership.py::test_an_answer_counts_from_when_it_was
 _ASKED_FOR = (
     _REPAIRS + "test_produced_topics.py::test_a_batch_outlives_the_first_send_to_an_unknown_topic"
 )
+_LEADERLESS = (
+    _REPAIRS
+    + "test_produced_topics.py::test_a_producer_without_a_leader_pauses_between_two_questions"
+)
 _UNSENT = _REPAIRS + "test_waits.py::test_the_log_names_topics_whose_batches_were_not_delivered"
 _LOOKED = (
     _REPAIRS
@@ -480,6 +484,14 @@ TROUBLES: Final[tuple[Touch, ...]] = (
             _ASKED_FOR,
         ),
         ("_topics", "set in __init__", "repairs", "the topics to ask for", _ASKED_FOR),
+        (
+            "_metadata_update",
+            "async (self, cluster_metadata, topics)",
+            "repairs",
+            "wrapped: pauses between two questions",
+            _LEADERLESS,
+        ),
+        ("_retry_backoff", "set in __init__", "repairs", "how long it pauses", _LEADERLESS),
     ),
     *rows_of(
         "aiokafka.protocol.produce:ProduceRequest",

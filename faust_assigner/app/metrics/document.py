@@ -23,11 +23,13 @@ from faust_assigner.app.metrics.copies import Lag
 from faust_assigner.app.metrics.probes import live_problems
 from faust_assigner.app.metrics.standing import Standing
 from faust_assigner.app.repairs.waits import waits_of
+from faust_assigner.app.restore.table_files import corrupt_folders
 from faust_assigner.app.round.follow_up import by_topic
 from faust_assigner.app.round.tables import facts_of
 from faust_assigner.settings.table import SETTINGS
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.worker_status import (
+    CORRUPT_FOLDERS,
     CopyLag,
     Numbers,
     Peer,
@@ -133,7 +135,12 @@ def status_of(
         disk_size_bytes=None if disk is None else disk[1],
         tables=_tables(app, sizes),
         settings=settings_of(app),
-        counters={name: int(count) for name, count in sorted(assignor.counters.items())},
+        counters={
+            name: int(count)
+            for name, count in sorted(
+                {**assignor.counters, CORRUPT_FOLDERS: corrupt_folders(app)}.items()
+            )
+        },
     )
 
 

@@ -190,6 +190,7 @@ _RESTORES = (
         "until they are restored at the rate of the last ten seconds; absent while nothing moves",
     ),
     _counter("restored_records", "changelog records that were restored", unit="records"),
+    _counter("corrupt_folders", "table folders that were corrupt and set aside", unit="folders"),
     _maybe("disk_free_bytes", "bytes", "room that is left where the tables are kept"),
     _maybe("disk_size_bytes", "bytes", "size of the file system where the tables are kept"),
 )

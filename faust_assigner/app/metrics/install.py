@@ -9,6 +9,9 @@ from typing import Any
 from faust_assigner.app.metrics.probes import MARK, PREFIX, blueprint
 from faust_assigner.app.metrics.sensor import MetricsSensor
 
+#: The app's list of what adds pages to its web server.
+PAGES = "_faust_assigner_pages"
+
 
 def install(app: Any) -> MetricsSensor:
     """Add the sensor of the metrics, and the pages of the probes to the app's web server, if it has one.
@@ -21,13 +24,24 @@ def install(app: Any) -> MetricsSensor:
     sensor = MetricsSensor(app)
     setattr(app, MARK, sensor)
     app.sensors.add(sensor)
+    setattr(app, PAGES, [_add_probes])
     # Not now: to ask for the web server makes it, and the command line may still switch it off.
     app.on_webserver_init = partial(_add_pages, app.on_webserver_init)
     return sensor
+
+
+def add_pages(app: Any, add: Callable[[Any], object]) -> None:
+    """Have ``add(server)`` called when the app's web server is set up, beside the probes."""
+    getattr(app, PAGES).append(add)
 
 
 def _add_pages(init: Callable[[Any], None], server: Any) -> None:
     """The web server is set up, with Faust's own pages; called again where it is mounted as well."""
     init(server)
     if not any(str(path).startswith(f"{PREFIX}/") for path in server.views):
-        blueprint.register(server.app, url_prefix=PREFIX)
+        for add in getattr(server.app, PAGES):
+            add(server)
+
+
+def _add_probes(server: Any) -> None:
+    blueprint.register(server.app, url_prefix=PREFIX)

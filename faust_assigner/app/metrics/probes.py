@@ -1,4 +1,4 @@
-"""Pages of the worker's web server: Kubernetes' probes, and the worker's part of ``faust-assigner status``.
+"""Pages of the worker's web server: Kubernetes' probes, its part of ``faust-assigner status`` and its ledger.
 
 ``/assignor/live`` and ``/assignor/ready`` answer 200 or 503 with the reasons as JSON. A worker that is not
 live is better restarted. A worker that is not ready does not do its part of the work: partitions that it owns
@@ -7,20 +7,29 @@ stand still, and not because they are restored or handed over as they should.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from faust import web
 
+from faust_assigner.app.ledger.install import MARK as LEDGER_MARK
 from faust_assigner.app.metrics.figures import REASONS
 from faust_assigner.app.metrics.standing import Standing
 from faust_assigner.app.restore.disk import known
-from faust_assigner.wire.worker_status import Peers, WorkerStatus, encode_document
+from faust_assigner.wire.worker_status import (
+    Peers,
+    Rounds,
+    WorkerStatus,
+    encode_document,
+    encode_ledger,
+)
 
 MARK = "_faust_assigner_metrics"
 #: Where the pages are.
 PREFIX = "/assignor"
+LINES = {"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"}
 #: Seconds for which a restore may make no progress.
 STALLED_S = 60.0
 #: Seconds for which a partition may stand still for these reasons; for the others none. A round and a
@@ -82,7 +91,46 @@ class PeersPage(web.View):  # type: ignore[misc]
         return _document(self, getattr(self.app, MARK).peers())
 
 
-def _document(view: Any, document: WorkerStatus | Peers) -> Any:
+@blueprint.route("/rounds", name="rounds")
+class RoundsPage(web.View):  # type: ignore[misc]
+    """---
+    description: The last rounds as this worker saw them; as a leader it names the tasks that moved.
+    produces:
+    - application/json
+    """
+
+    async def get(self, request: Any) -> Any:
+        """Answer with them; none before the first round."""
+        return _document(self, getattr(self.app, MARK).rounds())
+
+
+@blueprint.route("/ledger", name="ledger")
+class LedgerLines(web.View):  # type: ignore[misc]
+    """---
+    description: The newest lines of this worker's ledger, or with before=CURSOR older ones. For why.
+    produces:
+    - application/x-ndjson
+    """
+
+    async def get(self, request: Any) -> Any:
+        """Answer with a page of them; 404 where the ledger is off."""
+        found = await ledger_page(self.app, request.query.get("before", ""))
+        if found is None:
+            return self.json({"status": "FAUST_ASSIGNER_LEDGER is off"}, status=404)
+        return self.bytes(found, headers=LINES)
+
+
+async def ledger_page(app: Any, cursor: str) -> bytes | None:
+    """A page of the app's ledger as it is answered; None where it is off. Files are read on a thread."""
+    ledger = getattr(app, LEDGER_MARK, None)
+    if ledger is None:
+        return None
+    loop = asyncio.get_running_loop()
+    group_id = str(app.conf.id)
+    return encode_ledger(await loop.run_in_executor(None, ledger.writer.page, group_id, cursor))
+
+
+def _document(view: Any, document: WorkerStatus | Peers | Rounds) -> Any:
     headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
     return view.bytes(encode_document(document), headers=headers)
 

@@ -16,6 +16,7 @@ from faust_assigner.app.metrics.copies import Lag
 from faust_assigner.app.metrics.figures import COUNTED
 from faust_assigner.app.metrics.standing import Standing, unreadable
 from faust_assigner.app.repairs.waits import COMMIT, HAND_OVER, REVOCATION, waits_of
+from faust_assigner.app.restore.table_files import corrupt_folders
 from faust_assigner.app.restore.unreadable import unreadable_of
 from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.model import NOBODY
@@ -37,6 +38,7 @@ def worker(app: Any) -> dict[str, Series]:
         "warmup_partitions": {_BARE: len(assignor.awaited.tps)},
         "owned_changelog_partition": {_place(tp): 1.0 for tp in actives if tp.topic in changelogs},
         "unreadable_partitions": {_BARE: len(unreadable(app._consumer))},
+        "corrupt_folders": {_BARE: corrupt_folders(app)},
         "unreadable_records": {_BARE: sum(unreadable_of(app).counts.values())},
         **{figure.name: {_BARE: float(assignor.counters[key])} for key, figure in COUNTED.items()},
     }

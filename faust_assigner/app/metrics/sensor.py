@@ -18,11 +18,12 @@ from faust_assigner.app.metrics.book import Book, Series, Snapshot
 from faust_assigner.app.metrics.copies import Copies
 from faust_assigner.app.metrics.document import peers_of, status_of
 from faust_assigner.app.metrics.figures import SEVERAL
+from faust_assigner.app.metrics.journal import Journal
 from faust_assigner.app.metrics.probes import Restores, ready_problems
 from faust_assigner.app.metrics.standing import StandingStill
 from faust_assigner.app.restore.disk import state_sizes
 from faust_assigner.app.round.outcome import moved_tasks
-from faust_assigner.wire.worker_status import Peers, WorkerStatus
+from faust_assigner.wire.worker_status import Peers, Rounds, WorkerStatus
 
 if TYPE_CHECKING:
     from faust_assigner.app.round.observers import DecisionInputs
@@ -47,12 +48,17 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
     """
 
     def __init__(
-        self, app: Any, *, clock: Callable[[], float] = time.monotonic, **kwargs: Any
+        self,
+        app: Any,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.app = app
-        self.book = Book()
-        self._clock = clock
+        self.book, self.journal = Book(), Journal()
+        self._clock, self._wall = clock, wall
         self._still, self._copies, self._restores = (
             StandingStill(app),
             Copies(app, clock),
@@ -117,6 +123,10 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         """All members of the last round."""
         return peers_of(self.app)
 
+    def rounds(self) -> Rounds:
+        """The last rounds as this worker saw them."""
+        return Rounds(app=self.app_id, rounds=self.journal.rounds())
+
     def _leads(self) -> bool:
         return bool(self._led[0] >= max(0, self.app.assignor.generation))
 
@@ -140,6 +150,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         self.book.count("cold_moves", by=int(plan.flat_cold.sum()))
         self.book.observe("plan_seconds", inputs.solve_ms / 1000)
         self._led = inputs.generation, readings.decision(inputs, plan)
+        self.journal.decided(inputs, plan)
 
     def on_rebalance_start(self, app: Any) -> Any:
         """A round begins."""
@@ -150,10 +161,15 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
     def on_rebalance_return(self, app: Any, state: Any) -> None:
         """Its answer has been taken."""
         self.book.observe("round_answer_seconds", self._clock() - state)
+        assignor = self.app.assignor
+        answer = assignor._memory.answer
+        outcome = None if answer is None else answer.outcome
+        self.journal.answered(assignor.generation, outcome, at=self._wall())
 
     def on_rebalance_end(self, app: Any, state: Any) -> None:
         """All that is owned has been restored."""
         self.book.observe("round_seconds", self._clock() - state)
+        self.journal.ended(self.app.assignor.generation, seconds=self._clock() - state)
         self._round_began = None
 
     # -- regularly

@@ -122,7 +122,8 @@ class Standing(Service):  # type: ignore[misc]
             if (end := ends.get(tp)) is not None and assignor.is_standby(tp):
                 self.marks.setdefault(tp, Marks()).note(Look(asked_at, end))
         if app.in_transaction:
-            await self._pass_markers(copies)
+            # One that left while the broker was asked has no mark.
+            await self._pass_markers([tp for tp in copies if tp in self.marks])
 
     async def _pass_markers(self, copies: Collection[Any]) -> None:
         """Note where nothing but markers of transactions lies between a copy and an end.

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
+from mode.threads import WorkerThread
 
 from faust_assigner.app.overlay.consumer import told
 from faust_assigner.app.overlay.tables import give_up
@@ -58,6 +59,14 @@ class Goodbye:
                 self.over.set()
 
 
+class EndsWithItsProcess(WorkerThread):  # type: ignore[misc]
+    """The thread of a consumer that nobody stopped keeps no process alive, with heartbeats and no work."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.daemon = True
+
+
 class LeavesInTime(Consumer):
     """Of the consumer: its last steps, and those of the producer, end although the broker is silent."""
 
@@ -70,6 +79,7 @@ class LeavesInTime(Consumer):
 
     def _new_consumer_thread(self) -> Any:
         thread = super()._new_consumer_thread()
+        thread.Worker = EndsWithItsProcess
         # The driver names its thread class in code, so this one instance is told.
         thread.on_thread_stop = partial(self._part_consumer, thread, thread.on_thread_stop)
         return thread

@@ -12,7 +12,10 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from aiokafka.errors import KafkaError
 from mode import get_logger
+
+from faust_assigner.app.repairs.leave_request import IDLE, STOPS, LeaveGroup
 
 logger = get_logger(__name__)
 
@@ -31,8 +34,10 @@ async def _start(consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _leave(coordinator: Any) -> None:
-    """Leave the group, because the consumer stops or because it was idle for too long."""
+    """Leave the group and say why: the consumer stops, or it was idle for too long."""
+    reason = STOPS
     if not coordinator._closing.done():
+        reason = IDLE
         if not coordinator._subscription.assigned_partitions():
             _count_anew(coordinator)
             return  # it has nothing to fetch
@@ -44,7 +49,19 @@ async def _leave(coordinator: Any) -> None:
             coordinator._subscription.fetcher_idle_time,
             coordinator._max_poll_interval,
         )
-    await type(coordinator)._maybe_leave_group(coordinator)
+    if coordinator.generation > 0 and coordinator._group_instance_id is None:
+        await _say_goodbye(coordinator, reason)
+    coordinator.reset_generation()
+
+
+async def _say_goodbye(coordinator: Any, reason: str) -> None:
+    """One request, as in aiokafka: a member that could not send it is removed after its session."""
+    try:
+        await coordinator._send_req(LeaveGroup(coordinator.group_id, coordinator.member_id, reason))
+    except KafkaError as error:
+        logger.error("LeaveGroup request failed: %s", error)
+    else:
+        logger.info("LeaveGroup request succeeded: %s", reason)
 
 
 async def _stop_heartbeat_task(coordinator: Any) -> None:

@@ -92,12 +92,17 @@ class OwnTransactions(TransactionManager):
             logger.info("Stopping %d transactional producers", len(ids))
         for one in sorted(ids):
             self.let_go(one)
-            if (share := self._shares.pop(one, None)) is not None:
-                share.abandon()
+            self._drop(one)
             producer = self.producer._transaction_producers.get(one)
             if producer is not None and producer._txn_manager.is_in_transaction():
                 await self.producer.abort_transaction(one)
             await self.producer.stop_transaction(one)
+
+    def _drop(self, transactional_id: str) -> None:
+        """Nothing of its open transaction counts, nor of one whose commit is still under way."""
+        for shares in (self._shares, self._closed):
+            if (share := shares.pop(transactional_id, None)) is not None:
+                share.abandon()
 
     async def begin(self, ids: Collection[str]) -> None:
         """Begin a transaction under each of ``ids``. Raises TransactionsRefused where the broker has none.
@@ -359,8 +364,9 @@ class OwnTransactions(TransactionManager):
 
     async def commit(self, offsets: Mapping[Any, int], start_new_transaction: bool = True) -> bool:
         """Commit the closed transactions, all of their sends included."""
+        closed = dict(self._closed)
         try:
-            for share in list(self._closed.values()):
+            for share in closed.values():
                 await share.tail
                 if self.is_fenced:
                     return False
@@ -368,6 +374,8 @@ class OwnTransactions(TransactionManager):
                     raise share.error
             # One after the other, as stock does; each is on disk as soon as it is committed.
             for transactional_id, some in self._by_id(offsets):
+                if transactional_id in closed and closed[transactional_id].abandoned:
+                    return False  # the worker stops, or gave it up in a rebalance
                 try:
                     await self.producer.commit_transactions(
                         {transactional_id: some},
@@ -404,9 +412,8 @@ class OwnTransactions(TransactionManager):
         for transactional_id in list(self._settling):
             self.let_go(transactional_id)
         self.app._attachments._pending.clear()
-        for share in self._shares.values():
-            share.abandon()
-        self._shares.clear()
+        for transactional_id in {*self._shares, *self._closed}:
+            self._drop(transactional_id)
         for transactional_id, producer in sorted(self.producer._transaction_producers.items()):
             if producer._txn_manager.is_in_transaction():
                 await self.producer.abort_transaction(transactional_id)

@@ -106,8 +106,7 @@ class Progress:
         while len(self._samples) > 1 and now - self._samples[1][0] >= WINDOW_S:
             self._samples.popleft()
         since, before = self._samples[0]
-        if now > self._samples[-1][0]:
-            self._samples.append((now, passed))
+        self._samples.append((now, passed))
         rate = (passed - before) / (now - since) if now > since else 0.0
         remaining = sum(
             max(0, end - self._at.get(tp, end)) for tp, end in tuple(self._ends.items())

@@ -42,6 +42,7 @@ from faust_assigner.app.restore.bring_up import (
     sweep_scratch,
 )
 from faust_assigner.app.restore.decoding import decoding_of
+from faust_assigner.app.restore.disk import known
 from faust_assigner.app.restore.pace import Pace
 from faust_assigner.app.restore.progress import Progress
 from faust_assigner.app.restore.unreadable import unreadable_of
@@ -312,7 +313,7 @@ class RestoringRecovery(Recovery):
             if built is None or not self._is_standby(tp, generation_id):
                 return
             path, manifest = built
-            if manifest.next_offset - 1 - (self.standby_offsets[tp] or 0) < MIN_STANDBY_GAP:
+            if manifest.next_offset - 1 - known(self.standby_offsets[tp]) < MIN_STANDBY_GAP:
                 return  # the replay was quicker
             # No await from here to the seek: the loop that applies records runs on this event loop,
             # and skips those whose offset is not above the one set here.
@@ -325,7 +326,7 @@ class RestoringRecovery(Recovery):
             SNAPSHOT,
             started,
             time.time(),
-            before or -1,
+            known(before),
             manifest.next_offset - 1,
             manifest.bytes,
         )

@@ -62,6 +62,12 @@ def is_damage(error: BaseException) -> bool:
     return "Corruption" in said or bool(_DAMAGE.search(said) and not _PASSING.search(said))
 
 
+def corrupt_folders(app: Any) -> int:
+    """Folders of the app's tables that were corrupt and set aside since the worker started."""
+    stores = (getattr(table.data, "storage", table.data) for table in app.tables.values())
+    return sum(sum(getattr(store, "set_aside", {}).values()) for store in stores)
+
+
 class CarefulStore(OverlaidStore):
     """Of a RocksDB store: what fails is told to the recovery, which stops the streams and begins again."""
 

@@ -179,14 +179,19 @@ def decide(
         warmups=view.warmups(all(j.data.cooperative for j in said)),
         joined=frozenset(j.data.url for j in said if _is_new(j, view.last)),
         left=frozenset(view.last.urls) - {j.data.url for j in said},
+        urls={j.member_id: j.data.url for j in said},
+        leaving=frozenset(j.member_id for j in said) - {j.member_id for j in staying},
     )
     inputs = replace(inputs, trigger=trigger(view.before, inputs))
+    if view.before is None or view.before.generation != view.last_generation:
+        inputs = replace(inputs, last=view.last, last_generation=view.last_generation)
     started = perf_counter()
     found, placement, failure = _place(inputs, staying)
     now = step(placement, said)
-    inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000)
+    inputs = replace(inputs, solve_ms=(perf_counter() - started) * 1000, follows=now.follows)
     off_target = {} if found is None else _awaited(found, inputs, now.follows)
     outcome = outcome_of(inputs, found, at=view.now, first=view.first)
+    inputs = replace(inputs, completes=outcome.completes)
     answers, oversize = _answer(
         view, outcome, generation, said, staying, now, off_target, partitions, tables, metadata
     )

@@ -13,6 +13,7 @@ from mode import get_logger
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan
 from faust_assigner.warmup import WarmupPolicy
+from faust_assigner.wire.directory import Directory
 
 logger = get_logger(__name__)
 
@@ -28,7 +29,10 @@ class DecisionInputs:
     to the reason; ``software`` maps members to their version of this package ("" for stock Faust).
     ``weightless`` topics are assigned and count in no load; ``warmups`` is how work waits for state.
     ``joined`` and ``left`` are the URLs of members that are new, and gone, since the leader's own last
-    assignment; ``trigger`` is what changed since its last decision.
+    assignment; ``trigger`` is what changed since its last decision. ``urls`` are of all members, those
+    included that are ``leaving``, which give away what they have and get nothing. ``follows``: a second
+    round follows at once; ``completes`` is the trigger of the round that this one completes, else "".
+    ``last`` and ``last_generation``: the round before as its leader told it, where that was another member.
     """
 
     group_id: str
@@ -47,6 +51,12 @@ class DecisionInputs:
     joined: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
     trigger: str = ""
+    urls: Mapping[str, str] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
+    follows: bool = False
+    completes: str = ""
+    last: Directory = field(default_factory=Directory)
+    last_generation: int = -1
 
 
 Observer: TypeAlias = Callable[[DecisionInputs, Plan], object]

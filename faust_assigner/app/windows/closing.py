@@ -53,10 +53,12 @@ class Closing:
         self,
         app: Any,
         table: Any,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lambda: time.time(),
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
-        self._app, self._table, self._clock, self._monotonic = app, table, clock, monotonic
+        self._app, self._table, self._clock = app, table, clock
+        # The loop's clock is monotonic, and a test that moves the time of an app moves it, too.
+        self._monotonic = monotonic or (lambda: app.loop.time())
         self.windows, self.times = OpenWindows(table), Times()
         self._timestamp: float | None = None
         #: Rows that were changed while their windows were closed; nothing is noted at other times.

@@ -12,10 +12,10 @@ import pytest
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
 
-from faust_assigner.app import settings
+from faust_assigner.app import fixup, settings
 from faust_assigner.app.fixup import Fixup
 from faust_assigner.app.repairs import driver_assignor, router
-from faust_assigner.errors import ConfigError
+from faust_assigner.errors import ConfigError, HostMismatch
 from faust_assigner.settings.table import RACK
 from tests.support.faust_group import make_app
 
@@ -108,6 +108,23 @@ async def test_a_driver_that_never_asks_is_named_at_the_start(
     assert app.consumer is not None
     assert "assignor is not used" in caplog.text
     assert "confluent://127.0.0.1:1" in caplog.text
+
+
+def test_on_a_host_that_a_needed_part_does_not_know_the_app_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of every part but those an app can do without, each is asked for."""
+    asked: list[set[str]] = []
+
+    def other_host(parts: Any, **_: Any) -> None:
+        asked.append(set(parts))
+        raise HostMismatch("another Faust")
+
+    monkeypatch.setattr(fixup, "demand", other_host)
+    app = make_app("http://w", assignor=OURS, broker="kafka://127.0.0.1:1")
+    with pytest.raises(HostMismatch, match="another Faust"):
+        assert app.conf.id
+    assert asked == [{"assignor", *fixup.INSTALLERS} - {"cooperative", "metrics", "page"}]
 
 
 def test_a_failing_part_stops_the_app_at_every_try(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,9 @@ CALLS: Final[Mapping[str, str]] = {
         "_do_rejoin_group _lookup_assignor _stop_heartbeat_task close ensure_active_group"
     ),
     "cooperative.fetcher:PromptFetcher": "_get_actions_per_node _proc_fetch_request",
-    "cooperative.handing_over:HandsOver": "_getmany _new_consumer_thread _set_active_tps resume_partitions",
+    "cooperative.handing_over:HandsOver": (
+        "_getmany _new_consumer_thread _set_active_tps on_partitions_assigned resume_partitions"
+    ),
     "overlay.consumer:Lands": "on_partitions_revoked",
     "overlay.store:OverlaidStore": "_contains _visible_items _visible_keys reset_state stop",
     "reads.router:ReadsRouter": "route_topic_req",

@@ -8,6 +8,7 @@ from faust_assigner.app.host.duties.row import HERE, ORIGINAL, Taken, taken
 
 _COORDINATOR = "aiokafka.consumer.group_coordinator:GroupCoordinator"
 _OURS = "cooperative.coordinator:CooperativeCoordinator"
+_LEAVING = "repairs.idle:"
 _FETCHER = "aiokafka.consumer.fetcher:Fetcher"
 _PROMPT = "cooperative.fetcher:PromptFetcher"
 
@@ -54,6 +55,20 @@ CLIENT: Final[tuple[Taken, ...]] = (
         ("raises CommitFailedError", HERE),
         ("also tries again after errors that pass", HERE),
         ("also one commit at a time", f"{_OURS}._commit_once"),
+    ),
+    taken(
+        f"{_COORDINATOR}._maybe_leave_group",
+        "repairs.idle:_leave",
+        "The request has a reason (KIP-800). A member without partitions stays.",
+        ("logs LeaveGroup request failed: %s", f"{_LEAVING}_say_goodbye"),
+        (
+            "logs LeaveGroup request succeeded",
+            f"{_LEAVING}_say_goodbye",
+            "The reason is logged with it.",
+        ),
+        ("also sends nothing for a static member", HERE),
+        ("also sends the request once", f"{_LEAVING}_say_goodbye"),
+        ("also resets the generation", HERE),
     ),
     taken(
         f"{_COORDINATOR}._send_req",

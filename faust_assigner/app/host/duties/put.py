@@ -84,6 +84,13 @@ PUT: Final[tuple[Put, ...]] = (
         "stop_consumer",
     ),
     Put(
+        "repairs.goodbye:_new_consumer_thread thread.Worker",
+        "mode.threads:WorkerThread",
+        "repairs.goodbye:EndsWithItsProcess",
+        "",
+        _CLASS,
+    ),
+    Put(
         "metrics.install:install app.on_webserver_init",
         f"{_APP}.on_webserver_init",
         "metrics.install:_add_pages",
@@ -253,6 +260,12 @@ PUT: Final[tuple[Put, ...]] = (
         "wait",
     ),
     Put(
+        "repairs.produced_topics:_create client._metadata_update",
+        "aiokafka.client:AIOKafkaClient._metadata_update",
+        "repairs.produced_topics:_WithPauses.__call__",
+        "self._update",
+    ),
+    Put(
         "repairs.produced_topics:_create client.coordinator_lookup",
         "aiokafka.client:AIOKafkaClient.coordinator_lookup",
         "repairs.produced_topics:_look_up",
@@ -351,8 +364,8 @@ PUT: Final[tuple[Put, ...]] = (
         "repairs.idle:_start coordinator._maybe_leave_group",
         f"{_COORDINATOR}._maybe_leave_group",
         "repairs.idle:_leave",
-        "type(coordinator)._maybe_leave_group",
-        "A member that was given no partitions is not idle, and stays.",
+        "",
+        "A member that was given no partitions is not idle, and stays; one that leaves says why.",
     ),
     Put(
         "repairs.idle:_start coordinator._stop_heartbeat_task",

@@ -70,7 +70,7 @@ _RECOVERY_ROWS = (
         ("calls on_actives_ready", f"{_BY_STATE}._finish"),
         ("calls on_standbys_ready", f"{_BY_STATE}._finish {_LOOP}._maybe_end"),
         ("calls on_rebalance_end", "cooperative.rounds:Rounds.end"),
-        ("logs Worker ready", f"{_BY_STATE}._finish"),
+        ("logs Worker ready", "cooperative.rounds:Rounds._ready"),
         ("also seeks and resumes sources", f"{_BY_STATE}._let_flow"),
         ("also starts the fetcher", HERE),
     ),

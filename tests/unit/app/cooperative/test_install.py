@@ -10,6 +10,7 @@ import pytest
 from faust.transport.drivers import aiokafka as driver
 
 from faust_assigner.app.cooperative import install as cooperative
+from faust_assigner.app.cooperative.lanes import Lanes
 from faust_assigner.app.repairs import install as repairs
 from faust_assigner.app.restore import recovery as restore
 
@@ -75,6 +76,15 @@ def test_the_tables_of_another_drivers_app_do_not_go_by_state(
     cooperative.install(app)
     assert "ByState" not in tables_of(app)
     assert said(caplog) == [EAGER + "Faust's aiokafka driver, not the one of confluent://nowhere"]
+
+
+def test_where_rounds_are_cooperative_queues_take_from_each_partition_in_turn() -> None:
+    """A backlog that is taken over would hold up what was here all the time."""
+    app = app_of()
+    repairs.repair(app)
+    restore.install(app)
+    cooperative.install(app)
+    assert isinstance(app.FlowControlQueue(maxsize=3)._queue, Lanes)
 
 
 def test_twice_is_once_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -111,6 +111,26 @@ async def test_it_stops_all_the_same_when_asking_fails(monkeypatch: pytest.Monke
     assert it.acts == ["stop"]
 
 
+async def test_steps_after_a_last_commit_that_failed_are_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else the consumer's thread would go on as a member that processes nothing."""
+    it = Stopped()
+    it.consumer._thread.should_stop = True
+
+    async def fail() -> None:
+        raise KeyError("a transaction that has gone")
+
+    await stop(it.app, fail)
+    assert [
+        "What was processed last is not committed" in caplog.text,
+        "has gone" in caplog.text,
+    ] == [
+        True,
+        True,
+    ]
+
+
 async def test_a_round_that_nobody_answered_is_over_before_faust_stops() -> None:
     """Faust's fetcher, stopped while the app is rebalancing, takes that for a crash."""
     it = Stopped()

@@ -77,6 +77,32 @@ def test_an_eager_round_is_not_answered_twice(app: App) -> None:
     assert app.acts == ["start", "end"]
 
 
+def test_an_eager_round_does_not_end_with_the_recovery_of_the_one_before(app: App) -> None:
+    """Which may be over between the beginning of the eager round and its answer."""
+    rounds = Rounds(app)
+    rounds.begin()
+    rounds.give_up()
+    app.on_rebalance_start()
+    rounds.restored()
+    assert app.acts[-1] == "start"
+    with rounds.answering():
+        app.on_rebalance_return()
+    assert app.acts == ["start", "return", "end", "start", "return"]
+    rounds.restored()
+    assert app.acts[-1] == "end"
+
+
+def test_an_eager_round_ends_after_its_answer_when_nothing_is_to_be_restored(app: App) -> None:
+    """Faust tells the app of the answer last of all."""
+    rounds = Rounds(app)
+    app.on_rebalance_start()
+    with rounds.answering():
+        rounds.restored()
+        assert app.acts == ["start"]
+        app.on_rebalance_return()
+    assert app.acts == ["start", "return", "end"]
+
+
 @pytest.mark.parametrize("added", [False, True])
 def test_a_topic_added_during_a_round_is_subscribed_to_after_it(app: App, added: bool) -> None:
     """Faust's conductor passes over what changes while the app is rebalancing."""
@@ -103,8 +129,8 @@ def test_what_is_restored_for_the_round_before_does_not_end_a_round(app: App) ->
     rounds.begin()
     rounds.answered()
     rounds.begin()
-    assert not rounds.restored()
+    rounds.restored()
     assert (app.rebalancing, app.acts) == (True, ["start", "return", "end", "start"])
     rounds.answered()
-    assert rounds.restored()
+    rounds.restored()
     assert app.acts == ["start", "return", "end", "start", "return", "end"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -207,3 +208,20 @@ def test_a_reader_passes_over_what_it_does_not_know_and_hides_control_characters
     """A later worker tells more; a terminal is not moved by what a stranger wrote."""
     found = decode_status(json.dumps({"app": "a\x1b[2Jb", "later": {"x": 1}}).encode())
     assert found == WorkerStatus(app="a?[2Jb")
+
+
+async def test_the_bytes_of_each_partition_on_disk_are_told(tmp_path: Path) -> None:
+    """Of owned and copied ones; counted again at each look while somebody watches."""
+    found = two(datadir=str(tmp_path), store="rocksdb://")
+    clock, app = Clock(), found.apps["a"]
+    sensor, store = MetricsSensor(app, clock=clock), app.tables["totals"].data
+    wanted = {}
+    for size in (10, 300):
+        wanted = {str(p): size + p for p in range(PARTITIONS)}
+        for partition in range(PARTITIONS):
+            folder = Path(store.partition_path(partition))
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "a.sst").write_bytes(b"x" * (size + partition))
+        clock.now += ASK_S + 1
+        (table,) = decode_status(encode_document(await sensor.document())).tables
+    assert table.bytes == wanted

@@ -6,6 +6,7 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from faust.sensors.datadog import DatadogMonitor
 from faust.sensors.monitor import Monitor
@@ -15,6 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from faust_assigner.app.metrics import exporters
+from faust_assigner.app.metrics import sensor as sensor_module
 from faust_assigner.app.metrics.figures import (
     COUNTED,
     COUNTER,
@@ -22,12 +24,14 @@ from faust_assigner.app.metrics.figures import (
     GAUGE,
     PREFIX,
     REASONS,
+    SEVERAL,
     TRIGGERS,
 )
 from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.sensor import MetricsSensor
-from faust_assigner.app.repairs.waits import COMMIT, waits_of
+from faust_assigner.app.repairs.waits import COMMIT, HAND_OVER, REVOCATION, waits_of
 from faust_assigner.app.round import follow_up
+from faust_assigner.model import NOBODY, Member
 from tests.support.faust_group import WireGroup, make_app
 
 PARTITIONS = 6
@@ -451,3 +455,58 @@ async def test_it_is_installed_once_with_each_app_that_chose_the_assignor() -> N
     (sensor,) = [s for s in app.sensors if isinstance(s, MetricsSensor)]
     assert install(app) is sensor
     assert len([s for s in app.sensors if isinstance(s, MetricsSensor)]) == 1
+
+
+async def test_a_decision_is_counted_by_what_it_moves_and_takes(shop: Shop) -> None:
+    """Cold moves are those without a copy; tasks off target wait for one; seconds are seconds."""
+    a = shop.start("a")
+    shop.rebalance()
+    first = a.of("moves_total")[()]
+    plan = SimpleNamespace(
+        flat_cold=np.array([True, False, False]),
+        flat_owner=np.array([0, 0, 1]),
+        flat_target=np.array([0, 1, 1]),
+        flat_warmup=np.array([NOBODY, 1, NOBODY]),
+        layout=SimpleNamespace(tasks=3),
+        groups=(),
+        member_ids=("a", "b"),
+    )
+    members = [Member("a", ()), Member("b", ())]
+    inputs = SimpleNamespace(trigger="join+weights", solve_ms=250.0, generation=9, members=members)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sensor_module, "moved_tasks", lambda plan: 2)
+        patch.setattr(sensor_module.readings, "uncovered", lambda *_: 1)
+        a.sensor.on_decision(inputs, plan)  # type: ignore[arg-type]
+    assert a.of("moves_total")[()] == first + 2
+    assert a.of("cold_moves_total")[()] == 1.0
+    assert a.of("rounds_led_total")[SEVERAL,] == 1.0
+    assert a.of("plan_seconds_sum")[()] == pytest.approx(0.25, abs=0.2)
+    found = a()
+    assert (found["off_target_tasks", ()], found["warming_tasks", ()]) == (1.0, 1.0)
+    assert (found["uncovered_tasks", ()], found["members", ()]) == (1.0, 2.0)
+
+
+async def test_figures_that_cannot_be_read_are_logged_once(shop: Shop, caplog: Any) -> None:
+    """Each second would fill the log."""
+    a = shop.start("a")
+
+    def broken() -> None:
+        raise RuntimeError("a bug")
+
+    a.sensor.look = broken  # type: ignore[method-assign]
+    for _ in range(3):
+        a.sensor._look_once()
+    assert len(caplog.records) == 1
+
+
+async def test_a_hand_over_and_a_revocation_have_an_age(shop: Shop) -> None:
+    """The oldest of the two."""
+    a = shop.start("a")
+    waits = waits_of(a.app)
+    with waits.during(f"{HAND_OVER} of 2 partitions", "records", 60.0):
+        waits.look(5.0, group_answers=True)
+        assert a.of("revocation_age_seconds") == {(): 5.0}
+        assert a.of("commit_age_seconds") == {}
+    with waits.during(f"{REVOCATION} of 2 partitions", "records", 60.0):
+        waits.look(3.0, group_answers=True)
+        assert a.of("revocation_age_seconds") == {(): 3.0}

@@ -79,7 +79,7 @@ def test_rules_have_a_severity_and_say_what_to_do() -> None:
         assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
         assert re.fullmatch(r"\d+[smh]", rule.get("for", "0m"))
         assert rule["labels"]["severity"] in ("page", "ticket")
-        assert set(rule["annotations"]) == {"summary", "description"}
+        assert set(rule["annotations"]) == {"runbook", "summary", "description"}
 
 
 # -- faults

@@ -226,9 +226,26 @@ async def test_the_pages_are_added_once_when_the_web_server_is_set_up(bench: Ben
     assert "web" not in vars(bench.app)
     for _ in range(2):
         bench.app.on_webserver_init(bench.app.web)
-    assert [path for path in bench.app.web.views if path.startswith("/assignor")] == [
+    paths = [path for path in bench.app.web.views if path.startswith("/assignor")]
+    assert paths[:6] == [
         "/assignor/live",
         "/assignor/ready",
         "/assignor/status",
         "/assignor/peers",
+        "/assignor/rounds",
+        "/assignor/ledger",
     ]
+    assert len(paths) == len(set(paths))
+
+
+async def test_the_oldest_record_under_way_is_the_one_that_counts(bench: Bench) -> None:
+    """With concurrency later ones come and go beside it."""
+    for offset in (5, 6, 7):
+        bench.consumer._unacked_messages = [record(4), record(offset)]
+        bench.reasons(RECORD_S / 2)
+    assert [reason for reason in bench.reasons() if "stand still" in reason]
+
+
+def record(offset: int) -> Any:
+    """Under way."""
+    return SimpleNamespace(tp=ORDERS, offset=offset, acked=False)

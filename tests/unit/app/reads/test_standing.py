@@ -52,6 +52,14 @@ async def test_what_was_handed_out_a_round_ago_has_been_written() -> None:
     assert await it.look() == 100.0
 
 
+async def test_what_was_handed_out_in_this_round_of_the_fetcher_may_be_on_its_way() -> None:
+    """It is in the queue one round later."""
+    it = Following()
+    for _ in range(3):
+        await it.standing._pass_markers([COPY])
+    assert it.marks.fresh_at(4) is None
+
+
 @pytest.mark.parametrize("began", ["generation", "consumer_generation_id", "recovery"])
 async def test_what_was_handed_out_before_proves_nothing_of_what_began_since(began: str) -> None:
     """A round, or a recovery, dropped what waited: the copy lacks it, and looked fresh."""
@@ -199,3 +207,26 @@ async def test_the_mark_of_a_copy_that_becomes_the_owner_stays() -> None:
     await it.standing.look()
     assert COPY in it.standing.marks
     assert len(it.asked) == 1
+
+
+async def test_a_copy_that_leaves_while_the_broker_is_asked_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its mark is not there; under transactions the others were not looked at then."""
+    it, passed = Knowing(), list[Any]()
+    stays = TP("log", 1)
+    it.recovery.standby_tps, it.app.in_transaction = {COPY, stays}, True
+    it.app.assignor.is_standby = lambda tp: tp == stays or not it.asked
+    it.ends[stays] = 7
+    it.app.assignor.generation = it.app.consumer_generation_id = 3
+    it.recovery._recovery_started_at = 1.0
+
+    async def position(tp: TP) -> int:
+        passed.append(tp)
+        return 0
+
+    it.app.consumer.fetch_rounds, it.app.consumer.position = 1, position
+    it.app.consumer.may_fetch = lambda tp: True
+    await it.standing.look()
+    assert passed == [stays]
+    assert it.standing.marks.keys() == {stays}

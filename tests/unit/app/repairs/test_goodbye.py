@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -63,6 +65,55 @@ async def test_a_step_that_times_out_by_itself_is_an_error_of_its_own() -> None:
     for error in (TimeoutError("its own"), RuntimeError("a bug")):
         with pytest.raises(type(error), match=str(error)):
             await it.within("Last flush", fail, error)
+
+
+#: A process whose main thread ends while a service's thread goes on; ``Worker`` is the class of that thread.
+LEFT_RUNNING = """
+import asyncio, sys
+from mode.threads import ServiceThread, WorkerThread
+from faust_assigner.app.repairs.goodbye import EndsWithItsProcess
+
+async def main():
+    await ServiceThread(Worker=eval(sys.argv[1])).start()
+    print("started", flush=True)
+
+asyncio.new_event_loop().run_until_complete(main())
+"""
+
+
+@pytest.mark.parametrize("kind", ["EndsWithItsProcess", "WorkerThread"])
+def test_a_consumers_thread_that_nobody_stopped_keeps_no_process_alive(kind: str) -> None:
+    """Faust's does: it sends heartbeats for ever, and no other member gets the partitions."""
+    command = [sys.executable, "-c", LEFT_RUNNING, kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        try:
+            if kind == "EndsWithItsProcess":
+                assert process.wait(30.0) == 0
+            else:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(1.0)
+        finally:
+            process.kill()
+
+
+def test_the_consumers_thread_is_of_that_kind() -> None:
+    """The driver names the class of the thread's service in code."""
+
+    class Makes:
+        """Faust's consumer."""
+
+        def _new_consumer_thread(self) -> Any:
+            return SimpleNamespace(on_thread_stop=None)
+
+    class Ours(LeavesInTime, Makes):  # type: ignore[misc]
+        """Made without an app."""
+
+        def __init__(self) -> None:
+            pass
+
+    assert Ours()._new_consumer_thread().Worker is goodbye.EndsWithItsProcess
 
 
 class Stock:
@@ -166,6 +217,32 @@ async def test_streams_that_wait_for_a_silent_broker_are_left(made: Consumer) ->
     assert len(asyncio.all_tasks()) == 1
 
 
+async def test_streams_that_are_left_have_ended_before_the_consumer_goes_on(made: Consumer) -> None:
+    """What they do at their end would meet a closed client."""
+
+    class Slow(asyncio.Event):
+        """Streams that need a few turns of the loop to end."""
+
+        has_ended = False
+
+        async def wait(self) -> Any:
+            """Wait."""
+            try:
+                return await super().wait()
+            finally:
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                self.has_ended = True
+
+    streams = made.streams = Slow()
+    waiting = asyncio.ensure_future(made.wait_empty())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    made._goodbye.over.set()
+    await waiting
+    assert streams.has_ended
+
+
 async def test_an_error_of_the_streams_is_raised(made: Consumer) -> None:
     """It is why they are empty."""
     made.stream_error = RuntimeError("a stream has crashed")
@@ -205,6 +282,23 @@ async def test_all_clients_of_a_producer_that_could_not_stop_are_closed(made: Co
     assert made.acts == ["stop"]
     await made._part_producer(producer, for_ever)
     assert sorted(made.acts[1:]) == ["a", "b", "plain"]
+
+
+@pytest.mark.parametrize(("left", "given"), [(3.0, 3.0), (-1.0, 0.02)])
+async def test_a_producer_stops_within_what_is_left_or_the_least_time(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch, left: float, given: float
+) -> None:
+    """As the other last steps."""
+    limits = []
+
+    async def done_within(seconds: float, step: Any) -> bool:
+        limits.append(seconds)
+        return True
+
+    monkeypatch.setattr(goodbye, "_done_within", done_within)
+    made._goodbye.left = left
+    await made._part_producer(SimpleNamespace(_producer=None), for_ever)
+    assert limits == [given]
 
 
 async def test_a_step_that_is_cancelled_from_within_is_not_done() -> None:

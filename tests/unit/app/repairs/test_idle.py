@@ -8,18 +8,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.errors import KafkaError, NodeNotReadyError
+from kio.index import load_request_schema
+from kio.serial import entity_reader
 
 from faust_assigner.app.repairs import idle
 from faust_assigner.app.repairs.idle import comes_back
+from faust_assigner.app.repairs.leave_request import IDLE, STOPS, LeaveGroup
 
 
 class Coordinator:
     """aiokafka's, of a member with these partitions."""
 
-    group_id, _max_poll_interval = "g", 300.0
+    group_id, member_id, _max_poll_interval = "g", "m-1", 300.0
+    generation, _group_instance_id = 3, None
+    error: KafkaError | None = None
 
     def __init__(self, acts: list[str], *partitions: int) -> None:
         self.acts = acts
+        self.requests: list[LeaveGroup] = []
         self._closing = asyncio.get_running_loop().create_future()
         self._subscription = SimpleNamespace(
             assigned_partitions=lambda: set(partitions),
@@ -29,7 +36,17 @@ class Coordinator:
         )
 
     async def _maybe_leave_group(self) -> None:
+        raise AssertionError("ours says why")
+
+    async def _send_req(self, request: LeaveGroup) -> None:
         self.acts.append("leave")
+        self.requests.append(request)
+        if self.error is not None:
+            raise self.error
+
+    def reset_generation(self) -> None:
+        """No member any more."""
+        self.acts.append("forget the generation")
 
     async def _stop_heartbeat_task(self) -> None:
         self.acts.append("stop heartbeats")
@@ -38,6 +55,19 @@ class Coordinator:
     def idle_since(self) -> float:
         """When the last fetch ended."""
         return float(self._subscription._last_fetch_ended)
+
+
+LEFT = ["leave", "forget the generation"]
+
+
+def sent(coordinator: Any) -> tuple[str, str, str]:
+    """Group, member and reason of its one request, as a broker of today reads them."""
+    (request,) = coordinator.requests
+    prepared = request.prepare({13: (0, 5)}).encode()
+    entity, _ = entity_reader(load_request_schema(13, 5))(prepared, 0)
+    (member,) = entity.members
+    assert member.group_instance_id is None
+    return entity.group_id, member.member_id, member.reason
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +93,8 @@ async def test_a_member_with_partitions_leaves_and_says_why(caplog: Any) -> None
     """And what to do."""
     coordinator = await started(0)
     await coordinator._maybe_leave_group()
-    assert coordinator.acts == ["leave"]
+    assert coordinator.acts == LEFT
+    assert sent(coordinator) == ("g", "m-1", IDLE)
     assert "broker_max_poll_interval is 300.0 s" in caplog.text
 
 
@@ -86,7 +117,37 @@ async def test_a_consumer_that_stops_leaves_without_a_word(
     coordinator = await started(*partitions)
     coordinator._closing.set_result(None)
     await coordinator._maybe_leave_group()
-    assert (coordinator.acts, caplog.text) == (["leave"], "")
+    assert (coordinator.acts, caplog.text) == (LEFT, "")
+    assert sent(coordinator) == ("g", "m-1", STOPS)
+
+
+@pytest.mark.parametrize(("generation", "instance"), [(0, None), (-1, None), (3, "one")])
+async def test_nobody_leaves_who_is_no_member_or_a_static_one(
+    generation: int, instance: str | None
+) -> None:
+    """A static member keeps its partitions while it restarts; the generation is over all the same."""
+    coordinator = await started(0)
+    coordinator.generation, coordinator._group_instance_id = generation, instance
+    coordinator._closing.set_result(None)
+    await coordinator._maybe_leave_group()
+    assert coordinator.acts == ["forget the generation"]
+
+
+async def test_a_broker_that_cannot_be_told_holds_nobody_up(caplog: Any) -> None:
+    """The member is forgotten on its side, and removed after its session on the other."""
+    coordinator = await started(0)
+    coordinator._closing.set_result(None)
+    coordinator.error = NodeNotReadyError("away")
+    await coordinator._maybe_leave_group()
+    assert coordinator.acts == LEFT
+    assert "LeaveGroup request failed" in caplog.text
+
+
+def test_an_older_broker_is_not_told_why() -> None:
+    """Versions 3 and 4 of the request have members, and no reason: the second version is sent there."""
+    request = LeaveGroup("g", "m-1", STOPS)
+    assert request.prepare({13: (0, 4)}).encode() == b"\x00\x01g\x00\x03m-1"
+    assert STOPS.encode() in request.prepare({13: (0, 5)}).encode()
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,20 @@ async def test_a_heartbeat_counts_from_when_it_was_sent_and_where_it_is_answered
     assert fence.silent_s() == (4.0 if heard else 9.0)
 
 
+@pytest.mark.parametrize(("rounds", "silent_s"), [({}, 0.0), ({"membership": "watched"}, 9.0)])
+async def test_a_coordinator_without_rounds_of_ours_has_its_syncs_watched(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, rounds: dict[str, Any], silent_s: float
+) -> None:
+    """One of ours has watched its own from the start, and tells the fence itself."""
+    monkeypatch.setattr(membership, "monotonic", clock)
+    coordinator, fence = Coordinator(), HeartbeatFence(10.0, clock)
+    vars(coordinator).update(rounds)
+    assert watch(coordinator, fence)
+    clock.now += 9.0
+    await coordinator._send_req(SyncGroupRequest("shop", 1, "m-1", None, []))
+    assert fence.silent_s() == silent_s
+
+
 def test_a_generation_that_is_reset_while_the_member_is_known_loses_nothing() -> None:
     """Cooperative rounds keep the member id where the group still knows it."""
     coordinator, fence = Coordinator(), HeartbeatFence(10.0)

@@ -24,6 +24,10 @@ class Stock(dict[str, Any]):
         self[table.name] = table
         return table
 
+    async def on_start(self) -> None:
+        """It starts."""
+        self.rounds = -1
+
     async def on_rebalance(self, *_: Any) -> None:
         """A round."""
         self.rounds += 1
@@ -45,6 +49,7 @@ class Made:
             topics=[SimpleNamespace(topics=["orders", "log"])],
             tables=SimpleNamespace(changelog_topics={"log"}),
             crash=self._crash,
+            agents={},
         )
         self.tables = Tables(self.app)
         self.table = SimpleNamespace(
@@ -116,14 +121,26 @@ async def test_a_mismatch_at_a_write_ends_worker_and_agent(made: Made) -> None:
     assert [type(error) for error in made.crashes] == [PartitionsMismatch]
 
 
+def agent(pattern: str | None) -> Any:
+    """One that reads a pattern of topics, or names."""
+    return SimpleNamespace(
+        channel=SimpleNamespace(pattern=pattern and SimpleNamespace(pattern=pattern))
+    )
+
+
+async def test_with_an_agent_that_reads_a_pattern_no_table_starts(made: Made) -> None:
+    """Nothing of Faust's has begun by then."""
+    made.app.agents["a"] = agent("orders-.*")
+    with pytest.raises(ImproperlyConfigured, match="Agent a"):
+        await made.tables.on_start()
+    assert made.tables.rounds == 0
+    made.app.agents.clear()
+    await made.tables.on_start()
+    assert made.tables.rounds == -1
+
+
 def test_the_first_agent_by_name_with_a_pattern_is_named() -> None:
     """Agents with names of topics, and channels, are well."""
-
-    def agent(pattern: str | None) -> Any:
-        return SimpleNamespace(
-            channel=SimpleNamespace(pattern=pattern and SimpleNamespace(pattern=pattern))
-        )
-
     refuse_patterns([("a", agent(None)), ("b", SimpleNamespace(channel=SimpleNamespace()))])
     with pytest.raises(ImproperlyConfigured, match="Agent c"):
         refuse_patterns([("d", agent("x")), ("c", agent("y")), ("a", agent(None))])

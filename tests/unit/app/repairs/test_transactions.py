@@ -472,3 +472,26 @@ async def test_what_the_final_commit_left_open_is_aborted(made: Manager, fenced:
     assert not made.is_settling(ID)
     stops = [("stop", ID), ("stop", OTHER)] if fenced else []
     assert sorted(made.producer.acts) == sorted([("abort", ID), *stops])
+
+
+@pytest.mark.parametrize("by", ["a rebalance", "the end of its id"])
+async def test_a_commit_whose_transaction_was_given_up_meanwhile_commits_nothing(
+    made: Manager, by: str
+) -> None:
+    """As when a worker stops, and its last commit still waits for a send."""
+    with processing(made, 4):
+        share = made.share_at_hand()
+    assert share is not None
+    share.tail = asyncio.get_running_loop().create_future()
+    made.close(ID)
+    commit = asyncio.ensure_future(made.commit({ORDERS: 5}))
+    await asyncio.sleep(0)
+    await (made.abandon(fenced=False) if by == "a rebalance" else made.end([ID]))
+    assert share.abandoned
+    share.tail.set_result(None)
+    assert not await commit
+    assert "commit" not in {act[0] for act in made.producer.acts}
+    with processing(made, 5):
+        anew = made.share_at_hand()
+    assert anew is not None
+    assert anew.begun.done()

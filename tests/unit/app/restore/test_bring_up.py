@@ -330,3 +330,51 @@ def test_scratch_of_killed_processes_is_removed_after_a_day(tmp_path: Path) -> N
         f"{SCRATCH_PREFIX}young",
         "counts-0.db",
     ]
+
+
+def test_scratch_lies_beside_tables_whose_folder_may_not_be_there_yet(tmp_path: Path) -> None:
+    """A first start, with folders above it that are missing, too; two restores use it at once."""
+    settings = bring_up.replace(Job().settings, folder=tmp_path / "v1" / "tables")
+    with bring_up.scratch_folder(settings) as one, bring_up.scratch_folder(settings) as other:
+        assert {Path(one).parent, Path(other).parent} == {settings.folder}
+        assert Path(one).name.startswith(SCRATCH_PREFIX)
+    assert list(settings.folder.iterdir()) == []
+
+
+# -- all of it
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("fails", [None, "snapshots", "replay"])
+def test_a_restore_ends_with_what_it_has_whatever_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: Any, fails: str | None, stopped: bool
+) -> None:
+    """Without snapshots it replays; without a replay Faust's own continues. A stop is no warning."""
+    stop, replays, told = Stop(), list[Any](), list[Any]()
+    if stopped:
+        stop.set()
+
+    def begin_snapshots(job: Any, pool: Any) -> None:
+        if fails == "snapshots":
+            raise OSError("no storage")
+
+    def run(what: Any, stop: Any) -> None:
+        replays.append(what)
+        if fails == "replay":
+            raise OSError("no broker")
+
+    def replay(connection: Any, work: Any, *, isolation_level: str, **_: Any) -> Any:
+        return list(work.tps), isolation_level
+
+    caplog.set_level("INFO")
+    monkeypatch.setattr(bring_up._Job, "begin_snapshots", begin_snapshots)
+    monkeypatch.setattr(bring_up, "replay", replay)
+    monkeypatch.setattr(bring_up, "run_until_stopped", run)
+    found = bring_up.bring_up(Job().settings, [cold(A), cold(B)], stop, told.append)
+    assert replays == [([A, B], "read_uncommitted")]
+    assert list(found) == [one.tp for one in told] == [A, B]
+    assert ("No snapshots, tables are replayed" in caplog.text) == (fails == "snapshots")
+    gave_up = [one for one in caplog.records if "gave up" in one.getMessage()]
+    assert [one.levelname for one in gave_up] == (
+        [] if fails != "replay" else ["INFO" if stopped else "WARNING"]
+    )

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faust_assigner.app.restore import decoding
-from faust_assigner.app.restore.decoding import decoding_of
+from faust_assigner.app.restore.decoding import decoding_of, refusal_of_rows
+from faust_assigner.snapshots.sst import OFFSET_KEY
 
 
 class Order(faust.Record):
@@ -138,3 +139,83 @@ def test_tables_of_plain_faust_are_not_asked_for_each_record() -> None:
         table = table_of(**options)
         value = b'{"name": "1", "pieces": 1}' if table.value_type is Order else b"1"
         assert decoding_of(table).all_decode([b"1"], [value])
+
+
+# -- the rows of a snapshot
+
+
+ROWS = [(b'"a"', b"1"), (b'"b"', b"2"), (OFFSET_KEY, b"41"), (b'"c"', b"3")]
+
+
+def refusal(
+    monkeypatch: pytest.MonkeyPatch,
+    table: Any,
+    rows: list[tuple[bytes, bytes]],
+    keys: list[str] | None = None,
+    values: list[str] | None = None,
+) -> tuple[str | None, bool]:
+    """Why a snapshot with these rows and types is refused, and whether its rows were read."""
+    read: list[Any] = []
+    monkeypatch.setattr(decoding, "_ROWS", 2)
+    monkeypatch.setattr(decoding, "read_items", lambda paths: read.append(paths) or iter(rows))
+    manifest: Any = SimpleNamespace(key_types=keys, value_types=values)
+    return refusal_of_rows(decoding_of(table), manifest, []), bool(read)
+
+
+def test_rows_that_decode_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faust's own offset is no row."""
+    table = table_of(key_type=str, value_type=int)
+    assert refusal(monkeypatch, table, ROWS) == (None, True)
+
+
+@pytest.mark.parametrize("at", [0, 1, 3])
+@pytest.mark.parametrize("bad", [(b'"x"', b'"no number"'), (b"{no json", b"1")])
+def test_one_row_that_does_not_decode_refuses_the_snapshot(
+    monkeypatch: pytest.MonkeyPatch, at: int, bad: tuple[bytes, bytes]
+) -> None:
+    """Wherever it stands; its key is named."""
+    rows = [*ROWS[:at], bad, *ROWS[at:]]
+    reason, _ = refusal(monkeypatch, table_of(key_type=str, value_type=int), rows)
+    assert reason is not None
+    assert f"the row of key {bad[0]!r} does not decode" in reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "values", "is_read"),
+    [
+        ("texts", ["str"], ["str"], False),
+        ("texts", ["str"], ["str", "int"], True),
+        ("texts", ["int"], ["str"], True),
+        ("texts", None, ["str"], True),
+        ("numbers", ["str"], ["int"], False),
+        ("numbers", ["str"], ["float"], True),
+        ("anything", ["str"], ["bool", "NoneType"], False),
+        ("anything", ["str"], ["dict"], True),
+        ("models", ["str"], ["dict"], True),
+    ],
+)
+def test_rows_are_read_unless_their_types_prove_that_they_decode(
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    keys: list[str] | None,
+    values: list[str] | None,
+    is_read: bool,
+) -> None:
+    """Both the keys' and the values'; a snapshot has millions of rows."""
+    table = table_of(**TABLES[kind])
+    assert refusal(monkeypatch, table, [], keys, values)[1] == is_read
+
+
+@pytest.mark.parametrize(
+    ("types", "part"), [((["string"], None), "key"), ((None, ["string"]), "value")]
+)
+def test_a_snapshot_of_json_is_refused_for_a_table_of_bytes(
+    monkeypatch: pytest.MonkeyPatch, types: Any, part: str
+) -> None:
+    """Its rows were changed on their way through the parser."""
+    table = table_of(**TABLES["raw"])
+    table.changelog_topic.schema.key_serializer = "raw"
+    reason, is_read = refusal(monkeypatch, table, ROWS, *types)
+    assert reason is not None
+    assert f"take it with --{part}-codec raw" in reason
+    assert not is_read

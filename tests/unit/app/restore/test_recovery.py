@@ -304,3 +304,11 @@ async def test_a_partition_is_read_from_its_file_or_from_the_first_record_there_
     assert (None if found is None else found.offset) == start
     table._on_changelog_event = "callback"
     assert service._cold(HERE, {HERE: offset}, {HERE: highwater}) is None, "it sees each record"
+
+
+async def test_settling_stops_the_threads_that_it_waits_for(app: Any) -> None:
+    """They would go on for as long as there are records."""
+    service = app.tables.recovery
+    assert not service._stop()
+    await service.settle()
+    assert service._stop()

@@ -8,9 +8,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faust.stores.rocksdb import Store as RocksDBStore
 from faust.types import TP
 
-from faust_assigner.app.restore.table_files import ASIDE, is_damage, is_storage_error
+from faust_assigner.app.restore.table_files import (
+    ASIDE,
+    CarefulStore,
+    corrupt_folders,
+    is_damage,
+    is_storage_error,
+    take_care_of,
+)
 from tests.support.made_up_tables import MadeUp, done, process
 
 
@@ -30,6 +38,8 @@ def test_files_that_were_set_aside_are_not_set_aside_again(tmp_path: Path) -> No
         store.close_partition(0)
         assert store._db_for_partition(0)[b"k"] == b"replayed"
         assert store.set_aside == {0: 1}
+        store._put_aside(3, damage)
+        assert corrupt_folders(it.app) == 2
     finally:
         it.close()
 
@@ -236,3 +246,107 @@ def test_a_change_below_the_file_is_told_to_the_recovery(it: Failing, reason: st
     it.table.recovery_buffer_size = 1 if reason == "reads back" else 1000
     assert it.store.doubt(1, 7) == (reason is None)
     assert it.doubts == ([(TP(it.topic, 1), 7)] if reason is None else [])
+
+
+def test_a_careful_store_is_made_as_faust_makes_its_own(tmp_path: Path) -> None:
+    """Types, serializers and options of the table: a store without them reads no row as it was written."""
+    options = {"write_buffer_size": 1 << 20}
+    app = MadeUp(tmp_path, "counts").app
+    table = app.Table("typed", key_type=int, value_type=float, partitions=2, options=options)
+    table.key_serializer, table.value_serializer = "raw", "json"
+    plain = table._new_store_by_url("rocksdb://")
+    take_care_of(table)
+    careful = table._new_store_by_url("rocksdb://")
+    assert not isinstance(plain, CarefulStore)
+    assert isinstance(careful, CarefulStore)
+    names = ("url", "app", "table", "table_name", "key_type", "value_type", "loop", "options")
+    names += ("key_serializer", "value_serializer")
+    assert {name: getattr(careful, name) for name in names} == {
+        name: getattr(plain, name) for name in names
+    }
+    assert (careful.key_type, careful.value_type, careful.options) == (int, float, options)
+
+
+class Opening:
+    """Opens of one partition's database: each fails with the next error, None succeeds."""
+
+    def __init__(self, it: Failing, monkeypatch: pytest.MonkeyPatch, *errors: str | None) -> None:
+        self.errors = list(errors)
+        monkeypatch.setattr(RocksDBStore, "_open_for_partition", self)
+
+    def __call__(self, partition: int) -> str:
+        """Open it."""
+        error = self.errors.pop(0)
+        if error is not None:
+            raise Exception(error)
+        return "opened"
+
+
+@pytest.mark.parametrize(
+    ("errors", "is_aside", "is_opened"),
+    [
+        ([None], False, True),
+        (["Corruption: bad magic", None], True, True),
+        (["Corruption: bad magic", "Corruption: again"], True, False),
+        (["IO error: lock hold by current process", None], False, True),
+        (["IO error: lock hold by current process", "IO error: lock hold by"], False, False),
+        (["IO error: No space left on device"], False, False),
+    ],
+)
+def test_a_corrupt_folder_is_set_aside_and_an_empty_database_opened(
+    it: Failing,
+    monkeypatch: pytest.MonkeyPatch,
+    errors: list[str | None],
+    is_aside: bool,
+    is_opened: bool,
+) -> None:
+    """A lock of this process is tried once more; everything else is raised, for the recovery to wait."""
+    opening, path = Opening(it, monkeypatch, *errors), it.store.partition_path(0)
+    aside = path.with_name(path.name + ASIDE)
+    if is_opened:
+        assert it.store._open_for_partition(0) == "opened"
+    else:
+        with pytest.raises(Exception, match=str(errors[-1])):
+            it.store._open_for_partition(0)
+    assert opening.errors == []
+    assert aside.exists() == is_aside
+    assert path.exists() != is_aside
+    assert it.store.set_aside == ({0: 1} if is_aside else {})
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_what_was_set_aside_before_makes_room(it: Failing, is_folder: bool) -> None:
+    """One is kept for each partition, a file or a folder; folders are counted."""
+    path = it.store.partition_path(0)
+    aside = path.with_name(path.name + ASIDE)
+    if is_folder:
+        aside.mkdir()
+        (aside / "old").touch()
+    else:
+        aside.touch()
+    it.store._put_aside(0, "corrupt")
+    assert aside.is_dir()
+    assert not (aside / "old").exists()
+    it.store._put_aside(0, "corrupt")
+    assert it.store.set_aside == {0: 2}
+
+
+@pytest.mark.parametrize("way", ["_get", "_set", "_del", "_contains"])
+def test_each_access_that_fails_is_told_to_the_recovery(it: Failing, way: str) -> None:
+    """With the partition of the record that is processed."""
+    it.fail(OSError("gone"))
+    it.made.app._consumer._unacked_messages = Unacked([process(1).message])
+    with pytest.raises(OSError, match="gone"):
+        getattr(it.store, way)(b"k", *([b"v"] if way == "_set" else []))
+    assert it.told == [("counts", "gone")]
+    assert it.store._lacking == {1}
+
+
+@pytest.mark.parametrize("way", ["_get", "_contains"])
+def test_a_look_from_outside_of_any_stream_doubts_each_open_database(it: Failing, way: str) -> None:
+    """A web view looks for its key in all of them."""
+    done()
+    it.fail(OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        getattr(it.store, way)(b"k")
+    assert it.store._lacking == {0, 1}

@@ -1,0 +1,81 @@
+"""The last rounds as this worker saw them, in memory: for the page of the group. No Faust here.
+
+A leader knows which tasks moved and by which rule. Every member knows the outcome of a round, and how long it
+took there. The page asks all workers and puts the answers together, so that a change of the leader loses
+nothing while the former leader lives.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.model import NOBODY
+from faust_assigner.planner import Plan
+from faust_assigner.views.placed import RULES
+from faust_assigner.wire.outcome import Outcome
+from faust_assigner.wire.worker_status import MovedTask, RoundTold
+
+#: Rounds are kept, and moves of one round; more moves are counted in its outcome and not named.
+MOST_ROUNDS: Final = 50
+MOST_MOVES: Final = 500
+
+
+class Journal:
+    """Rounds by generation; from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rounds: dict[int, RoundTold] = {}
+
+    def decided(self, inputs: DecisionInputs, plan: Plan) -> None:
+        """This member led a round."""
+        names = {m.member_id: m.instance_id or m.member_id for m in inputs.members}
+        found = _moves(plan, names)
+        moves = tuple(move for move, _ in zip(found, range(MOST_MOVES), strict=False))
+        self._note(inputs.generation, moves=moves)
+
+    def answered(self, generation: int, outcome: Outcome | None, *, at: float) -> None:
+        """This member took its answer ``at`` (seconds since 1970)."""
+        self._note(generation, outcome=outcome, at=at)
+
+    def ended(self, generation: int, *, seconds: float) -> None:
+        """All that this member owns is restored, so many seconds after the round began here."""
+        self._note(generation, seconds=round(seconds, 2))
+
+    def rounds(self) -> tuple[RoundTold, ...]:
+        """The oldest first."""
+        with self._lock:
+            return tuple(self._rounds[generation] for generation in sorted(self._rounds))
+
+    def _note(self, generation: int, **found: object) -> None:
+        if generation < 0:
+            return
+        with self._lock:
+            known = self._rounds.get(generation, RoundTold(generation=generation))
+            self._rounds[generation] = replace(known, **found)  # type: ignore[arg-type]
+            while len(self._rounds) > MOST_ROUNDS:
+                del self._rounds[min(self._rounds)]
+
+
+def _moves(plan: Plan, names: dict[str, str]) -> Iterator[MovedTask]:
+    ids = plan.member_ids
+    for g, group in enumerate(plan.groups):
+        if group.weightless:
+            continue
+        for number in np.flatnonzero(plan.moved[g]).tolist():
+            owner, before = int(plan.owner[g][number]), int(plan.previous_owner[g][number])
+            if owner != NOBODY:
+                yield MovedTask(
+                    topic=group.topics[0],
+                    partition=number,
+                    source="" if before == NOBODY else names.get(ids[before], ids[before]),
+                    target=names.get(ids[owner], ids[owner]),
+                    rule=RULES[plan.rule[g][number]],
+                    is_cold=bool(plan.cold[g][number]),
+                )

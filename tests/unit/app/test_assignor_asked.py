@@ -1,0 +1,248 @@
+"""PartitionAssignor as it is asked: before the first assignment, by producers and by the router."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock, Mock
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+from faust.exceptions import NotReady
+from faust.types import TP
+
+import faust_assigner
+from faust_assigner.app import assignor as module
+from faust_assigner.app.assignor import kafka_generation, kafka_member_id
+from faust_assigner.app.round import leader
+from faust_assigner.wire.answer import Answer
+from faust_assigner.wire.directory import Directory
+from faust_assigner.wire.runs import Runs
+from tests.support.faust_group import make_app
+from tests.support.shop import LOG, TOPICS, assignor_of, group
+
+
+def test_before_its_first_round_a_member_claims_nothing() -> None:
+    """It neither holds nor leaves, offers no cooperative rounds, and is in no generation."""
+    app = make_app("http://w")
+    assignor = faust_assigner.PartitionAssignor(app)
+    assert assignor.replicas == 0
+    flags = ("holds", "leaves", "cooperative", "stops_nobody", "is_unheard", "is_uniform")
+    assert [name for name in flags if getattr(assignor, name)] == []
+    assert (assignor.generation, assignor.decision_id) == (-1, "")
+    assert (assignor.awaited.tps, assignor.awaited.follows) == (frozenset(), False)
+    assert assignor.last_round is None
+
+
+def consumer_at(**coordinator: Any) -> Any:
+    """An app whose consumer's coordinator says that."""
+    at = SimpleNamespace(_coordinator=SimpleNamespace(**coordinator))
+    return SimpleNamespace(_consumer=SimpleNamespace(_thread=SimpleNamespace(_consumer=at)))
+
+
+@pytest.mark.parametrize(
+    ("generation", "known"), [(7, 7), (1, 1), (0, -1), (-1, -1), (None, -1), (True, -1)]
+)
+def test_the_generation_is_kafkas_from_the_first_round_on(generation: Any, known: int) -> None:
+    """Anything else means that there is none."""
+    assert kafka_generation(consumer_at(generation=generation)) == known
+
+
+def test_the_member_id_is_the_one_that_the_group_gave() -> None:
+    """Empty before that, and without a consumer."""
+    assert kafka_member_id(consumer_at(member_id="w1-abc")) == "w1-abc"
+    assert kafka_member_id(consumer_at(member_id=None)) == ""
+    without = SimpleNamespace(_consumer=None)
+    assert (kafka_member_id(without), kafka_generation(without)) == ("", -1)
+
+
+def producing(key_partition: Any, of_consumer: Any = None) -> Any:
+    """The assignor of an app whose producer and consumer place keys like that."""
+    app = make_app("http://w")
+    app.producer = Mock(key_partition=Mock(side_effect=key_partition))
+    app._consumer = Mock(key_partition=Mock(side_effect=of_consumer))
+    return app.assignor
+
+
+def test_a_key_is_where_the_producer_puts_it() -> None:
+    """As a TP of Faust's."""
+    found = producing(lambda topic, key: (topic, len(key))).partition_of("orders", b"abc")
+    assert found == TP("orders", 3)
+    assert isinstance(found, TP)
+
+
+@pytest.mark.parametrize("number", [5, 0])
+def test_the_consumer_places_a_key_of_a_topic_that_the_producer_has_not_asked_about(
+    number: int,
+) -> None:
+    """aiokafka's producer fails with a TypeError there."""
+    assignor = producing(TypeError, lambda topic, key: number)
+    assert assignor.partition_of("orders", b"k") == TP("orders", number)
+
+
+@pytest.mark.parametrize(
+    ("of_producer", "of_consumer"),
+    [
+        (NotReady, AssertionError),
+        (lambda *_: None, AssertionError),
+        (TypeError, lambda *_: None),
+    ],
+)
+def test_a_key_whose_place_is_not_known_is_a_key_error(of_producer: Any, of_consumer: Any) -> None:
+    """The router answers 503 then."""
+    with pytest.raises(KeyError, match="orders"):
+        producing(of_producer, of_consumer).partition_of("orders", b"k")
+
+
+def test_owners_are_found_in_the_directory_or_in_the_lists_of_a_stock_leader() -> None:
+    """Tables among changelogs, sources among other topics."""
+    assignor = make_app("http://w").assignor
+    lists: Any = Mock(
+        directory=Directory(),
+        changelog_distribution={"http://a": {LOG: [0]}, "http://b": {LOG: [1, 2], "other": [0]}},
+    )
+    assignor._memory = lists
+    assert str(assignor.owner_of(TP(LOG, 2))) == "http://b"
+    assert str(assignor.owner_of(TP(LOG, 0))) == "http://a"
+    with pytest.raises(KeyError):
+        assignor.owner_of(TP(LOG, 3))
+    found = assignor_of(group(2))
+    for owner, topics in found.tables_metadata().items():
+        for partition in topics[LOG]:
+            assert str(found.owner_of(TP(LOG, partition))) == owner
+    with pytest.raises(KeyError):
+        found.owner_of(TP("orders", 0))
+
+
+# -- answers and rounds that fail in part
+
+
+def answered(**fields: Any) -> Any:
+    """A reader of answers that finds this."""
+    return lambda user_data: Answer(**{"actives": {}, "standbys": {}, **fields})
+
+
+@pytest.mark.parametrize("among", [0, 1, 3])
+def test_a_second_round_follows_an_answer_that_says_among_how_many(
+    monkeypatch: pytest.MonkeyPatch, among: int
+) -> None:
+    """The member then waits for the standbys that only the second answer names."""
+    assignor = assignor_of(group(1))
+    awaited = {LOG: Runs.of([1, 2])}
+    answering = answered(among=among, awaited=awaited, standbys=awaited)
+    monkeypatch.setattr(module, "decode_answer", answering)
+    answer = ConsumerProtocolMemberAssignment(4, [(LOG, [1, 2])], b"")
+    assert assignor.is_followed(answer) == (among > 0)
+    assignor.on_assignment(answer)
+    assert assignor.awaited.follows == (among > 0)
+    assert assignor.awaited.tps == {TP(LOG, 1), TP(LOG, 2)}
+
+
+def test_an_answer_that_cannot_be_read_is_followed_by_no_round() -> None:
+    """The member would join again at once, for ever."""
+    assignor = assignor_of(group(1))
+    assert not assignor.is_followed(ConsumerProtocolMemberAssignment(4, [], b"noise"))
+
+
+@pytest.mark.parametrize(
+    ("url", "is_foreign"), [("http://w", False), ("http://x", True), ("", False)]
+)
+def test_a_member_that_the_leader_knows_by_another_url_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, url: str, is_foreign: bool
+) -> None:
+    """Requests are routed there; each such answer is counted."""
+    assignor = make_app("http://w").assignor
+    monkeypatch.setattr(module, "decode_answer", answered(url=url))
+    for _ in range(2):
+        assignor.on_assignment(ConsumerProtocolMemberAssignment(4, [], b""))
+    assert assignor.counters["foreign_urls"] == 2 * is_foreign
+    assert ("the leader knows it as http://x" in caplog.text) == is_foreign
+
+
+def test_a_join_that_cannot_be_encoded_is_one_of_a_new_member(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each is counted; a look at the files before it raises nothing and counts nothing."""
+    assignor = assignor_of(group(1))
+    monkeypatch.setattr(module, "said_by", Mock(side_effect=ZeroDivisionError))
+    assignor.look_at_files(TOPICS)
+    assert assignor.counters["metadata_failures"] == 0
+    for _ in range(2):
+        joins = assignor.metadata(sorted(TOPICS, reverse=True))
+        assert (joins.version, joins.subscription) == (4, sorted(TOPICS))
+    assert assignor.counters["metadata_failures"] == 2
+    assert "joining as a new member" in caplog.text
+
+
+@pytest.mark.parametrize("broken", ["start_span", "tags", "set_tag"])
+def test_a_tracer_that_fails_costs_no_answer(broken: str) -> None:
+    """Wherever it fails; the span is closed nevertheless once it was begun."""
+    found = group(1)
+    app = found.apps["m0"]
+    app.tracer, app._span_add_default_tags = MagicMock(name="tracer"), Mock()
+    start = app.tracer.get_tracer.return_value.start_span
+    span = start.return_value
+    failing = {"start_span": start, "tags": app._span_add_default_tags, "set_tag": span.set_tag}
+    failing[broken].side_effect = ZeroDivisionError
+    found.rebalance()
+    assert len(found.actives("orders")) == 6
+    assert span.__exit__.call_count == (broken != "start_span")
+
+
+def test_a_span_has_the_members_and_what_they_were_given() -> None:
+    """As stock's."""
+    found = group(2)
+    app = found.apps["m0"]
+    app.tracer, app._span_add_default_tags = MagicMock(name="tracer"), Mock()
+    found.rebalance("m0")
+    span = app.tracer.get_tracer.return_value.start_span.return_value
+    app._span_add_default_tags.assert_called_once_with(span)
+    ((name, given), _) = span.set_tag.call_args
+    assert (name, given.keys()) == ("assignment", found.apps.keys())
+    assert [dict(given[m])["orders"] for m in ("m0", "m1")] == [
+        sorted(
+            tp.partition for tp in found.apps[m].assignor.assigned_actives() if tp.topic == "orders"
+        )
+        for m in ("m0", "m1")
+    ]
+
+
+def test_a_report_that_fails_hides_no_round_from_the_sensors(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither on the leader nor on a member."""
+    found = group(1)
+    sensor = MagicMock(name="sensor")
+    found.apps["m0"].sensors.add(sensor)
+    monkeypatch.setattr(module.findings, "say", Mock(side_effect=ZeroDivisionError))
+    monkeypatch.setattr(module.findings, "taken", Mock(side_effect=ZeroDivisionError))
+    found.rebalance()
+    assert "The round could not be reported" in caplog.text
+    assert "The assignment could not be reported" in caplog.text
+    sensor.on_assignment_completed.assert_called_once()
+
+
+def test_a_plan_that_failed_is_an_error_for_the_sensors_and_no_decision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Observers hear of plans alone; the error is the planner's."""
+    found = group(1)
+    sensor, told = MagicMock(name="sensor"), list[Any]()
+    found.apps["m0"].sensors.add(sensor)
+    assignor_of(found).on_decision(lambda *decision: told.append(decision))
+    monkeypatch.setattr(leader, "plan", Mock(side_effect=ZeroDivisionError))
+    found.rebalance()
+    assignor_of(found).decisions.join()
+    assert told == []
+    state = sensor.on_assignment_start.return_value
+    assert sensor.on_assignment_error.call_args.args[:2] == (assignor_of(found), state)
+
+
+def test_weights_that_fail_are_counted_at_each_round() -> None:
+    """And the partitions weigh the same."""
+    found = group(1)
+    assignor_of(found).weights_provider = Mock(side_effect=ZeroDivisionError)
+    for _ in range(2):
+        found.rebalance()
+    assert assignor_of(found).counters["weights_failures"] == 2
+    assert not assignor_of(found).last_round.inputs.weights  # type: ignore[union-attr]

@@ -1,0 +1,170 @@
+"""Where weights are read from: what a source yields when the document comes, changes and goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+
+from faust_assigner.app.weights import sources
+from faust_assigner.app.weights.sources import FileSource, Found, NoWeights, TopicSource
+from faust_assigner.weights.document import MAX_BYTES
+
+
+async def test_a_file_is_read_when_it_changed_and_when_it_is_back(tmp_path: Path) -> None:
+    """Its time, its size or its inode is another one; while it is gone, the reason is yielded."""
+    path = tmp_path / "weights.json"
+    path.write_bytes(b"one")
+    os.utime(path, ns=(5, 5))
+    follow = FileSource(str(path)).follow(0.0)
+
+    async def found() -> Found:
+        return await anext(follow)
+
+    assert [await found(), await found()] == [b"one", None]
+    path.write_bytes(b"two")
+    os.utime(path, ns=(5, 6))
+    assert [await found(), await found()] == [b"two", None]
+    path.write_bytes(b"longer")
+    os.utime(path, ns=(5, 6))
+    assert [await found(), await found()] == [b"longer", None]
+    (other := tmp_path / "other").write_bytes(b"renamd")
+    os.utime(other, ns=(5, 6))
+    other.rename(path)
+    assert [await found(), await found()] == [b"renamd", None]
+    content = path.read_bytes()
+    path.unlink()
+    for _ in range(2):
+        assert isinstance(reason := await found(), NoWeights)
+        assert str(reason) == f"{path}: No such file or directory"
+    path.write_bytes(content)
+    os.utime(path, ns=(5, 6))
+    assert await found() == b"renamd"
+    await follow.aclose()
+
+
+async def test_a_file_that_is_too_large_is_cut_behind_the_limit(tmp_path: Path) -> None:
+    """One byte more than a document may have: whoever reads it sees that it is too large."""
+    path = tmp_path / "weights.json"
+    path.write_bytes(b"x" * (MAX_BYTES + 10))
+    follow = FileSource(str(path)).follow(0.0)
+    assert len(await anext(follow) or b"") == MAX_BYTES + 1  # type: ignore[arg-type]
+    await follow.aclose()
+
+
+class Consumer:
+    """aiokafka's, of a topic with these partitions; ``batches`` are what its reads bring."""
+
+    def __init__(self, numbers: set[int] | None = None) -> None:
+        self.numbers = {0, 1} if numbers is None else numbers
+        self.batches: list[Any] = []
+        self.assigned: list[TopicPartition] = []
+        self.begun: list[TopicPartition] = []
+        self.positions: dict[TopicPartition, int] = {}
+        self.timeouts: list[int] = []
+        self._client = SimpleNamespace(fetch_all_metadata=self._metadata)
+        self.assign = self.assigned.extend
+
+    async def _metadata(self) -> Any:
+        return SimpleNamespace(partitions_for_topic=lambda topic: self.numbers)
+
+    async def seek_to_beginning(self, *tps: TopicPartition) -> None:
+        """Seek."""
+        self.begun += tps
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions."""
+        return set(self.assigned)
+
+    async def end_offsets(self, tps: Any) -> dict[TopicPartition, int]:
+        """Both end at 2."""
+        return dict.fromkeys(tps, 2)
+
+    async def position(self, tp: TopicPartition) -> int:
+        """Where it reads next."""
+        return self.positions.get(tp, 0)
+
+    async def getmany(self, *, timeout_ms: int) -> Any:
+        """The next read; positions are behind what it brings."""
+        self.timeouts.append(timeout_ms)
+        batch = self.batches.pop(0) if self.batches else {}
+        for tp, records in batch.items():
+            self.positions[tp] = records[-1].offset + 1
+        return batch
+
+
+ZERO, ONE = TopicPartition("weights", 0), TopicPartition("weights", 1)
+
+
+def record(offset: int, value: bytes | None, *, key: bytes = b"shop", timestamp: int = 0) -> Any:
+    """A record of the topic."""
+    return SimpleNamespace(offset=offset, value=value, key=key, timestamp=timestamp)
+
+
+async def followed(monkeypatch: pytest.MonkeyPatch, consumer: Consumer, count: int) -> list[Found]:
+    """What the source of the group "shop" yields first."""
+
+    @contextlib.asynccontextmanager
+    async def consumer_of(connection: Any) -> AsyncGenerator[Consumer, None]:
+        assert connection == {"bootstrap_servers": "here"}
+        yield consumer
+
+    monkeypatch.setattr(sources, "consumer_of", consumer_of)
+    follow = TopicSource("weights", "shop", {"bootstrap_servers": "here"}).follow(0.25)
+    found = [await anext(follow) for _ in range(count)]
+    await follow.aclose()
+    return found
+
+
+async def test_the_newest_record_of_the_group_is_looked_for_in_the_whole_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its time, whatever the partition; records of other groups are none of ours."""
+    consumer = Consumer()
+    consumer.batches = [
+        {ZERO: [record(0, b"old", timestamp=5), record(1, b"theirs", key=b"b", timestamp=99)]},
+        {ONE: [record(0, b"new", timestamp=7), record(1, b"late", timestamp=6)]},
+        {},
+        {ONE: [record(2, b"one", timestamp=8), record(3, b"last", timestamp=8)]},
+        {ZERO: [record(2, b"theirs", key=b"b", timestamp=9)]},
+    ]
+    assert await followed(monkeypatch, consumer, 4) == [b"new", None, b"last", None]
+    assert consumer.assigned == consumer.begun == [ZERO, ONE]
+    assert set(consumer.timeouts) == {250}
+
+
+async def test_a_topic_without_a_record_of_the_group_has_no_weights_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The reason names both; the first record ends that."""
+    consumer = Consumer({0})
+    consumer.batches = [
+        {ZERO: [record(0, b"theirs", key=b"b"), record(1, b"theirs", key=b"b")]},
+        {ZERO: [record(2, b"ours")]},
+    ]
+    reason, found = await followed(monkeypatch, consumer, 2)
+    assert isinstance(reason, NoWeights)
+    assert str(reason) == "topic weights has no record of group 'shop'"
+    assert found == b"ours"
+
+
+async def test_weights_that_are_deleted_were_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record without a value; an empty one is a document, if a bad one."""
+    consumer = Consumer({0})
+    consumer.batches = [{ZERO: [record(0, b"a"), record(1, None)]}, {ZERO: [record(2, b"")]}]
+    reason, found = await followed(monkeypatch, consumer, 2)
+    assert isinstance(reason, NoWeights)
+    assert str(reason) == "the weights of 'shop' were withdrawn"
+    assert found == b""
+
+
+async def test_a_topic_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not created by the question."""
+    with pytest.raises(NoWeights, match="topic weights does not exist"):
+        await followed(monkeypatch, Consumer(set()), 1)
