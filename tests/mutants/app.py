@@ -178,8 +178,8 @@ _IN_TRANSACTIONS = (
     Mutant(
         "shares of the last generation are committed with this one's",
         TRANSACTIONS,
-        "            share.abandon()\n        self._shares.clear()\n",
-        "            share.abandon()\n",
+        "        for transactional_id in {*self._shares, *self._closed}:\n            self._drop(transactional_id)\n",
+        "        for share in self._shares.values():\n            share.abandon()\n",
         (LEFT,),
     ),
     Mutant(

@@ -225,7 +225,7 @@ MUTANTS = (
     Mutant(
         "a group that holds offsets makes room",
         _GROUPS,
-        "if group is not None and group.is_unproven and not self._books.get(group_id):",
+        "if group is not None and group.is_unproven and not self._has_offsets(group_id):",
         "if group is not None and group.is_unproven:",
         (f"{_AT_FOUNDERS}a_flood_of_offset_commits_leaves_room_for_members_of_the_same_address",),
     ),
@@ -411,8 +411,8 @@ MUTANTS = (
     Mutant(
         "a tick comes before what its members have said already",
         _ALARMS,
-        "        self.hear_first(lambda: self._heard(group_id))\n",
-        "        self._heard(group_id)\n",
+        "        self.hear_first(lambda: self._heard(key))\n",
+        "        self._heard(key)\n",
         (
             "tests/unit/broker/test_connection.py"
             "::test_who_spoke_in_time_is_not_thrown_out_because_others_are_read_first",
@@ -428,7 +428,7 @@ MUTANTS = (
     Mutant(
         "alarms of restored groups never ring",
         _ALARMS,
-        "        for group_id, when in self._waiting.items():\n            self.set(group_id, when)\n",
+        "        for key, when in self._waiting.items():\n            self.set(key, when)\n",
         "",
         (f"{_AT_NODE}members_that_were_there_before_a_start_are_missed_after_it",),
     ),

@@ -46,11 +46,11 @@ MUTANTS = (
         (f"{_AT_FLUSHING}a_record_whose_wait_failed_is_refused_and_its_retry_waits_again",),
     ),
     Mutant(
-        "a transactional batch is stored",
+        "beside a transactional batch without a transactional id others are stored",
         _PRODUCE,
-        "    if batch.attributes & TRANSACTIONAL:",
-        "    if False:",
-        (f"{_AT_REQUESTS}a_batch_of_a_transaction_is_refused",),
+        "                if is_nameless\n",
+        "                if is_nameless and records.claims_transaction(bytes(part.records))\n",
+        (f"{_AT_REQUESTS}a_transactional_batch_without_a_transactional_id_is_refused",),
     ),
     Mutant(
         "the first of several batches for a partition counts",
@@ -112,15 +112,15 @@ MUTANTS = (
     Mutant(
         "the latest offset is the last record's",
         _LIST_OFFSETS,
-        "        return log.end_offset, UNKNOWN",
-        "        return max(log.end_offset - 1, 0), UNKNOWN",
+        "        return end, UNKNOWN",
+        "        return max(end - 1, 0), UNKNOWN",
         (f"{_BY_RECORDS}list_offsets_knows_the_ends_and_the_newest",),
     ),
     Mutant(
         "a time inside a trimmed batch points before the log",
         _LIST_OFFSETS,
-        "    return max(found[0], log.start_offset), found[1]",
-        "    return found[0], found[1]",
+        "    offset = max(found[0], log.start_offset)",
+        "    offset = found[0]",
         (f"{_AT_REQUESTS}a_time_inside_a_batch_that_was_trimmed_is_where_the_log_begins",),
     ),
     Mutant(
@@ -143,13 +143,6 @@ MUTANTS = (
         "    if wanted and may_create and node",
         "    if wanted and node",
         (f"{_BY_TOPICS}metadata_creates_topics_only_where_asked_and_allowed",),
-    ),
-    Mutant(
-        "transactions have a coordinator",
-        _METADATA,
-        "    if key_type == TRANSACTION_KEY:",
-        "    if False:",
-        (f"{_BY_RECORDS}transactions_are_refused_at_once",),
     ),
     Mutant(
         "a commit to an unknown partition is stored",

@@ -27,8 +27,9 @@ MUTANTS = (
     Mutant(
         "a refused write moves the end",
         _LOG,
-        "        base = self.end_offset\n",
-        "        base = self.end_offset\n        self.end_offset += batch.last_delta + 1\n",
+        "        puts = self._places(batch, data, base, now_ms)\n        opens",
+        "        puts = self._places(batch, data, base, now_ms)\n"
+        "        self.end_offset += batch.last_delta + 1\n        opens",
         (f"{_AT_LOG}a_failed_write_changes_nothing",),
     ),
     Mutant(
@@ -76,8 +77,8 @@ MUTANTS = (
     Mutant(
         "producers are forgotten at a start",
         _LOG,
-        "            if producer_id >= 0:\n",
-        "            if False:\n",
+        "            elif producer_id >= 0:\n",
+        "            elif False:\n",
         (f"{_AT_LOG}a_reopened_log_is_the_log_that_was_written",),
     ),
     Mutant(

@@ -149,14 +149,14 @@ MUTANTS = (
     bug(
         _BOOKS,
         "offsets that were deleted come back at the next start",
-        "            self._write_quietly([], [group_store.offset_key(group_id, *key) for key in gone])\n",
-        "",
+        "self._write_quietly([], [*stored, *pending])",
+        "self._write_quietly([], pending)",
     ),
     bug(
         _BOOKS,
         "offsets outlive their topic",
-        "        for topic in {topic for topic, _ in changes}:\n",
-        "        for topic in ():\n",
+        ".commit(changes)\n        for topic in {topic for topic, _ in changes}:\n",
+        ".commit(changes)\n        for topic in ():\n",
         f"{_DESK}a_deleted_topic_takes_its_offsets_from_every_group",
     ),
     bug(

@@ -237,7 +237,7 @@ MUTANTS = (
     ),
     Mutant(
         "a topic's password is told with the options",
-        _TOPICS,
+        "faust_assigner/pipeline/ledgers/topic_source.py",
         '"properties_secret": json',
         '"properties": json',
         (f"{_AT_REFUSALS}a_clusters_secrets_travel_under_a_name_that_is_not_shown",),

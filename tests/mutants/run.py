@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -47,8 +47,13 @@ COPIED = (
 )
 #: Seconds for the tests of one mutant; each test has its own limit below that.
 LIMIT_S = 1200.0
-#: Seconds that a process may live on when its tests are over.
-GRACE_S = 5.0
+#: With bytecode kept, a file that is planted anew within a second might run as it was.
+NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
+#: Seconds that a process may live on when its tests are over: Python takes several to end on a busy machine,
+#: and pytest writes what it found wrong with the tests after its report.
+GRACE_S = 30.0
+#: Modules beside the lists.
+TOOLS = frozenset({"run", "generated", "operators", "equivalent", "calls"})
 KILLED, SURVIVED, STALE, BROKEN, RED = "killed", "SURVIVED", "stale", "broken", "red"
 
 
@@ -64,7 +69,7 @@ class Verdict(NamedTuple):
 def rooms() -> list[str]:
     """Names of the lists, in order."""
     return sorted(
-        module.name for module in pkgutil.iter_modules(mutants.__path__) if module.name != "run"
+        module.name for module in pkgutil.iter_modules(mutants.__path__) if module.name not in TOOLS
     )
 
 
@@ -97,10 +102,19 @@ def saw(test: str, outcomes: dict[str, bool]) -> bool:
     return any(bad for name, bad in outcomes.items() if name == test or name.startswith(test + "["))
 
 
-def run(tree: Path, tests: Iterable[str]) -> tuple[dict[str, bool], str]:
-    """The tests' outcomes in ``tree``; with none of them, the reason. No test gets a second try."""
+def run(
+    tree: Path,
+    tests: Iterable[str],
+    *,
+    options: Sequence[str] = (),
+    environment: Mapping[str, str] = NO_BYTECODE,
+    limit_s: float = LIMIT_S,
+    tries: int = 1,
+) -> tuple[dict[str, bool], str]:
+    """The tests' outcomes in ``tree``; with none of them, the reason. Two tries: as their marks say."""
     report = tree / "outcomes.xml"
-    environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    report.unlink(missing_ok=True)
+    environment = os.environ | {"PYTHONPATH": str(tree)} | environment
     command = [
         sys.executable,
         "-m",
@@ -108,11 +122,12 @@ def run(tree: Path, tests: Iterable[str]) -> tuple[dict[str, bool], str]:
         "-q",
         "-p",
         "no:cacheprovider",
-        "--force-reruns=0",
+        *(["--force-reruns=0"] if tries == 1 else []),
         "--tb=line",
         "-o",
         "junit_family=xunit1",
         f"--junitxml={report}",
+        *options,
         *sorted(set(tests)),
     ]
     with (tree / "output.txt").open("w+") as output:
@@ -126,6 +141,7 @@ def run(tree: Path, tests: Iterable[str]) -> tuple[dict[str, bool], str]:
                 start_new_session=True,
             ),
             report,
+            limit_s,
         )
         output.seek(0)
         said = [line for line in output if line.strip()]
@@ -137,9 +153,9 @@ def run(tree: Path, tests: Iterable[str]) -> tuple[dict[str, bool], str]:
     return outcomes, ""
 
 
-def _end_of(process: subprocess.Popen[bytes], report: Path) -> int:
+def _end_of(process: subprocess.Popen[bytes], report: Path, limit_s: float) -> int:
     """Its exit code; 1 where the tests are over and a thread of theirs keeps the process, which is ended."""
-    end = time.monotonic() + LIMIT_S
+    end = time.monotonic() + limit_s
     while process.poll() is None and time.monotonic() < end:
         if report.exists():
             end = min(end, time.monotonic() + GRACE_S)
@@ -179,7 +195,7 @@ def judge(root: Path, mutant: Mutant, red_anyway: frozenset[str]) -> Verdict:
         return verdict(BROKEN, str(exc))
     if blind := sorted(red_anyway & set(mutant.red)):
         return verdict(RED, f"without the bug: {', '.join(blind)}")
-    with _scratch(root) as folder:
+    with scratch(root) as folder:
         tree = copy(root, Path(folder))
         (tree / mutant.file).write_text(source, encoding="utf-8")
         outcomes, reason = run(tree, mutant.red)
@@ -189,7 +205,8 @@ def judge(root: Path, mutant: Mutant, red_anyway: frozenset[str]) -> Verdict:
     return verdict(SURVIVED, ", ".join(passed)) if passed else verdict(KILLED)
 
 
-def _scratch(root: Path) -> tempfile.TemporaryDirectory[str]:
+def scratch(root: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder below build/, away from what the tests of the tree itself collect."""
     (root / "build").mkdir(exist_ok=True)
     return tempfile.TemporaryDirectory(prefix="mutant-", dir=root / "build")
 
@@ -200,7 +217,7 @@ def red_without_a_bug(root: Path, chosen: Sequence[Mutant]) -> frozenset[str]:
     None if pytest cannot run all of them: the mutant that names a test that is gone will be found broken.
     """
     tests = {test for mutant in chosen for test in mutant.red}
-    with _scratch(root) as folder:
+    with scratch(root) as folder:
         outcomes, _ = run(copy(root, Path(folder)), tests)
     return frozenset(test for test in tests if saw(test, outcomes))
 

@@ -233,7 +233,7 @@ _SERVING = (
     seen(
         _RELAY,
         "a reconnected owner goes on with what it has let go",
-        " == mine and at not in leaving",
+        " == mine and at not in let_go",
         " == mine",
         f"{_RELAYED}test_a_reconnected_owner_does_not_go_on_with_what_it_may_have_let_go",
     ),
@@ -262,8 +262,8 @@ _SERVING = (
     seen(
         _REGISTRY,
         "what does not fit a stream is lost",
-        "            self._anew = True\n            self._overflowed()",
-        "            self._overflowed()",
+        "            self.resync()\n            self._overflowed()",
+        "            self._queue.clear()\n            self._overflowed()",
         f"{_CONSUMERS}test_9_a_stream_that_overflows_gets_a_fresh_snapshot",
     ),
     seen(

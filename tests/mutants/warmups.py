@@ -268,8 +268,8 @@ MUTANTS = (
     Mutant(
         story="offsets that fall from one partition to the next are read wrong",
         file="faust_assigner/wire/positions.py",
-        old="np.where(value & 1, -((value + 1) >> 1), value >> 1)\n",
-        new="value >> 1\n",
+        old="offset += (value >> 1) ^ -(value & 1)\n",
+        new="offset += value >> 1\n",
         red=(f"{_WIRE}random_positions_come_back",),
     ),
     Mutant(

@@ -1,0 +1,192 @@
+"""Generated faults that no test can see, because the program does the same with them; each with its reason."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Equivalent(NamedTuple):
+    """One fault, named by its lines before and after as ``tests.mutants.generated`` prints them."""
+
+    file: str
+    function: str
+    old: str
+    new: str
+    reason: str
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """The key of the mutation."""
+        return self.file, self.function, self.old, self.new
+
+
+EQUIVALENT: tuple[Equivalent, ...] = (
+    Equivalent(
+        "faust_assigner/coordinator/catalogue.py",
+        "Catalogue.fingerprint",
+        'int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1',
+        'int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 2',
+        "62 bits of a digest tell catalogues apart as well as 63",
+    ),
+    Equivalent(
+        "faust_assigner/coordinator/protocol.py",
+        "subscribed_topics",
+        "return None",
+        "pass",
+        "the function ends there and returns None all the same",
+    ),
+    Equivalent(
+        "faust_assigner/wire/runs.py",
+        "Runs.numbers",
+        "if len(self.starts) <= _FEW and self.size <= 8 * _FEW:",
+        "if len(self.starts) <= _FEW and self.size <= 9 * _FEW:",
+        "both ways give the same numbers; this is where the one becomes the faster",
+    ),
+    Equivalent(
+        "faust_assigner/wire/join.py",
+        "_fields",
+        "for tag, label in ( (_INSTANCE, data.instance_id), (_RACK, data.rack_id), (_SOFTWARE, data.software), ):",
+        "for tag, label in ((_INSTANCE, data.instance_id), (_SOFTWARE, data.software), (_RACK, data.rack_id)):",
+        "a reader takes the fields in any order",
+    ),
+    Equivalent(
+        "faust_assigner/previous.py",
+        "_vote",
+        "number * len(group.topics) + topic, return_index=True, return_counts=True",
+        "(number * len(group.topics) - topic), return_index=True, return_counts=True",
+        "either way each pair of number and topic has a number of its own",
+    ),
+    Equivalent(
+        "faust_assigner/planner.py",
+        "plan",
+        "if progress is None or waiting is None:",
+        "if (waiting is None):",
+        "without progress nothing waits; the first half is for the type checker",
+    ),
+    Equivalent(
+        "faust_assigner/previous.py",
+        "_previous_owner",
+        "return laid[0][0], True",
+        "pass",
+        "a shortcut: the full rule finds the same owners where no claim is disputed",
+    ),
+    Equivalent(
+        "faust_assigner/grouper.py",
+        "PartitionGrouper.group",
+        "rows = [np.array(d.members, dtype=np.int64) for d in drafts]",
+        "rows = [np.array(d.members) for d in drafts]",
+        "members of a draft are never none, and integers are of 64 bits anyway",
+    ),
+    Equivalent(
+        "faust_assigner/warmup.py",
+        "Progress.after",
+        "spare = np.append(was.copy_was_standby, np.zeros(left.size, dtype=np.bool_))",
+        "spare = np.append(was.copy_was_standby, np.zeros(left.size))",
+        "the flag is only asked whether it is true",
+    ),
+    Equivalent(
+        "faust_assigner/claims.py",
+        "TopicClaims.pairs",
+        "return _NONE, _NONE",
+        "return (_NONE, _NONE)",
+        "both are the same array",
+    ),
+    Equivalent(
+        "faust_assigner/previous.py",
+        "_previous_owner",
+        "different = {id(pairs[0]): pairs for t in group.topics if (pairs := claims[t])[0].size}",
+        "different = {id(pairs[1]): pairs for t in group.topics if (pairs := claims[t])[0].size}",
+        "numbers and members of a pair are made together",
+    ),
+    Equivalent(
+        "faust_assigner/invariants.py",
+        "_Case._even_standbys",
+        "if not rows or max(loads) - min(loads) <= 1:",
+        "if not rows or max(loads) - min(loads) <= 0:",
+        "loads within one pass the check that follows, too",
+    ),
+    Equivalent(
+        "faust_assigner/grouper.py",
+        "_probe",
+        "attempt += 1",
+        "attempt += 2",
+        "which numbers are tried after one that is taken matters to nobody",
+    ),
+    Equivalent(
+        "faust_assigner/invariants.py",
+        "_Case._even_and_sticky",
+        "sizes = np.array([self.units[u].count for u in rows], dtype=np.int64)",
+        "sizes = np.array([self.units[u].count for u in rows])",
+        "counts are never none, and integers are of 64 bits anyway",
+    ),
+    Equivalent(
+        "faust_assigner/followers.py",
+        "_follow",
+        "subscribed = np.zeros(members + 1, dtype=bool)",
+        "subscribed = np.zeros(members + 0, dtype=bool)",
+        "what the place behind the last member says is not used: its value is NOBODY either way",
+    ),
+    Equivalent(
+        "faust_assigner/pipeline/weights/job.py",
+        "main",
+        'parser.add_argument("--master", default=None, help="default: what spark-submit says")',
+        "parser.add_argument('--master', help='default: what spark-submit says')",
+        "None is argparse's own default",
+    ),
+    Equivalent(
+        "faust_assigner/simulation/simulator.py",
+        "_Fleet._take_over",
+        "return",
+        "pass",
+        "what follows is over nothing",
+    ),
+    Equivalent(
+        "faust_assigner/simulation/simulator.py",
+        "_Fleet.__init__",
+        "self.pending = False",
+        "self.pending = True",
+        "the first round, before any event, sets it",
+    ),
+    Equivalent(
+        "faust_assigner/snapshots/storage.py",
+        "_modified_ms",
+        'for name in ("LastModified", "last_modified", "mtime", "updated", "created"):',
+        "for name in ('LastModified', 'last_modified', 'updated', 'mtime', 'created'):",
+        "a file system that has both gives them the same time",
+    ),
+    Equivalent(
+        "faust_assigner/status/members.py",
+        "_guessed",
+        "rivals = [other for other in open_ if fits and alike(other, fits[0])]",
+        "rivals = [other for other in open_ if fits and alike(other, fits[(-1)])]",
+        "it counts only where there is one, which is the first and the last",
+    ),
+    Equivalent(
+        "faust_assigner/app/ledger/topic.py",
+        "LedgerTopic._make_smaller",
+        "total = len(left[0]) + len(self._key) + 2 * RECORD_BYTES",
+        "total = len(left[0]) + len(self._key) + 3 * RECORD_BYTES",
+        "a batch of that bound holds one line too: the next one has a key, and a record's own bytes",
+    ),
+    Equivalent(
+        "faust_assigner/app/restore/progress.py",
+        "Progress.end",
+        "if began is not None and self._said is not None:",
+        "if (self._said is not None):",
+        "what was said was said after the beginning, and both are forgotten together; the type needs it",
+    ),
+    Equivalent(
+        "faust_assigner/views/placed.py",
+        "Placed._nobody",
+        "return np.full(self.layout.tasks, NOBODY, dtype=np.int64)",
+        "return np.full(self.layout.tasks, NOBODY)",
+        "int64 is the type of a whole number in numpy",
+    ),
+    Equivalent(
+        "faust_assigner/page/render.py",
+        "_environment",
+        "trim_blocks=True,",
+        "trim_blocks=False,",
+        "white space between tags, which a browser does not show",
+    ),
+)

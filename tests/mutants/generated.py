@@ -1,0 +1,401 @@
+"""Draws faults at random from the functions of a room and looks whether the tests of that room see them.
+
+    python -m tests.mutants.generated --room app/restore --count 30 --seed 7
+    python -m tests.mutants.generated --room planner.py --room standbys --jobs 2
+    python -m tests.mutants.generated --changed main~5        # files that differ from that revision
+    python -m tests.mutants.generated --room app --live       # the stories too
+
+A fault is ``killed`` when a test of its room fails or does not end, and ``SURVIVED`` when all of them pass. Only
+the tests that call the function of a fault are run; a run of the room without any fault finds them. With
+``--live`` what survived meets the room's stories too: its tests in tests/integration, on real processes and
+the embedded broker, slow ones as well, for at most ten minutes each. A story counts that fails with the fault
+(twice, where it starts processes) and passes without it.
+``tests/mutants/equivalent.py`` lists the faults that change nothing; they are not drawn. Exit code 1 when one
+survived, 2 when the tests fail without any fault.
+
+mutmut 3 and cosmic-ray make no fault out of a forgotten statement, a lost ``return`` or the order of two side
+effects, and mutmut's trampolines hide the functions' signatures from the checks of the host's methods.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from tests.mutants import calls
+from tests.mutants.equivalent import EQUIVALENT
+from tests.mutants.operators import Mutation, mutations
+from tests.mutants.run import KILLED, ROOT, SURVIVED, copy, run, scratch
+
+PACKAGE = "faust_assigner"
+#: Tests of planning as a whole, which its modules share.
+PLANNING = (
+    "tests/unit/test_planner.py",
+    "tests/scenarios/test_churn.py",
+    "tests/scenarios/test_counter_examples.py",
+    "tests/scenarios/test_sticky_specs.py",
+    "tests/property/test_state_machine.py",
+)
+STANDBYS = (
+    "tests/unit/test_standby.py",
+    "tests/scenarios/test_standbys.py",
+    "tests/property/test_standby_objective.py",
+)
+CLI = (
+    "tests/unit/clients",
+    "tests/unit/doctor",
+    "tests/unit/pipeline/history",
+    "tests/unit/pipeline/simulate",
+    "tests/unit/pipeline/weights",
+    "tests/unit/service/test_options.py",
+    "tests/unit/status",
+    "tests/unit/test_commands.py",
+)
+#: Tests of a room or module that are not below tests/unit/ROOM or in tests/unit/test_MODULE*.py.
+BESIDES = {
+    "actives": (*PLANNING, "tests/property/test_exactness.py", "tests/property/test_optimality.py"),
+    "app/assignor.py": ("tests/unit/app/round",),
+    "app/overlay": ("tests/property/test_overlay.py",),
+    "app/restore/disk.py": ("tests/unit/app/round/test_positions.py",),
+    "assignment.py": PLANNING,
+    "checks": ("tests/property/test_promotions.py", "tests/unit/test_previous.py"),
+    "cli": CLI,
+    "coordinator": ("tests/scenarios/test_consumer_groups.py",),
+    "model.py": PLANNING,
+    "optimality.py": ("tests/property/test_optimality.py",),
+    "planner.py": PLANNING,
+    "promotion.py": (*PLANNING, "tests/property/test_promotions.py"),
+    "standby.py": ("tests/unit/standbys", *STANDBYS),
+    "standbys": STANDBYS,
+    "sticky.py": PLANNING,
+    "views": (*PLANNING, "tests/property/test_words.py"),
+    "warmup.py": (
+        "tests/property/test_warmth.py",
+        "tests/property/warm/test_homing.py",
+        "tests/property/warm/test_warmups.py",
+    ),
+    "scaler": ("tests/property/test_scaler.py", "tests/scenarios/test_scaling.py"),
+    "weights": ("tests/property/test_weighted.py", "tests/unit/test_weightless.py"),
+    "wire": ("tests/property/test_fuzz_userdata.py",),
+}
+_APP = "tests/integration/app/"
+_PLACED = (f"{_APP}test_assignor_wire.py", f"{_APP}test_warmups.py", f"{_APP}test_real_workers.py")
+#: Stories of a room or module that are not below tests/integration/ROOM; the entry of the longest name counts.
+LIVE = {
+    "app": tuple(f"{_APP}test_{name}.py" for name in ("warmups", "real_workers", "stop_all")),
+    "app/assignor.py": (*_PLACED, f"{_APP}test_assignor_static.py", f"{_APP}test_stop_all.py"),
+    "app/host": (f"{_APP}repairs", f"{_APP}test_metrics.py"),
+    "app/ledger": (f"{_APP}test_ledger_worker.py", f"{_APP}test_why.py"),
+    "app/metrics": (f"{_APP}test_metrics.py", f"{_APP}test_status_command.py"),
+    "app/restore": (f"{_APP}restore", f"{_APP}cooperative/test_restores.py", f"{_APP}overlay"),
+    "app/round": (*_PLACED, f"{_APP}test_mixed_group.py", f"{_APP}test_stop_all.py"),
+    "app/weights": (f"{_APP}test_weights_group.py",),
+    "cli": (f"{_APP}test_status_command.py", f"{_APP}test_why.py", "tests/integration/clients"),
+    "coordinator": ("tests/integration/broker", "tests/integration/clients"),
+    "deploy": (f"{_APP}test_deploy_check.py",),
+    "doctor": (f"{_APP}test_doctor_command.py",),
+    "scaler": (f"{_APP}test_scaler_command.py",),
+    "service": ("tests/integration/service", "tests/integration/served"),
+    "snapshots": ("tests/integration/snapshots",),
+    "status": (f"{_APP}test_status_command.py", "tests/integration/page"),
+    "story": (f"{_APP}test_why.py",),
+    "weights": (f"{_APP}test_weights_group.py",),
+}
+#: Seconds for the stories of one fault.
+LIVE_S = 600.0
+EXAMPLES = "tests/unit/docs/test_docstrings.py::test_examples_in_docstrings_are_true"
+#: As in `make test`, ended by the first failure; a test that hangs is one that failed.
+WITHOUT_A_FAULT = ("-p", "no:randomly", "-m", "not slow and not kafka and not spark")
+OPTIONS = ("-x", "--timeout=60", *WITHOUT_A_FAULT)
+STORIES = ("-p", "no:randomly", "-m", "not kafka and not spark and not browser")
+#: The name of tests.mutants.calls in a copy of the tree.
+PLUGIN = "functions_called"
+#: The tests of a fault may take this many times what they take without one, and this many seconds more.
+PATIENCE, MORE_S = 5.0, 60.0
+
+
+class RedAnyway(Exception):
+    """All tests fail without any fault; they would kill everything."""
+
+
+class Verdict(NamedTuple):
+    """What became of one fault; ``detail`` is the test that saw it, or how else its tests ended."""
+
+    mutation: Mutation
+    outcome: str
+    seconds: float
+    detail: str = ""
+
+
+def files_of(root: Path, room: str) -> list[str]:
+    """The Python files of a folder or module of the package that people wrote, from the repository's root."""
+    inside = root / PACKAGE / room
+    found = [inside] if inside.is_file() else sorted(inside.rglob("*.py"))
+    return [str(file.relative_to(root)) for file in found if "_pb2" not in file.name]
+
+
+def changed_since(root: Path, revision: str) -> list[str]:
+    """The files of the package that differ from a revision."""
+    command = ["git", "diff", "--name-only", "--diff-filter=d", revision, "--", PACKAGE]
+    listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+    return [name for name in listed.splitlines() if name.endswith(".py")]
+
+
+def room_tests(root: Path, file: str) -> tuple[str, ...]:
+    """The tests of a file's room: those below its folder in tests/unit, or the nearest above, and BESIDES."""
+    path = Path(file).relative_to(PACKAGE)
+    unit = root / "tests/unit"
+    places: list[Path] = sorted((unit / path.parent).glob(f"test_{path.stem}*.py"))
+    if path.parent != Path() and (unit / path.parent).is_dir():
+        # A module of its own right beside other rooms (app/assignor.py) has the tests beside them.
+        has_rooms = any(
+            (child / "__init__.py").exists() for child in (unit / path.parent).iterdir()
+        )
+        flat = sorted((unit / path.parent).glob("test_*.py"))
+        places = flat if has_rooms and flat else [unit / path.parent]
+    besides = {
+        test
+        for name in (str(path), *map(str, path.parents))
+        for test in BESIDES.get(name, ())
+        if (root / test).exists()
+    }
+    if not places and path.parent != Path():
+        above = next(one for one in (unit / path.parent).parents if one.is_dir())
+        places = [] if above == unit and besides else [above]
+    return tuple(
+        sorted({str(place.relative_to(root)) for place in places} | besides | _examples(root, file))
+    )
+
+
+def live_tests(root: Path, file: str) -> tuple[str, ...]:
+    """The stories of a file's room, of the nearest room above that has any; those of planning for the core."""
+    path = Path(file).relative_to(PACKAGE)
+    for name in map(str, (path, *path.parents)):
+        folder = root / "tests/integration" / name
+        found = LIVE.get(name) or ((f"tests/integration/{name}",) if folder.is_dir() else ())
+        if found and name != ".":
+            return tuple(story for story in found if (root / story).exists())
+    return tuple(story for story in _PLACED if (root / story).exists())
+
+
+def _examples(root: Path, file: str) -> set[str]:
+    """The test of the examples in its docstrings, if there are any."""
+    if (root / EXAMPLES.partition("::")[0]).exists() and ">>> " in (root / file).read_text("utf-8"):
+        module = ".".join(Path(file).with_suffix("").parts).removesuffix(".__init__")
+        return {f"{EXAMPLES}[{module}]"}
+    return set()
+
+
+def drawn(
+    candidates: Iterable[Mutation],
+    count: int,
+    seed: int,
+    *,
+    without: Collection[tuple[str, str, str, str]] = (),
+) -> list[Mutation]:
+    """At most ``count`` of them, the same for one seed.
+
+    The chance of an operator is the root of the number of its faults: all appear, frequent ones more often.
+    """
+    generator = random.Random(seed)
+    by_operator: dict[str, list[Mutation]] = defaultdict(list)
+    for mutation in candidates:
+        if mutation.key not in without:
+            by_operator[mutation.operator].append(mutation)
+    chosen: list[Mutation] = []
+    while by_operator and len(chosen) < count:
+        names = sorted(by_operator)
+        chances = [math.sqrt(len(by_operator[name])) for name in names]
+        left = by_operator[(name := generator.choices(names, chances)[0])]
+        chosen.append(left.pop(generator.randrange(len(left))))
+        if not left:
+            del by_operator[name]
+    return chosen
+
+
+class Calls:
+    """Which of the tests of a room call which function; measured by one run of them without a fault."""
+
+    def __init__(self, tree: Tree, tests: Sequence[str]) -> None:
+        began = time.monotonic()
+        self._of: dict[str, list[str]] = tree.calls(tests)
+        self.limit_s = PATIENCE * (time.monotonic() - began) + MORE_S
+
+    def of(self, mutation: Mutation) -> list[str]:
+        """The tests that call the function of this fault, in their order."""
+        function = f"{mutation.file}::{mutation.function}"
+        for_all = function in self._of.get("", ())
+        return [
+            test for test, called in self._of.items() if test and (for_all or function in called)
+        ]
+
+
+class Tree:
+    """A copy of the repository in which one fault at a time is planted."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self._folder = copy(root, folder)
+        shutil.copy2(calls.__file__, folder / f"{PLUGIN}.py")
+        self._written = 1_000_000_000
+
+    def calls(self, tests: Sequence[str]) -> dict[str, list[str]]:
+        """Test -> the functions that it calls. Raises RedAnyway where no test is green."""
+        file = self._folder / "calls.json"
+        options = (*WITHOUT_A_FAULT, "-p", PLUGIN)
+        environment = {calls.FILE: str(file)}
+        outcomes, reason = run(self._folder, tests, options=options, environment=environment)
+        red = {name for name, bad in outcomes.items() if bad}
+        if reason or len(red) == len(outcomes):
+            raise RedAnyway(reason or ", ".join(sorted(red)))
+        for name in sorted(red):
+            print(f"Left out, it fails without any fault: {name}", file=sys.stderr)
+        found: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
+        return {test: called for test, called in found.items() if test not in red}
+
+    def judge(self, mutation: Mutation, calls: Calls) -> Verdict:
+        """Plant one fault, run the tests that call its function and take it out again."""
+        began = time.monotonic()
+        if not (tests := calls.of(mutation)):
+            return Verdict(mutation, SURVIVED, 0.0, "no test calls the function")
+        listed, file = self._folder / "tests.txt", self._folder / mutation.file
+        listed.write_text("\n".join(tests), encoding="utf-8")
+        before = file.read_text(encoding="utf-8")
+        self._write(file, mutation.source)
+        try:
+            outcomes, reason = run(
+                self._folder,
+                [f"@{listed}"],
+                options=OPTIONS,
+                environment={},
+                limit_s=calls.limit_s,
+            )
+        finally:
+            self._write(file, before)
+        seconds = time.monotonic() - began
+        if failed := sorted(name for name, bad in outcomes.items() if bad):
+            return Verdict(mutation, KILLED, seconds, failed[0])
+        if reason:
+            return Verdict(mutation, KILLED, seconds, f"the tests could not end: {reason}")
+        return Verdict(mutation, SURVIVED, seconds)
+
+    def judge_live(self, mutation: Mutation, stories: Sequence[str]) -> Verdict:
+        """Plant one fault and run stories until one fails that passes without it."""
+        began, left_out = time.monotonic(), list[str]()
+        file = self._folder / mutation.file
+        before = file.read_text(encoding="utf-8")
+        while (left_s := began + LIVE_S - time.monotonic()) > 0:
+            skipped = [f"--deselect={name}" for name in left_out]
+            self._write(file, mutation.source)
+            try:
+                failed = self._failed(stories, ("-x", *skipped), left_s)
+            finally:
+                self._write(file, before)
+            if not failed:
+                break
+            if not self._failed(failed, (), LIVE_S):
+                return Verdict(mutation, KILLED, time.monotonic() - began, f"story: {failed[0]}")
+            left_out += failed
+        return Verdict(mutation, SURVIVED, time.monotonic() - began, "in the stories, too")
+
+    def _failed(self, tests: Sequence[str], options: Sequence[str], limit_s: float) -> list[str]:
+        """Those that fail; none where their time is up."""
+        outcomes, _ = run(
+            self._folder,
+            tests,
+            options=(*options, *STORIES),
+            environment={},
+            limit_s=limit_s,
+            tries=2,
+        )
+        return sorted(name for name, bad in outcomes.items() if bad)
+
+    def _write(self, file: Path, source: str) -> None:
+        """With a time of its own for each content: bytecode, which is kept, is known by it."""
+        file.write_text(source, encoding="utf-8")
+        self._written += 10
+        os.utime(file, (self._written, self._written))
+
+
+def judged(
+    root: Path, chosen: Sequence[Mutation], jobs: int = 1, *, live: bool = False
+) -> Iterator[Verdict]:
+    """A verdict for each, in order, as they come. Raises RedAnyway."""
+    with scratch(root) as folder, ThreadPoolExecutor(jobs) as pool:
+        trees: SimpleQueue[Tree] = SimpleQueue()
+        for n in range(jobs):
+            (place := Path(folder) / str(n)).mkdir()
+            trees.put(first := Tree(root, place))
+        tests = {mutation.file: room_tests(root, mutation.file) for mutation in chosen}
+        called = {one: Calls(first, one) for one in sorted(set(tests.values()))}
+
+        def verdict(mutation: Mutation) -> Verdict:
+            tree = trees.get()
+            try:
+                found = tree.judge(mutation, called[tests[mutation.file]])
+                if live and found.outcome == SURVIVED:
+                    return tree.judge_live(mutation, live_tests(root, mutation.file))
+                return found
+            finally:
+                trees.put(tree)
+
+        yield from pool.map(verdict, chosen)
+
+
+def told(verdict: Verdict) -> str:
+    """The lines of one verdict."""
+    mutation = verdict.mutation
+    head = f"{verdict.outcome:8} {verdict.seconds:6.1f} s  {mutation.file}:{mutation.line} {mutation.function}"
+    lines = [f"{head}  ({mutation.operator})", f"    - {mutation.old}", f"    + {mutation.new}"]
+    return "\n".join((*lines, f"    {verdict.detail}") if verdict.detail else lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a line for each and the sum."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants.generated", description="Plant faults drawn at random."
+    )
+    parser.add_argument("--room", action="append", default=[], help="folder or module, app/restore")
+    parser.add_argument("--changed", metavar="BASE", help="files that differ from this revision")
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="at a time")
+    parser.add_argument("--live", action="store_true", help="survivors meet the stories, too")
+    options = parser.parse_args(arguments)
+    files = {file for room in options.room for file in files_of(ROOT, room)}
+    if options.changed:
+        files |= set(changed_since(ROOT, options.changed))
+    if not files:
+        parser.error("no files: name a --room of the package, or a revision with changes")
+    candidates = (
+        mutation
+        for file in sorted(files)
+        for mutation in mutations(file, (ROOT / file).read_text(encoding="utf-8"))
+    )
+    chosen = drawn(candidates, options.count, options.seed, without={one.key for one in EQUIVALENT})
+    tally: Counter[str] = Counter()
+    try:
+        for verdict in judged(ROOT, chosen, options.jobs, live=options.live):
+            tally[verdict.outcome] += 1
+            print(told(verdict), flush=True)
+    except RedAnyway as exc:
+        print(f"The tests fail without any fault: {exc}", file=sys.stderr)
+        return 2
+    print(f"killed {tally[KILLED]} of {len(chosen)} (seed {options.seed})")
+    return 0 if chosen and tally[KILLED] == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
