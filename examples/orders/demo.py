@@ -26,6 +26,7 @@ from rich.console import Console
 
 from examples.orders import PARTITIONS
 from examples.orders.fleet import Fleet
+from examples.orders.kept import EXTRA, further, program, recorded, status_file, to_try
 from examples.orders.load import Load, Verdict, compare
 from examples.orders.score import EventScore, Settled, score, standstill
 from examples.orders.screen import EACH_EVENT, INTRODUCTION, Screen, comparison
@@ -65,6 +66,8 @@ class Result:
     verdict: Verdict | None = None
     orders: int = 0
     stuck: str = ""
+    #: A partition that lost its owner, None where the run did not come so far.
+    story: int | None = None
 
 
 @dataclass
@@ -75,6 +78,8 @@ class Script:
     load: Load
     screen: Screen
     result: Result
+    #: Where looks at the group are saved; None: nowhere.
+    status: Path | None = None
     files: dict[str, frozenset[int]] = field(default_factory=dict)
     #: Worker -> partitions it was seen to keep a copy of during this event: standbys and warm-ups.
     copies: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -83,6 +88,12 @@ class Script:
 
     async def run(self) -> Result:
         """Play it; return the scores and the verdict on the tables."""
+        async with recorded(self.status, self.fleet.bootstrap, self.fleet.app_id):
+            await self._play()
+        self.result.orders = self.load.orders_sent
+        return self.result
+
+    async def _play(self) -> None:
         await self.load.create_topics()
         await self.load.send_customers()
         for name in ("worker-1", "worker-2", "worker-3"):
@@ -91,6 +102,7 @@ class Script:
         sender = asyncio.create_task(self.load.send_orders())
         try:
             state = await self._settle("three workers start")
+            self.result.story = 0
             state = await self._event(
                 "nothing happens, to compare with", state, self._nothing, CONTROL_S
             )
@@ -98,15 +110,16 @@ class Script:
             state = await self._event(
                 "worker-2 is killed and back within its session", state, self._bounce
             )
+            lost = state.actives["worker-1"]
             state = await self._event("worker-1 dies by SIGKILL", state, self._die)
-            await self._event("worker-1 returns with its files", state, self._return)
+            state = await self._event("worker-1 returns with its files", state, self._return)
         finally:
             self.load.stopping = True
             await sender
+        # One that stayed where it went has the death as its last move.
+        self.result.story = min(lost - state.actives["worker-1"] or lost)
         await self._drain("orders", self.load.orders_sent)
         self.result.verdict = compare(self.load, *self.fleet.tables())
-        self.result.orders = self.load.orders_sent
-        return self.result
 
     def _nothing(self, state: Settled) -> None:
         """The control: pauses without a cause are those of the load and the machine."""
@@ -144,6 +157,7 @@ class Script:
     async def _settle(self, event: str, least_s: float = 0.0) -> Settled:
         """Wait until each partition has one living owner, all of them process, and nothing moves any more."""
         since = calm_since = time.time()
+        uneven_s = UNEVEN_S * patience(os.getloadavg()[0], os.cpu_count() or 1)
         last = None
         self.copies = {}
         while time.time() - since < self._timeout_s(event, time.time() - since):
@@ -158,7 +172,7 @@ class Script:
                 last, calm_since = now, time.time()
             elif time.time() - since < least_s:
                 continue
-            elif time.time() - calm_since > (QUIET_S if max(loads) - min(loads) <= 1 else UNEVEN_S):
+            elif time.time() - calm_since > (QUIET_S if max(loads) - min(loads) <= 1 else uneven_s):
                 return Settled(now, {w.name: w.standbys for w in workers})
         raise NotSettledError(
             f"{event}: no rest within {time.time() - since:.0f} s; last seen "
@@ -207,17 +221,19 @@ def play(
         soft_wrap=True,
     )
     result = Result(assignor)
+    kept = ledger if assignor == "ours" else None
+    status = None if kept is None else status_file(kept)
     fleet = Fleet(
         f"shop-{assignor}",
         bootstrap,
         ASSIGNORS[assignor],
         folder / assignor,
         SESSION_TIMEOUT_S,
-        ledger if assignor == "ours" else None,
+        kept,
     )
     with Screen(console) as screen:
         try:
-            return asyncio.run(Script(fleet, Load(bootstrap), screen, result).run())
+            return asyncio.run(Script(fleet, Load(bootstrap), screen, result, status).run())
         except (NotSettledError, TimeoutError) as reason:
             console.print(f"  [red]stuck[/red]: {reason}", soft_wrap=True)
             console.print(f"  {fleet.last_words()}", soft_wrap=True, highlight=False, markup=False)
@@ -225,6 +241,23 @@ def play(
             return result
         finally:
             fleet.stop()
+
+
+def offer(console: Console, ledger: Path, story: int) -> None:
+    """Print the commands that answer from what the run left on disk."""
+
+    def listed(title: str, commands: tuple[tuple[str, str], ...]) -> None:
+        console.print(f"\n{title}", soft_wrap=True, markup=False, highlight=False)
+        for question, command in commands:
+            console.print(
+                f"  {question}\n    {command}", soft_wrap=True, markup=False, highlight=False
+            )
+
+    listed(f"The ledger answers more, after {program('pip')} install {EXTRA}:", further(ledger))
+    listed(
+        "All workers and brokers have ended. Three commands to try on what they left:",
+        to_try(ledger, story),
+    )
 
 
 @click.command()
@@ -244,7 +277,7 @@ def play(
     "--ledger",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Keep our assignor's ledger there, for history, weights and simulate.",
+    help="Keep our assignor's ledger there, and looks at its group in demo-status.jsonl beside it.",
 )
 def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...], ledger: Path | None) -> None:
     """Run the demo; see the module's docstring."""
@@ -280,15 +313,10 @@ def main(bootstrap: tuple[str, ...], assignors: tuple[str, ...], ledger: Path | 
                 except KafkaConnectionError as error:
                     raise click.ClickException(str(error)) from None
     console.print(comparison(results))
-    if ledger is not None:
-        console.print(
-            f"the ledger is in {ledger}; pip install 'faust-assigner[ledger]' and "
-            f"faust-assigner history --no-spark --ledger {ledger} --out history",
-            soft_wrap=True,
-            markup=False,
-        )
     console.print(f"done in {time.monotonic() - began:.0f} s")
     judged = [r for r in results if r.assignor == "ours"] or results
+    if ledger is not None and "ours" in assignors and judged[0].story is not None:
+        offer(console, ledger, judged[0].story)
     sys.exit(0 if all(r.verdict is not None and r.verdict.equal for r in judged) else 1)
 
 

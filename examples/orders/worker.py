@@ -19,6 +19,8 @@ import faust
 from examples.orders.app import app, customers_topic, orders_topic, rates, totals
 
 JOURNAL = Path(os.environ["ORDERS_JOURNAL"])
+# It may be asked before it listens, and would end by that.
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 SOURCES = {customers_topic.get_topic_name(), orders_topic.get_topic_name()}
 
 
