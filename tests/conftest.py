@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
+KIT = "faust_assigner.testing.plugin"
+#: Whether pytest loads the kit by itself: an installation may be older than its entry point.
+IS_INSTALLED = any(point.value == KIT for point in entry_points(group="pytest11"))
+
 pytest_plugins = [
-    "faust_assigner.testing.plugin",
+    *([] if IS_INSTALLED else [KIT]),
     "tests.support.parts",
     "tests.support.groups",
     "tests.support.leaks",

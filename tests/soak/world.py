@@ -69,8 +69,10 @@ class World:
     disks: Mapping[str, Path]
     #: Given to the agent that deploys add, and passed on by it.
     returns: tuple[Load, Outputs] | None = None
+    #: So many times longer may workers take where other processes compute.
+    patience: float = 1.0
     progress: Progress = field(init=False)
-    idleness: Idleness = field(default_factory=lambda: Idleness(IDLE_S))
+    idleness: Idleness = field(init=False)
     away: Counter[str] = field(default_factory=Counter)
     frozen: Counter[str] = field(default_factory=Counter)
     full: Counter[str] = field(default_factory=Counter)
@@ -93,6 +95,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.progress = Progress(self.fleet.partitions)
+        self.idleness = Idleness(IDLE_S * self.patience)
 
     def tell(self, line: str) -> None:
         """One line of the story."""
@@ -162,8 +165,10 @@ class World:
             if name in living:
                 if self.frozen[name]:
                     self.planned.update({name: now} if name in self.planned else {})
-                elif now - self.planned.get(name, now) > LEAVE_S:
-                    raise Broken(f"{name} has not ended {LEAVE_S:.0f} s after SIGTERM")
+                elif now - self.planned.get(name, now) > LEAVE_S * self.patience:
+                    raise Broken(
+                        f"{name} has not ended {LEAVE_S * self.patience:.0f} s after SIGTERM"
+                    )
             elif not self.away[name]:
                 if name not in self.planned:
                     self._ended_by_itself(self.fleet.workers[name])
@@ -266,7 +271,7 @@ class World:
     def rest(self) -> float:
         """Wait until the group is at rest and every partition flows; returns how many seconds that took."""
         began, calm, since = time.time(), -1, time.time()
-        while time.time() - began < REST_S:
+        while time.time() - began < REST_S * self.patience:
             self.tick()
             living, generation = self.fleet.living(), self.fleet.generation()
             if not self.is_at_rest(living) or generation != calm:
@@ -274,7 +279,7 @@ class World:
             elif self.progress.flows_since(since) and time.time() - since >= QUIET_S:
                 return time.time() - began
         raise Broken(
-            f"no rest within {REST_S:.0f} s: "
+            f"no rest within {REST_S * self.patience:.0f} s: "
             + ", ".join(
                 f"{w.name} generation {w.generation}, ready {w.ready}, owns {sorted(w.actives)}"
                 for w in self.fleet.living()

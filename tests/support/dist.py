@@ -1,4 +1,4 @@
-"""The package as its users get it: sdist and wheel, checked, installed, and the demo run from them.
+"""The package as its users get it: sdist and wheel, checked, installed, the demo run from them.
 
     python -m tests.support.dist [FOLDER]
 
@@ -9,6 +9,8 @@ where no source of the package lies, so that what it imports is the installed wh
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -72,7 +74,7 @@ def install(wheel: Path, folder: Path) -> Path:
 
 
 def main(folder: Path) -> None:
-    """Build into ``folder``, check, install into a clean environment, run the demo."""
+    """Build into ``folder``, check, install into a clean environment, run the demo and its last commands."""
     for old in (*folder.glob("*.tar.gz"), *folder.glob("*.whl")):
         old.unlink()
     sdist, wheel = build(folder)
@@ -89,10 +91,13 @@ def main(folder: Path) -> None:
         if not Path(where.strip()).is_relative_to(clean / "venv"):
             raise SystemExit(f"{PACKAGE} was imported from {where}")
         print(f"imported from {Path(where.strip()).relative_to(clean)}")
-        print(
-            run(python, "-m", "examples.orders.demo", "--assignor", "ours", cwd=clean / "outside"),
-            end="",
-        )
+        demo = ("-m", "examples.orders.demo", "--assignor", "ours", "--ledger", "kept/ledger")
+        said = run(python, *demo, cwd=clean / "outside")
+        print(said, end="")
+        for command in re.findall(
+            r"^    (\S+faust-assigner (?:status|why) .*)", said, re.MULTILINE
+        ):
+            print(run(*shlex.split(command), cwd=clean / "outside"), end="")
     print(f"{sdist}\n{wheel}")
 
 

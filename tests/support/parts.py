@@ -1,9 +1,9 @@
 """A pytest plugin: which real parts a test uses, and what happens to it where the machine lacks them.
 
-A test that uses Apache Kafka or Spark says so by its fixture or its mark. From that follow its second try,
-its group (tests of one server run in one process, one server for all), and, where Java or Maven are
-missing, that it cannot run: the run's first and last line say how many could not and why. Under ``CI=true``
-such a run is an error.
+A test that uses Apache Kafka, Spark, a browser or Prometheus says so by its fixture or its mark. From that
+follow its second try, its group (what runs in one process, which has one server for all), and, where what
+the part needs is missing, that it cannot run: the run's first and last line say how many could not and why.
+Under ``CI=true`` such a run is an error.
 
     python -m tests.support.parts        # fetch the jars that are missing; nothing where they cannot be had
 """
@@ -24,17 +24,26 @@ import pytest
 from faust_assigner.maven import cache_dir, fetch_jars
 from faust_assigner.pipeline import jars as spark_jars
 from faust_assigner.testing import kafka
+from tests.support import prometheus
 
 #: The parts in the order in which their groups begin: Spark's is the longest.
 PARTS = {
     "spark": (spark_jars.POM, spark_jars.CACHE_NAME),
     "kafka": (kafka.POM, f"kafka-{kafka.KAFKA_VERSION}"),
 }
+#: All parts, in the same order.
+ALL = (*PARTS, "browser", "prometheus")
+#: The names under which distributions install Chromium.
+BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 COUNTING = "COUNT_TESTS_OF_FAUST_ASSIGNER"
 
 
 def why_not(part: str) -> str | None:
     """Why this machine cannot run ``part``; None where it can."""
+    if part == "browser":
+        return None if any(map(shutil.which, BROWSERS)) else "no Chromium is on PATH"
+    if part == "prometheus":
+        return prometheus.why_not()
     if shutil.which("java") is None:
         return "java is not on PATH"
     if not _fetched(part) and shutil.which("mvn") is None:
@@ -49,7 +58,7 @@ def _fetched(part: str) -> bool:
 def used_by(item: pytest.Item) -> list[str]:
     """The real parts that a test uses."""
     fixtures = getattr(item, "fixturenames", ())
-    return [part for part in PARTS if item.get_closest_marker(part) or part in fixtures]
+    return [part for part in ALL if item.get_closest_marker(part) or part in fixtures]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -58,9 +67,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if used or item.get_closest_marker("processes"):
         item.add_marker(pytest.mark.flaky(reruns=1))
     if used:
-        item.add_marker(pytest.mark.xdist_group(used[0]))
+        item.add_marker(pytest.mark.xdist_group(_group(item, used[0])))
     if missing := [part for part in used if why_not(part)]:
         item.add_marker(pytest.mark.skip(reason=f"needs {missing[0]}: {why_not(missing[0])}"))
+
+
+def _group(item: pytest.Item, part: str) -> str:
+    """What runs in one process. Kafka's tests go by files: together they are longer than all others."""
+    return f"kafka {item.path.name}" if part == "kafka" else part
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -73,8 +87,8 @@ def _turn(item: pytest.Item) -> int:
     """What takes long begins first, or it would be what everybody waits for in the end."""
     used = used_by(item)
     if used:
-        return list(PARTS).index(used[0])
-    return len(PARTS) + (item.get_closest_marker("processes") is None)
+        return ALL.index(used[0])
+    return len(ALL) + (item.get_closest_marker("processes") is None)
 
 
 @pytest.hookimpl(trylast=True)
@@ -88,7 +102,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def count(arguments: Iterable[str]) -> Counter[str]:
     """How many of the tests of these pytest arguments cannot run, by part; 0 s where all of them can."""
-    if not any(map(why_not, PARTS)):
+    if not any(map(why_not, ALL)):
         return Counter()
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments, "--collect-only", "-q"],
@@ -121,7 +135,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if _cannot:
         print(sentence(_cannot), flush=True)
         if os.environ.get("CI") == "true":
-            raise pytest.UsageError("CI runs everything: install Java 17 and Maven")
+            raise pytest.UsageError("CI runs everything: install what is missing")
 
 
 def _without_workers(arguments: Iterable[str | os.PathLike[str]]) -> list[str]:

@@ -16,12 +16,15 @@ from aiokafka.coordinator.protocol import (
 )
 
 from faust_assigner.app.round.leader import LeaderView, Round, decide
+from faust_assigner.app.round.observers import DecisionInputs
 from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.errors import MetadataRefused
 from faust_assigner.status.described import DescribedGroup, decode_group
 from faust_assigner.status.evidence import Evidence, Heard
 from faust_assigner.status.report import ANSWERED
 from faust_assigner.warmup import WarmupPolicy
-from faust_assigner.wire.answer import Answer, decode_answer
+from faust_assigner.wire.answer import Answer, decode_answer, read_directory
+from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import COOPERATIVE, JoinData, encode_join
 from faust_assigner.wire.worker_status import CopyLag, TableStatus, WorkerStatus
 
@@ -46,6 +49,8 @@ class MadeGroup:
     metadata: dict[str, bytes] = field(default_factory=dict)
     answers: dict[str, bytes] = field(default_factory=dict)
     last: Round | None = None
+    #: Leader -> what it decided last.
+    led: dict[str, DecisionInputs] = field(default_factory=dict)
 
     def join(self, *names: str, **offer: Any) -> MadeGroup:
         """Members that take part from the next round on."""
@@ -89,11 +94,14 @@ class MadeGroup:
             self.replicas,
             self.generation,
             warmups=lambda _: warmups,
-            before=None if self.last is None else self.last.inputs,
+            before=self.led.get(leader),
             member_id=leader,
+            last=self.memory_of(leader),
+            last_generation=self.claims[leader].generation,
             now=AT - 60,
         )
         self.last = decide(view, lambda topic: range(self.topics.get(topic, 0)), members)
+        self.led[leader] = self.last.inputs
         self.metadata = {name: one.encode() for name, one in members.items()}
         self.answers = {name: one.encode() for name, one in self.last.answers.items()}
         for name, data in self.claims.items():
@@ -107,10 +115,21 @@ class MadeGroup:
                 actives=answer.actives,
                 standbys=answer.standbys,
                 awaited=answer.awaited,
+                promised=answer.promised,
+                among=answer.among,
                 generation=self.generation,
                 positions={t: dict.fromkeys(numbers, self.end) for t, numbers in held.items()},
             )
         return self
+
+    def memory_of(self, name: str) -> Directory:
+        """Who owned what after the last round, as its leader told a member that took part in it."""
+        if self.claims[name].generation < 0:
+            return Directory()
+        try:
+            return read_directory(self.answer_of(name).directory)
+        except MetadataRefused:  # a worker goes on without it, too
+            return Directory()
 
     def answer_of(self, name: str) -> Answer:
         """The leader's answer to a member."""

@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
-#: A busy machine is no defect of ours.
-PATIENCE_S = 60.0
+from faust_assigner.testing.waiting import PATIENCE_S, wait_until
+
+__all__ = ["PATIENCE_S", "until", "wait_until"]
 
 
 async def until(
@@ -19,19 +20,3 @@ async def until(
         assert time.monotonic() - began < seconds, f"waited {seconds:g} s for: {what}"
         await asyncio.sleep(0.01)
     return time.monotonic() - began
-
-
-def wait_until(
-    fact: Callable[[], bool],
-    what: Callable[[], str] | str = "it to come true",
-    *,
-    seconds: float = PATIENCE_S,
-) -> None:
-    """The same without an event loop; ``what`` may be told at the end alone."""
-    end = time.monotonic() + seconds
-    while not fact():
-        if time.monotonic() > end:
-            raise AssertionError(
-                f"waited {seconds:g} s for: {what if isinstance(what, str) else what()}"
-            )
-        time.sleep(0.005)

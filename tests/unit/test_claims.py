@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from faust_assigner import Member, plan
-from faust_assigner.claims import numbers
+from faust_assigner.claims import numbers, offsets_at
 
 
 class Hostile:
@@ -20,6 +20,16 @@ class Hostile:
         raise RuntimeError("no")
 
     def __array__(self, *_: Any) -> Any:
+        raise RuntimeError("no")
+
+
+class Touchy:
+    """Raises when it is compared, and is looked up where the topic is."""
+
+    def __hash__(self) -> int:
+        return hash("orders")
+
+    def __eq__(self, other: object) -> bool:
         raise RuntimeError("no")
 
 
@@ -94,6 +104,7 @@ def test_an_endless_claim_ends() -> None:
         [("orders", [0])],
         {"orders": Hostile()},
         {7: [0]},
+        {Touchy(): [0]},
         {"orders": 10**30},
         {None: None},
     ],
@@ -139,3 +150,57 @@ def test_ranges_are_clipped_before_they_are_laid_out() -> None:
 def test_an_iterable_that_names_a_partition_twice_is_read_beyond_the_partition_count() -> None:
     """Twice as many numbers are looked at: what stands behind the repetitions is claimed, too."""
     assert numbers((n for n in (0, 0, 1, 1)), 2).tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        [0, 2],
+        [0, 2, 1.5],
+        [2, "x", 0],
+        [0, None, 2],
+        [[0], [2]],
+        [[0], [1, 2]],
+        [False, True],
+        [0, 2, 10**30],
+        [0, 2, 2**63],
+        [0.0, 2.0],
+        [-1, 4, 0],
+        [],
+    ],
+)
+def test_lists_of_many_members_are_read_as_each_alone(claim: list[Any]) -> None:
+    """They are joined before they are read; what one list holds beside numbers is its own affair."""
+    members = [
+        Member("a", ["t"], actives={"t": claim}, generation=1),
+        Member("b", ["t"], actives={"t": [3]}, generation=1),
+    ]
+    mine = numbers(claim, 4).tolist()
+    expected = [0 if p in mine else 1 if p == 3 else -1 for p in range(4)]
+    assert plan(members, {"t": 4}).previous.owner.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("claim", "offsets"),
+    [
+        ({1: 10, 3: 30}, [10, 0, 30]),
+        ((np.array([1, 3]), np.array([10, 30])), [10, 0, 30]),
+        ((np.array([1, 2, 3]), np.array([10, 20, 30])), [10, 20, 30]),
+        ((np.array([3], dtype=np.int32), np.array([30])), [0, 0, 30]),
+        ((np.array([0]), np.array([7])), [0, 0, 0]),
+        ({1: True, 2: -1, 3: 1 << 62}, [0, 0, 0]),
+        ({1: "10", 2: None, 3: (1 << 62) - 1}, [0, 0, (1 << 62) - 1]),
+        ((np.array([1, 3]), np.array([10])), [0, 0, 0]),
+        ((np.array([1, 3]), np.array([10.0, 30.0])), [0, 0, 0]),
+        ((np.array([[1, 3]]), np.array([[10, 30]])), [0, 0, 0]),
+        ((np.array([1]), np.array([10]), np.array([1.5])), [0, 0, 0]),
+        ((np.array([1]), np.array([10]), np.array([1])), [0, 0, 0]),
+        ((np.array([], dtype=np.int64), np.array([], dtype=np.int64)), [0, 0, 0]),
+        (([1, 3], [10, 30]), [0, 0, 0]),
+        (None, [0, 0, 0]),
+        (Hostile(), [0, 0, 0]),
+    ],
+)
+def test_offsets_are_read_from_mappings_and_pairs_of_arrays(claim: Any, offsets: list[int]) -> None:
+    """0 where there is none, and for anything that is no offset."""
+    assert offsets_at(claim, np.array([1, 2, 3])).tolist() == offsets

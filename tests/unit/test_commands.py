@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner
 
-from faust_assigner.cli import operate
+from faust_assigner.cli import main
 from faust_assigner.service.client import operator
 
 WITHOUT_GRPC = "import sys; sys.modules['grpc'] = None; from faust_assigner.cli import main; main()"
 
 
 @pytest.mark.parametrize(
-    "said", [("serve", "--help"), ("consumers",), ("health", "--at", "127.0.0.1:1")]
+    "said", [("serve",), ("service", "consumers"), ("service", "health", "--at", "127.0.0.1:1")]
 )
 def test_a_package_that_is_missing_is_one_line_with_its_extra(said: tuple[str, ...]) -> None:
-    """For a command's options already: there it was a traceback."""
+    """There it was a traceback."""
     ended = subprocess.run(
         [sys.executable, "-c", WITHOUT_GRPC, *said], capture_output=True, text=True
     )
@@ -45,7 +47,7 @@ def test_a_misspelled_variable_ends_a_command_with_the_nearest_name() -> None:
 
 
 class Operator:
-    """A caller of a service in which a consumer owns partition 0, and nobody partition 1."""
+    """A caller of a service: a consumer owns partition 0, nobody 1, and one that has gone 2."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -57,13 +59,16 @@ class Operator:
         pass
 
     async def state(self) -> Any:
-        """Two assignments."""
+        """Three assignments."""
         return SimpleNamespace(
             assignments=[
                 SimpleNamespace(
-                    partition=SimpleNamespace(topic="t", partition=n), owner=owner, epoch=n
+                    partition=SimpleNamespace(topic="t", partition=n),
+                    owner=owner,
+                    epoch=n,
+                    absent=owner == "b",
                 )
-                for n, owner in enumerate(("a", ""))
+                for n, owner in enumerate(("a", "", "b"))
             ]
         )
 
@@ -71,9 +76,79 @@ class Operator:
 def test_a_table_shows_a_number_0_and_marks_what_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partition 0 is a partition; an owner without a name is none."""
     monkeypatch.setattr(operator, "Operator", Operator)
-    shown = CliRunner().invoke(operate.assignments, []).output.splitlines()
+    shown = CliRunner().invoke(main, ["service", "assignments"]).output.splitlines()
     assert [line.split() for line in shown] == [
-        ["topic", "partition", "owner", "epoch"],
-        ["t", "0", "a", "0"],
-        ["t", "1", "-", "1"],
+        ["topic", "partition", "owner", "epoch", "absent"],
+        ["t", "0", "a", "0", "-"],
+        ["t", "1", "-", "1", "-"],
+        ["t", "2", "b", "2", "absent"],
     ]
+
+
+@pytest.mark.parametrize(
+    "name", ["assignments", "consumers", "drain", "handoffs", "health", "plan"]
+)
+def test_an_old_spelling_of_an_operators_command_names_the_new_one(name: str) -> None:
+    """``faust-assigner drain w3`` looked as if it drained a worker of Faust's."""
+    done = CliRunner().invoke(main, [name, "w3", "--at", "127.0.0.1:1"])
+    assert done.exit_code == 2
+    assert f"'{name}' is a command of the service: faust-assigner service {name}\n" in done.output
+    helped = CliRunner().invoke(main, ["service", name, "--help"])
+    assert helped.exit_code == 0, helped.output
+    assert name not in CliRunner().invoke(main, ["--help"]).output.split()
+
+
+class Ordered:
+    """Takes down what it is told to do."""
+
+    told: ClassVar[list[tuple[object, ...]]] = []
+
+    def __init__(self, at: str, access: object) -> None:
+        """Whatever instance."""
+
+    async def __aenter__(self) -> Ordered:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Nothing is open."""
+
+    def __getattr__(self, order: str) -> Callable[..., Awaitable[None]]:
+        async def obey(*words: object) -> None:
+            self.told.append((order, *words))
+
+        return obey
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "said"),
+    [
+        (["set-topic", "t", "1"], ("set_topic", "t", 1), {"topic": "t", "partition_count": 1}),
+        (["remove-topic", "t"], ("remove_topic", "t"), {"topic": "t", "removed": True}),
+        (
+            ["abort", "a/b/0"],
+            ("abort", ("a/b", 0)),
+            {"topic": "a/b", "partition": 0, "aborted": True},
+        ),
+    ],
+)
+def test_an_order_is_given_and_told(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], told: tuple[object, ...], said: object
+) -> None:
+    """The last slash parts topic and partition."""
+    monkeypatch.setattr(operator, "Operator", Ordered)
+    monkeypatch.setattr(Ordered, "told", [])
+    done = CliRunner().invoke(main, ["service", *words, "--json"])
+    assert (done.exit_code, Ordered.told, json.loads(done.output)) == (0, [told], said)
+
+
+@pytest.mark.parametrize(
+    "words", [["set-topic", "t", "0"], *(["abort", no] for no in ("t", "t/", "/0", "t/-1", "t/x"))]
+)
+def test_an_order_that_names_nothing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """Before the service is asked."""
+    monkeypatch.setattr(operator, "Operator", Ordered)
+    monkeypatch.setattr(Ordered, "told", [])
+    assert CliRunner().invoke(main, ["service", *words]).exit_code == 2
+    assert not Ordered.told

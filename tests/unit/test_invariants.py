@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.invariants import check
+from faust_assigner.invariants import _left, check
 from faust_assigner.optimality import improving_cycle
 
 MEMBERS = [Member(m, ["s", "s-log", "t"]) for m in "abc"]
@@ -31,6 +32,12 @@ class Told:
             {i: answer.actives(i) for i in answer.member_ids},
             {i: answer.standbys(i) for i in answer.member_ids},
         )
+
+    warm: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+
+    def warmups(self, member_id: str) -> Mapping[str, Sequence[int]]:
+        """As told."""
+        return self.warm.get(member_id, {})
 
     def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
         """As told."""
@@ -141,6 +148,49 @@ def test_a4_standbys_are_even() -> None:
     for owner, peer in everything.items():
         answer.standby[peer]["s-log"] += answer.active[owner]["s"]
     assert "A4" in promises(answer)
+
+
+def test_a4_standbys_that_nobody_can_pass_on_are_as_even_as_can_be() -> None:
+    """One member owns every task: it can have no standby, however few it has."""
+    answer = told()
+    everything = {topic: list(range(count)) for topic, count in PARTITIONS.items()}
+    answer.active = {"a": everything, "b": {}, "c": {}}
+    answer.standby = {"a": {}, "b": {"s-log": [0, 1, 2]}, "c": {"s-log": [3, 4, 5]}}
+
+    def uneven() -> bool:
+        found = check(MEMBERS, PARTITIONS, answer, replicas=1, changelogs=CHANGELOGS)
+        return any(v.promise == "A4" and "standbys from" in str(v) for v in found)
+
+    assert not uneven()
+    answer.standby = {"a": {}, "b": {"s-log": [0, 1, 2, 3]}, "c": {"s-log": [4, 5]}}
+    assert uneven()
+
+
+def test_a_warm_up_is_counted_apart_from_standbys() -> None:
+    """Where the plan names it; one that nobody asked for is a fault of its own."""
+    answer = told()
+    task = answer.active["a"]["s"][0]
+    (spare,) = (m for m in "bc" if task not in answer.standby[m]["s-log"])
+    answer.standby[spare]["s-log"].append(task)
+
+    def complaints() -> list[str]:
+        found = check(MEMBERS, PARTITIONS, answer, replicas=1, changelogs=CHANGELOGS)
+        return [str(v) for v in found if v.promise == "A3"]
+
+    assert any("has 2 standbys instead of 1" in line for line in complaints())
+    answer.warm = {spare: {"s-log": [task]}}
+    (line,) = complaints()
+    assert "1 warm-ups that nobody asked for" in line
+
+
+def test_what_is_left_to_do_is_counted_in_tasks_and_copies() -> None:
+    """Tasks away from their target, and those of them whose target has no copy."""
+    rows = SimpleNamespace(
+        target=[np.array([0, 1, 2])],
+        owner=[np.array([0, 0, 0])],
+        standby=[np.array([[1, 2], [1, 2], [1, 1]])],
+    )
+    assert _left(rows) == (2, 1)  # type: ignore[arg-type]
 
 
 def test_a5_no_move_without_need() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 from faust_assigner import Member, Plan, plan
@@ -139,3 +140,24 @@ def copies(answer: Plan, g: int) -> list[dict[int, int]]:
         if 0 <= task - start < len(found):
             found[task - start][m] = logs
     return found
+
+
+def test_a_task_is_awaited_by_who_holds_a_copy_of_what_another_owns() -> None:
+    """Neither without a copy, nor of a task that nobody owns, nor of its own."""
+
+    def awaited(owned: Sequence[str], standbys: Sequence[str], waits: str = "waits") -> int:
+        members = [
+            Member("owner", TOPICS, actives={t: [0] for t in owned}, generation=1),
+            Member("waits", TOPICS, standbys={t: [0] for t in standbys}, generation=1),
+        ]
+        members = [
+            replace(m, awaited={"c-log": [0]}) if m.member_id == waits else m for m in members
+        ]
+        (found,) = judged(members).previous.awaited.tolist()
+        return found
+
+    assert awaited(["a"], ["c-log"]) == 1
+    assert awaited(["a"], []) == -1
+    assert awaited([], ["c-log"]) == -1
+    assert awaited(["a"], ["c-log"], waits="owner") == -1
+    assert awaited(["a"], ["c-log"], waits="nobody") == -1

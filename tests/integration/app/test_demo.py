@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,8 @@ from faust_assigner.pipeline.simulate.recorded import facts_of, week
 from faust_assigner.simulation.fleet import Costs, Kind
 from faust_assigner.simulation.simulator import simulate
 from faust_assigner.testing.kafka import kafka_server
+from tests.support.browser import chromium, tab
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -41,6 +47,37 @@ def records_equal(said: str) -> int:
     found = re.search(r"equal, (\d+) records", said)
     assert found is not None, said
     return int(found[1])
+
+
+def commands_of(said: str) -> list[str]:
+    """The commands that the demo's end names, as they are printed."""
+    program = shlex.quote(str(Path(sys.executable).with_name("faust-assigner").relative_to(ROOT)))
+    return [line.strip() for line in said.splitlines() if line.startswith(f"    {program} ")]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A demo that has ended: all it printed, and where its ledger is."""
+
+    said: str
+    ledger: Path
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Ended]:
+    """The demos that have been run."""
+    return []
+
+
+@pytest.fixture
+def ended(
+    request: pytest.FixtureRequest, runs: list[Ended], tmp_path_factory: pytest.TempPathFactory
+) -> Ended:
+    """One run on the embedded broker for all who look at what it leaves; a second try has its own."""
+    if not runs or getattr(request.node, "execution_count", 1) > 1:
+        ledger = tmp_path_factory.mktemp("demo") / "ledger"
+        runs.append(Ended(run_demo("--ledger", str(ledger)), ledger))
+    return runs[-1]
 
 
 def children_of(pid: int) -> list[int]:
@@ -79,12 +116,13 @@ def test_a_demo_that_is_told_to_stop_leaves_nothing_running() -> None:
 
 @pytest.mark.processes
 @pytest.mark.timeout(400)
-def test_demo_ends_with_equal_tables_on_the_embedded_broker(tmp_path: Path) -> None:
+@pytest.mark.xdist_group("one demo")
+def test_demo_ends_with_equal_tables_on_the_embedded_broker(ended: Ended) -> None:
     """The same on the embedded broker, which the demo starts and stops itself; its ledger plays it again."""
-    said = run_demo("--ledger", str(tmp_path))
+    said, ledger = ended.said, ended.ledger
     assert records_equal(said) > 6_000
     assert re.search(r"a fourth worker joins\n.* moves 3 \(minimum 3\), cold 0;", said), said
-    facts = facts_of(accepted_rows([str(tmp_path)]))
+    facts = facts_of(accepted_rows([str(ledger)]))
     began = next(n for n, decision in enumerate(facts.decisions) if len(decision["members"]) == 3)
     facts = replace(facts, decisions=facts.decisions[began:])
     costs, measured = calibrated(Costs(), facts.recoveries, facts.decisions)
@@ -99,7 +137,7 @@ def test_demo_ends_with_equal_tables_on_the_embedded_broker(tmp_path: Path) -> N
     ]
     outcome = simulate(scenario, arms(("ours+static",), (1,))[0], load("ours"), costs=costs)
     ids = {decision["decision_id"] for decision in facts.decisions[1:]}
-    placed = [row.values for row in accepted_rows([str(tmp_path)]) if row.table == "assignment"]
+    placed = [row.values for row in accepted_rows([str(ledger)]) if row.table == "assignment"]
     moved = [
         row
         for row in placed
@@ -110,3 +148,99 @@ def test_demo_ends_with_equal_tables_on_the_embedded_broker(tmp_path: Path) -> N
     # Faust's own leader topic is a task of its own; what is promoted off its target moves once more.
     assert abs(outcome.moved - len(moved)) <= 4
     assert sum(row["cold"] for row in moved) == 0
+
+
+def typed(command: str) -> str:
+    """The output of a command that is typed as it was printed, in the clone's folder."""
+    columns = {"COLUMNS": "200"}  # those of a pipe
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=ROOT,
+        env=os.environ | columns,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, (command, done.stdout, done.stderr)
+    return done.stdout
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(400)
+@pytest.mark.xdist_group("one demo")
+def test_the_commands_that_the_demo_ends_with_answer_when_all_is_over(ended: Ended) -> None:
+    """The last lines are ``status``, ``why`` and ``ui``; those before them need the extra ``ledger``."""
+    *further, status, why, page = commands_of(ended.said)
+    assert [command.split()[1] for command in further] == ["history", "simulate", "weights"]
+    assert ended.said.endswith(f"    {page}\n")
+    assert all(map(typed, further))
+    lines = typed(status).splitlines()
+    assert re.fullmatch(
+        rf"saved at .* UTC in {ended.ledger.parent}/demo-status.jsonl; .*", lines[0]
+    )
+    assert lines[1].startswith("group shop-ours: Stable, 4 members, 4 answered, 4 ready;")
+    for name in ("worker-1", "worker-2", "worker-3", "worker-4"):
+        (line,) = [line for line in lines if line.startswith(name)]
+        assert re.search(r" ready .* of customers, orders, tables rates, totals ", line), line
+    story = typed(why)
+    assert re.match(r"orders/\d+ moved from worker-\d to worker-\d, warm", story), story
+    assert "\navoided by: " in story
+
+
+@pytest.fixture
+def page(ended: Ended, tmp_path: Path) -> Iterator[str]:
+    """The last command runs, on a free port; where its page is."""
+    command = f"exec {commands_of(ended.said)[-1]} --port 0"
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command,
+            shell=True,
+            cwd=ROOT,
+            stdout=out,
+            stderr=out,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )
+    try:
+        wait_until(lambda: "Ctrl-C" in log.read_text(), log.read_text, seconds=90)
+        found = re.search(r"http://\S+", log.read_text())
+        assert found is not None
+        yield found[0]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(400)
+@pytest.mark.xdist_group("one demo")
+def test_the_page_of_an_ended_demo_has_its_last_state_and_its_rounds(page: str) -> None:
+    """Served until Ctrl-C. It says that it is saved, and never claims to look again."""
+    with urllib.request.urlopen(page, timeout=30) as answer:
+        shown = answer.read().decode()
+    assert "A saved status" in shown
+    assert "looks every" not in shown
+    assert all(f"worker-{number}" in shown for number in (1, 2, 3, 4))
+    assert "was not back within its session timeout" in shown or "members left" in shown
+
+
+@pytest.mark.processes
+@pytest.mark.timeout(400)
+@pytest.mark.xdist_group("one demo")
+@pytest.mark.browser
+async def test_a_browser_shows_the_page_of_an_ended_demo(page: str, tmp_path: Path) -> None:
+    """The grid, the rounds, and a task's story with its moves on a click; a picture is left in the folder."""
+    with chromium(tmp_path) as port:
+        async with tab(port) as found:
+            await found.look()
+            await found.open(page)
+            await found.until("document.querySelectorAll('.grid tbody tr').length == 4")
+            await found.until("document.body.innerText.includes('seen last')")
+            await found.picture(tmp_path / "demo.png", whole=True)
+            await found.click(".grid tbody a")
+            await found.until("!document.getElementById('story').hidden")
+            await found.picture(tmp_path / "story.png")
+            assert found.complaints == []

@@ -114,7 +114,7 @@ def test_a_good_group_passes_and_each_fault_is_found(fleet: Told) -> None:
     assert found(fleet, "--ignore", "FA008") == (0, set())
     fleet.told["c"] = {
         "FAUST_ASSIGNER_COOPERATIVE": "0",
-        "FAUST_ASSIGNER_LEDGER": "",
+        "FAUST_ASSIGNER_LEDGER": "off",
         "FAUST_ASSIGNER_RACK": "az-c",
     }
     fleet.start("c")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from faust_assigner.app.metrics.figures import FIGURES, TRIGGERS
+from faust_assigner.app.metrics.figures import FIGURES, PREFIX, TRIGGERS
 from faust_assigner.testing.broker import broker_process
 from tests.support.waiting import wait_until
+from tests.support.workers.fleet import Fleet
 from tests.support.workers.load import Load
 from tests.support.workers.with_web import Measured
 
@@ -114,3 +118,58 @@ def test_a_worker_whose_group_is_silent_is_live_and_not_ready(fleet: Measured) -
     finally:
         fleet.broker.process.send_signal(signal.SIGCONT)
     at_rest(fleet)
+
+
+def exported(fleet: Fleet, name: str) -> dict[str, list[Any]]:
+    """The points of our metrics, by name without prefix, of the worker's last export."""
+    lines = Path(f"{fleet.workers[name].folder}/journal.metrics").read_text().splitlines()
+    (resource,) = json.loads(lines[-1])["resource_metrics"]
+    return {
+        metric["name"].removeprefix(PREFIX): metric["data"]["data_points"]
+        for scope in resource["scope_metrics"]
+        for metric in scope["metrics"]
+        if metric["name"].startswith(PREFIX)
+    }
+
+
+def is_ready(fleet: Fleet, name: str) -> bool:
+    """Whether the worker says so in its last export."""
+    fleet.living()
+    if fleet.workers[name].ready < 0:
+        return False
+    (ready,) = exported(fleet, name).get("ready", [{"value": 0}])
+    return bool(ready["value"] == 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(200)
+def test_a_real_worker_shows_its_figures_through_faust_s_opentelemetry_monitor(
+    tmp_path: Path,
+) -> None:
+    """The SDK exports each figure that has a value, with the app's name; the worker owns all partitions."""
+    with broker_process() as broker:
+        app_id = f"told-{time.time_ns()}"
+        Load(broker.bootstrap, app_id, PARTITIONS).prepare(waiting=5)
+        told = Fleet(app_id, broker.bootstrap, PARTITIONS, tmp_path, session_s=SESSION_S)
+        told.module = "tests.support.workers.with_otel"
+        told.start("a")
+        try:
+            wait_until(lambda: is_ready(told, "a"), seconds=120)
+            found = exported(told, "a")
+        finally:
+            told.terminate("a")
+    always = {figure.name for figure in FIGURES if figure.starts} - {
+        "round_answer_seconds",
+        "round_seconds",
+        "plan_seconds",
+    }
+    assert always <= found.keys()
+    assert {point["attributes"]["app"] for points in found.values() for point in points} == {app_id}
+    owned = {
+        (point["attributes"]["topic"], point["attributes"]["partition"])
+        for point in found["owned_changelog_partition"]
+    }
+    assert len(owned) == 2 * PARTITIONS
+    assert {point["attributes"]["trigger"] for point in found["rounds_led"]} == set(TRIGGERS)
+    assert [point["value"] for point in found["leads"]] == [1.0]

@@ -22,6 +22,8 @@ SERVES = {
     re.compile(r"\bfaust -A \S+ worker\b"): re.compile(r"Worker ready|the tables are ready"),
     re.compile(r"python -m examples\.orders\.load\b"): re.compile(r"customers sent"),
     re.compile(r"faust-assigner serve\b"): re.compile(r"listening on "),
+    re.compile(r"faust-assigner scaler\b(?!.*--once)"): re.compile(r"The scaler of group shop listens on "),
+    re.compile(r"faust-assigner ui\b"): re.compile(r"The page of group shop: http://"),
     re.compile(r"python -m examples\.warm_counts\.app\b"): re.compile(r"^counting", re.MULTILINE),
 }
 PATIENCE_S = 120

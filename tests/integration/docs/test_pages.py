@@ -22,7 +22,8 @@ from tests.integration.docs.stage import Stage, free_port
 from tests.support.pages import ALL, ROOT, Block
 
 SHELL = [block for block in ALL if block.language in ("sh", "console") and not block.reason]
-TUTORIAL = "docs/tutorial/first-app.md"  # has a test of its own
+#: Each has a test of its own.
+APART = ("docs/tutorial/first-app.md", "docs/how-to/at-3-am.md")
 PARTITIONS = {"transfers": 4, "shop-balances-changelog": 4}
 NOON = 1_795_262_400.0
 
@@ -78,11 +79,23 @@ def ledger_of_four(folder: Path) -> None:
 
 def test_every_page_with_shell_blocks_is_a_case_here() -> None:
     """Nothing that a reader would type is left out by a list that was not kept."""
-    assert {block.page for block in SHELL} == {*PAGES, TUTORIAL}
+    assert {block.page for block in SHELL} == {*PAGES, *APART}
 
 
 def plain(stage: Stage, request: pytest.FixtureRequest) -> None:
     """No preparation."""
+
+
+def with_files(page: str) -> Callable[[Stage, pytest.FixtureRequest], None]:
+    """The page's Python blocks that begin with the name of a file, as files; and the examples."""
+
+    def prepare(stage: Stage, request: pytest.FixtureRequest) -> None:
+        (stage.folder / "examples").symlink_to(ROOT / "examples")
+        for block in ALL:
+            if block.page == page and (name := re.match(r"# (\w+\.py)\n", block.text)):
+                (stage.folder / name[1]).write_text(block.text)
+
+    return prepare
 
 
 def with_ledger(stage: Stage, request: pytest.FixtureRequest) -> None:
@@ -177,6 +190,23 @@ def with_worker(stage: Stage, request: pytest.FixtureRequest) -> None:
     worker.wait_for(re.compile("the tables are ready"))
 
 
+def with_two_workers(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """A broker, and two workers of the app with a folder each; ``shop-1`` is one of them."""
+    with_broker(stage, request)
+    for number in range(2):
+        port = free_port()
+        worker = stage.start(f"faust -A shop worker -l info --web-port {port} --web-bind 127.0.0.1 "
+                             "--web-host 127.0.0.1", {"SHOP_DATA": str(stage.folder / f"data-{number}")})
+        worker.wait_for(re.compile("the tables are ready"))
+        stage.stands_for["shop-1"] = f"127.0.0.1:{port}"
+
+
+def with_two_ledgers(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """The same, and both write their ledgers to one folder."""
+    stage.environment["FAUST_ASSIGNER_LEDGER"] = str(stage.folder / "ledger")
+    with_two_workers(stage, request)
+
+
 def is_restored_from_a_snapshot(stage: Stage) -> None:
     """The worker of the page loaded files instead of replaying."""
     lines = [json.loads(line) for file in (stage.folder / "ledger").glob("*.jsonl")
@@ -197,9 +227,12 @@ def nothing(stage: Stage) -> None:
 
 #: Page -> what to prepare, what must be there afterwards.
 PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[[Stage], None]]] = {
+    "docs/how-to/autoscaling.md": (with_two_workers, nothing),
     "docs/how-to/broker.md": (plain, has("broker-data")),
+    "docs/how-to/deploys.md": (with_two_workers, nothing),
     "docs/how-to/doctor.md": (with_worker, nothing),
     "docs/how-to/history.md": (with_broker, has("history/report.html", "history/_stream")),
+    "docs/how-to/page.md": (with_worker, nothing),
     "docs/how-to/plain-consumers.md": (with_group, nothing),
     "docs/how-to/recovery.md": (plain, nothing),
     "docs/how-to/service.md": (for_the_service, is_drained),
@@ -207,7 +240,10 @@ PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[
     "docs/how-to/snapshots.md": (for_snapshots, is_restored_from_a_snapshot),
     "docs/how-to/spark.md": (plain, nothing),
     "docs/how-to/status.md": (with_worker, nothing),
+    "docs/how-to/testing.md": (with_files("docs/how-to/testing.md"), nothing),
     "docs/how-to/weights.md": (for_weights, has("weights.json")),
+    "docs/how-to/why.md": (with_two_ledgers, nothing),
+    "docs/tutorial/testing.md": (with_files("docs/tutorial/testing.md"), nothing),
 }
 SLOW = {page for page in PAGES if page != "docs/how-to/broker.md"}
 

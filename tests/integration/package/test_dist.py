@@ -51,3 +51,7 @@ def test_the_demo_runs_from_the_installed_wheel(
     said = capsys.readouterr().out
     assert "imported from venv/lib/" in said
     assert re.search(r"equal, \d+ records", said)
+    assert (
+        "\ngroup shop-ours: Stable, 4 members" in said
+    )  # status and why, as the demo printed them
+    assert re.search(r"\norders/\d+ moved from worker-\d to worker-\d", said)

@@ -12,12 +12,16 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
+from faust_assigner.app.ledger.rows import TableRow, decision_rows
+from faust_assigner.app.ledger.topic import LedgerTopic
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import TABLES
 from faust_assigner.pipeline.history.stream import take_available
 from faust_assigner.pipeline.history.stream_lines import taken
 from faust_assigner.pipeline.history.transforms import rows
 from faust_assigner.pipeline.ledgers.quarantine import quarantined
+from faust_assigner.pipeline.ledgers.refusals import Refused
+from faust_assigner.pipeline.ledgers.rows import accepted_rows
 from faust_assigner.pipeline.ledgers.sources import read_ledger
 from faust_assigner.pipeline.ledgers.topics import (
     TopicSource,
@@ -28,6 +32,9 @@ from faust_assigner.pipeline.ledgers.topics import (
 from faust_assigner.pipeline.sinks import Folder
 from faust_assigner.testing.kafka import KafkaServer
 from tests.integration.spark.ledgers import Ledger, Line, bad_lines, random_rows
+from tests.support.status import AT, MadeGroup
+from tests.unit.app.ledger.test_files import sample
+from tests.unit.app.ledger.test_pages import line as recovery_line
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -94,6 +101,55 @@ def test_stream_of_a_topic_takes_each_offset_once(
     accepted, _, refused = told(taken(spark, folder).persist())
     assert accepted == of_files
     assert refused == len(bad_lines())
+
+
+@pytest.fixture(scope="module")
+def written(kafka: KafkaServer) -> tuple[str, Counter[str]]:
+    """What three workers of ours write to a topic: decisions with standbys and moves, recoveries, samples."""
+    name = f"ledger-{uuid.uuid4().hex[:8]}"
+    writers = [
+        LedgerTopic(name, f"shop-{worker}", lambda: {"bootstrap_servers": kafka.bootstrap})
+        for worker in range(3)
+    ]
+    made, wrote = MadeGroup(), Counter[str]()
+    for worker, writer in enumerate(writers):
+        rows: list[TableRow] = [sample(partition) for partition in range(700)]
+        made.join(f"m{worker}").round()
+        assert made.last is not None
+        assert made.last.plan is not None
+        config = {"deploy": "grün", "app_version": "7"}
+        rows += decision_rows(made.last.inputs, made.last.plan, at=AT + worker, config=config)
+        recovery = {**json.loads(recovery_line(worker)), "started": AT, "ended": AT + 0.0009}
+        rows.append(("recovery", {key: recovery[key] for key in recovery if key != "table"}))
+        wrote.update(table for table, _ in rows)
+        writer.put(lambda rows=rows: rows)
+    for writer in writers:
+        writer.close(60.0)
+        assert writer.counts.dropped == writer.counts.failed == writer.counts.skipped == 0
+    return f"kafka://{kafka.bootstrap}/{name}", wrote
+
+
+@pytest.mark.parametrize("connector", ["spark", "python"])
+def test_every_row_of_our_own_writer_is_accepted(
+    spark: SparkSession, written: tuple[str, Counter[str]], connector: str
+) -> None:
+    """By both connectors: of each table as many rows as were written, and none refused."""
+    ledger, wrote = written
+    parsed = read_ledger(spark, [ledger], connector=connector).persist()
+    assert quarantined(parsed).count() == 0
+    assert {table: rows(parsed, table).count() for table in TABLES} == wrote
+    [member] = {row["member_id"] for row in rows(parsed, "recovery").collect()}
+    assert member == "m"
+
+
+def test_every_row_of_our_own_writer_is_accepted_without_spark_too(
+    written: tuple[str, Counter[str]],
+) -> None:
+    """The same rows, none refused."""
+    ledger, wrote = written
+    refused = Refused()
+    assert Counter(row.table for row in accepted_rows([ledger], refused)) == wrote
+    assert refused.lines == 0
 
 
 def test_connector_on_the_class_path_is_found(spark: SparkSession, topic: str) -> None:

@@ -32,6 +32,7 @@ QUICK: Mapping[str, Any] = {
     "reconcile_s": 1.0,
     "topic_refresh_s": 0.3,
     "cooldown_s": 20.0,
+    "rebalance_delay_s": 0.0,
     "strict": False,
 }
 
@@ -127,6 +128,11 @@ class Helper:
         """All it was told of one kind."""
         return [command for command in self.told if isinstance(command, kind)]
 
+    async def expire(self) -> None:
+        """Its lease runs out now."""
+        [entry] = [e for n, e in self.node._mirror.view.consumers.items() if n == self.name]
+        await self.node._store.revoke(entry.kv.lease)
+
     async def disconnect(self) -> None:
         """The connection breaks; nothing is said."""
         for task in (*self._jobs, self._task):
@@ -216,7 +222,11 @@ class Bench:
     def owners(self) -> dict[TopicPartition, str]:
         """Whose each partition is, as the first instance sees it."""
         view = self.nodes[0]._mirror.view
-        return {at: entry.value.owner for at, entry in view.assignments.items()}
+        return {
+            at: owned.owner
+            for at, entry in view.assignments.items()
+            if view.is_registered((owned := entry.value).owner, owned.incarnation)
+        }
 
     def loads(self) -> list[int]:
         """How many partitions each consumer that is connected owns by its own account, ascending."""

@@ -33,7 +33,10 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE_S = 60.0
 #: Short times to live: a test waits for them.
-QUICK = ("--consumer-ttl", "3", "--leader-ttl", "3", "--election-retry", "0.3", "--debounce", "0.2")
+QUICK = (
+    *("--consumer-ttl", "3", "--leader-ttl", "3", "--election-retry", "0.3", "--debounce", "0.2"),
+    *("--rebalance-delay", "0"),
+)
 
 
 class Instance:

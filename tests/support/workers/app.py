@@ -59,6 +59,9 @@ SETTINGS = {
     **json.loads(ENV.get("SETTINGS", "{}")),
 }
 
+# It may be asked before it listens, and would end by that.
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
 app = faust.App(
     APP_ID,
     broker="kafka://" + ENV["BOOTSTRAP"],

@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from examples.orders.fleet import Journaled, Processes
+from examples.orders.fleet import ROOT
+from faust_assigner.testing.processes import Journaled, Processes
 from tests.support.workers.measure import State
 
 APP = "tests.support.workers.app"
@@ -92,6 +93,7 @@ class Fleet(Processes[Worker]):
     #: More of Faust's settings, by name.
     settings: Mapping[str, Any] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
+    root: ClassVar[Path] = ROOT
 
     def start(self, name: str, assignor: str | None = None) -> None:
         """Start a worker, with the files of its former life when it had one."""

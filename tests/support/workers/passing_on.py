@@ -39,7 +39,12 @@ class VirtualAIOProducer:
 
     def __init__(self, worker: PassingOn, transactional_id: str | None) -> None:
         self.worker, self.transactional_id = worker, transactional_id
-        self.client = SimpleNamespace(_wait_on_metadata=None, coordinator_lookup=None)
+        self.client = SimpleNamespace(
+            _wait_on_metadata=None,
+            _metadata_update=None,
+            _retry_backoff=0.1,
+            coordinator_lookup=None,
+        )
         self.open: list[Sent] | None = None
         self.offset, self.offsets = -1, dict[TP, int]()
         self.fenced = False

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from examples.orders.fleet import ROOT
 from faust_assigner.app.metrics.figures import PREFIX
+from faust_assigner.testing.kafka import free_port
+from faust_assigner.testing.processes import on_loopback
 from tests.support.workers.fleet import Fleet
 
 
@@ -28,31 +25,10 @@ class Measured(Fleet):
     ports: dict[str, int] = field(default_factory=dict)
     broker: Any = None
 
-    def launch(
-        self, name: str, module: str, environment: Mapping[str, str], *, level: str
-    ) -> subprocess.Popen[bytes]:
-        """As ever, but with a web server."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.ports[name] = free.getsockname()[1]
-        folder = self.folder / name
-        folder.mkdir(parents=True, exist_ok=True)
-        web = [
-            "--web-port",
-            str(self.ports[name]),
-            "--web-bind",
-            "127.0.0.1",
-            "--web-host",
-            "127.0.0.1",
-        ]
-        with (folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", module, "worker", "-l", level, *web],
-                cwd=ROOT,
-                env=os.environ | environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+    def web_options(self, name: str) -> Sequence[str]:
+        """A port of its own for each life."""
+        self.ports[name] = free_port()
+        return on_loopback(self.ports[name])
 
     def url(self, name: str) -> str:
         """Where its web server is."""

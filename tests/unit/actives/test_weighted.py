@@ -216,3 +216,35 @@ def test_moves_that_the_start_has_made_already_are_taken_from_the_budget() -> No
     home = np.array([0, 0, 0, 0, NOBODY, NOBODY])
     assert _Shift(weighed, home, home, 4).budget == 4
     assert _Shift(weighed, home, np.array([1, 1, 1, 0, 1, 1]), 4).budget == 1
+
+
+def test_a_single_heavy_task_goes_to_a_member_of_a_greater_capacity() -> None:
+    """Its member has nothing else to give, and is the heaviest for all that."""
+    weights = {("t", 0): 8.0} | {("t", number): 0.25 for number in range(1, 25)}
+    small = Member("small", ["t"], actives={"t": [0]}, generation=3)
+    large = Member("large", ["t"], actives={"t": list(range(1, 25))}, generation=3, capacity=4.0)
+    made = plan([small, large], {"t": 25}, weights=weights)
+    assert 0 in made.actives("large")["t"]
+
+
+def test_without_a_move_in_the_budget_nothing_leaves_its_owner() -> None:
+    """One in twenty tasks may move: of four none may, however uneven their weights are."""
+    weights = {("t", 0): 9.0, ("t", 1): 9.0, ("t", 2): 0.5, ("t", 3): 0.5}
+    members = [
+        Member("a", ["t"], actives={"t": [0, 1]}, generation=3),
+        Member("b", ["t"], actives={"t": [2, 3]}, generation=3),
+    ]
+    made = plan(members, {"t": 4}, weights=weights)
+    assert {name: made.actives(name)["t"] for name in ("a", "b")} == {"a": [0, 1], "b": [2, 3]}
+
+
+def test_after_all_were_stopped_tasks_return_to_whom_they_were_of() -> None:
+    """Nobody owns them by now; weights spread anew would move state for nothing."""
+    weights = {("t", 0): 3.0, ("t", 1): 2.9, ("t", 2): 2.95, ("t", 3): 2.9}
+    former = {"a": [0, 1], "b": [2, 3]}
+    members = [
+        Member(name, ["t"], former_actives={"t": numbers}, former_generation=7)
+        for name, numbers in former.items()
+    ]
+    made = plan(members, {"t": 4}, weights=weights)
+    assert {name: made.actives(name)["t"] for name in former} == former

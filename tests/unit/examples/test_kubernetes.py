@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yaml
 
-from faust_assigner.cli import main
-from faust_assigner.service.server.options import OPTIONS, Options
+from faust_assigner.service.server.health import LIVES, READY
+from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.table import OPTIONS
 
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "kubernetes"
 MANIFEST = (FOLDER / "assigner.yaml").read_text()
@@ -45,15 +45,12 @@ def test_its_files_are_mounted() -> None:
     assert set(mounts.values()) == {one["name"] for one in POD["volumes"]}
 
 
-@pytest.mark.parametrize("probe", ["readinessProbe", "livenessProbe"])
-def test_its_probes_are_commands_of_ours(probe: str) -> None:
-    """Down to their options."""
-    name, command, *options = CONTAINER[probe]["exec"]["command"]
-    found = main.get_command(click.Context(main), command)
-    assert name == "faust-assigner"
-    assert found is not None
-    known = {option for parameter in found.params for option in parameter.opts}
-    assert {option for option in options if option.startswith("--")} <= known
+@pytest.mark.parametrize(("probe", "role"), [("readinessProbe", READY), ("livenessProbe", LIVES)])
+def test_its_probes_are_kubernetes_own(probe: str, role: str) -> None:
+    """On the port without TLS, for a role that the service knows."""
+    ports = {one["name"]: one["containerPort"] for one in CONTAINER["ports"]}
+    assert CONTAINER[probe]["grpc"] == {"port": ports["health"], "service": role}
+    assert DOCUMENTS["ConfigMap"]["data"]["FAUST_ASSIGNER_HEALTH"].endswith(f":{ports['health']}")
 
 
 def test_its_ports_are_those_it_listens_on() -> None:

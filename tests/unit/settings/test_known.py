@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.service.server.options import OPTIONS
+from faust_assigner.service.server.table import OPTIONS
 from faust_assigner.settings.known import (
     IN_THE_ENVIRONMENT,
     KEYWORDS,

@@ -14,7 +14,7 @@ import pytest
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.cluster import client_properties
-from faust_assigner.service.server.options import OPTIONS
+from faust_assigner.service.server.table import OPTIONS
 from faust_assigner.settings import schema, table
 from faust_assigner.settings.page import main, page
 from faust_assigner.settings.schema import Setting, read

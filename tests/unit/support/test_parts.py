@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.parts import why_not
+
 ROOT = Path(__file__).resolve().parents[3]
 FILE = """
 import pytest
@@ -99,3 +101,22 @@ def test_only_tests_of_real_parts_and_processes_are_tried_twice(tmp_path: Path) 
     assert re.search(r"^FAILED .*::test_that_fails_the_first_time", done.stdout, re.M)
     assert "2 passed" in done.stdout
     assert "1 rerun" in done.stdout
+
+
+def test_a_browser_and_a_prometheus_are_named_where_they_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On PATH, unpacked in the cache, or to be fetched: each is enough."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("FAUST_ASSIGNER_CACHE", str(tmp_path / "cache"))
+    assert why_not("browser") == "no Chromium is on PATH"
+    assert why_not("prometheus") == "prometheus is not on PATH, and there is no apt-get"
+    for name in ("google-chrome", "apt-get", "dpkg-deb"):
+        assert why_not("prometheus")
+        (tmp_path / name).touch(mode=0o755)
+    assert why_not("browser") is None
+    assert why_not("prometheus") is None
+    (tmp_path / "apt-get").unlink()
+    assert why_not("prometheus")
+    (tmp_path / "cache/prometheus").mkdir(parents=True)
+    assert why_not("prometheus") is None

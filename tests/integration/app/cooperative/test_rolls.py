@@ -233,10 +233,11 @@ def roll(bootstrap: str, folder: Path, guarantee: str) -> None:
 @pytest.mark.slow
 @pytest.mark.processes
 @pytest.mark.timeout(1200)
-def test_up_in_one_roll_and_back_in_two(tmp_path: Path) -> None:
-    """On the embedded broker, which has no transactions."""
+@pytest.mark.parametrize("guarantee", [AT_LEAST_ONCE, EXACTLY_ONCE])
+def test_up_in_one_roll_and_back_in_two(tmp_path: Path, guarantee: str) -> None:
+    """On the embedded broker."""
     with broker_process() as broker:
-        roll(broker.bootstrap, tmp_path, AT_LEAST_ONCE)
+        roll(broker.bootstrap, tmp_path, guarantee)
 
 
 @pytest.mark.slow

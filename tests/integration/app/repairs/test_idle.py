@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
 from faust_assigner.app.repairs.idle import comes_back
+from faust_assigner.app.repairs.leave_request import IDLE, STOPS
 from faust_assigner.broker import EmbeddedBroker
 from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
 from tests.support.waiting import until
@@ -40,7 +42,8 @@ class LikeFaust(Member):
 async def test_a_member_that_was_idle_for_too_long_comes_back(
     cooperative: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without partitions it fetches nothing, so a fetch is not to be waited for."""
+    """Without partitions it fetches nothing, so a fetch is not to be waited for. The broker is told why."""
+    caplog.set_level(logging.DEBUG, "faust_assigner.broker")
     async with EmbeddedBroker() as broker:
         broker.node.catalogue.create(TOPIC, 4, {})
         member = LikeFaust(broker, "a", Plan({"a": ALL}), max_poll_interval_ms=700)
@@ -59,7 +62,9 @@ async def test_a_member_that_was_idle_for_too_long_comes_back(
             assert caplog.text.count("broker_max_poll_interval is 0.7 s") == 1
         finally:
             await member.stop()
-        assert caplog.text.count("broker_max_poll_interval") == 1, "a stop is no idleness"
+        reasons = [line for line in caplog.text.splitlines() if ": member_left " in line]
+        assert [IDLE in line for line in reasons] == [True, False]
+        assert STOPS in reasons[1], "a stop is no idleness"
 
 
 async def test_a_member_that_keeps_its_partitions_does_not_pass_for_busy() -> None:

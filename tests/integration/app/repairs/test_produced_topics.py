@@ -64,7 +64,7 @@ async def test_a_batch_outlives_the_first_send_to_an_unknown_topic(broker: Embed
 async def test_every_kind_of_producer_asks_for_all_topics_it_sent_to(
     broker: EmbeddedBroker, kind: str
 ) -> None:
-    """Of the client alone: the embedded broker has no transactions."""
+    """Of the client alone: no transaction is begun."""
     app = worker(broker, producer_threaded=kind != "transactional")
 
     async def topics_known_after_two_sends() -> set[str]:
@@ -134,3 +134,25 @@ async def abandon(producer: Any) -> None:
     producer._closed = True
     await producer._sender.close()
     await producer.client.close()
+
+
+async def test_a_producer_without_a_leader_pauses_between_two_questions() -> None:
+    """With a batch for a partition without a leader, and no broker: some questions a second."""
+    with EmbeddedBroker() as broker:
+        broker.call(lambda node: node.catalogue.create("known", 1, {}))
+        app = worker(broker)
+        await app.producer.start()
+        producer = app.producer._producer
+        client, asked = producer.client, []
+        await client.force_metadata_update()
+    ask = client._get_conn
+    client._get_conn = lambda *node, **options: asked.append(node) or ask(*node, **options)
+    client.cluster.leader_for_partition = lambda partition: None
+    try:
+        await app.producer.send("known", None, b"change", 0, None, None)
+        await asyncio.sleep(10 * client._retry_backoff)
+        assert 2 <= len(asked) <= 50
+    finally:
+        await abandon(producer)
+        app.producer._producer = None
+        await app.producer.stop()

@@ -1,0 +1,165 @@
+"""docs/how-to/at-3-am.md on a fleet of five in which four things are wrong: each command, each answer.
+
+The page's commands are run word by word; the words of its answers that do not depend on the day are looked
+for in what the commands print, and must be on the page.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.testing.broker import broker_process
+from tests.support.pages import ALL, ROOT
+from tests.support.waiting import wait_until
+from tests.support.workers.load import Load
+from tests.support.workers.with_web import Measured
+
+PAGE = "docs/how-to/at-3-am.md"
+PARTITIONS, SESSION_S, ACCEPTABLE = 10, 20.0, 1000
+#: The file of ``held_copies.py``.
+HOLD = "hold-copies"
+#: For each block of the page, in order: its exit code, and what it answers whatever the day.
+ANSWERS: tuple[tuple[int, tuple[str, ...]], ...] = (
+    (0, ("group shop: Stable, 4 members", "of shop-customers, shop-orders, tables rates, totals")),
+    (0, ("shop-totals-changelog", "shop-1: ")),
+    (1, ("FA002", "shop-3", "FA007", "shop-2: broker_heartbeat_interval (7 s)", "FA018", "shop-0: since")),
+    (0, ('"lag":', '"waits":')),
+    (0, ("moved from", "rule:")),
+    (1, ("NOT SAFE: restart every worker", "to shop-1, whose copy is", "records behind")),
+    (0, ("not processed", "shop-1: ")),
+    (1, ("longest pause", "new copies")),
+    (0, ("SAFE: stop shop-1",)),
+    (0, ("shop-1",)),
+    (0, ("FA018 (warning): Table files were corrupt",)),
+)
+
+
+@dataclass
+class Shop(Measured):
+    """Five static workers: shop-2 with a heartbeat that is too slow, shop-4 with the instance id of shop-3."""
+
+    module: str = "tests.support.workers.held_copies"
+    static: bool = True
+    _supervised: set[str] = field(default_factory=set)
+    _ending: threading.Event = field(default_factory=threading.Event)
+
+    def launch(
+        self, name: str, module: str, environment: Mapping[str, str], *, level: str
+    ) -> subprocess.Popen[bytes]:
+        """As ever, but for what somebody has set wrongly."""
+        more = {"FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG": str(ACCEPTABLE)}
+        if name == "shop-2":
+            more["FLEET_SETTINGS"] = '{"broker_heartbeat_interval": 7.0}'
+        if name == "shop-4":
+            more["FLEET_INSTANCE"] = "shop-3"
+        return super().launch(name, module, {**environment, **more}, level=level)
+
+    def supervise(self, *names: str) -> None:
+        """What systemd or a StatefulSet does: who ends is started again."""
+        self._supervised |= set(names)
+        threading.Thread(target=self._restart_those_that_end, daemon=True).start()
+
+    def _restart_those_that_end(self) -> None:
+        while not self._ending.wait(0.3):
+            for name in self._supervised:
+                if not self.workers[name].alive:
+                    self.start(name)
+
+    def stop(self) -> None:
+        """The supervisor first."""
+        self._ending.set()
+        super().stop()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    """The fleet, at rest, under a load; nothing is wrong yet but the settings."""
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(broker_process())
+        fleet = Shop("shop", broker.bootstrap, PARTITIONS, tmp_path, session_s=SESSION_S)
+        stack.callback(fleet.stop)
+        load = Load(broker.bootstrap, "shop", PARTITIONS, orders_per_s=30.0)
+        load.prepare(waiting=5)
+        stack.callback(load.stop)
+        load.start()
+        for number in range(4):
+            fleet.start(f"shop-{number}")
+        yield fleet
+
+
+def ran(shop: Shop, command: str) -> tuple[int, str]:
+    """(exit code, output without line breaks) of one of the page's lines."""
+    program, *words = shlex.split(command.replace("kafka:9092", shop.bootstrap))
+    done = subprocess.run(
+        [Path(sys.executable).with_name(program), *words],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def until(shop: Shop, command: str, code: int, facts: tuple[str, ...], seconds: float = 120) -> str:
+    """The command's output once it has this exit code and these facts in it."""
+    last: list[tuple[int, str]] = []
+
+    def is_so() -> bool:
+        last[:] = [ran(shop, command)]
+        return last[0][0] == code and all(fact in last[0][1] for fact in facts)
+
+    wait_until(is_so, lambda: f"{command}: {code} {facts} in {last[0]}", seconds=seconds)
+    return last[0][1]
+
+
+def damage(shop: Shop, name: str) -> int:
+    """Kill the worker, and damage the folders of a table: a partition that it owned."""
+    worker = shop.workers[name]
+    worker.read_journal()
+    owned = min(worker.actives)
+    worker.kill()
+    for manifest in worker.folder.glob("data/**/totals-*.db/MANIFEST-*"):
+        manifest.write_bytes(b"no manifest")
+    return owned
+
+
+def test_the_page_shows_what_is_looked_for() -> None:
+    """A fact that the page does not have would be tested for nobody."""
+    text = " ".join((ROOT / PAGE).read_text().split())
+    missing = [fact for _, facts in ANSWERS for fact in facts if fact not in text and fact[0] != '"']
+    assert not missing
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(900)
+def test_each_question_is_answered_by_its_command_alone(shop: Shop) -> None:
+    """On five workers with a copy that stands still, a wrong time, a corrupt folder and a shared instance id."""
+    where = "--bootstrap kafka:9092 --group shop"
+    safe = f"faust-assigner deploy-check --rolling --members 4 --restart 5 {where}"
+    until(shop, safe, 0, (), seconds=200)
+    moved = damage(shop, "shop-0")
+    until(shop, f"faust-assigner status {where}", 0, ("group shop: Stable, 3 members",))
+    shop.start("shop-0")
+    until(shop, safe, 0, (), seconds=200)
+    (shop.folder / "shop-1" / HOLD).touch()
+    shop.start("shop-4")
+    shop.supervise("shop-3", "shop-4")
+    blocks = [block for block in ALL if block.page == PAGE and block.language == "sh"]
+    assert len(blocks) == len(ANSWERS)
+    for block, (code, facts) in zip(blocks, ANSWERS, strict=True):
+        (command,) = block.commands
+        if "groups retire" in command:
+            shop.workers["shop-1"].kill()  # its session must not be over before it is retired
+        until(shop, command.replace("shop-orders/4", f"shop-orders/{moved}"), code, facts, seconds=240)

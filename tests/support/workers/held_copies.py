@@ -1,0 +1,23 @@
+"""The worker process under test; its copies stand still while the file ``hold-copies`` is in its folder."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.support.workers.app import JOURNAL
+from tests.support.workers.measured import app
+
+HOLD = "hold-copies"
+
+
+@app.task
+async def hold_copies() -> None:
+    """Fetch nothing for standbys; what is owned goes on."""
+    while not app.should_stop:
+        if (JOURNAL.parent / HOLD).exists():
+            app.consumer.pause_partitions(set(app.assignor.assigned_standbys()))
+        await asyncio.sleep(0.1)
+
+
+if __name__ == "__main__":
+    app.main()

@@ -1,0 +1,64 @@
+"""Moves onto copies: as many as any choice of copies allows, and never more than the counts do."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from faust_assigner.actives.warm_matching import match_warm
+from faust_assigner.model import NOBODY
+
+Copies = list[tuple[int, int]]
+
+
+def allowed(before: list[int], spare: list[int], room: list[int], moves: Copies) -> bool:
+    """Each number once, nobody gets more than it has room for, nobody sheds more than it has to."""
+    shed = Counter(before[number] for number, _ in moves)
+    got = Counter(member for _, member in moves)
+    return (
+        len({number for number, _ in moves}) == len(moves)
+        and all(got[member] <= room[member] for member in got)
+        and all(shed[owner] <= spare[owner] for owner in shed if owner != NOBODY)
+    )
+
+
+def matched(before: list[int], spare: list[int], room: list[int], copies: Copies) -> Copies:
+    """What the search finds."""
+    number, member = np.array(copies, dtype=np.int64).reshape(-1, 2).T
+    found = match_warm(np.array(before), np.array(spare), np.array(room), number, member)
+    return list(zip(*(part.tolist() for part in found), strict=True))
+
+
+def test_the_only_copy_is_used_by_a_member_that_gets_one_number() -> None:
+    """And not by one that gets none, nor where the owner keeps all it has."""
+    assert matched([0], [1, 0], [0, 1], [(0, 1)]) == [(0, 1)]
+    assert matched([NOBODY], [0, 0], [0, 1], [(0, 1)]) == [(0, 1)]
+    assert matched([0], [1, 0], [0, 0], [(0, 1)]) == []
+    assert matched([0], [0, 0], [0, 1], [(0, 1)]) == []
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_no_choice_of_copies_allows_more_moves(seed: int) -> None:
+    """Against all subsets of the copies, on small cases with tight counts."""
+    rng = np.random.default_rng(seed)
+    members, numbers = int(rng.integers(2, 5)), int(rng.integers(1, 7))
+    before = rng.integers(NOBODY, members, numbers).tolist()
+    spare, room = rng.integers(0, 3, (2, members)).tolist()
+    everywhere = [
+        (p, m) for p in range(numbers) for m in range(members) if before[p] != m and spare[m] == 0
+    ]
+    chosen = rng.permutation(len(everywhere))[: int(rng.integers(0, 9))]
+    copies = sorted(everywhere[one] for one in chosen)
+    found = matched(before, spare, room, copies)
+    assert set(found) <= set(copies)
+    assert allowed(before, spare, room, found)
+    most = max(
+        size
+        for size in range(len(copies) + 1)
+        for moves in itertools.combinations(copies, size)
+        if allowed(before, spare, room, list(moves))
+    )
+    assert len(found) == most
