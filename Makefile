@@ -24,6 +24,7 @@ $(VENV)/.dev: $(VENV)/.base
 	@touch $@
 
 demo: $(VENV)/.base             ## real workers on the embedded broker, stock against ours; under two minutes on a quiet machine
+	@rm -rf build/demo-ledger
 	$(RUN) -m examples.orders.demo --ledger build/demo-ledger
 
 # Most live tests wait more than they compute, so two cores do well with three processes.
@@ -152,6 +153,10 @@ walk: $(VENV)/.dev              ## random lives of a group, every promise checke
 ROOM ?=
 mutants: $(VENV)/.dev kafka     ## plant known bugs, watch the tests that must see them; ROOM=app for one room
 	$(RUN) -m tests.mutants.run $(addprefix --room ,$(ROOM))
+
+COUNT ?= 30
+mutate: $(VENV)/.dev            ## draw faults at random by SEED and plant them; ROOM=app/restore COUNT=30, or BASE=main for changed files; LIVE=--live for stories too
+	$(RUN) -m tests.mutants.generated $(addprefix --room ,$(ROOM)) $(addprefix --changed ,$(BASE)) --count $(COUNT) --seed $(SEED) $(LIVE)
 
 bench-planner: $(VENV)/.dev     ## plan() up to 1M partitions x 2,000 members, beside its core and aiokafka
 	$(RUN) benchmarks/planner.py
