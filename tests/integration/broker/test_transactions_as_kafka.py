@@ -25,7 +25,6 @@ from tests.support.clients.raw_transactions import (
 )
 
 UNSTABLE = 88
-UNSTABLE = 88
 LATEST, EARLIEST, NEWEST = -1, -2, -3
 Story = Callable[[RawClient, str, str], dict[str, Any]]
 
@@ -176,6 +175,17 @@ def offsets(client: RawClient, topic: str, name: str) -> dict[str, Any]:
             for stable in (False, True)
         ]
 
+    def await_written() -> None:
+        """Until no offset is pending: Kafka answers before the markers are written."""
+        for partition in (0, 1):
+            settled(
+                lambda partition=partition: committed_offset(
+                    client, group, topic, stable=True, partition=partition
+                ),
+                operator.itemgetter(0),
+                (*PASSING, UNSTABLE),
+            )
+
     look("nothing")
     seen["not added"] = [producer.commit_offset(group, 5, version=v) for v in (0, 2, 3, 4)]
     seen["added"] = [producer.add_group(group), producer.add_group(group)]
@@ -188,6 +198,7 @@ def offsets(client: RawClient, topic: str, name: str) -> dict[str, Any]:
     seen["generation"] = producer.commit_offset(group, 5, generation_id=3, member_id="m")
     look("pending")
     seen["aborted"] = producer.end(commits=False)
+    await_written()
     look("after the abort")
     seen["second"] = [producer.add_group(group), producer.commit_offset(group, 10)]
     seen["second, other"] = producer.commit_offset(group, 11, partition=1)
@@ -203,11 +214,7 @@ def offsets(client: RawClient, topic: str, name: str) -> dict[str, Any]:
     seen["plain"] = int(plain.topics[0].partitions[0].error_code)
     look("pending again")
     seen["committed again"] = producer.end(commits=True)
-    settled(
-        lambda: committed_offset(client, group, topic, stable=True),
-        operator.itemgetter(0),
-        (*PASSING, UNSTABLE),
-    )
+    await_written()
     look("after the commit")
     for field, value in (("producer_id", 77_777), ("epoch", 7)):
         wrong = producer.twin()
