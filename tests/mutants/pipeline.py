@@ -243,14 +243,8 @@ MUTANTS = (
     Mutant(
         "Faust's leader topic is a task",
         _HERE,
-        (
-            "    return lambda rows: {\n"
-            '        (counts[row["topic"]], row["partition"])\n'
-            "        for row in rows\n"
-            '        if not is_leader_topic(row["topic"])\n'
-            "    }"
-        ),
-        '    return lambda rows: {(counts[row["topic"]], row["partition"]) for row in rows}',
+        ' for row in rows if not is_leader_topic(row["topic"])\n    }',
+        " for row in rows\n    }",
         (f"{_AT_HERE}the_page_tells_each_rebalance_and_who_owns_what",),
     ),
     Mutant(

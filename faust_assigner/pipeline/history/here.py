@@ -195,13 +195,11 @@ def _tasks(
     placed: Sequence[Mapping[str, Any]],
 ) -> Callable[[Iterable[Mapping[str, Any]]], set[tuple[int, int]]]:
     """Placements -> the tasks they are of: topics of one partition count travel together."""
-    counts: dict[str, int] = {}
+    last: dict[str, int] = {}
     for row in placed:
-        counts[row["topic"]] = max(counts.get(row["topic"], 0), row["partition"] + 1)
+        last[row["topic"]] = max(last.get(row["topic"], 0), row["partition"])
     return lambda rows: {
-        (counts[row["topic"]], row["partition"])
-        for row in rows
-        if not is_leader_topic(row["topic"])
+        (last[row["topic"]], row["partition"]) for row in rows if not is_leader_topic(row["topic"])
     }
 
 

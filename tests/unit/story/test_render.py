@@ -1,0 +1,25 @@
+"""The answer as people see it."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from faust_assigner.story.render import render
+from faust_assigner.story.tell import Answer, Event
+
+
+def test_a_name_wider_than_the_terminal_is_shown_whole() -> None:
+    """It goes on in the next line of its column; nothing is cut off."""
+    name = "-".join(f"pod{number}" for number in range(30))
+    answer = Answer(
+        group="shop", subject="orders/1", headline="it moved", events=(Event(at=0, text=name),)
+    )
+    screen = io.StringIO()
+    Console(file=screen, width=60).print(render(answer))
+    assert "00:00:00.000" in screen.getvalue()
+    shown = "".join(
+        line.split("00:00:00.000")[-1].strip() for line in screen.getvalue().split("\n")
+    )
+    assert name in shown
