@@ -25,6 +25,7 @@ from faust_assigner.clients.assignors import Joined
 from faust_assigner.clients.redundant import _even_out
 from faust_assigner.clients.words import LABELS, LAST_ROUND, Word, decode_word, encode_word
 from faust_assigner.errors import MetadataRefused
+from faust_assigner.wire.bounded import TOPICS
 
 RACKS = ("a", "b", "c")
 
@@ -242,6 +243,15 @@ def test_as_many_labels_as_are_allowed_can_be_told() -> None:
         decode_word(encode_word(Word(labels=labels)))
     del labels["l0"]
     assert decode_word(encode_word(Word(labels=labels))).labels == labels
+
+
+def test_as_many_topics_as_are_allowed_can_be_claimed() -> None:
+    """And none more."""
+    claims = {f"t{n}": [0] for n in range(TOPICS + 1)}
+    with pytest.raises(MetadataRefused):
+        decode_word(encode_word(Word(active=claims)))
+    del claims["t0"]
+    assert decode_word(encode_word(Word(active=claims))).active == claims
 
 
 def test_capacity_weighs_a_share() -> None:

@@ -14,6 +14,7 @@ from faust_assigner.status.build import build
 from faust_assigner.status.report import Report
 from faust_assigner.wire.outcome import Outcome
 from faust_assigner.wire.worker_status import MovedTask, RoundTold
+from tests.support.page import busy, fleet
 from tests.support.status import AT, LOG, MadeGroup, group
 
 
@@ -214,6 +215,23 @@ def test_a_story_says_which_copy_would_take_over() -> None:
     story = story_of(alone, families_of(alone), History(), "orders/0")
     assert story is not None
     assert story.if_lost.startswith("It has no copy.")
+
+
+def test_a_story_says_what_state_the_task_is_in() -> None:
+    """Standing still, with a warm-up on its way elsewhere, or well."""
+    report = build(busy(fleet(3)))
+    families = families_of(report)
+    told = set()
+    for task in (task for family in families for task in family.tasks):
+        story = story_of(report, families, History(), task.key)
+        assert story is not None
+        warms = any(copy.what == "warm-up" for copy in story.copies)
+        told.add((story.level, story.state, bool(story.standing), warms))
+    assert told == {
+        ("bad", "not processed", True, False),
+        ("changing", "processed; moves when its warm-up has caught up", False, True),
+        ("good", "processed", False, False),
+    }
 
 
 def test_a_chart_ends_now_and_begins_with_the_first_look() -> None:
