@@ -131,10 +131,39 @@ def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path
         for at in (10.0, 40.0)
         for partition in range(6)
     ]
-    (tmp_path / "week.jsonl").write_bytes(b"".join([*lines, *lines[:9], b"{}\n"]))
+    lines += [
+        encode(
+            "recovery",
+            {
+                "group_id": "shop",
+                "decision_id": "d1",
+                "member_id": member,
+                "topic": "counts",
+                "partition": partition,
+                "started": 1.7e9 + began,
+                "ended": 1.7e9 + ended,
+                "start_offset": 0,
+                "end_offset": 10,
+                "records": 10,
+                "bytes": 100,
+                "source": source,
+            },
+        )
+        for member, partition, began, ended, source in (
+            ("a", 0, 61.0, 63.5, "replay"),
+            ("a", 1, 62.0, 66.25, "standby"),
+            ("b", 2, 61.5, 62.0, "standby"),
+        )
+    ]
+    (tmp_path / "week.jsonl").write_bytes(b"".join([*lines, *lines[:9], lines[-1], b"{}\n"]))
 
     here = facts_of(accepted_rows([str(tmp_path)]))
     there = facts_on_spark(read_ledger(spark, [str(tmp_path)]))
+    assert there.recoveries == here.recoveries
+    assert [(fact.seconds, fact.records, fact.cold) for fact in here.recoveries] == [
+        (5.25, 20, True),
+        (0.5, 10, False),
+    ]
     for scenario_id in (0, 5):
         one, other = (week(facts).scenario(scenario_id, 99) for facts in (here, there))
         assert (one.events, one.workers, one.groups) == (other.events, other.workers, other.groups)
