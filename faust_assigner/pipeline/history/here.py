@@ -28,7 +28,7 @@ _MOST = 2**63 - 1
 #: More refused lines than this are counted, and told no further.
 REFUSED_KEPT_HERE = 100_000
 Key: TypeAlias = tuple[str, str]
-#: A decision and what it did: the columns of ``transforms.outcomes``.
+#: A decision and its effects: the columns of ``transforms.outcomes``.
 Outcome: TypeAlias = dict[str, Any]
 
 

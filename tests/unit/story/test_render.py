@@ -19,7 +19,4 @@ def test_a_name_wider_than_the_terminal_is_shown_whole() -> None:
     screen = io.StringIO()
     Console(file=screen, width=60).print(render(answer))
     assert "00:00:00.000" in screen.getvalue()
-    shown = "".join(
-        line.split("00:00:00.000")[-1].strip() for line in screen.getvalue().split("\n")
-    )
-    assert name in shown
+    assert name in "".join(screen.getvalue().split())
