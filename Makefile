@@ -141,6 +141,10 @@ JOINS ?= 25
 joins: $(VENV)/.dev             ## JOINS joins of a second worker beside ten busy processes, dynamic and static: 0 frozen; BROKER=, SEED=
 	$(RUN) -m tests.soak.joins --broker $(BROKER) --joins $(JOINS) --seed $(SEED)
 
+CHAOS_S ?= 600
+chaos: $(VENV)/.dev             ## CHAOS_S seconds of faults on the assigner service, etcd and consumers; a sink compares epochs; SEED=
+	$(RUN) -m tests.soak.chaos --seed $(SEED) --seconds $(CHAOS_S)
+
 SEED ?= 1
 INSTANCES ?= 10000
 exactness: $(VENV)/.dev         ## the planner's target against the oracles on random instances; INSTANCES=, SEED=

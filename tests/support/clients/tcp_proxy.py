@@ -28,6 +28,11 @@ class Proxy:
         """Where to connect instead."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def target(self) -> str:
+        """Where it leads to."""
+        return f"{self._target[0]}:{self._target[1]}"
+
     def cut(self) -> None:
         """Let nothing through."""
         self._flows.clear()
@@ -44,6 +49,10 @@ class Proxy:
         for thread in self._threads:
             thread.join(5)
 
+    def _wait(self, near: socket.socket) -> None:
+        """Return once bytes of the connection ``near`` may get through."""
+        self._flows.wait()
+
     def _accept(self) -> None:
         while not self._ended.is_set():
             try:
@@ -58,14 +67,14 @@ class Proxy:
 
     def _carry(self, near: socket.socket) -> None:
         with near, contextlib.suppress(OSError):
-            self._flows.wait()
+            self._wait(near)
             with socket.create_connection(self._target) as far:
                 other = {near: far, far: near}
                 while not self._ended.is_set():
                     for ready in select.select(list(other), [], [], 0.1)[0]:
                         if not (data := ready.recv(65_536)):
                             return
-                        self._flows.wait()
+                        self._wait(near)
                         self.carried += data
                         other[ready].sendall(data)
 

@@ -1,0 +1,209 @@
+"""Faults on the assigner service in strict mode, and a sink that compares epochs: ``make chaos``.
+
+    python -m tests.soak.chaos --seed 1 --seconds 600
+
+Three members of etcd, three instances, seven consumers as processes that write ten times a second to each
+partition they own. Rounds of faults drawn from the seed: a second process of a name, SIGSTOP between
+``may_work()`` and a write, SIGKILL, members of etcd cut from their peers, instances killed and cut off. When
+the last fault of a round is over, each partition must be written to again within the time to live and 10 s.
+
+- No process may write in the epoch of another one, whatever their names.
+- No process may write to a partition after a later process of its name has.
+- No write may be refused within a second of its ``may_work()``: strict mode has one owner at a time.
+- A replaced process must end, and no other process may.
+- What etcd remembers of it all must follow the rules of a hand-off.
+
+The exit code is 1 where a promise was broken; then the logs are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.soak.chaos.cluster import cluster
+from tests.soak.chaos.schedule import ETCD, INSTANCES, Fault, rounds
+from tests.soak.chaos.world import PARTITIONS, PREFIX, TTL_S, World, world
+from tests.support.assigning.history import faults as broken_rules
+from tests.support.assigning.history import history
+
+NAMES = tuple(f"c{number}" for number in range(7))
+#: Seconds from the end of a round's last fault until each partition must be written to again.
+WITHIN_S = TTL_S + 10.0
+#: Seconds for processes to start, and for the first hand-offs.
+START_S = 90.0
+#: Seconds for a process to come to its next write and stop there.
+PAUSE_S = 3.0
+
+
+async def _until_stopped(world: World, name: str) -> None:
+    """Have the newest process of the name stop before its next write; one without partitions is stopped as
+    it is."""
+    process = world.newest(name)
+    process.send(signal.SIGUSR1)
+    deadline = time.monotonic() + PAUSE_S
+    while not process.is_stopped and process.popen.poll() is None:
+        if time.monotonic() > deadline:
+            process.send(signal.SIGSTOP)
+            return
+        await asyncio.sleep(0.02)
+
+
+async def _on_consumer(world: World, fault: Fault) -> None:
+    name = NAMES[fault.number]
+    process = world.newest(name)
+    if fault.kind == "twin":
+        world.spawn(name)
+        await asyncio.sleep(fault.for_s)
+    elif fault.kind in ("pause", "twin-paused"):
+        await _until_stopped(world, name)
+        if fault.kind == "twin-paused":
+            world.spawn(name)
+        await asyncio.sleep(fault.for_s)
+        process.send(signal.SIGCONT)
+    elif fault.kind == "stop":
+        process.send(signal.SIGSTOP)
+        await asyncio.sleep(fault.for_s)
+        process.send(signal.SIGCONT)
+    else:
+        process.send(signal.SIGKILL if fault.kind == "kill" else signal.SIGTERM)
+        await asyncio.sleep(fault.for_s)
+        world.spawn(name)
+
+
+async def _on_instance(world: World, fault: Fault) -> None:
+    number = fault.number
+    instance = world.instances[number]
+    if fault.kind in ("kill-instance", "term-instance"):
+        instance.send(signal.SIGKILL if fault.kind == "kill-instance" else signal.SIGTERM)
+        await asyncio.to_thread(instance.process.wait, 60)
+        await asyncio.sleep(fault.for_s)
+        world.start_instance(number)
+        await asyncio.to_thread(world.instances[number].wait)
+    elif fault.kind == "stop-instance":
+        instance.send(signal.SIGSTOP)
+        await asyncio.sleep(fault.for_s)
+        instance.send(signal.SIGCONT)
+    else:
+        cut = [world.doors[number]] if fault.kind == "cut-consumers" else world.cables[number]
+        for cable in cut:
+            cable.cut()
+        await asyncio.sleep(fault.for_s)
+        for cable in cut:
+            cable.heal()
+
+
+async def _on_etcd(world: World, fault: Fault) -> None:
+    etcd, number = world.etcd, fault.number
+    if fault.kind == "cut-peer":
+        etcd.cut_off = number
+        await asyncio.sleep(fault.for_s)
+        etcd.cut_off = None
+    elif fault.kind == "kill-etcd":
+        await asyncio.to_thread(etcd.kill, number)
+        await asyncio.sleep(fault.for_s)
+        etcd.start(number)
+        await asyncio.to_thread(etcd.wait)
+    else:
+        etcd.send(number, signal.SIGSTOP)
+        await asyncio.sleep(fault.for_s)
+        etcd.send(number, signal.SIGCONT)
+
+
+async def _play(world: World, fault: Fault) -> None:
+    if fault.kind in ETCD:
+        await _on_etcd(world, fault)
+    elif fault.kind in INSTANCES:
+        await _on_instance(world, fault)
+    else:
+        await _on_consumer(world, fault)
+
+
+async def _written(world: World, since: float, within_s: float) -> float | None:
+    """Seconds from ``since`` until each partition is written to; ``None`` where that is too late."""
+    while silent := world.book.silent(since, time.monotonic()):
+        if time.monotonic() - since > within_s:
+            print(f"  silent after {within_s:g} s: {silent}", flush=True)
+            return None
+        await asyncio.sleep(0.05)
+    return time.monotonic() - since
+
+
+async def _strays(world: World) -> list[str]:
+    """The processes that are not as they should be, once they had the time that partitions have."""
+    deadline = time.monotonic() + WITHIN_S
+    while (found := list(world.strays())) and time.monotonic() < deadline:
+        await asyncio.sleep(0.2)
+    return found
+
+
+async def _chaos(world: World, seed: int, seconds: float) -> tuple[list[str], list[float], int]:
+    """What broke, how long each round took to be well again, and how many faults there were."""
+    for name in NAMES:
+        world.spawn(name)
+    began, broken, times, played = time.monotonic(), list[str](), list[float](), 0
+    if await _written(world, began, START_S) is None:
+        return ["the group did not settle at the start"], times, played
+    for number, faults in enumerate(rounds(seed, len(NAMES)), 1):
+        if time.monotonic() - began > seconds or broken:
+            break
+        print(
+            f"{time.monotonic() - began:6.1f} {number:4d} {', '.join(map(str, faults))}", flush=True
+        )
+        await asyncio.gather(*(_play(world, fault) for fault in faults))
+        played += len(faults)
+        took = await _written(world, time.monotonic(), WITHIN_S)
+        if took is None:
+            broken.append(f"round {number}: not all partitions are owned within {WITHIN_S:g} s")
+        else:
+            times.append(took)
+        broken += [f"round {number}: {one}" for one in await _strays(world)]
+        broken += [f"round {number}: {one}" for one in world.book.faults]
+    events = await history(world.etcd.endpoints[0], PREFIX)
+    return broken + broken_rules(events, PREFIX, strict=True), times, played
+
+
+async def _run(seed: int, seconds: float, folder: Path) -> list[str]:
+    with cluster(folder) as etcd:
+        async with world(folder, etcd) as made:
+            broken, times, played = await _chaos(made, seed, seconds)
+            book = made.book
+    processes = sum(map(len, made.processes.values()))
+    print(
+        f"seed {seed}: {played} faults in {len(times)} rounds on {PARTITIONS} partitions; "
+        f"{book.taken} writes taken, {book.late} late ones refused; {processes} processes, "
+        f"{book.owners.total()} changes of owner; longest time until all was owned "
+        f"{max(times, default=0):.1f} s; {len(broken)} promises broken"
+    )
+    return broken
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=600.0)
+    said = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    print(f"seed {said.seed}, {said.seconds:g} s", flush=True)
+    broken = asyncio.run(_run(said.seed, said.seconds, folder))
+    for one in broken:
+        print(f"BROKEN: {one}")
+    if broken:
+        print(f"logs: {folder}")
+        sys.exit(1)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Three members of etcd on loopback; each can be killed, stopped, and cut from the other two."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from faust_assigner.testing.etcd import EtcdUnavailable, binary
+from tests.support.clients.tcp_proxy import Proxy
+
+MEMBERS = 3
+START_S = 60.0
+
+
+class _PeerProxy(Proxy):
+    """The way of the other members to one; bytes wait while either end is cut from its peers."""
+
+    def __init__(self, cluster: Cluster, number: int, port: int) -> None:
+        self._cluster = cluster
+        self._number = number
+        self._sources: WeakKeyDictionary[socket.socket, int | None] = WeakKeyDictionary()
+        super().__init__("127.0.0.1", port)
+
+    def _wait(self, near: socket.socket) -> None:
+        while not self._ended.is_set() and self._cluster.cut_off is not None:
+            if near not in self._sources:
+                self._sources[near] = self._cluster.member_of(near)
+            ends = (self._number, self._sources[near])
+            if self._cluster.cut_off not in ends:
+                return
+            time.sleep(0.05)
+
+
+class Cluster:
+    """The members, by number; ``cut_off`` is the one whose peers do not hear it, nor it them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cut_off: int | None = None
+        self._folder = folder
+        self._ports = [_free_port() for _ in range(2 * MEMBERS)]
+        self.endpoints = [f"127.0.0.1:{port}" for port in self._ports[:MEMBERS]]
+        self._proxies = [_PeerProxy(self, n, self._ports[MEMBERS + n]) for n in range(MEMBERS)]
+        self.members: list[subprocess.Popen[bytes] | None] = [None] * MEMBERS
+
+    def start(self, number: int) -> None:
+        """Start a member with the data that it has."""
+        peers = ",".join(f"m{n}=http://{proxy.endpoint}" for n, proxy in enumerate(self._proxies))
+        client = f"http://{self.endpoints[number]}"
+        options = {
+            "name": f"m{number}",
+            "data-dir": str(self._folder / f"etcd-{number}"),
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": f"http://127.0.0.1:{self._ports[MEMBERS + number]}",
+            "initial-advertise-peer-urls": f"http://{self._proxies[number].endpoint}",
+            "initial-cluster": peers,
+            "heartbeat-interval": "100",
+            "election-timeout": "1000",
+        }
+        command = [str(binary()), *(f"--{name}={value}" for name, value in options.items())]
+        with (self._folder / f"etcd-{number}.log").open("ab") as log:
+            self.members[number] = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def is_well(self) -> bool:
+        """Whether each member answers with a quorum behind it."""
+        asked = [str(binary("etcdctl")), "--endpoints", ",".join(self.endpoints)]
+        done = subprocess.run(
+            [*asked, "endpoint", "health"], capture_output=True, timeout=30, check=False
+        )
+        return done.returncode == 0
+
+    def wait(self) -> None:
+        """Until all are well. Raises EtcdUnavailable."""
+        deadline = time.monotonic() + START_S
+        while not self.is_well():
+            if time.monotonic() > deadline:
+                raise EtcdUnavailable(f"the cluster is not well after {START_S:g} s")
+            time.sleep(0.2)
+
+    def send(self, number: int, what: signal.Signals) -> None:
+        """A signal to a member."""
+        member = self.members[number]
+        if member is not None:
+            member.send_signal(what)
+
+    def kill(self, number: int) -> None:
+        """SIGKILL."""
+        member, self.members[number] = self.members[number], None
+        if member is not None:
+            member.kill()
+            member.wait()
+
+    def close(self) -> None:
+        """End all."""
+        for number in range(MEMBERS):
+            self.kill(number)
+        for proxy in self._proxies:
+            proxy.close()
+
+    def member_of(self, near: socket.socket) -> int | None:
+        """The member at the other end of an accepted connection: its process has a socket of that port."""
+        with contextlib.suppress(OSError):
+            port = near.getpeername()[1]
+            for number, member in enumerate(self.members):
+                if member is not None and _inodes(port) & _sockets(member.pid):
+                    return number
+        return None
+
+
+def _inodes(port: int) -> set[str]:
+    """The sockets on that port of loopback."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    fields = map(str.split, lines)
+    return {of[9] for of in fields if int(of[1].rpartition(":")[2], 16) == port}
+
+
+def _sockets(process_id: int) -> set[str]:
+    """The sockets that a process has open."""
+    found = set()
+    for link in Path(f"/proc/{process_id}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(link).removeprefix("socket:[").removesuffix("]"))
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """Started and well; ended."""
+    made = Cluster(folder)
+    try:
+        for number in range(MEMBERS):
+            made.start(number)
+        made.wait()
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,187 @@
+"""The processes of a chaos run: a cluster of etcd, three instances, consumers, and the sink they write to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.soak.chaos.book import Book, Written
+from tests.soak.chaos.cluster import MEMBERS, Cluster
+from tests.soak.chaos.worker import REPLACED
+from tests.support.assigning.instances import ROOT, Instance
+from tests.support.clients.tcp_proxy import Proxy, proxy_to
+
+PREFIX = "/kafka-assigner/chaos/"
+TTL_S = 9.0
+PARTITIONS = 24
+FLAGS = (
+    *("--topic", f"orders={PARTITIONS}", "--prefix", PREFIX, "--election-retry", "1"),
+    *("--consumer-ttl", f"{TTL_S:g}", "--leader-ttl", f"{TTL_S:g}", "--debounce", "0.3"),
+    *("--handoff-timeout", "15", "--cooldown", "5", "--rebalance-delay", "5"),
+)
+
+
+@dataclass(eq=False)
+class Process:
+    """One process of a consumer's name; ``number`` counts them."""
+
+    name: str
+    number: int
+    popen: subprocess.Popen[bytes]
+
+    def send(self, what: signal.Signals) -> None:
+        """A signal, unless it has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            self.popen.send_signal(what)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it."""
+        with contextlib.suppress(OSError):
+            stat = Path(f"/proc/{self.popen.pid}/stat").read_text()
+            return stat.rpartition(")")[2].split()[0] == "T"
+        return False
+
+
+@dataclass(eq=False)
+class World:
+    """All of it. ``processes`` has each name's, the oldest first."""
+
+    folder: Path
+    etcd: Cluster
+    instances: list[Instance]
+    doors: list[Proxy]  # from the consumers to each instance
+    cables: list[list[Proxy]]  # from each instance to the members of etcd
+    book: Book = field(default_factory=lambda: Book(range(PARTITIONS)))
+    processes: dict[str, list[Process]] = field(default_factory=dict)
+    sink_port: int = 0
+    _serving: set[asyncio.Task[None]] = field(default_factory=set)
+
+    # -- the sink ------------------------------------------------------------------------------------
+
+    async def listen(self) -> asyncio.Server:
+        """Take writes from now on."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.sink_port = server.sockets[0].getsockname()[1]
+        return server
+
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._take(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """The writes of one process."""
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            name, number = (await reader.readuntil()).split()
+            while line := await reader.readline():
+                partition, epoch, checked = line.split()
+                self.book.write(
+                    Written(
+                        name.decode(),
+                        int(number),
+                        int(partition),
+                        int(epoch),
+                        float(checked),
+                        time.monotonic(),
+                    )
+                )
+        writer.close()
+
+    # -- consumers -----------------------------------------------------------------------------------
+
+    def spawn(self, name: str) -> Process:
+        """Start another process of the name."""
+        mine = self.processes.setdefault(name, [])
+        number = len(mine) + 1
+        targets = [door.endpoint for door in self.doors]
+        turn = number % len(targets)
+        arguments = [",".join(targets[turn:] + targets[:turn]), name, str(number)]
+        with (self.folder / f"{name}-{number}.log").open("wb") as log:
+            popen = subprocess.Popen(
+                [sys.executable, "-m", "tests.soak.chaos.worker", *arguments, str(self.sink_port)],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            )
+        mine.append(Process(name, number, popen))
+        return mine[-1]
+
+    def newest(self, name: str) -> Process:
+        """The process that was started last."""
+        return self.processes[name][-1]
+
+    def strays(self) -> Iterator[str]:
+        """Processes that run on though another one of the name was started later, or that have ended."""
+        for name, mine in self.processes.items():
+            for process in mine[:-1]:
+                code = process.popen.poll()
+                if code is None:
+                    yield f"process {process.number} of {name} runs on after its successor started"
+                elif code not in (0, REPLACED, -signal.SIGKILL):
+                    yield f"process {process.number} of {name} ended with {code}"
+            if (code := mine[-1].popen.poll()) is not None:
+                yield f"the newest process of {name}, {mine[-1].number}, ended with {code}"
+
+    # -- instances -----------------------------------------------------------------------------------
+
+    def start_instance(self, number: int) -> None:
+        """Start it again where it was."""
+        self.instances[number] = _instance(
+            self.folder, self.cables[number], bind=self.doors[number].target
+        )
+
+    async def drained(self) -> None:
+        """Read what the processes wrote before they ended."""
+        self.close()
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=5)
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in (one for mine in self.processes.values() for one in mine):
+            if process.popen.poll() is None:
+                process.popen.kill()
+                process.popen.wait()
+        for instance in self.instances:
+            if instance.process.poll() is None:
+                instance.process.kill()
+                instance.process.wait()
+
+
+def _instance(folder: Path, cables: list[Proxy], *, bind: str = "127.0.0.1:0") -> Instance:
+    endpoints = ",".join(f"http://{cable.endpoint}" for cable in cables)
+    return Instance(folder, *FLAGS, "--etcd", endpoints, bind=bind)
+
+
+@contextlib.asynccontextmanager
+async def world(folder: Path, etcd: Cluster) -> AsyncIterator[World]:
+    """The instances and the sink; no consumer yet."""
+    with contextlib.ExitStack() as ends:
+        cables = [
+            [ends.enter_context(proxy_to(endpoint)) for endpoint in _turned(etcd.endpoints, number)]
+            for number in range(MEMBERS)
+        ]
+        running = [_instance(folder, mine) for mine in cables]
+        made = World(folder, etcd, running, [], cables)
+        ends.callback(made.close)
+        made.doors += [ends.enter_context(proxy_to(one.target)) for one in running]
+        server = await made.listen()
+        try:
+            yield made
+        finally:
+            await made.drained()
+            server.close()
+
+
+def _turned(endpoints: list[str], by: int) -> list[str]:
+    return endpoints[by:] + endpoints[:by]
