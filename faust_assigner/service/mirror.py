@@ -57,6 +57,11 @@ class Mirror:
         self._comparing = asyncio.Lock()
         self._unreadable: set[str] = set()
 
+    @property
+    def dated(self) -> int:
+        """The revision on the scale of epochs: it rises over a restored store, too."""
+        return self.view.base + self.revision
+
     async def load(self) -> None:
         """The first listing."""
         listing = await self._store.list(self._prefix)

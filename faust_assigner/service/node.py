@@ -64,6 +64,7 @@ class CommandStream(Protocol):
     session: str
     incarnation: str
     ended: Ended | None
+    revision: int  #: of the state that the last command tells of, on the scale of epochs
 
     @property
     def lives_s(self) -> float:
@@ -414,8 +415,8 @@ class AssignerNode:
 
     @property
     def revision(self) -> int:
-        """Of the store, as far as this instance has seen it."""
-        return self._mirror.revision
+        """Of the group's state that this instance has seen, on the scale of epochs."""
+        return self._mirror.dated
 
     async def leader(self) -> Leader | None:
         """Who leads."""

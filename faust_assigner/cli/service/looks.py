@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,12 @@ from faust_assigner.cli.service.asking import CHANNEL, offered, print_rows, shar
 
 if TYPE_CHECKING:
     from faust_assigner.service.client.operator import Operator
+
+
+def _word(one: Any, field: str) -> str:
+    """An enum's value: ``HANDOFF_PHASE_WARMING`` -> ``Warming``."""
+    kind = one.DESCRIPTOR.fields_by_name[field].enum_type
+    return str(kind.values_by_number[getattr(one, field)].name.rpartition("_")[2].capitalize())
 
 
 @click.command()
@@ -37,7 +43,13 @@ async def consumers(operator: Operator, watch: bool, as_json: bool) -> None:
         as_json,
         "consumers",
         ("consumer", "status", "topics", "rack", "capacity"),
-        lambda one: (one.consumer_name, one.status, list(one.topics), one.rack, one.capacity),
+        lambda one: (
+            one.consumer_name,
+            _word(one, "status"),
+            list(one.topics),
+            one.rack,
+            one.capacity,
+        ),
     )
 
 
@@ -78,7 +90,7 @@ async def handoffs(operator: Operator, watch: bool, as_json: bool) -> None:
             one.partition.partition,
             one.old_owner,
             one.new_owner,
-            one.phase,
+            _word(one, "phase"),
             round(one.progress, 3),
             round(one.age_s, 1),
             one.handoff_id,

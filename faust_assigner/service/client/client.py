@@ -31,12 +31,13 @@ from faust_assigner.service.client.commands import (
     AbortWarm,
     Command,
     Release,
+    Standbys,
     TopicPartition,
     Warm,
 )
 from faust_assigner.service.client.handlers import Handlers, Jobs, end
 from faust_assigner.service.client.holdings import Holdings
-from faust_assigner.service.client.messages import grants_of, other_command
+from faust_assigner.service.client.messages import grants_of, other_command, partition_of
 from faust_assigner.service.client.registration import Registration, Retry
 from faust_assigner.service.client.requests import Requests
 from faust_assigner.service.errors import (
@@ -105,6 +106,7 @@ class AssignerClient:
         self._told: dict[_Key, Warm | Release] = {}
         self._acked: dict[_Key, tuple[str, Any]] = {}
         self._again: set[asyncio.Task[None]] = set()
+        self._standbys: list[TopicPartition] = []  # the parts so far
         self._turn = 0
         self._wake = asyncio.Event()
 
@@ -309,6 +311,7 @@ class AssignerClient:
 
     def _registered(self, said: pb.AssignmentUpdate, sent_at: float) -> None:
         self.streams += 1
+        self._standbys.clear()
         self._session_id = said.session_id
         self._check_time()
         # A service that says nothing of it (the first one) keeps a consumer as long as its stream.
@@ -324,12 +327,18 @@ class AssignerClient:
             said = message.assignment
             change = self.holdings.update(
                 grants_of(said),
-                [TopicPartition(p.topic, p.partition) for p in said.unassigned],
+                map(partition_of, said.unassigned),
                 snapshot=said.snapshot or is_first,
                 more=said.more,
             )
             if change is not None and (is_first or change.added or change.removed):
                 self._queue.put_nowait(change)
+            return
+        if message.HasField("standby"):
+            self._standbys.extend(map(partition_of, message.standby.standbys))
+            if not message.standby.more:
+                self._queue.put_nowait(Standbys(tuple(self._standbys)))
+                self._standbys.clear()
             return
         command = other_command(message)
         if isinstance(command, Warm | Release):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from faust_assigner.service.client.commands import (
     AbortWarm,
     Grant,
     Release,
-    Standbys,
     TopicPartition,
     Warm,
 )
@@ -21,6 +22,14 @@ def partition_of(message: pb.TopicPartition) -> TopicPartition:
 def to_message(partition: tuple[str, int]) -> pb.TopicPartition:
     """The same as a message."""
     return pb.TopicPartition(topic=partition[0], partition=partition[1])
+
+
+def by_topic(partitions: Iterable[tuple[str, int]]) -> list[pb.TopicPartitions]:
+    """Partitions with each topic named once, so that long names fit into a message."""
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return [pb.TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in found.items()]
 
 
 def grants_of(update: pb.AssignmentUpdate) -> list[Grant]:
@@ -40,8 +49,8 @@ def _grant(partition: TopicPartition, said: pb.Grant | None) -> Grant:
     )
 
 
-def other_command(message: pb.AssignmentCommand) -> Warm | Release | AbortWarm | Standbys | None:
-    """Any command but an assignment; None for one that this client does not know."""
+def other_command(message: pb.AssignmentCommand) -> Warm | Release | AbortWarm | None:
+    """A command that is one message whole; None for one that this client does not know."""
     match message.WhichOneof("command"):
         case "warm":
             said = message.warm
@@ -56,6 +65,4 @@ def other_command(message: pb.AssignmentCommand) -> Warm | Release | AbortWarm |
         case "abort_warm":
             ended = message.abort_warm
             return AbortWarm(partition_of(ended.partition), ended.handoff_id)
-        case "standby":
-            return Standbys(tuple(map(partition_of, message.standby.standbys)))
     return None

@@ -87,13 +87,16 @@ class Operator:
         self, *, without: Sequence[str] = (), extra: Sequence[str] = ()
     ) -> list[pb.Move]:
         """What a rebalance would move, were these gone and those there; nothing is written."""
-        answer = await self._call(
-            "Plan",
-            pb.PlanRequest(
-                without=without, extra=[pb.RegisterRequest(consumer_name=name) for name in extra]
-            ),
+        request = pb.PlanRequest(
+            without=without, extra=[pb.RegisterRequest(consumer_name=name) for name in extra]
         )
-        return list(answer.moves)
+        moves: list[pb.Move] = []
+        with self._spoken():
+            async for part in self._stub.Plan(
+                request, metadata=self._access.metadata(), timeout=CALL_S
+            ):
+                moves.extend(part.moves)
+        return moves
 
     async def _call(self, method: str, request: Any) -> Any:
         with self._spoken():

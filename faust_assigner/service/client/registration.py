@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from faust_assigner.service.client.commands import TopicPartition
-from faust_assigner.service.client.messages import to_message
+from faust_assigner.service.client.messages import by_topic
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 #: Former partitions in a registration: a hint, that must not make it too long for the service.
@@ -67,9 +67,7 @@ class Registration:
 
         ``former``: what it owns, or owned last; in its absence what :attr:`former` says.
         """
-        owned: dict[str, list[int]] = {}
-        for topic, number in islice(sorted(set(former) or set(self.former())), MOST_FORMER):
-            owned.setdefault(topic, []).append(number)
+        owned = islice(sorted(set(former) or set(self.former())), MOST_FORMER)
         return pb.RegisterRequest(
             consumer_name=name,
             incarnation=incarnation,
@@ -78,14 +76,18 @@ class Registration:
             rack=self.rack,
             capacity=self.capacity,
             copartitioned=[pb.TopicGroup(topics=sorted(group)) for group in self.copartitioned],
-            weights=[
-                pb.PartitionWeight(partition=to_message(p), weight=w)
-                for p, w in sorted(self.weights.items())
-            ],
-            replicas=[to_message(p) for p in sorted(self.replicas())],
+            weights_by_topic=_weights(self.weights),
+            replicas_by_topic=by_topic(sorted(self.replicas())),
             keeps_replicas=self.keeps_replicas,
             heartbeats=True,
-            former=[
-                pb.TopicPartitions(topic=t, partitions=numbers) for t, numbers in owned.items()
-            ],
+            former=by_topic(owned),
         )
+
+
+def _weights(said: Mapping[TopicPartition, float]) -> list[pb.TopicWeights]:
+    found: dict[str, pb.TopicWeights] = {}
+    for (topic, number), weight in sorted(said.items()):
+        mine = found.setdefault(topic, pb.TopicWeights(topic=topic))
+        mine.partitions.append(number)
+        mine.weights.append(weight)
+    return list(found.values())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from faust_assigner.service.client.commands import Release, Warm
-from faust_assigner.service.client.messages import to_message
+from faust_assigner.service.client.messages import by_topic, to_message
 from faust_assigner.service.digest import Held
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
@@ -49,8 +49,8 @@ class Requests:
 
     def replicas(self, partitions: Iterable[tuple[str, int]]) -> pb.ReportReplicasRequest:
         """The replicas that are held."""
-        held = [to_message(partition) for partition in sorted(partitions)]
-        return pb.ReportReplicasRequest(**self._who, replicas=held)
+        held = by_topic(sorted(partitions))
+        return pb.ReportReplicasRequest(**self._who, replicas_by_topic=held)
 
     def heartbeat(self, session: str, held: Held | None) -> pb.HeartbeatRequest:
         """A sign of life, with what is held."""

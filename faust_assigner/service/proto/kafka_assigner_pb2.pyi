@@ -11,8 +11,28 @@ class DeregisterAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SHUTDOWN_NOW: _ClassVar[DeregisterAction]
     WAIT_FOR_DRAIN: _ClassVar[DeregisterAction]
+
+class ConsumerStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CONSUMER_STATUS_UNSPECIFIED: _ClassVar[ConsumerStatus]
+    CONSUMER_STATUS_READY: _ClassVar[ConsumerStatus]
+    CONSUMER_STATUS_DRAINING: _ClassVar[ConsumerStatus]
+
+class HandoffPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    HANDOFF_PHASE_UNSPECIFIED: _ClassVar[HandoffPhase]
+    HANDOFF_PHASE_WARMING: _ClassVar[HandoffPhase]
+    HANDOFF_PHASE_READY: _ClassVar[HandoffPhase]
+    HANDOFF_PHASE_COMPLETE: _ClassVar[HandoffPhase]
 SHUTDOWN_NOW: DeregisterAction
 WAIT_FOR_DRAIN: DeregisterAction
+CONSUMER_STATUS_UNSPECIFIED: ConsumerStatus
+CONSUMER_STATUS_READY: ConsumerStatus
+CONSUMER_STATUS_DRAINING: ConsumerStatus
+HANDOFF_PHASE_UNSPECIFIED: HandoffPhase
+HANDOFF_PHASE_WARMING: HandoffPhase
+HANDOFF_PHASE_READY: HandoffPhase
+HANDOFF_PHASE_COMPLETE: HandoffPhase
 
 class TopicPartition(_message.Message):
     __slots__ = ("topic", "partition")
@@ -44,8 +64,18 @@ class PartitionWeight(_message.Message):
     weight: float
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., weight: _Optional[float] = ...) -> None: ...
 
+class TopicWeights(_message.Message):
+    __slots__ = ("topic", "partitions", "weights")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    weights: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ..., weights: _Optional[_Iterable[float]] = ...) -> None: ...
+
 class RegisterRequest(_message.Message):
-    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas", "incarnation", "returns", "former")
+    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas", "incarnation", "returns", "former", "replicas_by_topic", "weights_by_topic")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +89,8 @@ class RegisterRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     RETURNS_FIELD_NUMBER: _ClassVar[int]
     FORMER_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_BY_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_BY_TOPIC_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     topic: str
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -72,23 +104,27 @@ class RegisterRequest(_message.Message):
     incarnation: str
     returns: bool
     former: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
-    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ..., incarnation: _Optional[str] = ..., returns: _Optional[bool] = ..., former: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ...) -> None: ...
+    replicas_by_topic: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
+    weights_by_topic: _containers.RepeatedCompositeFieldContainer[TopicWeights]
+    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ..., incarnation: _Optional[str] = ..., returns: _Optional[bool] = ..., former: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., replicas_by_topic: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., weights_by_topic: _Optional[_Iterable[_Union[TopicWeights, _Mapping]]] = ...) -> None: ...
 
 class AssignmentCommand(_message.Message):
-    __slots__ = ("assignment", "warm", "release", "abort_warm", "standby", "pulse")
+    __slots__ = ("assignment", "warm", "release", "abort_warm", "standby", "pulse", "revision")
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
     WARM_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     ABORT_WARM_FIELD_NUMBER: _ClassVar[int]
     STANDBY_FIELD_NUMBER: _ClassVar[int]
     PULSE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     assignment: AssignmentUpdate
     warm: WarmPartition
     release: ReleasePartition
     abort_warm: AbortWarm
     standby: StandbyUpdate
     pulse: Pulse
-    def __init__(self, assignment: _Optional[_Union[AssignmentUpdate, _Mapping]] = ..., warm: _Optional[_Union[WarmPartition, _Mapping]] = ..., release: _Optional[_Union[ReleasePartition, _Mapping]] = ..., abort_warm: _Optional[_Union[AbortWarm, _Mapping]] = ..., standby: _Optional[_Union[StandbyUpdate, _Mapping]] = ..., pulse: _Optional[_Union[Pulse, _Mapping]] = ...) -> None: ...
+    revision: int
+    def __init__(self, assignment: _Optional[_Union[AssignmentUpdate, _Mapping]] = ..., warm: _Optional[_Union[WarmPartition, _Mapping]] = ..., release: _Optional[_Union[ReleasePartition, _Mapping]] = ..., abort_warm: _Optional[_Union[AbortWarm, _Mapping]] = ..., standby: _Optional[_Union[StandbyUpdate, _Mapping]] = ..., pulse: _Optional[_Union[Pulse, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class Pulse(_message.Message):
     __slots__ = ()
@@ -159,10 +195,12 @@ class AbortWarm(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ...) -> None: ...
 
 class StandbyUpdate(_message.Message):
-    __slots__ = ("standbys",)
+    __slots__ = ("standbys", "more")
     STANDBYS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     standbys: _containers.RepeatedCompositeFieldContainer[TopicPartition]
-    def __init__(self, standbys: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
+    more: bool
+    def __init__(self, standbys: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class PartitionReadyRequest(_message.Message):
     __slots__ = ("consumer_name", "partition", "handoff_id", "incarnation")
@@ -297,14 +335,16 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, known: _Optional[bool] = ..., lives_ms: _Optional[int] = ...) -> None: ...
 
 class ReportReplicasRequest(_message.Message):
-    __slots__ = ("consumer_name", "replicas", "incarnation")
+    __slots__ = ("consumer_name", "replicas", "incarnation", "replicas_by_topic")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_BY_TOPIC_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     replicas: _containers.RepeatedCompositeFieldContainer[TopicPartition]
     incarnation: str
-    def __init__(self, consumer_name: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    replicas_by_topic: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
+    def __init__(self, consumer_name: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., incarnation: _Optional[str] = ..., replicas_by_topic: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ...) -> None: ...
 
 class ReportReplicasResponse(_message.Message):
     __slots__ = ()
@@ -315,24 +355,24 @@ class GetStateRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Consumer(_message.Message):
-    __slots__ = ("consumer_name", "status", "topics", "rack", "capacity", "registered_at", "replicas", "incarnation")
+    __slots__ = ("consumer_name", "topics", "rack", "capacity", "registered_at", "incarnation", "status", "replicas")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
-    STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     RACK_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_AT_FIELD_NUMBER: _ClassVar[int]
-    REPLICAS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
-    status: str
     topics: _containers.RepeatedScalarFieldContainer[str]
     rack: str
     capacity: float
     registered_at: float
-    replicas: _containers.RepeatedCompositeFieldContainer[TopicPartition]
     incarnation: str
-    def __init__(self, consumer_name: _Optional[str] = ..., status: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., registered_at: _Optional[float] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    status: ConsumerStatus
+    replicas: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
+    def __init__(self, consumer_name: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., registered_at: _Optional[float] = ..., incarnation: _Optional[str] = ..., status: _Optional[_Union[ConsumerStatus, str]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("partition", "owner", "epoch", "start_offset", "incarnation", "absent")
@@ -351,28 +391,28 @@ class Assignment(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., incarnation: _Optional[str] = ..., absent: _Optional[bool] = ...) -> None: ...
 
 class Handoff(_message.Message):
-    __slots__ = ("partition", "old_owner", "new_owner", "phase", "handoff_id", "age_s", "progress", "strict", "released", "unreleased")
+    __slots__ = ("partition", "old_owner", "new_owner", "handoff_id", "age_s", "progress", "strict", "released", "unreleased", "phase")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OLD_OWNER_FIELD_NUMBER: _ClassVar[int]
     NEW_OWNER_FIELD_NUMBER: _ClassVar[int]
-    PHASE_FIELD_NUMBER: _ClassVar[int]
     HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
     AGE_S_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     STRICT_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     UNRELEASED_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
     partition: TopicPartition
     old_owner: str
     new_owner: str
-    phase: str
     handoff_id: int
     age_s: float
     progress: float
     strict: bool
     released: bool
     unreleased: str
-    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., old_owner: _Optional[str] = ..., new_owner: _Optional[str] = ..., phase: _Optional[str] = ..., handoff_id: _Optional[int] = ..., age_s: _Optional[float] = ..., progress: _Optional[float] = ..., strict: _Optional[bool] = ..., released: _Optional[bool] = ..., unreleased: _Optional[str] = ...) -> None: ...
+    phase: HandoffPhase
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., old_owner: _Optional[str] = ..., new_owner: _Optional[str] = ..., handoff_id: _Optional[int] = ..., age_s: _Optional[float] = ..., progress: _Optional[float] = ..., strict: _Optional[bool] = ..., released: _Optional[bool] = ..., unreleased: _Optional[str] = ..., phase: _Optional[_Union[HandoffPhase, str]] = ...) -> None: ...
 
 class Topic(_message.Message):
     __slots__ = ("topic", "partition_count")
@@ -383,20 +423,22 @@ class Topic(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class State(_message.Message):
-    __slots__ = ("leader", "topics", "consumers", "assignments", "handoffs", "more")
+    __slots__ = ("leader", "topics", "consumers", "assignments", "handoffs", "more", "revision")
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
     HANDOFFS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     leader: str
     topics: _containers.RepeatedCompositeFieldContainer[Topic]
     consumers: _containers.RepeatedCompositeFieldContainer[Consumer]
     assignments: _containers.RepeatedCompositeFieldContainer[Assignment]
     handoffs: _containers.RepeatedCompositeFieldContainer[Handoff]
     more: bool
-    def __init__(self, leader: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., handoffs: _Optional[_Iterable[_Union[Handoff, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+    revision: int
+    def __init__(self, leader: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., handoffs: _Optional[_Iterable[_Union[Handoff, _Mapping]]] = ..., more: _Optional[bool] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("consumer_name",)
@@ -455,7 +497,9 @@ class Move(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., from_owner: _Optional[str] = ..., to_owner: _Optional[str] = ...) -> None: ...
 
 class PlanResponse(_message.Message):
-    __slots__ = ("moves",)
+    __slots__ = ("moves", "revision")
     MOVES_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     moves: _containers.RepeatedCompositeFieldContainer[Move]
-    def __init__(self, moves: _Optional[_Iterable[_Union[Move, _Mapping]]] = ...) -> None: ...
+    revision: int
+    def __init__(self, moves: _Optional[_Iterable[_Union[Move, _Mapping]]] = ..., revision: _Optional[int] = ...) -> None: ...

@@ -497,7 +497,7 @@ class KafkaAssignerAdminStub:
                 request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.RemoveTopicRequest.SerializeToString,
                 response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.RemoveTopicResponse.FromString,
                 _registered_method=True)
-        self.Plan = channel.unary_unary(
+        self.Plan = channel.unary_stream(
                 '/kafka_assigner.v1.KafkaAssignerAdmin/Plan',
                 request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PlanRequest.SerializeToString,
                 response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PlanResponse.FromString,
@@ -551,7 +551,7 @@ class KafkaAssignerAdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Plan(self, request, context):
-        """What a rebalance would do now, or after a change; nothing is written.
+        """What a rebalance would do now, or after a change; nothing is written. The moves come in parts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -590,7 +590,7 @@ def add_KafkaAssignerAdminServicer_to_server(servicer, server):
                     request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.RemoveTopicRequest.FromString,
                     response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.RemoveTopicResponse.SerializeToString,
             ),
-            'Plan': grpc.unary_unary_rpc_method_handler(
+            'Plan': grpc.unary_stream_rpc_method_handler(
                     servicer.Plan,
                     request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PlanRequest.FromString,
                     response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PlanResponse.SerializeToString,
@@ -780,7 +780,7 @@ class KafkaAssignerAdmin:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
+        return grpc.experimental.unary_stream(
             request,
             target,
             '/kafka_assigner.v1.KafkaAssignerAdmin/Plan',

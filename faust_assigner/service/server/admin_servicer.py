@@ -9,7 +9,7 @@ from typing import Any, Final
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.auth import Door
-from faust_assigner.service.server.convert import consumer_of, move_of, partition_of, states
+from faust_assigner.service.server.convert import consumer_of, partition_of, plans, states
 from faust_assigner.service.server.servicer import spoken
 
 #: Changes within so many seconds are told together.
@@ -68,6 +68,7 @@ class AdminServicer:
             parts = list(
                 states(
                     leader.holder if leader else "",
+                    revision,
                     await self._node.topics(),
                     await self._node.consumers(),
                     await self._node.assignments(),
@@ -111,12 +112,14 @@ class AdminServicer:
             await self._node.remove_topic(request.topic)
         return pb.RemoveTopicResponse()
 
-    async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PlanResponse:
+    async def Plan(self, request: pb.PlanRequest, context: Any) -> AsyncIterator[pb.PlanResponse]:
         """What a rebalance would move."""
         async with spoken(context):
             self._door.caller(context).administering()
+            revision = self._node.revision
             moves = await self._node.plan(
                 without=list(request.without),
                 extra=[await consumer_of(one) for one in request.extra],
             )
-        return pb.PlanResponse(moves=map(move_of, moves))
+            for part in plans(moves, revision):
+                yield part

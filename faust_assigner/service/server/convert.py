@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import Message
 
 from faust_assigner.service.commands import (
     AbortWarm,
     Assignment,
     Command,
+    Owned,
     Pulse,
     Release,
     Replicas,
     Warm,
 )
 from faust_assigner.service.errors import MAX_CLAIMS, BadRequest, TooManyClaims
-from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.keys import checked_topic
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import (
@@ -27,14 +31,19 @@ from faust_assigner.service.records import (
     Consumer,
     OpenHandoff,
     PlannedMove,
+    Status,
     TopicConfig,
 )
 
-#: Partitions in one message; a larger assignment, or state, comes in parts.
-PART: Final = 10_000
+#: Bytes of one list in a long answer. An update has three such lists at most, which is below the 4 MiB that
+#: clients of gRPC take by default.
+PART_BYTES: Final = 2**20
+#: Bytes in front of a message within another one, at most.
+FRAME_BYTES: Final = 6
 #: Of a request's long list, what is looked at before others have their turn.
 SLICE: Final = 2_000
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 
 def message_of(at: TopicPartition) -> pb.TopicPartition:
@@ -49,21 +58,31 @@ def partition_of(message: pb.TopicPartition) -> TopicPartition:
     return TopicPartition(checked_topic(message.topic), message.partition)
 
 
-async def by_topic(partitions: Sequence[pb.TopicPartition]) -> dict[str, tuple[int, ...]]:
-    """Topic -> partition numbers, ascending."""
+async def by_topic(
+    partitions: Sequence[pb.TopicPartition], topics: Sequence[pb.TopicPartitions] = ()
+) -> dict[str, tuple[int, ...]]:
+    """Topic -> partition numbers, ascending, of both lists together."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     async for some in _slices(partitions):
         for one in some:
             found[one.topic].add(one.partition)
+    for numbers in topics:
+        found[numbers.topic].update(numbers.partitions)
     return {topic: tuple(sorted(numbers)) for topic, numbers in sorted(found.items())}
 
 
-async def _weights(said: Sequence[pb.PartitionWeight]) -> dict[str, dict[int, float]]:
-    """Topic -> partition -> weight."""
+async def _weights(request: pb.RegisterRequest) -> dict[str, dict[int, float]]:
+    """Topic -> partition -> weight. Raises BadRequest where partitions and weights are not as many."""
     found: defaultdict[str, dict[int, float]] = defaultdict(dict)
-    async for some in _slices(said):
+    async for some in _slices(request.weights):
         for one in some:
             found[one.partition.topic][one.partition.partition] = one.weight
+    for said in request.weights_by_topic:
+        if len(said.partitions) != len(said.weights):
+            raise BadRequest(
+                f"{said.topic[:249]}: {len(said.partitions)} partitions have {len(said.weights)} weights"
+            )
+        found[said.topic].update(zip(said.partitions, said.weights, strict=True))
     return dict(sorted(found.items()))
 
 
@@ -84,7 +103,8 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
     )
     if claims <= MAX_CLAIMS:
         claims += sum(len(group.topics) for group in request.copartitioned)
-    claims += sum(len(one.partitions) for one in request.former)
+    for said in (request.former, request.replicas_by_topic, request.weights_by_topic):
+        claims += sum(len(one.partitions) for one in said)
     if claims > MAX_CLAIMS:
         raise TooManyClaims(request.consumer_name, claims)
     topics = {*request.topics, *([request.topic] if request.topic else [])}
@@ -94,7 +114,7 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
         capacity=request.capacity or 1.0,
         rack=request.rack or None,
         identity=identity,
-        weights=await _weights(request.weights),
+        weights=await _weights(request),
         capabilities=(
             *((KEEPS_REPLICAS,) if request.keeps_replicas else ()),
             *((HEARTBEATS,) if request.heartbeats else ()),
@@ -102,7 +122,7 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
         incarnation=request.incarnation,
         returns=request.returns,
         co_partitioned=tuple(tuple(sorted(group.topics)) for group in request.copartitioned),
-        holds=await by_topic(request.replicas),
+        holds=await by_topic(request.replicas, request.replicas_by_topic),
         former={one.topic: tuple(sorted(set(one.partitions))) for one in request.former},
     )
 
@@ -137,38 +157,59 @@ def messages_of(command: Command) -> Iterator[pb.AssignmentCommand]:
                 )
             )
         case Replicas():
-            yield pb.AssignmentCommand(
-                standby=pb.StandbyUpdate(standbys=map(message_of, command.partitions))
-            )
+            for part, more in _parts(map(message_of, command.partitions)):
+                yield pb.AssignmentCommand(standby=pb.StandbyUpdate(standbys=part, more=more))
         case Pulse():
             yield pb.AssignmentCommand(pulse=pb.Pulse())
 
 
 def _assignment(command: Assignment) -> Iterator[pb.AssignmentCommand]:
-    given = command.assigned
-    for start in range(0, len(given), PART) or (0,):
-        part = given[start : start + PART]
+    *firsts, (unassigned, _) = _parts(map(message_of, command.unassigned))
+    for first, _ in firsts:
+        yield pb.AssignmentCommand(assignment=pb.AssignmentUpdate(unassigned=first))
+    for number, (part, more) in enumerate(_parts(map(_granted, command.assigned))):
         yield pb.AssignmentCommand(
             assignment=pb.AssignmentUpdate(
-                assigned=[message_of(owned.at) for owned in part],
-                unassigned=map(message_of, command.unassigned) if start == 0 else (),
-                snapshot=command.full and start == 0,
-                more=command.full and start + PART < len(given),
-                grants=[
-                    pb.Grant(
-                        partition=message_of(owned.at),
-                        epoch=owned.epoch,
-                        start_offset=owned.offset,
-                        keep=owned.keep,
-                    )
-                    for owned in part
-                ],
+                assigned=[grant.partition for grant in part],
+                unassigned=unassigned if number == 0 else (),
+                snapshot=command.full and number == 0,
+                more=command.full and more,
+                grants=part,
             )
         )
 
 
-def move_of(move: PlannedMove) -> pb.Move:
-    """A move of a dry run."""
+def _granted(owned: Owned) -> pb.Grant:
+    return pb.Grant(
+        partition=message_of(owned.at),
+        epoch=owned.epoch,
+        start_offset=owned.offset,
+        keep=owned.keep,
+    )
+
+
+def _parts(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
+    """Messages in parts of at most :data:`PART_BYTES` each, and whether another part follows; one part at
+    least. A message that is longer is a part of its own."""
+    part: list[M] = []
+    size = 0
+    for message in messages:
+        taken = message.ByteSize() + FRAME_BYTES
+        if part and size + taken > PART_BYTES:
+            yield part, True
+            part, size = [], 0
+        part.append(message)
+        size += taken
+    yield part, False
+
+
+def plans(moves: Sequence[PlannedMove], revision: int) -> Iterator[pb.PlanResponse]:
+    """A dry run in parts."""
+    for part, _ in _parts(map(_move, moves)):
+        yield pb.PlanResponse(moves=part, revision=revision)
+
+
+def _move(move: PlannedMove) -> pb.Move:
     return pb.Move(
         partition=message_of(move.at), from_owner=move.old_owner or "", to_owner=move.new_owner
     )
@@ -176,6 +217,7 @@ def move_of(move: PlannedMove) -> pb.Move:
 
 def states(
     leader: str,
+    revision: int,
     topics: Sequence[TopicConfig],
     consumers: Sequence[Consumer],
     assignments: Sequence[Assigned],
@@ -183,21 +225,39 @@ def states(
 ) -> Iterator[pb.State]:
     """The whole state, in parts."""
     counts = {one.topic: one.partition_count for one in topics}
-    first = pb.State(
-        leader=leader,
-        topics=[pb.Topic(topic=one.topic, partition_count=one.partition_count) for one in topics],
-        consumers=[_consumer(one, counts) for one in consumers],
-        handoffs=map(_handoff, handoffs),
+    rows: Iterator[pb.Topic | pb.Consumer | pb.Handoff | pb.Assignment] = chain(
+        (pb.Topic(topic=one.topic, partition_count=one.partition_count) for one in topics),
+        (_consumer(one, counts) for one in consumers),
+        map(_handoff, handoffs),
+        map(_assigned, assignments),
     )
-    for start in range(0, len(assignments), PART) or (0,):
-        state = first if start == 0 else pb.State(leader=leader)
-        state.assignments.extend(map(_assigned, assignments[start : start + PART]))
-        state.more = start + PART < len(assignments)
+    for part, more in _parts(rows):
+        state = pb.State(leader=leader, revision=revision, more=more)
+        for kind, some in groupby(part, type):
+            getattr(state, _FIELD[kind]).extend(some)
         yield state
 
 
+_STATUS: Final = {
+    Status.READY: pb.CONSUMER_STATUS_READY,
+    Status.DRAINING: pb.CONSUMER_STATUS_DRAINING,
+}
+_PHASE: Final = {
+    Phase.WARMING: pb.HANDOFF_PHASE_WARMING,
+    Phase.READY: pb.HANDOFF_PHASE_READY,
+    Phase.COMPLETE: pb.HANDOFF_PHASE_COMPLETE,
+}
+#: The field of a state for each kind of row.
+_FIELD: Final[Mapping[type[Any], str]] = {
+    pb.Topic: "topics",
+    pb.Consumer: "consumers",
+    pb.Handoff: "handoffs",
+    pb.Assignment: "assignments",
+}
+
+
 def _consumer(one: Consumer, counts: Mapping[str, int]) -> pb.Consumer:
-    """What it says of partitions that there are not is left out: it may say very much."""
+    """A registration. Replicas of partitions that do not exist are left out: there may be very many."""
     holds = {
         topic: [number for number in numbers if number < counts[topic]]
         for topic, numbers in one.holds.items()
@@ -205,22 +265,17 @@ def _consumer(one: Consumer, counts: Mapping[str, int]) -> pb.Consumer:
     }
     return pb.Consumer(
         consumer_name=one.name,
-        status=one.status.value,
+        status=_STATUS[one.status],
         topics=one.topics,
         rack=one.rack or "",
         capacity=one.capacity,
         registered_at=one.registered_at,
-        replicas=_flat(holds),
+        replicas=[
+            pb.TopicPartitions(topic=topic, partitions=numbers)
+            for topic, numbers in sorted(holds.items())
+        ],
         incarnation=one.incarnation,
     )
-
-
-def _flat(partitions: Mapping[str, Sequence[int]]) -> list[pb.TopicPartition]:
-    return [
-        pb.TopicPartition(topic=topic, partition=number)
-        for topic, numbers in sorted(partitions.items())
-        for number in numbers
-    ]
 
 
 def _assigned(one: Assigned) -> pb.Assignment:
@@ -240,7 +295,7 @@ def _handoff(one: OpenHandoff) -> pb.Handoff:
         partition=message_of(said.at),
         old_owner=said.old_owner,
         new_owner=said.new_owner,
-        phase=said.phase.value,
+        phase=_PHASE[said.phase],
         handoff_id=one.handoff_id,
         age_s=one.age_s,
         progress=said.progress,

@@ -23,9 +23,8 @@ from faust_assigner.service.server.health import Health, probing
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.servicer import ConsumerServicer
 
-#: A request: the longest is a registration with a weight for each of many thousand partitions.
-REQUEST_BYTES: Final = 4 * 2**20
-MESSAGE_BYTES: Final = 16 * 2**20
+#: A request and an answer: gRPC's own limit, so that clients need no option. Longer answers come in parts.
+MESSAGE_BYTES: Final = 4 * 2**20
 METADATA_BYTES: Final = 16 * 2**10
 STREAMS_PER_CONNECTION: Final = 128
 IDLE_MS: Final = 300_000
@@ -50,7 +49,7 @@ def channel_options(consumer_ttl_s: float, most_age_s: float = 0.0) -> list[tupl
             "grpc.so_reuseport",
             0,
         ),  # a second instance on the port is a mistake, not a second listener
-        ("grpc.max_receive_message_length", REQUEST_BYTES),
+        ("grpc.max_receive_message_length", MESSAGE_BYTES),
         ("grpc.max_send_message_length", MESSAGE_BYTES),
         ("grpc.max_metadata_size", METADATA_BYTES),
         ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),

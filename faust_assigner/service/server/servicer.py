@@ -96,6 +96,7 @@ class ConsumerServicer:
         is_first = True
         async for command in stream:
             for message in messages_of(command):
+                message.revision = stream.revision
                 if is_first and isinstance(command, Assignment) and with_session:
                     message.assignment.session_id = stream.session
                     message.assignment.lives_ms = _ms(stream.lives_s)
@@ -214,9 +215,11 @@ class ConsumerServicer:
         """What the consumer keeps warm."""
         async with spoken(context):
             identity = self._door.caller(context).acting_as(request.consumer_name)
-            if len(request.replicas) > MAX_CLAIMS:
-                raise TooManyClaims(request.consumer_name, len(request.replicas))
-            replicas = await by_topic(request.replicas)
+            claims = len(request.replicas)
+            claims += sum(len(one.partitions) for one in request.replicas_by_topic)
+            if claims > MAX_CLAIMS:
+                raise TooManyClaims(request.consumer_name, claims)
+            replicas = await by_topic(request.replicas, request.replicas_by_topic)
             await self._node.holds(
                 request.consumer_name,
                 replicas,

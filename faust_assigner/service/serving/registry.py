@@ -30,6 +30,7 @@ class Stream:
         snapshot: Callable[[], Iterable[Command]],
         overflowed: Callable[[], None],
         closed: Callable[[Stream], Awaitable[None]],
+        now: Callable[[], int] = int,
         beats: bool = False,
     ) -> None:
         self.consumer_name = consumer_name
@@ -42,7 +43,9 @@ class Stream:
         self._snapshot = snapshot
         self._overflowed = overflowed
         self._closed = closed
-        self._queue: deque[Command] = deque()
+        self._now = now  # the revision of the state that is told of now
+        self.revision = 0
+        self._queue: deque[tuple[int, Command]] = deque()
         self._anew = True
         self._wake = asyncio.Event()
 
@@ -59,13 +62,13 @@ class Stream:
             self.resync()
             self._overflowed()
         else:
-            self._queue.append(command)
+            self._queue.append((self._now(), command))
             self._wake.set()
 
     def pulse(self) -> None:
         """Say that the stream lives, unless something is about to be told that says so as well."""
         if self.beats and not self.ended and not self._anew and not self._queue:
-            self._queue.append(Pulse())
+            self._queue.append((self._now(), Pulse()))
             self._wake.set()
 
     def resync(self) -> None:
@@ -92,9 +95,10 @@ class Stream:
             self._wake.clear()
             if self._anew:
                 self._anew = False
-                self._queue.extend(self._snapshot())
+                self._queue.extend((self._now(), command) for command in self._snapshot())
             if self._queue:
-                return self._queue.popleft()
+                self.revision, command = self._queue.popleft()
+                return command
             if self.ended:
                 raise StopAsyncIteration
             await self._wake.wait()

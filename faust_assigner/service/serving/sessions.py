@@ -209,6 +209,7 @@ class Sessions:
             snapshot=lambda: snapshot(self._mirror.view, name),
             overflowed=lambda: self._metrics.stream_resynced(name),
             closed=self._closed,
+            now=lambda: self._mirror.dated,
             beats=HEARTBEATS in consumer.capabilities,
         )
 

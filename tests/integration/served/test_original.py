@@ -14,6 +14,7 @@ import pytest
 
 from faust_assigner.service.client import AssignerClient, Release, Warm
 from faust_assigner.service.client.operator import Operator
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from tests.support.assigning.instances import (
     QUICK,
     Consumer,
@@ -177,7 +178,10 @@ async def test_drain_hands_off_and_still_answers_as_old_owner(start: Any) -> Non
         async with Operator(target) as operator:
             assert await operator.drain("b")
             draining = await until_state(
-                target, lambda state: "Draining" in {one.status for one in state.consumers}
+                target,
+                lambda state: (
+                    pb.CONSUMER_STATUS_DRAINING in {one.status for one in state.consumers}
+                ),
             )
             assert {one.new_owner for one in draining.handoffs} <= {"a"}
         await settled([first, second], [8, 0])

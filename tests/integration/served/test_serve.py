@@ -70,7 +70,7 @@ async def test_a_download_that_takes_long_stays_warming(service: Instance) -> No
             await asyncio.sleep(0.5)
             said = await state(service.target)
             assert {(h.old_owner, h.new_owner, h.phase) for h in said.handoffs} == {
-                ("a", "b", "Warming")
+                ("a", "b", pb.HANDOFF_PHASE_WARMING)
             }
             assert (len(first.working), len(second.working)) == (8, 0)
 

@@ -148,6 +148,6 @@ def test_what_does_not_fit_on_the_wire_stops_neither_streams_nor_screens(
     assert told[0].assignment.snapshot
     handoffs = [OpenHandoff(one, 1, 0.0) for one in values(view.handoffs)]
     screens = list(
-        states("", values(view.topics), values(view.consumers), values(view.assignments), handoffs)
+        states("", 1, *map(values, (view.topics, view.consumers, view.assignments)), handoffs)
     )
     assert {one.owner for one in screens[0].assignments} <= {"a"}

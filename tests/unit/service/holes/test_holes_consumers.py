@@ -190,12 +190,12 @@ class _NaiveStream(Stream):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._queue.extend(self._snapshot())
+        self._queue.extend((0, command) for command in self._snapshot())
         self._anew = False
 
     def offer(self, command: Command) -> None:
         if len(self._queue) < self._limit:
-            self._queue.append(command)
+            self._queue.append((0, command))
 
 
 @pytest.mark.parametrize(("kind", "complete"), [(Stream, True), (_NaiveStream, False)])

@@ -1,0 +1,120 @@
+"""Messages carry the revision of the state that they tell of, on the scale of epochs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.server.admin_servicer import AdminServicer
+from faust_assigner.service.server.auth import OpenDoor
+from faust_assigner.service.server.servicer import ConsumerServicer
+from tests.support.assigning.consumers import Bench, eventually, virtually
+from tests.unit.service.stories import store
+
+
+@contextlib.asynccontextmanager
+async def listening(node: AssignerNode, name: str) -> AsyncIterator[list[pb.AssignmentCommand]]:
+    """What a consumer of the wire is told, as it comes."""
+    told: list[pb.AssignmentCommand] = []
+    request = pb.RegisterRequest(consumer_name=name, heartbeats=True, incarnation=f"i-{name}")
+
+    async def listen() -> None:
+        context: Any = None
+        async for message in ConsumerServicer(node, OpenDoor()).Register(request, context):
+            told.append(message)
+
+    task = asyncio.create_task(listen())
+    try:
+        await eventually(lambda: told, "the first message")
+        yield told
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def epochs(told: list[pb.AssignmentCommand]) -> list[tuple[int, int]]:
+    """(revision, epoch) of every grant."""
+    return [(one.revision, grant.epoch) for one in told for grant in one.assignment.grants]
+
+
+def test_a_grant_is_told_under_a_revision_not_below_its_epoch() -> None:
+    """So that the reader of a later revision knows that the grant is in it."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 4})
+            async with listening(node, "a") as told:
+                await eventually(lambda: len(epochs(told)) == 4, "four grants")
+                assert all(revision >= epoch > 0 for revision, epoch in epochs(told))
+        await kept.close()
+
+    virtually(story)
+
+
+def test_revisions_never_fall_on_a_stream_and_rise_with_each_change() -> None:
+    """Pulses too: they say up to where nothing else is to be told."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2})
+            async with listening(node, "a") as told:
+                await eventually(lambda: len(epochs(told)) == 2, "two grants")
+                await node.set_topic("t", 4)
+                await eventually(lambda: len(epochs(told)) == 4, "four grants")
+                await eventually(lambda: told[-1].HasField("pulse"), "a pulse")
+                seen = [one.revision for one in told]
+                assert seen == sorted(seen)
+                assert seen[0] < max(epoch for _, epoch in epochs(told)) <= seen[-1]
+        await kept.close()
+
+    virtually(story)
+
+
+def test_a_queued_message_keeps_the_revision_at_which_it_was_true() -> None:
+    """A slow reader is not told that old news is the newest state."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            helper = await b.consumer(node, "a")
+            await b.settles(1)
+            stream = helper.stream
+            assert stream is not None
+            helper._task and helper._task.cancel()
+            await node.set_topic("t", 2)
+            await eventually(lambda: len(b.owners()) == 2, "both are owned")
+            before = node.revision
+            await node.set_topic("u", 1)
+            await eventually(lambda: node.revision > before, "news")
+            command = await anext(stream)
+            assert stream.revision <= before, command
+        await kept.close()
+
+    virtually(story)
+
+
+def test_revisions_of_two_instances_compare() -> None:
+    """Both count the store's writes: an operator's view of one is not below a consumer's of the other."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            one, two = await b.node({"t": 2}), await b.node()
+            async with listening(one, "a") as told:
+                await eventually(lambda: len(epochs(told)) == 2, "two grants")
+                await eventually(lambda: two.revision == one.revision, "both are up to date")
+                admin, context = AdminServicer(two, OpenDoor()), None
+                states = [part async for part in admin.GetState(pb.GetStateRequest(), context)]
+                assert states[0].revision >= told[-1].revision > 0
+                plans = [part async for part in admin.Plan(pb.PlanRequest(), context)]
+                assert [part.revision for part in plans] == [states[0].revision]
+        await kept.close()
+
+    virtually(story)
