@@ -50,6 +50,11 @@ class Condition:
         return unowned(self._mirror.view)
 
     @property
+    def is_paused(self) -> bool:
+        """Whether an operator wants no moves for balance."""
+        return self._mirror.view.pause is not None
+
+    @property
     def unreadable(self) -> int:
         """Values in the store that cannot be read."""
         return len(self._mirror.view.unreadable)

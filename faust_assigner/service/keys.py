@@ -16,7 +16,15 @@ from urllib.parse import unquote
 
 from faust_assigner.service.errors import BadRequest
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
-from faust_assigner.service.records import Assigned, Consumer, Leader, Status, TopicConfig
+from faust_assigner.service.records import (
+    Assigned,
+    Consumer,
+    Leader,
+    Pause,
+    Pin,
+    Status,
+    TopicConfig,
+)
 
 _CONSUMER_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _INCARNATION = re.compile(r"[A-Za-z0-9._:-]{0,128}")
@@ -98,6 +106,15 @@ class Keys:
         """The session of a consumer that is to be told everything again; bound to its lease. Ours alone."""
         return f"{self.prefix}resyncs/{escape(name)}"
 
+    @property
+    def paused(self) -> str:
+        """While it is there, the leader moves nothing for balance. Ours alone."""
+        return f"{self.prefix}paused/group"
+
+    def pin(self, at: TopicPartition) -> str:
+        """The consumer on which an operator wants a partition. Ours alone."""
+        return f"{self.prefix}pins/{escape(at.topic)}/{at.partition}"
+
     def topic(self, name: str) -> str:
         """A topic's partition count."""
         return f"{self.prefix}config/topics/{escape(name)}"
@@ -177,6 +194,7 @@ def dump_consumer(consumer: Consumer) -> bytes:
             topic: [list(known), list(known.values())] for topic, known in consumer.weights.items()
         },
         "capacity": consumer.capacity if consumer.capacity != 1.0 else None,
+        "leaves": consumer.leaves,
         "dismissed": consumer.dismissed,
         "incarnation": consumer.incarnation,
         "replaced": list(consumer.replaced),
@@ -213,6 +231,7 @@ def load_consumer(value: bytes) -> Consumer:
             str(topic): dict(zip(map(int, numbers), map(float, weights), strict=True))
             for topic, (numbers, weights) in d.get("weights", {}).items()
         },
+        leaves=bool(d.get("leaves", False)),
         dismissed=bool(d.get("dismissed", False)),
         incarnation=str(d.get("incarnation", "")),
         replaced=tuple(map(str, d.get("replaced", ()))),
@@ -356,6 +375,34 @@ def dump_until(until: float) -> bytes:
 def load_until(value: bytes) -> float:
     """Raises as :func:`load_consumer`."""
     return float(_load(value)["until"])
+
+
+def dump_pin(pin: Pin) -> bytes:
+    """Where an operator wants a partition."""
+    document: dict[str, Any] = {
+        "topic": pin.at.topic,
+        "partition": pin.at.partition,
+        "consumer": pin.consumer,
+    }
+    return _dump(document | ({"once": True} if pin.once else {}))
+
+
+def load_pin(value: bytes) -> Pin:
+    """Raises as :func:`load_consumer`."""
+    d = _load(value)
+    at = TopicPartition(str(d["topic"]), int(d["partition"]))
+    return Pin(at, str(d["consumer"]), bool(d.get("once", False)))
+
+
+def dump_pause(pause: Pause) -> bytes:
+    """Why nothing is to move for balance, and since when."""
+    return _dump({"reason": pause.reason, "since": pause.since})
+
+
+def load_pause(value: bytes) -> Pause:
+    """Raises as :func:`load_consumer`."""
+    d = _load(value)
+    return Pause(str(d["reason"]), float(d["since"]))
 
 
 def dump_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:

@@ -47,12 +47,13 @@ from faust_assigner.service.records import (
 from faust_assigner.service.serving.acks import Acks
 from faust_assigner.service.serving.beats import Beats
 from faust_assigner.service.serving.claims import check_claims
+from faust_assigner.service.serving.orders import Orders
 from faust_assigner.service.serving.registered import Registered
 from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Store
 from faust_assigner.service.tasks import ended, first
-from faust_assigner.service.view import Change
+from faust_assigner.service.view import Change, View
 
 __all__ = ["AssignerNode", "CommandStream", "CountPartitions", "Metrics", "NoMetrics"]
 
@@ -113,6 +114,7 @@ class AssignerNode:
         )
         self._acks = Acks(store, self.keys, clock)
         self._registered = Registered(store, self.keys, self._mirror)
+        self.orders = Orders(store, self.keys, clock, self._mirror, self._registered)
         self._beats = Beats(store, self.keys, settings, clock, self._mirror, metrics)
         self._sessions = Sessions(
             store, self.keys, settings, clock, self._mirror, metrics, self._beats, node_id
@@ -381,6 +383,11 @@ class AssignerNode:
     async def remove_topic(self, topic: str) -> None:
         """A topic is the service's no more: its owners lose it. Raises ``NotFound``."""
         await self._catalogue.remove(checked_topic(topic))
+
+    @property
+    def view(self) -> View:
+        """This instance's copy of the store, to be read alone."""
+        return self._mirror.view
 
     async def consumers(self) -> tuple[Consumer, ...]:
         """All that are registered, by name."""

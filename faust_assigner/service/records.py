@@ -31,6 +31,7 @@ class Consumer:
     ``replaced``       the incarnations before this one, newest first, as far as they are remembered
     ``returns``        of a request alone: this incarnation was registered before and may replace no other
     ``by_operator``    an operator drained the name: a new incarnation stays drained
+    ``leaves``         draining, and the process itself wants to stop
     ``dismissed``      draining, and told to stop though nobody relieves it: who comes next is a new process
     """
 
@@ -51,6 +52,7 @@ class Consumer:
     replaced: tuple[str, ...] = ()
     returns: bool = False
     by_operator: bool = False
+    leaves: bool = False
     dismissed: bool = False
 
     def wants(self, topic: str) -> bool:
@@ -102,6 +104,23 @@ class TopicConfig:
     topic: str
     partition_count: int
     in_kafka: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """An operator wants the partition on this consumer; ``once``: no longer than until it is there."""
+
+    at: TopicPartition
+    consumer: str
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """An operator wants no moves for balance. ``since`` unix seconds."""
+
+    reason: str
+    since: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,15 @@ from typing import Any, Generic, TypeVar
 from faust_assigner.service import keys
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.keys import Keys
-from faust_assigner.service.records import Assigned, Consumer, Leader, Status, TopicConfig
+from faust_assigner.service.records import (
+    Assigned,
+    Consumer,
+    Leader,
+    Pause,
+    Pin,
+    Status,
+    TopicConfig,
+)
 from faust_assigner.service.store.base import Compare, Event, KeyValue, Listing, absent, unchanged
 
 T = TypeVar("T")
@@ -75,6 +83,8 @@ class View:
     awaiting: dict[str, Entry[bytes]] = field(default_factory=dict)
     departed: dict[str, Entry[bytes]] = field(default_factory=dict)
     removed: dict[str, Entry[bytes]] = field(default_factory=dict)
+    pauses: dict[str, Entry[Pause]] = field(default_factory=dict)
+    pins: dict[TopicPartition, Entry[Pin]] = field(default_factory=dict)
     raw: dict[str, KeyValue] = field(default_factory=dict)
     owned: dict[str, set[TopicPartition]] = field(default_factory=dict)
     moving: dict[str, set[TopicPartition]] = field(default_factory=dict)
@@ -154,6 +164,8 @@ class View:
             awaiting=dict(self.awaiting),
             departed=dict(self.departed),
             removed=dict(self.removed),
+            pauses=dict(self.pauses),
+            pins=dict(self.pins),
             raw=dict(self.raw),
             owned={name: set(mine) for name, mine in self.owned.items()},
             moving={name: set(mine) for name, mine in self.moving.items()},
@@ -192,6 +204,12 @@ class View:
     def leader(self) -> Entry[Leader] | None:
         """Who leads."""
         return self.leaders.get("leader")
+
+    @property
+    def pause(self) -> Pause | None:
+        """Why nothing moves for balance; ``None`` where the leader balances."""
+        entry = self.pauses.get("group")
+        return entry.value if entry else None
 
     @property
     def base(self) -> int:
@@ -345,6 +363,10 @@ _READERS = {
     ("resyncs", 1): _Reader("resyncs", lambda n: n[0], lambda kv: kv.value.decode()),
     ("awaiting", 1): _Reader("awaiting", lambda n: n[0], lambda kv: kv.value),
     ("removed", 1): _Reader("removed", lambda n: n[0], lambda kv: kv.value),
+    ("paused", 1): _Reader("pauses", lambda n: n[0], lambda kv: keys.load_pause(kv.value)),
+    ("pins", 2): _Reader(
+        "pins", _at, lambda kv: keys.load_pin(kv.value), lambda pin, at: pin.at == at
+    ),
     ("departed", 1): _Reader("departed", lambda n: n[0], lambda kv: kv.value),
     ("expelled", 2): _Reader("expelled", _process, lambda kv: kv.value),
     ("config", 2): _Reader(

@@ -124,6 +124,24 @@ class Ordered:
     [
         (["set-topic", "t", "1"], ("set_topic", "t", 1), {"topic": "t", "partition_count": 1}),
         (["remove-topic", "t"], ("remove_topic", "t"), {"topic": "t", "removed": True}),
+        (["undrain", "c"], ("undrain", "c"), {"consumer": "c", "drained": False}),
+        (["pause", "--reason", "r"], ("pause", "r"), {"paused": True, "reason": "r"}),
+        (["resume"], ("resume",), {"paused": False}),
+        (
+            ["move", "a/b/0", "c"],
+            ("move", ("a/b", 0), "c"),
+            {"topic": "a/b", "partition": 0, "consumer": "c"},
+        ),
+        (
+            ["pin", "t/0", "c"],
+            ("pin", ("t", 0), "c"),
+            {"topic": "t", "partition": 0, "consumer": "c", "pinned": True},
+        ),
+        (
+            ["unpin", "t/0"],
+            ("unpin", ("t", 0)),
+            {"topic": "t", "partition": 0, "pinned": False},
+        ),
         (
             ["abort", "a/b/0"],
             ("abort", ("a/b", 0)),

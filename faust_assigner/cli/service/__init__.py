@@ -19,9 +19,17 @@ for command in (
     looks.health,
     looks.plan,
     looks.topics,
+    looks.pins,
+    looks.status,
     orders.abort,
     orders.drain,
+    orders.move,
+    orders.pause,
+    orders.pin,
     orders.remove_topic,
+    orders.resume,
     orders.set_topic,
+    orders.undrain,
+    orders.unpin,
 ):
     service.add_command(command)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,10 @@ from faust_assigner.cli.service.asking import CHANNEL, offered, print_rows, shar
 
 if TYPE_CHECKING:
     from faust_assigner.service.client.operator import Operator
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _word(one: Any, field: str) -> str:
@@ -96,6 +102,51 @@ async def handoffs(operator: Operator, watch: bool, as_json: bool) -> None:
             one.handoff_id,
         ),
     )
+
+
+@click.command()
+@watched
+@shared
+async def pins(operator: Operator, watch: bool, as_json: bool) -> None:
+    """The partitions that an operator wants on a consumer: for good, or (once) until they are there."""
+    await show(
+        operator,
+        watch,
+        as_json,
+        "pins",
+        ("topic", "partition", "consumer", "once"),
+        lambda one: (
+            one.partition.topic,
+            one.partition.partition,
+            one.consumer_name,
+            "once" if one.once else "",
+        ),
+    )
+
+
+@click.command()
+@shared
+async def status(operator: Operator, as_json: bool) -> None:
+    """The group in one look: who leads, whether it is paused, and how many of each kind there are."""
+    state = await operator.state()
+    owned = sum(not one.absent for one in state.assignments)
+    rows: dict[str, Any] = {
+        "leader": state.leader,
+        "revision": state.revision,
+        "paused": state.HasField("paused"),
+        "reason": state.paused.reason,
+        "paused_since": _time(state.paused.since) if state.HasField("paused") else "",
+        "consumers": len(state.consumers),
+        "draining": sum(_word(one, "status") == "Draining" for one in state.consumers),
+        "partitions": sum(one.partition_count for one in state.topics),
+        "owned": owned,
+        "handoffs": len(state.handoffs),
+        "pins": len(state.pins),
+    }
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    print_rows(rows.items(), ("what", "value"), as_json)
 
 
 @click.command()

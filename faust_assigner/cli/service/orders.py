@@ -1,9 +1,9 @@
-"""What an operator orders: to drain a consumer, to add or remove a topic, to give a hand-off up."""
+"""What an operator orders: drains, pauses, pins, moves, topics, and the end of a hand-off."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,22 @@ def _partition(context: click.Context, argument: click.Parameter, said: str) -> 
     return topic, int(number)
 
 
+_AT = click.argument("partition", metavar="TOPIC/PARTITION", callback=_partition)
+
+
+def _name(partition: tuple[str, int]) -> str:
+    return f"{partition[0]}/{partition[1]}"
+
+
+def _row(partition: tuple[str, int]) -> dict[str, Any]:
+    return {"topic": partition[0], "partition": partition[1]}
+
+
+def _say(as_json: bool, words: str, **row: Any) -> None:
+    """Print the words, or the row as JSON."""
+    click.echo(json.dumps(row) if as_json else words)
+
+
 @click.command()
 @click.argument("consumer")
 @shared
@@ -30,7 +46,72 @@ async def drain(operator: Operator, consumer: str, as_json: bool) -> None:
     """
     has_some = await operator.drain(consumer)
     action = "WAIT_FOR_DRAIN" if has_some else "SHUTDOWN_NOW"
-    click.echo(json.dumps({"consumer": consumer, "action": action}) if as_json else action)
+    _say(as_json, action, consumer=consumer, action=action)
+
+
+@click.command()
+@click.argument("consumer")
+@shared
+async def undrain(operator: Operator, consumer: str, as_json: bool) -> None:
+    """Take the drain of CONSUMER back: it keeps what it still has, and is given partitions again."""
+    await operator.undrain(consumer)
+    _say(as_json, f"{consumer}: not drained any more", consumer=consumer, drained=False)
+
+
+@click.command()
+@click.option("--reason", default="", help="For those who look: it is shown by status.")
+@shared
+async def pause(operator: Operator, reason: str, as_json: bool) -> None:
+    """Move no partition for balance until resume.
+
+    Partitions without a living owner are still given on at once. Consumers that leave or are drained still
+    hand off, and the moves of pin and move are made.
+    """
+    await operator.pause(reason)
+    _say(as_json, "paused", paused=True, reason=reason)
+
+
+@click.command()
+@shared
+async def resume(operator: Operator, as_json: bool) -> None:
+    """End a pause: the loads become even again."""
+    await operator.resume()
+    _say(as_json, "not paused", paused=False)
+
+
+@click.command()
+@_AT
+@click.argument("consumer")
+@shared
+async def move(
+    operator: Operator, partition: tuple[str, int], consumer: str, as_json: bool
+) -> None:
+    """Hand TOPIC/PARTITION to CONSUMER now, also during a pause. Later plans may move it on.
+
+    The loads stay even: another partition of CONSUMER may go the other way.
+    """
+    await operator.move(partition, consumer)
+    _say(as_json, f"{_name(partition)}: goes to {consumer}", **_row(partition), consumer=consumer)
+
+
+@click.command()
+@_AT
+@click.argument("consumer")
+@shared
+async def pin(operator: Operator, partition: tuple[str, int], consumer: str, as_json: bool) -> None:
+    """Keep TOPIC/PARTITION on CONSUMER until unpin, whenever CONSUMER is registered."""
+    await operator.pin(partition, consumer)
+    said = f"{_name(partition)}: pinned to {consumer}"
+    _say(as_json, said, **_row(partition), consumer=consumer, pinned=True)
+
+
+@click.command()
+@_AT
+@shared
+async def unpin(operator: Operator, partition: tuple[str, int], as_json: bool) -> None:
+    """End the pin of TOPIC/PARTITION, or its move if that is not made yet."""
+    await operator.unpin(partition)
+    _say(as_json, f"{_name(partition)}: not pinned", **_row(partition), pinned=False)
 
 
 @click.command(name="set-topic")
@@ -43,8 +124,7 @@ async def set_topic(operator: Operator, topic: str, count: int, as_json: bool) -
     With a smaller COUNT than before, the partitions beyond it are taken from their owners.
     """
     await operator.set_topic(topic, count)
-    said = {"topic": topic, "partition_count": count}
-    click.echo(json.dumps(said) if as_json else f"{topic}: {count} partitions")
+    _say(as_json, f"{topic}: {count} partitions", topic=topic, partition_count=count)
 
 
 @click.command(name="remove-topic")
@@ -56,15 +136,14 @@ async def remove_topic(operator: Operator, topic: str, as_json: bool) -> None:
     Neither an instance that is started with --topic nor a consumer that wants it brings it back.
     """
     await operator.remove_topic(topic)
-    click.echo(json.dumps({"topic": topic, "removed": True}) if as_json else f"{topic}: removed")
+    _say(as_json, f"{topic}: removed", topic=topic, removed=True)
 
 
 @click.command()
-@click.argument("partition", metavar="TOPIC/PARTITION", callback=_partition)
+@_AT
 @shared
 async def abort(operator: Operator, partition: tuple[str, int], as_json: bool) -> None:
     """Give the hand-off of TOPIC/PARTITION up, whichever is open; the next round may begin another one."""
     await operator.abort(partition)
-    topic, number = partition
-    said = {"topic": topic, "partition": number, "aborted": True}
-    click.echo(json.dumps(said) if as_json else f"{topic}/{number}: the hand-off is given up")
+    said = f"{_name(partition)}: the hand-off is given up"
+    _say(as_json, said, **_row(partition), aborted=True)

@@ -11,6 +11,7 @@ import grpc.aio
 
 from faust_assigner.errors import TryAgain
 from faust_assigner.service.client.channel import Access
+from faust_assigner.service.client.messages import to_message
 from faust_assigner.service.faults import refusal
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerAdminStub
@@ -65,14 +66,40 @@ class Operator:
         answer = await self._call("Drain", pb.DrainRequest(consumer_name=consumer_name))
         return bool(answer.action == pb.WAIT_FOR_DRAIN)
 
+    async def undrain(self, consumer_name: str) -> int:
+        """Take a drain back. Each of the orders from here returns the revision from which it holds."""
+        return await self._order("Undrain", pb.UndrainRequest(consumer_name=consumer_name))
+
+    async def pause(self, reason: str = "") -> int:
+        """Move nothing for balance from now on."""
+        return await self._order("Pause", pb.PauseRequest(reason=reason))
+
+    async def resume(self) -> int:
+        """End a pause."""
+        return await self._order("Resume", pb.ResumeRequest())
+
+    async def pin(self, partition: tuple[str, int], consumer_name: str) -> int:
+        """Keep the partition on the consumer whenever that is registered."""
+        request = pb.PinRequest(partition=to_message(partition), consumer_name=consumer_name)
+        return await self._order("Pin", request)
+
+    async def unpin(self, partition: tuple[str, int]) -> int:
+        """End a pin, or a move that is not made yet."""
+        return await self._order("Unpin", pb.UnpinRequest(partition=to_message(partition)))
+
+    async def move(self, partition: tuple[str, int], consumer_name: str) -> int:
+        """Hand the partition to the consumer once."""
+        request = pb.PinRequest(partition=to_message(partition), consumer_name=consumer_name)
+        return await self._order("Move", request)
+
+    async def _order(self, method: str, request: Any) -> int:
+        return int((await self._call(method, request)).revision)
+
     async def abort(self, partition: tuple[str, int], handoff_id: int = 0) -> None:
         """Give the partition's handoff up."""
         await self._call(
             "AbortHandoff",
-            pb.AbortHandoffRequest(
-                partition=pb.TopicPartition(topic=partition[0], partition=partition[1]),
-                handoff_id=handoff_id,
-            ),
+            pb.AbortHandoffRequest(partition=to_message(partition), handoff_id=handoff_id),
         )
 
     async def set_topic(self, topic: str, partition_count: int) -> None:

@@ -17,7 +17,7 @@ from faust_assigner.service.leading.advance import moved
 from faust_assigner.service.leading.bundles import Bundle, joined, owner, still_gone
 from faust_assigner.service.leading.record import NEUTRAL, Standing
 from faust_assigner.service.leading.slots import beginning
-from faust_assigner.service.leading.targets import Targets, bound_topics, hinted
+from faust_assigner.service.leading.targets import Targets, bound_topics, crew_of, hinted
 from faust_assigner.service.records import FORGOTTEN, PlannedMove, Status
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Delete, Put, Write
@@ -68,6 +68,12 @@ def _due(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[TopicPart
     for at, name in wanted.items():
         if at not in view.handoffs and _living_owner(view, at) not in (None, name):
             yield at
+
+
+def wished(view: View) -> set[TopicPartition]:
+    """The partitions that an operator wants somewhere, with those that travel with them."""
+    bound = bound_topics(view) if view.pins else {}
+    return {one for at in view.pins for one in crew_of(at, bound)}
 
 
 def _is_leaving(view: View, owner: str | None) -> bool:
@@ -155,7 +161,8 @@ def _begun(
 ) -> Iterator[Bundle]:
     due = set(_due(view, wanted))
     leaving = {at for at in due if _is_leaving(view, _living_owner(view, at))}
-    due = leaving if only_leaving else due
+    if only_leaving or view.pause is not None:
+        due = leaving | (set() if only_leaving else due & wished(view))
     for new, mine in beginning(view, wanted, due, leaving, bound_topics(view), standing, settings):
         yield from joined([_beginning(view, at, new, settings, now) for at in mine])
 
@@ -176,6 +183,8 @@ def _beginning(
         new_incarnation=view.incarnation(new),
     )
     why = f"{old} leaves" if _is_leaving(view, old) else "the loads are to be even"
+    if at in view.pins:
+        why = "an operator wants it there"
     return Bundle(
         (view.same(key), view.same(view.keys.assignment(at))),
         (Put(key, codec.dump_handoff(handoff)),),
@@ -198,10 +207,29 @@ def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
             yield Bundle((view.same(key),), (Delete(key),), (told,))
     for key in _over(view):
         yield Bundle((view.same(key),), (Delete(key),))
+    yield from _moved_once(view)
     for _, cooling in sorted(view.cooldowns.items()):
         if not cooling.kv.lease:
             key = cooling.kv.key
             yield Bundle((view.same(key),), (Delete(key),))
+
+
+def _moved_once(view: View) -> Iterator[Bundle]:
+    """Moves that an operator asked for and that are made, or cannot be."""
+    for at, entry in sorted(view.pins.items()):
+        name = entry.value.consumer
+        if not entry.value.once:
+            continue
+        if _living_owner(view, at) == name and at not in view.handoffs:
+            told = f"the move to {name} that an operator asked for is made"
+        elif name not in view.consumers or (at, name) in view.cooldowns or not view.exists(at):
+            told = (
+                f"the move to {name} that an operator asked for is given up: {name} cannot take it"
+            )
+        else:
+            continue
+        key = entry.kv.key
+        yield Bundle((view.same(key),), (Delete(key),), ((str(at), told),))
 
 
 def _over(view: View) -> Iterator[str]:

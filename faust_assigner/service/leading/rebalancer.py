@@ -284,7 +284,7 @@ def _asks_for_plan(change: Change) -> bool:
     """A consumer that reconnects and wants what it wanted asks for nothing."""
     if change.kind == "consumers":
         return _wishes(change.before) != _wishes(change.after)
-    return change.kind == "topics" or (
+    return change.kind in ("topics", "pins", "pauses") or (
         change.kind in ("assignments", "fences", "awaiting") and change.after is None
     )
 

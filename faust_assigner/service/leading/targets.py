@@ -87,10 +87,11 @@ def choose(
     if not consumers:
         return Targets({}, {})
     by_name = {consumer.name: consumer for consumer in consumers}
-    mine = claimants(view, by_name)
+    mine, bound = claimants(view, by_name), bound_topics(view)
+    pins = pinned(view, by_name, bound)
     counts = {topic: entry.value.partition_count for topic, entry in view.topics.items()}
     made = plan(
-        _members(consumers, counts, mine),
+        _members(consumers, counts, mine | pins),
         counts,
         changelogs=counts,
         replicas=replicas,
@@ -109,8 +110,73 @@ def choose(
     passed_over = standing.stuck | standing.crowding
     for at in _left_behind(view):
         barred |= {(at, n) for n in passed_over if mine.get(at) != n or n in standing.overtaken}
-    _avoid(owner, barred, by_name, mine, bound_topics(view), view.handoffs.keys())
+    _avoid(owner, barred, by_name, mine, bound, view.handoffs.keys())
+    _pin(owner, pins, barred, by_name, mine, bound)
     return Targets(owner, _replicas(made, by_name))
+
+
+def pinned(
+    view: View, consumers: Mapping[str, Consumer], bound: Mapping[str, tuple[str, ...]]
+) -> dict[TopicPartition, str]:
+    """Partition -> the consumer on which an operator wants it, with the partitions that travel with it.
+
+    A pin is passed over while its consumer is not among ``consumers``, does not want a topic of them, or
+    cools down for the partition.
+    """
+    found: dict[TopicPartition, str] = {}
+    for at, entry in sorted(view.pins.items()):
+        name, crew = entry.value.consumer, crew_of(at, bound)
+        if (
+            name in consumers
+            and view.exists(at)
+            and all(consumers[name].wants(one.topic) for one in crew)
+            and not any((one, name) in view.cooldowns for one in crew)
+        ):
+            found |= {one: found.get(one, name) for one in crew}
+    return found
+
+
+def _pin(
+    owner: dict[TopicPartition, str],
+    pins: Mapping[TopicPartition, str],
+    barred: Collection[tuple[TopicPartition, str]],
+    consumers: Mapping[str, Consumer],
+    mine: Mapping[TopicPartition, str],
+    bound: Mapping[str, tuple[str, ...]],
+) -> None:
+    """Put each pinned partition on its consumer. To keep the loads even, that gives as many back to the
+    consumer from which it came: such as it does not have yet, if it can."""
+    for at, name in sorted(pins.items()):
+        displaced = owner.get(at)
+        if displaced == name:
+            continue
+        crew = crew_of(at, bound)
+        owner.update(dict.fromkeys(crew, name))
+        if displaced is None:
+            continue
+        others = (crew_of(one, bound) for one, holder in owner.items() if holder == name)
+        back = min(
+            (
+                other
+                for other in others
+                if len(other) == len(crew)
+                and all(
+                    owner.get(one) == name
+                    and one not in pins
+                    and (one, displaced) not in barred
+                    and consumers[displaced].wants(one.topic)
+                    for one in other
+                )
+            ),
+            default=(),
+            key=lambda other: (
+                mine.get(other[0]) == name,
+                mine.get(other[0]) != displaced,
+                other[0].topic != at.topic,
+                other,
+            ),
+        )
+        owner.update(dict.fromkeys(back, displaced))
 
 
 def _left_behind(view: View) -> Iterator[TopicPartition]:

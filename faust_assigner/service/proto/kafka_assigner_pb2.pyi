@@ -423,7 +423,7 @@ class Topic(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class State(_message.Message):
-    __slots__ = ("leader", "topics", "consumers", "assignments", "handoffs", "more", "revision")
+    __slots__ = ("leader", "topics", "consumers", "assignments", "handoffs", "more", "revision", "paused", "pins")
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
@@ -431,6 +431,8 @@ class State(_message.Message):
     HANDOFFS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    PINS_FIELD_NUMBER: _ClassVar[int]
     leader: str
     topics: _containers.RepeatedCompositeFieldContainer[Topic]
     consumers: _containers.RepeatedCompositeFieldContainer[Consumer]
@@ -438,7 +440,27 @@ class State(_message.Message):
     handoffs: _containers.RepeatedCompositeFieldContainer[Handoff]
     more: bool
     revision: int
-    def __init__(self, leader: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., handoffs: _Optional[_Iterable[_Union[Handoff, _Mapping]]] = ..., more: _Optional[bool] = ..., revision: _Optional[int] = ...) -> None: ...
+    paused: Paused
+    pins: _containers.RepeatedCompositeFieldContainer[Pinned]
+    def __init__(self, leader: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., handoffs: _Optional[_Iterable[_Union[Handoff, _Mapping]]] = ..., more: _Optional[bool] = ..., revision: _Optional[int] = ..., paused: _Optional[_Union[Paused, _Mapping]] = ..., pins: _Optional[_Iterable[_Union[Pinned, _Mapping]]] = ...) -> None: ...
+
+class Paused(_message.Message):
+    __slots__ = ("reason", "since")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    since: float
+    def __init__(self, reason: _Optional[str] = ..., since: _Optional[float] = ...) -> None: ...
+
+class Pinned(_message.Message):
+    __slots__ = ("partition", "consumer_name", "once")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    ONCE_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    consumer_name: str
+    once: bool
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., consumer_name: _Optional[str] = ..., once: _Optional[bool] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("consumer_name",)
@@ -451,6 +473,42 @@ class DrainResponse(_message.Message):
     ACTION_FIELD_NUMBER: _ClassVar[int]
     action: DeregisterAction
     def __init__(self, action: _Optional[_Union[DeregisterAction, str]] = ...) -> None: ...
+
+class OrderResponse(_message.Message):
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
+
+class UndrainRequest(_message.Message):
+    __slots__ = ("consumer_name",)
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    def __init__(self, consumer_name: _Optional[str] = ...) -> None: ...
+
+class PauseRequest(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class ResumeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PinRequest(_message.Message):
+    __slots__ = ("partition", "consumer_name")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    consumer_name: str
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., consumer_name: _Optional[str] = ...) -> None: ...
+
+class UnpinRequest(_message.Message):
+    __slots__ = ("partition",)
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ...) -> None: ...
 
 class AbortHandoffRequest(_message.Message):
     __slots__ = ("partition", "handoff_id")

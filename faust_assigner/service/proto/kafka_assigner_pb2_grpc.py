@@ -482,6 +482,36 @@ class KafkaAssignerAdminStub:
                 request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.DrainRequest.SerializeToString,
                 response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.DrainResponse.FromString,
                 _registered_method=True)
+        self.Undrain = channel.unary_unary(
+                '/kafka_assigner.v1.KafkaAssignerAdmin/Undrain',
+                request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.UndrainRequest.SerializeToString,
+                response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
+                _registered_method=True)
+        self.Pause = channel.unary_unary(
+                '/kafka_assigner.v1.KafkaAssignerAdmin/Pause',
+                request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PauseRequest.SerializeToString,
+                response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
+                _registered_method=True)
+        self.Resume = channel.unary_unary(
+                '/kafka_assigner.v1.KafkaAssignerAdmin/Resume',
+                request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ResumeRequest.SerializeToString,
+                response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
+                _registered_method=True)
+        self.Pin = channel.unary_unary(
+                '/kafka_assigner.v1.KafkaAssignerAdmin/Pin',
+                request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PinRequest.SerializeToString,
+                response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
+                _registered_method=True)
+        self.Unpin = channel.unary_unary(
+                '/kafka_assigner.v1.KafkaAssignerAdmin/Unpin',
+                request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.UnpinRequest.SerializeToString,
+                response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
+                _registered_method=True)
+        self.Move = channel.unary_unary(
+                '/kafka_assigner.v1.KafkaAssignerAdmin/Move',
+                request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PinRequest.SerializeToString,
+                response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
+                _registered_method=True)
         self.AbortHandoff = channel.unary_unary(
                 '/kafka_assigner.v1.KafkaAssignerAdmin/AbortHandoff',
                 request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.AbortHandoffRequest.SerializeToString,
@@ -524,6 +554,49 @@ class KafkaAssignerAdminServicer:
 
     def Drain(self, request, context):
         """Excludes a consumer from targets; its partitions are handed off.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Undrain(self, request, context):
+        """Takes a drain back. Refused where the process itself leaves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Pause(self, request, context):
+        """From now on nothing moves for balance. Partitions without a living owner are given on, and consumers that leave or
+        are drained hand off, as before; moves that an operator orders are made.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Resume(self, request, context):
+        """Ends a pause.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Pin(self, request, context):
+        """Keeps a partition, and those that travel with it, on a consumer whenever that is registered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Unpin(self, request, context):
+        """Ends a pin, or a move that is not made yet.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Move(self, request, context):
+        """Hands a partition to a consumer once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -574,6 +647,36 @@ def add_KafkaAssignerAdminServicer_to_server(servicer, server):
                     servicer.Drain,
                     request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.DrainRequest.FromString,
                     response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.DrainResponse.SerializeToString,
+            ),
+            'Undrain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Undrain,
+                    request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.UndrainRequest.FromString,
+                    response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.SerializeToString,
+            ),
+            'Pause': grpc.unary_unary_rpc_method_handler(
+                    servicer.Pause,
+                    request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PauseRequest.FromString,
+                    response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.SerializeToString,
+            ),
+            'Resume': grpc.unary_unary_rpc_method_handler(
+                    servicer.Resume,
+                    request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ResumeRequest.FromString,
+                    response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.SerializeToString,
+            ),
+            'Pin': grpc.unary_unary_rpc_method_handler(
+                    servicer.Pin,
+                    request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PinRequest.FromString,
+                    response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.SerializeToString,
+            ),
+            'Unpin': grpc.unary_unary_rpc_method_handler(
+                    servicer.Unpin,
+                    request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.UnpinRequest.FromString,
+                    response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.SerializeToString,
+            ),
+            'Move': grpc.unary_unary_rpc_method_handler(
+                    servicer.Move,
+                    request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PinRequest.FromString,
+                    response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.SerializeToString,
             ),
             'AbortHandoff': grpc.unary_unary_rpc_method_handler(
                     servicer.AbortHandoff,
@@ -678,6 +781,168 @@ class KafkaAssignerAdmin:
             '/kafka_assigner.v1.KafkaAssignerAdmin/Drain',
             faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.DrainRequest.SerializeToString,
             faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.DrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Undrain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kafka_assigner.v1.KafkaAssignerAdmin/Undrain',
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.UndrainRequest.SerializeToString,
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Pause(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kafka_assigner.v1.KafkaAssignerAdmin/Pause',
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PauseRequest.SerializeToString,
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Resume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kafka_assigner.v1.KafkaAssignerAdmin/Resume',
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ResumeRequest.SerializeToString,
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Pin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kafka_assigner.v1.KafkaAssignerAdmin/Pin',
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PinRequest.SerializeToString,
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Unpin(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kafka_assigner.v1.KafkaAssignerAdmin/Unpin',
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.UnpinRequest.SerializeToString,
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Move(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kafka_assigner.v1.KafkaAssignerAdmin/Move',
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.PinRequest.SerializeToString,
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.OrderResponse.FromString,
             options,
             channel_credentials,
             insecure,

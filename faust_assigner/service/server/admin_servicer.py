@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from faust_assigner.service.node import AssignerNode
@@ -11,6 +11,7 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.auth import Door
 from faust_assigner.service.server.convert import consumer_of, partition_of, plans, states
 from faust_assigner.service.server.servicer import spoken
+from faust_assigner.service.serving.orders import Orders
 
 #: Changes within so many seconds are told together.
 TOGETHER_S: Final = 0.2
@@ -73,6 +74,8 @@ class AdminServicer:
                     await self._node.consumers(),
                     await self._node.assignments(),
                     await self._node.handoffs(),
+                    [entry.value for _, entry in sorted(self._node.view.pins.items())],
+                    self._node.view.pause,
                 )
             )
             self._made = (revision, now, parts)
@@ -84,6 +87,46 @@ class AdminServicer:
             self._door.caller(context).administering()
             action = await self._node.drain(request.consumer_name)
         return pb.DrainResponse(action=pb.DeregisterAction.Name(action.value))
+
+    async def Undrain(self, request: pb.UndrainRequest, context: Any) -> pb.OrderResponse:
+        """Take a drain back."""
+        return await self._ordered(context, lambda orders: orders.undrain(request.consumer_name))
+
+    async def Pause(self, request: pb.PauseRequest, context: Any) -> pb.OrderResponse:
+        """Move nothing for balance."""
+        return await self._ordered(context, lambda orders: orders.pause(request.reason))
+
+    async def Resume(self, request: pb.ResumeRequest, context: Any) -> pb.OrderResponse:
+        """End a pause."""
+        return await self._ordered(context, lambda orders: orders.resume())
+
+    async def Pin(self, request: pb.PinRequest, context: Any) -> pb.OrderResponse:
+        """Keep a partition on a consumer."""
+        return await self._ordered(
+            context,
+            lambda orders: orders.pin(partition_of(request.partition), request.consumer_name),
+        )
+
+    async def Unpin(self, request: pb.UnpinRequest, context: Any) -> pb.OrderResponse:
+        """End a pin, or a move."""
+        return await self._ordered(
+            context, lambda orders: orders.unpin(partition_of(request.partition))
+        )
+
+    async def Move(self, request: pb.PinRequest, context: Any) -> pb.OrderResponse:
+        """Hand a partition to a consumer once."""
+        return await self._ordered(
+            context,
+            lambda orders: orders.move(partition_of(request.partition), request.consumer_name),
+        )
+
+    async def _ordered(
+        self, context: Any, order: Callable[[Orders], Awaitable[int]]
+    ) -> pb.OrderResponse:
+        async with spoken(context):
+            self._door.caller(context).administering()
+            revision = await order(self._node.orders)
+        return pb.OrderResponse(revision=revision)
 
     async def AbortHandoff(
         self, request: pb.AbortHandoffRequest, context: Any

@@ -30,6 +30,8 @@ from faust_assigner.service.records import (
     Assigned,
     Consumer,
     OpenHandoff,
+    Pause,
+    Pin,
     PlannedMove,
     Status,
     TopicConfig,
@@ -222,17 +224,21 @@ def states(
     consumers: Sequence[Consumer],
     assignments: Sequence[Assigned],
     handoffs: Sequence[OpenHandoff],
+    pins: Iterable[Pin] = (),
+    pause: Pause | None = None,
 ) -> Iterator[pb.State]:
     """The whole state, in parts."""
     counts = {one.topic: one.partition_count for one in topics}
-    rows: Iterator[pb.Topic | pb.Consumer | pb.Handoff | pb.Assignment] = chain(
+    rows: Iterator[pb.Topic | pb.Consumer | pb.Handoff | pb.Assignment | pb.Pinned] = chain(
         (pb.Topic(topic=one.topic, partition_count=one.partition_count) for one in topics),
         (_consumer(one, counts) for one in consumers),
         map(_handoff, handoffs),
         map(_assigned, assignments),
+        map(_pinned, pins),
     )
+    paused = None if pause is None else pb.Paused(reason=pause.reason, since=pause.since)
     for part, more in _parts(rows):
-        state = pb.State(leader=leader, revision=revision, more=more)
+        state = pb.State(leader=leader, revision=revision, more=more, paused=paused)
         for kind, some in groupby(part, type):
             getattr(state, _FIELD[kind]).extend(some)
         yield state
@@ -253,6 +259,7 @@ _FIELD: Final[Mapping[type[Any], str]] = {
     pb.Consumer: "consumers",
     pb.Handoff: "handoffs",
     pb.Assignment: "assignments",
+    pb.Pinned: "pins",
 }
 
 
@@ -287,6 +294,10 @@ def _assigned(one: Assigned) -> pb.Assignment:
         incarnation=one.incarnation,
         absent=one.absent,
     )
+
+
+def _pinned(one: Pin) -> pb.Pinned:
+    return pb.Pinned(partition=message_of(one.at), consumer_name=one.consumer, once=one.once)
 
 
 def _handoff(one: OpenHandoff) -> pb.Handoff:

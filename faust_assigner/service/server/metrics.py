@@ -72,6 +72,7 @@ class PrometheusMetrics:
         self._unowned = Gauge(
             "unowned_partitions", "partitions that no registered consumer owns", **there
         )
+        self._paused = Gauge("paused", "1 while nothing moves for balance", **there)
         self._unreadable = Gauge(
             "unreadable_values", "values in the store that cannot be read", **there
         )
@@ -94,6 +95,7 @@ class PrometheusMetrics:
             self._silence.set(condition.silence_s)
             self._unowned.set(condition.unowned)
             self._unreadable.set(condition.unreadable)
+            self._paused.set(condition.is_paused)
             await asyncio.sleep(LOOK_S)
 
     def leading(self, leads: bool) -> None:

@@ -32,14 +32,14 @@ class Registered:
             check_claims(after := replace(consumer, holds=held))
             return after
 
-        await self._change(name, holding)
+        await self.change(name, holding)
 
     async def leave(self, name: str, incarnation: str) -> Action:
         """A process wants to stop. Raises NotFound and Replaced."""
 
         def leaving(consumer: Consumer) -> Consumer:
             _check_incarnation(consumer, incarnation)
-            return replace(consumer, status=Status.DRAINING)
+            return replace(consumer, status=Status.DRAINING, leaves=True)
 
         return await self._drained(name, leaving)
 
@@ -52,7 +52,7 @@ class Registered:
         return await self._drained(checked_consumer(name), draining)
 
     async def _drained(self, name: str, change: Callable[[Consumer], Consumer]) -> Action:
-        revision = await self._change(name, change)
+        revision = await self.change(name, change)
         # The leader decides by the same view: what is assigned from here on is not assigned to this one.
         await self._mirror.reached(revision)
         entry = self._mirror.view.consumers.get(name)
@@ -62,7 +62,7 @@ class Registered:
             if not waits_in_vain(self._mirror.view, name):
                 return Action.WAIT_FOR_DRAIN
             # Nobody can relieve it: its key stays, so that nobody takes over before it has stopped.
-            await self._change(
+            await self.change(
                 name,
                 lambda consumer: replace(consumer, dismissed=True),
                 beside=[Put(self._keys.departed(name), b"dismissed")],
@@ -71,7 +71,7 @@ class Registered:
         gone = await self._store.txn([unchanged(entry.kv)], [Delete(entry.kv.key)])
         return Action.SHUTDOWN_NOW if gone.succeeded else Action.WAIT_FOR_DRAIN
 
-    async def _change(
+    async def change(
         self, name: str, change: Callable[[Consumer], Consumer], *, beside: Sequence[Write] = ()
     ) -> int:
         """The revision of the change, or of what was so before. Raises NotFound."""

@@ -190,6 +190,7 @@ class Sessions:
                 after,
                 status=before.status,
                 by_operator=before.by_operator,
+                leaves=before.leaves and before.incarnation == after.incarnation,
                 dismissed=_is_left_alone(self._mirror.view, after.name),  # what it is told first
             )
         return replace(

@@ -264,6 +264,20 @@ async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
         assert {"topic": "clicks", "partitions": 2} in json.loads(await ask("topics", "--json"))
         assert await ask("remove-topic", "clicks") == "clicks: removed\n"
         assert "clicks" not in await ask("topics")
+        mine = min(n for n, owner in owners.items() if owner == "a")
+        assert await ask("pause", "--reason", "a release") == "paused\n"
+        assert await ask("move", f"orders/{mine}", "b") == f"orders/{mine}: goes to b\n"
+        await until(lambda: len(second.working) == 5, "the move is made")
+        said = json.loads(await ask("status", "--json"))
+        assert (said["paused"], said["reason"]) == (True, "a release")
+        assert (said["owned"], said["consumers"], said["pins"]) == (8, 2, 0)
+        assert await ask("resume") == "not paused\n"
+        await settled([first, second], [4, 4])
+        assert await ask("pin", "orders/0", "b") == "orders/0: pinned to b\n"
+        assert json.loads(await ask("pins", "--json")) == [
+            {"topic": "orders", "partition": 0, "consumer": "b", "once": ""}
+        ]
+        assert await ask("unpin", "orders/0") == "orders/0: not pinned\n"
         assert (await ask("drain", "b")) == "WAIT_FOR_DRAIN\n"
         await settled([first, second], [8, 0])
         assert second.task is not None
@@ -272,6 +286,7 @@ async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
         (("drain", "nobody"), "no consumer nobody"),
         (("remove-topic", "clicks"), "no topic clicks"),
         (("abort", "orders/0"), "orders/0: no hand-off"),
+        (("undrain", "nobody"), "no consumer nobody"),
     ):
         refused = await asyncio.to_thread(cli, "service", *order, "--at", service.target)
         assert (refused.returncode, refused.stderr) == (2, f"faust-assigner: {reason}\n")

@@ -1,0 +1,116 @@
+"""An operator's orders to the leader, as keys of the store: pauses, pins, moves, and drains taken back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from faust_assigner.service import keys as codec
+from faust_assigner.service.clock import Clock
+from faust_assigner.service.errors import NotFound, WrongPhase
+from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.keys import Keys, checked_consumer
+from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.records import Consumer, Pause, Pin, Status
+from faust_assigner.service.serving.registered import Registered
+from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
+from faust_assigner.service.store.rewrite import Decide, rewritten
+
+#: Characters of a reason.
+MOST_SAID = 500
+
+
+class Orders:
+    """Each order returns the revision from which it holds, on the scale of epochs; each may be repeated."""
+
+    def __init__(
+        self, store: Store, keys: Keys, clock: Clock, mirror: Mirror, registered: Registered
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._clock = clock
+        self._mirror = mirror
+        self._registered = registered
+
+    async def pause(self, reason: str) -> int:
+        """Begin no move for balance from now on. A second pause keeps the first one's time."""
+
+        async def paused(kv: KeyValue | None) -> Write | None:
+            before = None if kv is None else codec.readable(codec.load_pause, kv.value)
+            since = self._clock.wall() if before is None else before.since
+            after = Pause(reason[:MOST_SAID], since)
+            return None if after == before else Put(self._keys.paused, codec.dump_pause(after))
+
+        return await self._ordered(self._keys.paused, paused)
+
+    async def resume(self) -> int:
+        """End the pause, if there is one."""
+        return await self._ended(self._keys.paused)
+
+    async def pin(self, at: TopicPartition, name: str) -> int:
+        """Keep the partition on the consumer from now on, whenever that is registered. Raises NotFound."""
+        self._check_exists(at)
+        return await self._pinned(Pin(at, checked_consumer(name)))
+
+    async def unpin(self, at: TopicPartition) -> int:
+        """End the partition's pin, or its move, if there is one."""
+        return await self._ended(self._keys.pin(at))
+
+    async def move(self, at: TopicPartition, name: str) -> int:
+        """Hand the partition to the consumer now; later plans may move it on. Raises NotFound, and WrongPhase
+        where the consumer leaves, does not want the topic, or another one has the partition pinned."""
+        self._check_exists(at)
+        view = self._mirror.view
+        entry = view.consumers.get(checked_consumer(name))
+        if entry is None:
+            raise NotFound(f"no consumer {name}")
+        if entry.value.status is Status.DRAINING:
+            raise WrongPhase(f"{name} leaves: it is given no partitions")
+        if not entry.value.wants(at.topic):
+            raise WrongPhase(f"{name} does not want {at.topic}")
+        pin = view.pins.get(at)
+        if pin is not None and not pin.value.once:
+            raise WrongPhase(f"{at} is pinned to {pin.value.consumer}: unpin it first")
+        return await self._pinned(Pin(at, name, once=True))
+
+    async def undrain(self, name: str) -> int:
+        """Take an operator's drain back: the consumer is given partitions again. Raises NotFound, and
+        WrongPhase where the process itself leaves."""
+
+        def kept(consumer: Consumer) -> Consumer:
+            if consumer.status is Status.READY:
+                return consumer
+            if consumer.leaves or not consumer.by_operator:
+                raise WrongPhase(f"{name} leaves by itself: no operator drained it")
+            if consumer.dismissed:
+                raise WrongPhase(f"{name} was told to stop already: it may register again")
+            return replace(consumer, status=Status.READY, by_operator=False)
+
+        return await self._seen(await self._registered.change(checked_consumer(name), kept))
+
+    def _check_exists(self, at: TopicPartition) -> None:
+        if not self._mirror.view.exists(at):
+            raise NotFound(f"no partition {at}")
+
+    async def _pinned(self, pin: Pin) -> int:
+        value = codec.dump_pin(pin)
+
+        async def pinned(kv: KeyValue | None) -> Write | None:
+            return (
+                None if kv is not None and kv.value == value else Put(self._keys.pin(pin.at), value)
+            )
+
+        return await self._ordered(self._keys.pin(pin.at), pinned)
+
+    async def _ended(self, key: str) -> int:
+        async def ended(kv: KeyValue | None) -> Write | None:
+            return None if kv is None else Delete(key)
+
+        return await self._ordered(key, ended)
+
+    async def _ordered(self, key: str, decide: Decide) -> int:
+        return await self._seen(await rewritten(self._store, key, decide))
+
+    async def _seen(self, revision: int) -> int:
+        """Return once this instance has the order in its copy: whoever asks it next sees the order."""
+        await self._mirror.reached(revision)
+        return self._mirror.view.base + revision
