@@ -159,7 +159,7 @@ mutants: $(VENV)/.dev kafka     ## plant known bugs, watch the tests that must s
 	$(RUN) -m tests.mutants.run $(addprefix --room ,$(ROOM))
 
 COUNT ?= 30
-mutate: $(VENV)/.dev            ## draw faults at random by SEED and plant them; ROOM=app/restore COUNT=30, or BASE=main for changed files; LIVE=--live for stories too
+mutate: $(VENV)/.dev            ## draw faults at random by SEED and plant them; ROOM=app/recovery COUNT=30, or BASE=main for changed files; LIVE=--live for stories too
 	$(RUN) -m tests.mutants.generated $(addprefix --room ,$(ROOM)) $(addprefix --changed ,$(BASE)) --count $(COUNT) --seed $(SEED) $(LIVE)
 
 bench-planner: $(VENV)/.dev     ## plan() up to 1M partitions x 2,000 members, beside its core and aiokafka

@@ -25,8 +25,8 @@ from typing import Any
 import faust
 from faust.streams import _current_event
 
-from faust_assigner.app.repairs.shares import Share
-from faust_assigner.app.restore.table_files import take_care_of
+from faust_assigner.app.tables.files import take_care_of
+from faust_assigner.app.transactions.shares import Share
 from faust_assigner.settings.table import OVERLAY
 
 KEYS, BATCH, TRANSACTION = 1_000, 16, 2_000

@@ -7,7 +7,7 @@ producer, much quicker), Spark snapshots its changelog through the Kafka connect
 tail. Then fresh workers recover, one after the other:
 
     stock      Faust's own loop, the whole changelog
-    batched    the whole changelog in batches (app/restore/batched_replay.py)
+    batched    the whole changelog in batches (app/recovery/batched_replay.py)
     snapshot   files, then the tail
     local      the same worker again, from its own files
 

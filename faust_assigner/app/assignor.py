@@ -29,16 +29,16 @@ from mode import get_logger
 from yarl import URL
 
 from faust_assigner.app import settings
-from faust_assigner.app.repairs.transactional_ids import torn
-from faust_assigner.app.round import fallback, findings
-from faust_assigner.app.round.doubts import Record
-from faust_assigner.app.round.follow_up import Awaited, by_topic
-from faust_assigner.app.round.leader import PROTOCOL_VERSION, LeaderView, Round, decide
-from faust_assigner.app.round.member import Memory, remember, said_by, user_data
-from faust_assigner.app.round.memory_file import MemoryFile
-from faust_assigner.app.round.observers import Decisions, Observer
-from faust_assigner.app.round.tables import TableFacts, facts_of
-from faust_assigner.app.round.warming import policy_of
+from faust_assigner.app.rebalance import fallback, findings
+from faust_assigner.app.rebalance.doubts import Record
+from faust_assigner.app.rebalance.follow_up import Awaited, by_topic
+from faust_assigner.app.rebalance.leader import PROTOCOL_VERSION, LeaderView, Round, decide
+from faust_assigner.app.rebalance.member import Memory, remember, said_by, user_data
+from faust_assigner.app.rebalance.memory_file import MemoryFile
+from faust_assigner.app.rebalance.observers import Decisions, Observer
+from faust_assigner.app.rebalance.table_facts import TableFacts, facts_of
+from faust_assigner.app.rebalance.warming import policy_of
+from faust_assigner.app.transactions.ids import torn
 from faust_assigner.settings import table
 from faust_assigner.wire.answer import Answer, decode_answer
 from faust_assigner.wire.directory import ByUrl
@@ -53,7 +53,7 @@ Answers = dict[str, ConsumerProtocolMemberAssignment]
 class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type: ignore[misc]
     """One app's assignor; Faust creates it as ``PartitionAssignor(app, replicas=N)``.
 
-    ``counters`` counts what a person should look at (see :mod:`faust_assigner.app.round.findings`).
+    ``counters`` counts what a person should look at (see :mod:`faust_assigner.app.rebalance.findings`).
     ``weights_provider`` is asked for the weights of partitions at each round led by this member; it may
     be set to any callable without arguments, None means that all weigh the same. ``awaited`` are the
     standbys that a follow-up round waits for, ``overdue`` those that were waited for too long.
@@ -461,7 +461,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 def _repair(app: Any) -> None:
     """The fixup has done it by now; without the package's entry point this says that it is too late."""
     # Not at the top: the repairs import what only a host that fits has, and the fixup says which does not.
-    from faust_assigner.app.repairs import install as repairs
+    from faust_assigner.app import compose as repairs
 
     repairs.install(app)
 

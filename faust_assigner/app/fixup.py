@@ -25,15 +25,15 @@ ASSIGNOR = "assignor"
 
 #: In this order; each module has an ``install(app)``. Imported once the host is known to fit.
 INSTALLERS = {
-    "repairs": "faust_assigner.app.repairs.install",
-    "restore": "faust_assigner.app.restore.recovery",
-    "driver_assignor": "faust_assigner.app.repairs.driver_assignor",
-    "router": "faust_assigner.app.repairs.router",
+    "repairs": "faust_assigner.app.compose",
+    "restore": "faust_assigner.app.recovery.restoring",
+    "driver_assignor": "faust_assigner.app.membership.driver_assignor",
+    "router": "faust_assigner.app.queries.forwarding",
     "weights": "faust_assigner.app.weights.provider",
     "ledger": "faust_assigner.app.ledger.install",
-    "follow_up": "faust_assigner.app.round.follow_up",
-    "cooperative": "faust_assigner.app.cooperative.install",
-    "reads": "faust_assigner.app.reads.install",
+    "follow_up": "faust_assigner.app.rebalance.follow_up",
+    "cooperative": "faust_assigner.app.rebalance.install",
+    "reads": "faust_assigner.app.queries.install",
     "metrics": "faust_assigner.app.metrics.install",
     "page": "faust_assigner.page.mount",
 }

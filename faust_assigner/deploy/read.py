@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from faust_assigner.app.round.tables import TableFacts
-from faust_assigner.app.round.warming import SHORT
+from faust_assigner.app.rebalance.table_facts import TableFacts
+from faust_assigner.app.rebalance.warming import SHORT
 from faust_assigner.deploy.fleet import Fleet, NotKnown, Worker
 from faust_assigner.settings import table
 from faust_assigner.settings.schema import Setting

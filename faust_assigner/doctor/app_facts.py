@@ -22,7 +22,7 @@ from mode.utils.times import want_seconds
 from faust_assigner.app import settings
 from faust_assigner.app.fixup import INSTALLERS, Fixup, chose_our_assignor
 from faust_assigner.app.host.check import demand
-from faust_assigner.app.restore.disk import in_memory, tree_bytes
+from faust_assigner.app.tables.disk import in_memory, tree_bytes
 from faust_assigner.doctor.facts import AppFacts, Table
 from faust_assigner.errors import ConfigError, FaustAssignerError, HostMismatch
 from faust_assigner.settings import table as settings_table

@@ -30,7 +30,7 @@ RACK: Final = Setting[str | None](
     None,
     "",
     "where this worker stands; standbys go to other racks",
-    "app/round/member.py",
+    "app/rebalance/member.py",
     "none",
     of_worker=True,
 )
@@ -40,7 +40,7 @@ CAPACITY: Final = Setting(
     1.0,
     "shares",
     "how much load this worker takes beside the others",
-    "app/round/member.py",
+    "app/rebalance/member.py",
     of_worker=True,
 )
 GROUP_RECORD_BYTES: Final = Setting(
@@ -58,7 +58,7 @@ FOLLOW_UP_S: Final = Setting[float | None](
     "seconds",
     "least time between a round and one that a worker asks for to bring tasks to where their state is warm; "
     "0 asks for none",
-    "app/round/follow_up.py",
+    "app/rebalance/follow_up.py",
     "5 after a cooperative round, 30 after one that stopped all",
 )
 WARMUPS: Final = Setting(
@@ -68,7 +68,7 @@ WARMUPS: Final = Setting(
     "",
     "whether a living owner keeps a table's partition until the worker it belongs to has caught up; as the "
     "leader has it, and to and from a worker where it is off, or without follow-up rounds, all moves at once",
-    "app/round/warming.py",
+    "app/rebalance/warming.py",
 )
 ACCEPTABLE_RECOVERY_LAG: Final = Setting(
     "FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG",
@@ -78,7 +78,7 @@ ACCEPTABLE_RECOVERY_LAG: Final = Setting(
     "a worker with a copy no further behind has caught up: so much is replayed while a partition moves. "
     "Partitions to which more is written within a heartbeat interval never move: what came since the copy "
     "was asked counts",
-    "app/round/warming.py",
+    "app/rebalance/warming.py",
 )
 ACCEPTABLE_FROM_NOTHING: Final = Setting[int | None](
     "FAUST_ASSIGNER_ACCEPTABLE_FROM_NOTHING",
@@ -87,7 +87,7 @@ ACCEPTABLE_FROM_NOTHING: Final = Setting[int | None](
     "records",
     "the same for a worker that holds nothing of the table: less, and newcomers wait for a follow-up round "
     "rather than open and fill short tables while their partitions stand still",
-    "app/round/warming.py",
+    "app/rebalance/warming.py",
     "100 in a cooperative round, else the acceptable recovery lag",
 )
 MAX_WARMUPS: Final = Setting(
@@ -96,7 +96,7 @@ MAX_WARMUPS: Final = Setting(
     32,
     "replicas",
     "warm-ups that one worker restores at a time, beyond its standbys",
-    "app/round/warming.py",
+    "app/rebalance/warming.py",
 )
 MAX_GROUP_WARMUPS: Final = Setting(
     "FAUST_ASSIGNER_MAX_GROUP_WARMUPS",
@@ -104,7 +104,7 @@ MAX_GROUP_WARMUPS: Final = Setting(
     256,
     "replicas",
     "warm-ups of all workers together",
-    "app/round/warming.py",
+    "app/rebalance/warming.py",
 )
 WARMUP_DEADLINE_S: Final = Setting(
     "FAUST_ASSIGNER_WARMUP_DEADLINE_S",
@@ -112,7 +112,7 @@ WARMUP_DEADLINE_S: Final = Setting(
     900.0,
     "seconds",
     "after so long a worker gives up on a partition that has not caught up, and another one is tried",
-    "app/round/follow_up.py",
+    "app/rebalance/follow_up.py",
 )
 URLS: Final = Setting[tuple[str, ...]](
     "FAUST_ASSIGNER_URLS",
@@ -120,7 +120,7 @@ URLS: Final = Setting[tuple[str, ...]](
     (),
     "",
     "workers that requests for keys may be forwarded to: `host`, `host:port`, `*.domain`, `10.0.0.0/8`",
-    "app/repairs/router.py",
+    "app/queries/forwarding.py",
     "any but link-local ones; loopback only from loopback",
 )
 CREDENTIALS_TO: Final = Setting[tuple[str, ...]](
@@ -129,7 +129,7 @@ CREDENTIALS_TO: Final = Setting[tuple[str, ...]](
     (),
     "",
     "those of them that get the caller's `Authorization` and `Cookie`, too; named alike",
-    "app/repairs/router.py",
+    "app/queries/forwarding.py",
     "nobody",
 )
 STALE_READS: Final = Setting(
@@ -139,7 +139,7 @@ STALE_READS: Final = Setting(
     "seconds",
     "while its owner cannot answer a request for a key, a copy may that lacks nothing older than this; 0 "
     "answers 503 instead. The leader's word counts for whether workers know of others' copies",
-    "app/reads/install.py",
+    "app/queries/install.py",
 )
 WINDOW_RETENTION_S: Final = Setting(
     "FAUST_ASSIGNER_WINDOW_RETENTION_S",
@@ -148,7 +148,7 @@ WINDOW_RETENTION_S: Final = Setting(
     "seconds",
     "so much longer than `expires` the changelog of a windowed table keeps its rows, counted from their last "
     "change: a group that stands still for longer loses open windows. For topics that Faust creates",
-    "app/windows/closing.py",
+    "app/tables/window_closing.py",
 )
 FORWARD_S: Final = Setting(
     "FAUST_ASSIGNER_FORWARD_S",
@@ -156,7 +156,7 @@ FORWARD_S: Final = Setting(
     10.0,
     "seconds",
     "how long another worker may take to answer a GET or HEAD for a key before the next one is asked",
-    "app/reads/router.py",
+    "app/queries/router.py",
 )
 REPAIRS: Final = Setting(
     "FAUST_ASSIGNER_REPAIRS",
@@ -165,7 +165,7 @@ REPAIRS: Final = Setting(
     "",
     "whether Faust's faults at a rebalance are repaired; without it rebalances are eager, and a part that "
     "does not fit the host is left out instead of keeping the app from starting",
-    "app/fixup.py, app/repairs/install.py",
+    "app/fixup.py, app/compose.py",
 )
 COOPERATIVE: Final = Setting(
     "FAUST_ASSIGNER_COOPERATIVE",
@@ -174,7 +174,7 @@ COOPERATIVE: Final = Setting(
     "",
     "whether workers go on processing what they keep while a rebalance goes on; where one worker of the "
     "group does not, each rebalance stops all of them",
-    "app/cooperative/install.py",
+    "app/rebalance/install.py",
 )
 OVERLAY: Final = Setting(
     "FAUST_ASSIGNER_OVERLAY",
@@ -183,7 +183,7 @@ OVERLAY: Final = Setting(
     "",
     "whether a change of a table in RocksDB is written when its changelog has it, so that a row is never "
     "ahead of its log; under `exactly_once` it always is",
-    "app/overlay/tables.py",
+    "app/tables/write_behind.py",
 )
 OVERLAY_BYTES: Final = Setting(
     "FAUST_ASSIGNER_OVERLAY_BYTES",
@@ -191,7 +191,7 @@ OVERLAY_BYTES: Final = Setting(
     64 * _MIB,
     "bytes",
     "what the changes of this worker that wait for their changelog may take; beyond it the next record waits",
-    "app/overlay/tables.py",
+    "app/tables/write_behind.py",
     "16777216, 16 MiB",
 )
 LEAVE_S: Final = Setting(
@@ -201,7 +201,7 @@ LEAVE_S: Final = Setting(
     "seconds",
     "how long a worker that is stopped waits for others to take over what it has, while it goes on "
     "processing it; 0 leaves at once. A static member hands nothing over: it is expected back",
-    "app/cooperative/leave.py",
+    "app/membership/leave.py",
 )
 RETIRE_FILE: Final = Setting[Path | None](
     "FAUST_ASSIGNER_RETIRE_FILE",
@@ -210,7 +210,7 @@ RETIRE_FILE: Final = Setting[Path | None](
     "",
     "if this file exists when a static member is stopped, the member hands its partitions over and leaves "
     "the group for good, as a dynamic member does; the file is removed",
-    "app/cooperative/leave.py",
+    "app/membership/leave.py",
     "`retire` in the app's data directory (`DATADIR/v1/retire`)",
     of_worker=True,
 )
@@ -220,7 +220,7 @@ SNAPSHOTS: Final = Setting[str | None](
     None,
     "",
     "folder or URL of changelog snapshots to restore tables from",
-    "app/restore/recovery.py",
+    "app/recovery/restoring.py",
     "none",
 )
 BATCHED_REPLAY: Final = Setting(
@@ -229,7 +229,7 @@ BATCHED_REPLAY: Final = Setting(
     True,
     "",
     "whether changelogs are replayed in batches; if not, by Faust's own loop",
-    "app/restore/recovery.py",
+    "app/recovery/restoring.py",
 )
 RESTORE_SHARE: Final = Setting(
     "FAUST_ASSIGNER_RESTORE_SHARE",
@@ -238,7 +238,7 @@ RESTORE_SHARE: Final = Setting(
     "of a core",
     "how much of its thread's time a restore takes while the worker's streams get records; "
     "without any it takes all",
-    "app/restore/recovery.py",
+    "app/recovery/restoring.py",
 )
 WEIGHTS: Final = Setting[str | None](
     "FAUST_ASSIGNER_WEIGHTS",

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from tests.mutants import Mutant
 
-FETCHING = "faust_assigner/app/repairs/fetching.py"
-COMMITS = "faust_assigner/app/repairs/commits.py"
-TRANSACTIONS = "faust_assigner/app/repairs/transactions.py"
-WHOLE_RECORDS = "faust_assigner/app/repairs/whole_records.py"
-BATCHES = "faust_assigner/app/repairs/batches.py"
-REPLAY_LOOP = "faust_assigner/app/repairs/replay_loop.py"
-RECOVERY = "faust_assigner/app/repairs/recovery_loop.py"
-CLAIMS = "faust_assigner/app/round/member_claims.py"
-EXCHANGE = "faust_assigner/app/restore/recovery.py"
+FETCHING = "faust_assigner/app/consumer/fetching.py"
+COMMITS = "faust_assigner/app/consumer/commits.py"
+TRANSACTIONS = "faust_assigner/app/transactions/manager.py"
+WHOLE_RECORDS = "faust_assigner/app/consumer/whole_records.py"
+BATCHES = "faust_assigner/app/consumer/batches.py"
+REPLAY_LOOP = "faust_assigner/app/recovery/replay_loop.py"
+RECOVERY = "faust_assigner/app/recovery/loop.py"
+CLAIMS = "faust_assigner/app/rebalance/member_claims.py"
+EXCHANGE = "faust_assigner/app/recovery/restoring.py"
 PROVIDER = "faust_assigner/app/weights/provider.py"
 SOURCES = "faust_assigner/app/weights/sources.py"
 
-LOST = "tests/integration/app/repairs/test_nothing_lost.py"
-GUARDS = "tests/integration/app/repairs/test_guards.py"
-WHOLE = "tests/integration/app/repairs/test_whole_transactions.py"
-WHOLE_BATCHES = "tests/integration/app/repairs/test_whole_batches.py"
-ROUTER = "tests/integration/app/repairs/test_router.py"
-BELIEVED = "tests/unit/app/round/test_who_is_believed.py"
-EXCHANGED = "tests/unit/app/restore/test_exchange.py"
+LOST = "tests/integration/app/consumer/test_nothing_lost.py"
+GUARDS = "tests/integration/app/membership/test_guards.py"
+WHOLE = "tests/integration/app/transactions/test_whole_transactions.py"
+WHOLE_BATCHES = "tests/integration/app/consumer/test_whole_batches.py"
+ROUTER = "tests/integration/app/queries/test_forwarding.py"
+BELIEVED = "tests/unit/app/rebalance/test_who_is_believed.py"
+EXCHANGED = "tests/unit/app/recovery/test_exchange.py"
 WITHDRAWN = "tests/unit/app/weights/test_withdrawn.py"
 
 PUT_BACK = (
@@ -310,28 +310,28 @@ _IN_TRANSACTIONS = (
 _BELIEVED = (
     Mutant(
         story="what a member owns is dated as if it had never owned anything",
-        file="faust_assigner/app/round/member.py",
+        file="faust_assigner/app/rebalance/member.py",
         old="    clock = kafkas if kafkas >= 0 else before.generation + 1\n",
         new="    clock = kafkas\n",
         red=(f"{BELIEVED}::test_where_kafkas_generation_is_unknown_claims_are_dated_one_on",),
     ),
     Mutant(
         "a stale member's word names transactional ids",
-        "faust_assigner/app/round/leader.py",
+        "faust_assigner/app/rebalance/leader.py",
         "key=lambda j: (j.data.generation, j.data.version)",
         "key=lambda j: -j.data.generation",
         (f"{BELIEVED}::test_a_groups_id_is_the_newest_members_word",),
     ),
     Mutant(
         "stock's numbering goes before ours",
-        "faust_assigner/app/round/leader.py",
+        "faust_assigner/app/rebalance/leader.py",
         "key=lambda j: (j.data.generation, j.data.version)",
         "key=lambda j: j.data.generation",
         (f"{BELIEVED}::test_of_one_age_our_word_on_ids_goes_before_stocks",),
     ),
     Mutant(
         "a member keeps its own old transactional ids",
-        "faust_assigner/app/round/member.py",
+        "faust_assigner/app/rebalance/member.py",
         "{**before.group_ids, **answer.group_ids}",
         "{**answer.group_ids, **before.group_ids}",
         (f"{BELIEVED}::test_the_answers_ids_go_before_those_a_member_remembers",),
@@ -383,7 +383,7 @@ _BELIEVED = (
 _ROUTED = (
     Mutant(
         "credentials go to whoever advertised a URL",
-        "faust_assigner/app/repairs/router.py",
+        "faust_assigner/app/queries/forwarding.py",
         "kept_back = KEPT_BACK if named(dest_url, self._trusted) else KEPT_BACK | CREDENTIALS",
         "kept_back = KEPT_BACK",
         (
@@ -393,7 +393,7 @@ _ROUTED = (
     ),
     Mutant(
         "credentials go to nobody, whatever the setting",
-        "faust_assigner/app/repairs/router.py",
+        "faust_assigner/app/queries/forwarding.py",
         "KEPT_BACK if named(dest_url, self._trusted) else KEPT_BACK | CREDENTIALS",
         "KEPT_BACK | CREDENTIALS",
         (f"{ROUTER}::test_credentials_go_on_to_named_workers_only[127.0.0.1-True]",),

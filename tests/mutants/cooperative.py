@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from tests.mutants import Mutant
 
-COORDINATOR = "faust_assigner/app/cooperative/coordinator.py"
-HANDING = "faust_assigner/app/cooperative/handing_over.py"
-BY_STATE = "faust_assigner/app/cooperative/by_state.py"
-ORDER = "faust_assigner/app/cooperative/order.py"
-FETCHER = "faust_assigner/app/cooperative/fetcher.py"
-LEADER = "faust_assigner/app/round/leader.py"
-INSTALL = "faust_assigner/app/cooperative/install.py"
-MEMBER = "faust_assigner/app/round/member.py"
-TWO_PHASE = "faust_assigner/app/round/two_phase.py"
+COORDINATOR = "faust_assigner/app/membership/coordinator.py"
+HANDING = "faust_assigner/app/rebalance/incremental.py"
+BY_STATE = "faust_assigner/app/recovery/by_partition.py"
+ORDER = "faust_assigner/app/recovery/order.py"
+FETCHER = "faust_assigner/app/consumer/fetcher.py"
+LEADER = "faust_assigner/app/rebalance/leader.py"
+INSTALL = "faust_assigner/app/rebalance/install.py"
+MEMBER = "faust_assigner/app/rebalance/member.py"
+TWO_PHASE = "faust_assigner/app/rebalance/two_phase.py"
 
-PLAYED = "tests/integration/app/cooperative/test_coordinator.py::test_"
-HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
-RESTORES = "tests/integration/app/cooperative/test_restores.py::test_"
-PROMISED = "tests/unit/app/round/test_promised.py::test_"
-BACK = "tests/integration/app/cooperative/test_coming_back.py::test_"
-FETCHED = "tests/integration/app/cooperative/test_fetcher.py::test_"
-TURNS = "tests/integration/app/cooperative/test_turns.py::test_"
-ALONE = "tests/unit/app/cooperative/test_fetcher.py::test_"
-LET_GO = "tests/unit/app/cooperative/test_handing_over.py::test_"
-BESIDE = "tests/unit/app/cooperative/test_by_state.py::test_"
-STEP = "tests/unit/app/round/test_step.py::test_"
-LANDED = "tests/unit/app/round/test_landed.py::test_"
-FULL = "tests/integration/app/cooperative/test_full_disk.py::test_"
-UNREADABLE = "tests/integration/app/cooperative/test_unreadable.py::test_"
-RULE = "tests/unit/app/round/test_two_phase.py::test_"
+PLAYED = "tests/integration/app/membership/test_coordinator.py::test_"
+HANDS = "tests/integration/app/rebalance/test_incremental.py::test_"
+RESTORES = "tests/integration/app/recovery/test_restores.py::test_"
+PROMISED = "tests/unit/app/rebalance/test_promised.py::test_"
+BACK = "tests/integration/app/membership/test_coming_back.py::test_"
+FETCHED = "tests/integration/app/consumer/test_fetcher.py::test_"
+TURNS = "tests/integration/app/consumer/test_turns.py::test_"
+ALONE = "tests/unit/app/consumer/test_fetcher.py::test_"
+LET_GO = "tests/unit/app/rebalance/test_incremental.py::test_"
+BESIDE = "tests/unit/app/recovery/test_by_partition.py::test_"
+STEP = "tests/unit/app/rebalance/test_step.py::test_"
+LANDED = "tests/unit/app/rebalance/test_landed.py::test_"
+FULL = "tests/integration/app/recovery/test_full_disk.py::test_"
+UNREADABLE = "tests/integration/app/consumer/test_unreadable.py::test_"
+RULE = "tests/unit/app/rebalance/test_two_phase.py::test_"
 
 MUTANTS = (
     Mutant(
@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         story="a batch of a leaving partition waits for records that will not come",
-        file="faust_assigner/app/repairs/batches.py",
+        file="faust_assigner/app/consumer/batches.py",
         old="any(message.tp in leaving for message in list(consumer._unacked_messages))",
         new="False",
         red=(
@@ -87,7 +87,7 @@ MUTANTS = (
     ),
     Mutant(
         story="an eager round waits for ever for a batch without records to fill it",
-        file="faust_assigner/app/repairs/batches.py",
+        file="faust_assigner/app/consumer/batches.py",
         old=(
             "        return (\n"
             "            self.app.should_stop\n"
@@ -150,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "after a leave loads stay uneven: nobody asks for the round that evens them out",
-        "faust_assigner/app/round/leader.py",
+        "faust_assigner/app/rebalance/leader.py",
         "found is not anew and inputs.warmups is not None:",
         "False:",
         (RULE + "after_a_leave_loads_come_even_by_themselves",),
@@ -203,18 +203,18 @@ MUTANTS = (
     ),
     Mutant(
         "what was dropped before anything was committed is never read again",
-        "faust_assigner/app/repairs/fetching.py",
+        "faust_assigner/app/consumer/fetching.py",
         "start = first_read.get(tp) if offsets[tp] is None else offsets[tp]",
         "start = offsets[tp]",
         (BACK + "after_a_table_failed_at_its_first_records_they_are_read_again[FullDiskByState]",),
     ),
     Mutant(
         "a database is noted by the thread that opened it",
-        "faust_assigner/app/cooperative/databases.py",
+        "faust_assigner/app/tables/databases.py",
         "    store.app.loop.call_soon_threadsafe(store._dbs.__setitem__, partition, database)\n",
         "    store._dbs[partition] = database\n",
         (
-            "tests/unit/app/cooperative/test_databases.py::"
+            "tests/unit/app/tables/test_databases.py::"
             "test_a_database_opened_in_a_thread_is_noted_by_the_streams_own",
         ),
     ),
@@ -262,11 +262,11 @@ MUTANTS = (
     ),
     Mutant(
         "the producer of a partition that went goes on",
-        "faust_assigner/app/repairs/transactions.py",
+        "faust_assigner/app/transactions/manager.py",
         "            await self.producer.stop_transaction(one)",
         "            pass",
         (
-            "tests/integration/app/cooperative/test_transactions.py::"
+            "tests/integration/app/transactions/test_transactions.py::"
             "test_a_round_ends_what_goes_and_begins_what_comes",
         ),
     ),
@@ -343,11 +343,11 @@ MUTANTS = (
     ),
     Mutant(
         "an error of a standby costs records of sources",
-        "faust_assigner/app/repairs/fetching.py",
+        "faust_assigner/app/consumer/fetching.py",
         "        put_back(consumer.seek, live)\n",
         "",
         (
-            "tests/unit/app/repairs/test_fetching.py::"
+            "tests/unit/app/consumer/test_fetching.py::"
             "test_an_error_of_a_standby_costs_no_record_of_a_source",
         ),
     ),
@@ -497,13 +497,13 @@ MUTANTS = (
         "        await self._open(pending)\n",
         "        await self._open(pending | fresh)\n",
         (
-            "tests/integration/app/cooperative/test_taking_on.py::"
+            "tests/integration/app/rebalance/test_taking_on.py::"
             "test_what_is_taken_over_flows_before_the_files_of_copies_are_open",
         ),
     ),
     Mutant(
         "a copy whose disk was full is left without rows for good",
-        "faust_assigner/app/repairs/recovery_loop.py",
+        "faust_assigner/app/recovery/loop.py",
         "        self._reopen = frozenset(self.tp_to_table)\n",
         "        self._reopen = frozenset(self.active_tps)\n",
         (

@@ -169,7 +169,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "a batch of that bound holds one line too: the next one has a key, and a record's own bytes",
     ),
     Equivalent(
-        "faust_assigner/app/restore/progress.py",
+        "faust_assigner/app/recovery/progress.py",
         "Progress.end",
         "if began is not None and self._said is not None:",
         "if (self._said is not None):",

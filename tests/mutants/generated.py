@@ -1,6 +1,6 @@
 """Draws faults at random from the functions of a room and looks whether the tests of that room see them.
 
-    python -m tests.mutants.generated --room app/restore --count 30 --seed 7
+    python -m tests.mutants.generated --room app/recovery --count 30 --seed 7
     python -m tests.mutants.generated --room planner.py --room standbys --jobs 2
     python -m tests.mutants.generated --changed main~5        # files that differ from that revision
     python -m tests.mutants.generated --room app --live       # the stories too
@@ -67,9 +67,9 @@ CLI = (
 #: Tests of a room or module that are not below tests/unit/ROOM or in tests/unit/test_MODULE*.py.
 BESIDES = {
     "actives": (*PLANNING, "tests/property/test_exactness.py", "tests/property/test_optimality.py"),
-    "app/assignor.py": ("tests/unit/app/round",),
-    "app/overlay": ("tests/property/test_overlay.py",),
-    "app/restore/disk.py": ("tests/unit/app/round/test_positions.py",),
+    "app/assignor.py": ("tests/unit/app/rebalance",),
+    "app/tables": ("tests/property/test_overlay.py",),
+    "app/tables/disk.py": ("tests/unit/app/rebalance/test_positions.py",),
     "assignment.py": PLANNING,
     "checks": ("tests/property/test_promotions.py", "tests/unit/test_previous.py"),
     "cli": CLI,
@@ -97,11 +97,11 @@ _PLACED = (f"{_APP}test_assignor_wire.py", f"{_APP}test_warmups.py", f"{_APP}tes
 LIVE = {
     "app": tuple(f"{_APP}test_{name}.py" for name in ("warmups", "real_workers", "stop_all")),
     "app/assignor.py": (*_PLACED, f"{_APP}test_assignor_static.py", f"{_APP}test_stop_all.py"),
-    "app/host": (f"{_APP}repairs", f"{_APP}test_metrics.py"),
+    "app/host": (f"{_APP}consumer", f"{_APP}membership", f"{_APP}test_metrics.py"),
     "app/ledger": (f"{_APP}test_ledger_worker.py", f"{_APP}test_why.py"),
     "app/metrics": (f"{_APP}test_metrics.py", f"{_APP}test_status_command.py"),
-    "app/restore": (f"{_APP}restore", f"{_APP}cooperative/test_restores.py", f"{_APP}overlay"),
-    "app/round": (*_PLACED, f"{_APP}test_mixed_group.py", f"{_APP}test_stop_all.py"),
+    "app/recovery": (f"{_APP}recovery",),
+    "app/rebalance": (*_PLACED, f"{_APP}test_mixed_group.py", f"{_APP}test_stop_all.py"),
     "app/weights": (f"{_APP}test_weights_group.py",),
     "cli": (f"{_APP}test_status_command.py", f"{_APP}test_why.py", "tests/integration/clients"),
     "coordinator": ("tests/integration/broker", "tests/integration/clients"),
@@ -367,7 +367,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.mutants.generated", description="Plant faults drawn at random."
     )
-    parser.add_argument("--room", action="append", default=[], help="folder or module, app/restore")
+    parser.add_argument(
+        "--room", action="append", default=[], help="folder or module, app/recovery"
+    )
     parser.add_argument("--changed", metavar="BASE", help="files that differ from this revision")
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from tests.mutants import Mutant
 
-MEMBERSHIP = "faust_assigner/app/repairs/membership.py"
+MEMBERSHIP = "faust_assigner/app/membership/fence.py"
 
-MEMBER = "tests/integration/app/repairs/test_membership.py"
-OVER = "tests/unit/app/overlay/test_store.py"
-SHARED = "tests/unit/app/overlay/test_shared.py"
-SETS = "tests/unit/app/overlay/test_sets.py"
-SETS_FILE = "faust_assigner/app/overlay/sets.py"
-CHANGES = "faust_assigner/app/overlay/changes.py"
-STORE = "faust_assigner/app/overlay/store.py"
-SHARES = "faust_assigner/app/repairs/shares.py"
-WAITS_FOR_ROOM = "faust_assigner/app/overlay/consumer.py"
+MEMBER = "tests/integration/app/membership/test_fence.py"
+OVER = "tests/unit/app/tables/test_store.py"
+SHARED = "tests/unit/app/tables/test_shared.py"
+SETS = "tests/unit/app/tables/test_sets.py"
+SETS_FILE = "faust_assigner/app/tables/sets.py"
+CHANGES = "faust_assigner/app/tables/changes.py"
+STORE = "faust_assigner/app/tables/store.py"
+SHARES = "faust_assigner/app/transactions/shares.py"
+WAITS_FOR_ROOM = "faust_assigner/app/consumer/room.py"
 
 WAITS = f"{MEMBER}::test_changes_wait_while_nobody_knows_and_go_when_the_group_answers"
 FORMER = f"{MEMBER}::test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent"
@@ -22,11 +22,11 @@ ANSWER = f"{MEMBER}::test_an_answer_counts_from_when_it_was_asked_for"
 LOOKED = f"{MEMBER}::test_a_request_that_waited_for_its_connection_is_looked_at_again"
 MISSED = f"{MEMBER}::test_a_record_whose_change_did_not_arrive_is_not_committed"
 
-READS = "faust_assigner/app/reads/"
-ROUTING = "tests/integration/app/reads/test_routing.py::test_"
-STANDING = "tests/integration/app/reads/test_standing.py::test_"
-DECIDE = "tests/unit/app/reads/test_decide.py::test_"
-FRESH = "tests/unit/app/reads/test_freshness.py::test_"
+READS = "faust_assigner/app/queries/"
+ROUTING = "tests/integration/app/queries/test_routing.py::test_"
+STANDING = "tests/integration/app/queries/test_standing.py::test_"
+DECIDE = "tests/unit/app/queries/test_decide.py::test_"
+FRESH = "tests/unit/app/queries/test_freshness.py::test_"
 
 _MEMBERS = (
     Mutant(
@@ -188,7 +188,7 @@ _OVERLAID = (
     ),
     Mutant(
         "a changelog that was not read is taken for empty",
-        "faust_assigner/app/repairs/fetching.py",
+        "faust_assigner/app/consumer/fetching.py",
         (
             "        ends: Mapping[Any, int] = await thread.call_thread(\n"
             "            thread._ensure_consumer().end_offsets, partitions\n"
@@ -196,7 +196,7 @@ _OVERLAID = (
         ),
         "        ends: Mapping[Any, int] = await thread.highwaters(*partitions)",
         (
-            "tests/integration/app/repairs/test_whole_transactions.py::"
+            "tests/integration/app/transactions/test_whole_transactions.py::"
             "test_a_changelog_ends_where_the_broker_says[repaired]",
         ),
     ),
@@ -277,7 +277,7 @@ _READ = (
     ),
     Mutant(
         "a table that is being restored is read",
-        "faust_assigner/app/cooperative/by_state.py",
+        "faust_assigner/app/recovery/by_partition.py",
         "return self.is_flowing and tp in self._complete and",
         "return tp in self.active_tps and",
         (

@@ -9,7 +9,7 @@ _WARMUP, _STICKY, _PREVIOUS = (
 )
 _PLANNER, _NUMBERS = "faust_assigner/planner.py", "faust_assigner/actives/numbers.py"
 _FOLLOW_UP, _POSITIONS = (
-    f"faust_assigner/app/round/{name}.py" for name in ("follow_up", "positions")
+    f"faust_assigner/app/rebalance/{name}.py" for name in ("follow_up", "positions")
 )
 _PROPERTY = "tests/property/warm/test_warmups.py::test_"
 _BOUND = f"{_PROPERTY}the_target_is_reached_in_as_many_rounds_as_are_promised"
@@ -18,9 +18,9 @@ _GIVEN_UP = f"{_PROPERTY}of_one_that_never_catches_up_another_task_is_asked_for"
 _EXCHANGED = f"{_PROPERTY}what_was_given_up_is_exchanged_for_another_of_its_owner"
 _SHORT = f"{_PROPERTY}who_is_near_takes_over_and_who_has_nothing_does_not"
 _WIRE = "tests/unit/wire/test_positions.py::test_"
-_ASKS = "tests/unit/app/round/test_follow_up.py::test_"
-_SAID = "tests/unit/app/round/test_positions.py::test_"
-_RULE = "tests/unit/app/round/test_two_phase.py::test_"
+_ASKS = "tests/unit/app/rebalance/test_follow_up.py::test_"
+_SAID = "tests/unit/app/rebalance/test_positions.py::test_"
+_RULE = "tests/unit/app/rebalance/test_two_phase.py::test_"
 _LATE = "tests/property/warm/test_late_starters.py::test_"
 
 _NO_RECORD = (
@@ -130,7 +130,7 @@ MUTANTS = (
     ),
     Mutant(
         story="an owner that restores itself is taken for the end of its changelog",
-        file="faust_assigner/app/round/positions.py",
+        file="faust_assigner/app/rebalance/positions.py",
         old="known(recovery.active_highwaters.get(TP(topic, p)))",
         new="-1",
         red=(f"{_SAID}an_owner_that_is_being_restored_tells_where_its_log_ends",),
@@ -279,7 +279,7 @@ MUTANTS = (
         new="    if data.positions:\n",
         red=(
             f"{_WIRE}they_travel_in_a_join_and_older_members_say_none",
-            "tests/unit/app/round/test_warming.py::test_a_joins_partitions_come_when_their_state_is_there",
+            "tests/unit/app/rebalance/test_warming.py::test_a_joins_partitions_come_when_their_state_is_there",
         ),
     ),
     Mutant(
@@ -313,7 +313,7 @@ MUTANTS = (
         old="        if asked_for or not awaited.tps <= self._seen.tps:\n",
         new="        if True:\n",
         red=(
-            "tests/unit/app/round/test_follow_up_in_turn.py"
+            "tests/unit/app/rebalance/test_follow_up_in_turn.py"
             "::test_two_who_ask_in_turn_wait_longer_all_the_same",
         ),
     ),
@@ -337,47 +337,47 @@ MUTANTS = (
     ),
     Mutant(
         story="work waits, and nobody asks for the round that ends it",
-        file="faust_assigner/app/round/warming.py",
+        file="faust_assigner/app/rebalance/warming.py",
         old=" and read_or_default(app, table.FOLLOW_UP_S) != 0\n",
         new="\n",
-        red=("tests/unit/app/round/test_warming.py::test_without_warm_ups_all_move_at_once",),
+        red=("tests/unit/app/rebalance/test_warming.py::test_without_warm_ups_all_move_at_once",),
     ),
     Mutant(
         story="who asks for no round is waited for",
-        file="faust_assigner/app/round/member.py",
+        file="faust_assigner/app/rebalance/member.py",
         old="        if takes_part(app)",
         new="        if True",
         red=(
-            "tests/unit/app/round/test_warming.py::test_a_worker_that_asks_for_no_round_is_not_waited_for",
+            "tests/unit/app/rebalance/test_warming.py::test_a_worker_that_asks_for_no_round_is_not_waited_for",
         ),
     ),
     Mutant(
         story="in eager rounds newcomers stand idle for half a minute beside tables of 100 rows",
-        file="faust_assigner/app/round/warming.py",
+        file="faust_assigner/app/rebalance/warming.py",
         old="SHORT if is_cooperative else lag",
         new="SHORT",
         red=(
-            "tests/unit/app/round/test_warming.py::"
+            "tests/unit/app/rebalance/test_warming.py::"
             "test_newcomers_wait_for_short_tables_where_the_next_round_is_near[said0-100-10000]",
         ),
     ),
     Mutant(
         story="the leader takes its own word for all members'",
-        file="faust_assigner/app/round/leader.py",
+        file="faust_assigner/app/rebalance/leader.py",
         old="view.warmups(all(j.data.cooperative for j in said))",
         new="view.warmups(any(j.data.cooperative for j in said))",
         red=(
-            "tests/unit/app/round/test_warming.py::"
+            "tests/unit/app/rebalance/test_warming.py::"
             "test_a_round_is_cooperative_where_all_offer_it[False-False]",
         ),
     ),
     Mutant(
         story="what is warm waits as long where rounds stop nobody",
-        file="faust_assigner/app/cooperative/coordinator.py",
+        file="faust_assigner/app/membership/coordinator.py",
         old="        member.assignor.stops_nobody = protocol == COOPERATIVE\n",
         new="",
         red=(
-            "tests/integration/app/cooperative/test_coordinator.py::"
+            "tests/integration/app/membership/test_coordinator.py::"
             "test_a_member_that_offers_only_faust_makes_the_round_eager_for_the_next_time",
         ),
     ),
@@ -390,26 +390,26 @@ MUTANTS = (
     ),
     Mutant(
         story="what others owned before a stop is forgotten when a worker starts late",
-        file="faust_assigner/app/round/member.py",
+        file="faust_assigner/app/rebalance/member.py",
         old="    before = former()\n",
         new="    before = former() if memory.answer is None else Former()\n",
         red=(
-            "tests/unit/app/round/test_late_starters.py::test_who_starts_late_finds_its_partitions_again",
+            "tests/unit/app/rebalance/test_late_starters.py::test_who_starts_late_finds_its_partitions_again",
         ),
     ),
     Mutant(
         story="others get warm than those whom the next round moves tasks to",
-        file="faust_assigner/app/round/next_round.py",
+        file="faust_assigner/app/rebalance/next_round.py",
         old="        actives=found.actives(member.member_id),",
         new=("        actives=found.actives(member.member_id),\n        former_actives={},"),
         red=(
-            "tests/unit/app/round/test_next_round.py::"
+            "tests/unit/app/rebalance/test_next_round.py::"
             "test_what_members_owned_before_a_stop_counts_in_the_next_round_too",
         ),
     ),
     Mutant(
         story="the second round chooses another copy than that which the first one began",
-        file="faust_assigner/app/round/leader.py",
+        file="faust_assigner/app/rebalance/leader.py",
         old="    if inputs.warmups is not None:\n        # Told",
         new="    if inputs.warmups is not None and not follows:\n        # Told",
         red=(f"{_RULE}a_warm_up_that_the_first_round_began_goes_on_in_the_second[names0]",),
@@ -447,11 +447,11 @@ MUTANTS = (
     ),
     Mutant(
         story="newcomers take over short tables though the setting is 0 records",
-        file="faust_assigner/app/round/warming.py",
+        file="faust_assigner/app/rebalance/warming.py",
         old="if from_nothing is None:",
         new="if not from_nothing:",
         red=(
-            "tests/unit/app/round/test_warming.py::"
+            "tests/unit/app/rebalance/test_warming.py::"
             "test_newcomers_wait_for_short_tables_where_the_next_round_is_near[said2-0-0]",
         ),
     ),

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from faust_assigner.app.overlay.changes import Overlay, Usage
-from faust_assigner.app.repairs.shares import Share
+from faust_assigner.app.tables.changes import Overlay, Usage
+from faust_assigner.app.transactions.shares import Share
 from tests.support.examples import examples
 from tests.support.made_up_tables import MadeUp, answer, done, process
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faust_assigner.app.round.memory_file import NAME as MEMORY
+from faust_assigner.app.rebalance.memory_file import NAME as MEMORY
 from tests.soak.brokers import Broker
 from tests.soak.outputs import Outputs
 from tests.soak.progress import Idleness, Progress

@@ -15,9 +15,9 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 
-from faust_assigner.app.round.leader import LeaderView, Round, decide
-from faust_assigner.app.round.observers import DecisionInputs
-from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.app.rebalance.leader import LeaderView, Round, decide
+from faust_assigner.app.rebalance.observers import DecisionInputs
+from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.status.described import DescribedGroup, decode_group
 from faust_assigner.status.evidence import Evidence, Heard

@@ -200,7 +200,7 @@ def test_no_fault_outside_functions() -> None:
 
 def test_every_fault_of_the_package_can_be_compiled() -> None:
     """Those of one room of each kind: an operator that makes no Python would be killed by every test."""
-    for file in files_of(ROOT, "app/round"):
+    for file in files_of(ROOT, "app/rebalance"):
         for one in mutations(file, (ROOT / file).read_text(encoding="utf-8")):
             compile(one.source, file, "exec")
 
@@ -236,7 +236,7 @@ def test_every_listed_equivalent_can_still_be_made() -> None:
 
 def test_the_tests_of_a_file() -> None:
     """Its room's folder, or the nearest one above; beside rooms, and at the root, the files of that level."""
-    assert room_tests(ROOT, "faust_assigner/app/restore/pace.py") == ("tests/unit/app/restore",)
+    assert room_tests(ROOT, "faust_assigner/app/recovery/pace.py") == ("tests/unit/app/recovery",)
     assert room_tests(ROOT, "faust_assigner/app/host/duties/put.py") == ("tests/unit/app/host",)
     assert "tests/unit/app/test_assignor.py" in room_tests(ROOT, "faust_assigner/app/assignor.py")
     assert "tests/unit/test_planner.py" in room_tests(ROOT, "faust_assigner/planner.py")
@@ -255,12 +255,12 @@ def test_the_tests_of_a_file() -> None:
 @pytest.mark.parametrize(
     ("file", "stories"),
     [
-        ("app/restore/disk.py", LIVE["app/restore"]),
-        ("app/cooperative/leave.py", ("tests/integration/app/cooperative",)),
+        ("app/tables/disk.py", ("tests/integration/app/tables",)),
+        ("app/membership/leave.py", ("tests/integration/app/membership",)),
         ("app/early.py", LIVE["app"]),
         ("broker/serving/listener.py", ("tests/integration/broker",)),
         ("coordinator/classic.py", LIVE["coordinator"]),
-        ("planner.py", LIVE["app/round"][:3]),
+        ("planner.py", LIVE["app/rebalance"][:3]),
     ],
 )
 def test_the_stories_of_a_file(file: str, stories: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from faust_assigner.app.host.touch import Touch, rows_of
 
-_PLAYED = "tests/integration/app/cooperative/test_coordinator.py::test_"
+_PLAYED = "tests/integration/app/membership/test_coordinator.py::test_"
 _FLOWS = _PLAYED + "what_a_member_keeps_flows_through_both_rounds"
 _COMMIT = _PLAYED + "a_commit_that_meets_a_round_is_sent_again_after_it"
 _LOST = _PLAYED + "a_lost_membership_gives_everything_up_and_commits_nothing"
@@ -16,32 +16,32 @@ _TWICE = _PLAYED + "two_rounds_without_a_step_in_between_do_not_end_the_coordina
 _ASKED = _PLAYED + "a_partition_that_goes_while_its_offset_is_asked_for_holds_up_nobody"
 _FLIGHT = _PLAYED + "a_fetch_in_flight_for_a_partition_that_went_ends_nothing"
 _IDLE = _PLAYED + "a_live_partition_does_not_wait_for_idle_ones"
-_FETCHED = "tests/integration/app/cooperative/test_fetcher.py::test_"
+_FETCHED = "tests/integration/app/consumer/test_fetcher.py::test_"
 _LOOKED_UP = _FETCHED + "what_is_kept_flows_while_what_is_gained_is_looked_up"
 _FOLLOWED = _FETCHED + "a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next"
 _TURNS = (
-    "tests/integration/app/cooperative/test_turns.py::"
+    "tests/integration/app/consumer/test_turns.py::"
     "test_what_keeps_up_comes_first_and_backlogs_take_turns"
 )
 _AT_END = (
-    "tests/integration/app/cooperative/test_turns.py::"
+    "tests/integration/app/consumer/test_turns.py::"
     "test_a_backlog_of_which_a_fetch_has_been_emptied_is_one_still"
 )
-_UNREADABLE = "tests/integration/app/cooperative/test_unreadable.py::test_"
+_UNREADABLE = "tests/integration/app/consumer/test_unreadable.py::test_"
 _HOLES = _UNREADABLE + "others_flow_without_a_hole_beside_a_partition_that_cannot_be_read"
 _REFUSED = _UNREADABLE + "what_a_broker_refuses_is_left_out_of_the_fetches_of_others"
-_HANDS = "tests/integration/app/cooperative/test_handing_over.py::test_"
+_HANDS = "tests/integration/app/rebalance/test_incremental.py::test_"
 _KEPT = _HANDS + "kept_partitions_flow_while_others_come_and_go"
 _GOES = _HANDS + "what_goes_is_committed_up_to_its_last_processed_record"
 _PAUSED = _FETCHED + "nobody_complains_that_a_paused_partition_is_not_fetched"
 _FULL = _HANDS + "a_full_queue_lets_go_of_what_leaves"
 _SEEN = _HANDS + "a_round_is_seen_by_sensors_and_its_partitions_by_handlers"
 _ADDED = (
-    "tests/unit/app/cooperative/test_rounds.py::"
+    "tests/unit/app/rebalance/test_rounds.py::"
     "test_a_topic_added_during_a_round_is_subscribed_to_after_it"
 )
 _LEAVE = (
-    "tests/integration/app/cooperative/test_leave.py::"
+    "tests/integration/app/membership/test_leave.py::"
     "test_a_worker_that_is_stopped_hands_over_before_it_leaves"
 )
 
@@ -340,7 +340,7 @@ COOPERATION: Final[tuple[Touch, ...]] = (
             "async (self)",
             "cooperative",
             "called by us: a round does not cancel a callback",
-            "tests/integration/app/cooperative/test_kinds_of_tables.py::"
+            "tests/integration/app/rebalance/test_kinds_of_tables.py::"
             "test_a_round_during_a_callback_of_on_recover_costs_neither_it_nor_sets",
         ),
     ),

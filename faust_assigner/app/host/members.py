@@ -6,13 +6,18 @@ from typing import Final
 
 from faust_assigner.app.host.touch import Touch, rows_of
 
-_REPAIRS = "tests/integration/app/repairs/"
-_IDLE = _REPAIRS + "test_idle.py::test_a_member_that_was_idle_for_too_long_comes_back"
+_IDLE = (
+    "tests/integration/app/membership/test_idle.py::"
+    "test_a_member_that_was_idle_for_too_long_comes_back"
+)
 _FENCED = (
-    "tests/integration/app/cooperative/test_transactions.py::"
+    "tests/integration/app/transactions/test_transactions.py::"
     "test_a_worker_whose_producer_was_fenced_joins_again"
 )
-_REPLACED = _REPAIRS + "test_instance.py::test_a_replaced_member_ends_at_its_next_heartbeat"
+_REPLACED = (
+    "tests/integration/app/membership/test_instance.py::"
+    "test_a_replaced_member_ends_at_its_next_heartbeat"
+)
 
 MEMBERS: Final[tuple[Touch, ...]] = (
     *rows_of(

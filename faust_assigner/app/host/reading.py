@@ -6,14 +6,14 @@ from typing import Final
 
 from faust_assigner.app.host.touch import Touch, rows_of
 
-_ROUTING = "tests/integration/app/reads/test_routing.py::test_"
+_ROUTING = "tests/integration/app/queries/test_routing.py::test_"
 _PLACED = _ROUTING + "a_key_is_placed_as_the_streams_have_it"
 _DEAD = _ROUTING + "a_dead_owner_is_a_503_with_the_time_to_ask_again"
 _STANDS_IN = _ROUTING + "a_dead_owner_is_stood_in_for_by_the_copy_here"
 _ROW = _ROUTING + "a_row_comes_from_the_partition_of_its_key"
 _ONLY = _ROUTING + "from_a_copy_only_rows_of_the_key_are_read"
 _GOES_ON = (
-    "tests/integration/app/reads/test_reads.py::"
+    "tests/integration/app/queries/test_reads.py::"
     "test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then"
 )
 

@@ -20,26 +20,24 @@ from faust_assigner.app.host.windows import WINDOWS
 #: Distribution -> the first version that was tried, and the first that was not; as in setup.cfg.
 VERSIONS: Final = {"faust-streaming": ("0.15.3", "0.16"), "aiokafka": ("0.14", "0.15")}
 
-_LOST = "tests/integration/app/repairs/test_nothing_lost.py::test_"
-_WHOLE = "tests/integration/app/repairs/test_whole_transactions.py::test_"
-_WHOLE_BATCHES = "tests/integration/app/repairs/test_whole_batches.py::test_"
-_RESTORE = "tests/unit/app/restore/test_recovery.py::test_"
+_LOST = "tests/integration/app/consumer/test_nothing_lost.py::test_"
+_WHOLE = "tests/integration/app/transactions/test_whole_transactions.py::test_"
+_WHOLE_BATCHES = "tests/integration/app/consumer/test_whole_batches.py::test_"
+_RESTORE = "tests/unit/app/recovery/test_restoring.py::test_"
 _SNAPSHOT = "tests/integration/snapshots/test_snapshot_restore.py::test_"
 _METER = "tests/unit/app/ledger/test_recovery_meter.py::test_"
 _FIXUP = "tests/unit/app/test_fixup.py::test_"
 _ASSIGNOR = "tests/unit/app/test_assignor.py::test_"
-_SAYS = "tests/unit/app/round/test_what_members_say.py::test_"
-_SPAN = "tests/unit/app/round/test_whatever_fails.py::test_a_tracer_gets_a_span_like_stocks"
-_GUARD = "tests/integration/app/repairs/test_assignor_guard.py::test_the_group_goes_on"
+_SAYS = "tests/unit/app/rebalance/test_what_members_say.py::test_"
+_SPAN = "tests/unit/app/rebalance/test_whatever_fails.py::test_a_tracer_gets_a_span_like_stocks"
+_GUARD = "tests/integration/app/membership/test_assignor_guard.py::test_the_group_goes_on"
 _LEDGER = (
     "tests/integration/app/test_ledger_worker.py::test_workers_tell_decisions_recoveries_and_load"
 )
 _TOPIC = "tests/integration/app/test_weights_group.py::test_weights_reach_an_app_through_a_compacted_topic"
-_LABELS = (
-    "tests/unit/app/repairs/test_labels.py::test_the_labels_of_a_repaired_app_are_the_stock_apps"
-)
-_POSITIONS = "tests/unit/app/round/test_positions.py::test_"
-_FOLLOW = "tests/unit/app/round/test_follow_up.py::test_"
+_LABELS = "tests/unit/app/test_labels.py::test_the_labels_of_a_repaired_app_are_the_stock_apps"
+_POSITIONS = "tests/unit/app/rebalance/test_positions.py::test_"
+_FOLLOW = "tests/unit/app/rebalance/test_follow_up.py::test_"
 _ASKED = "tests/integration/app/test_stop_all.py::test_a_death_off_target_is_set_right_by_one_further_round"
 _FINAL = _LOST + "the_final_commit_reaches_the_broker"
 _BOOKS = _WHOLE + "a_commit_falls_between_two_records"
@@ -51,12 +49,12 @@ _OVERTAKEN = _LOST + "a_recovery_overtaken_by_a_rebalance_starts_no_flow"
 _UNREADABLE = _LOST + "recovery_ends_although_the_last_record_cannot_be_read"
 _RESTORED = _RESTORE + "a_restored_offset_is_what_recovery_goes_on_from"
 _REPLAYED = _SNAPSHOT + "a_replay_in_batches_equals_the_model"
-_DECODED = "tests/unit/app/restore/test_decoding.py::test_together_they_decode_as_one_by_one"
+_DECODED = "tests/unit/app/recovery/test_decoding.py::test_together_they_decode_as_one_by_one"
 _EXCHANGED = _SNAPSHOT + "a_standby_far_behind_is_exchanged_for_a_snapshot"
 _ABORTED = _WHOLE + "what_a_revocation_leaves_half_done_is_aborted"
 _BATCHES = _WHOLE_BATCHES + "what_a_batch_sends_is_in_the_transaction_that_commits_its_records"
 _IN_TIME = (
-    "tests/integration/app/cooperative/test_handing_over.py::test_"
+    "tests/integration/app/rebalance/test_incremental.py::test_"
     "a_batch_that_is_being_made_is_handed_out_when_its_partitions_go"
 )
 _OVERLAP = _WHOLE_BATCHES + "a_commit_comes_while_records_flow_that_overlap"
@@ -97,7 +95,7 @@ _APP: Final = rows_of(
         "set in __init__",
         "follow_up",
         "services that start with the app",
-        "tests/unit/app/round/test_follow_up_service.py::test_it_is_installed_with_the_app",
+        "tests/unit/app/rebalance/test_follow_up_service.py::test_it_is_installed_with_the_app",
     ),
     (
         "_new_consumer",
@@ -628,7 +626,7 @@ _TABLES: Final = (
             "set in __init__",
             "assignor",
             "whether the table is in RocksDB",
-            "tests/unit/app/restore/test_disk.py::test_a_table_with_a_store_of_its_own",
+            "tests/unit/app/tables/test_disk.py::test_a_table_with_a_store_of_its_own",
         ),
         (
             "_on_changelog_event",
@@ -828,14 +826,14 @@ _ELSEWHERE: Final = (
             "async (self, dest_url, web, request)",
             "router",
             "overridden: forwards to allowed URLs only, without credentials",
-            "tests/integration/app/repairs/test_router.py::test_credentials_stay_and_the_rest_goes_along",
+            "tests/integration/app/queries/test_forwarding.py::test_credentials_stay_and_the_rest_goes_along",
         ),
         (
             "_urlident",
             "(self, url)",
             "router",
             "host and port of a URL",
-            "tests/integration/app/repairs/test_router.py::test_credentials_stay_and_the_rest_goes_along",
+            "tests/integration/app/queries/test_forwarding.py::test_credentials_stay_and_the_rest_goes_along",
         ),
     ),
     *rows_of(

@@ -6,63 +6,91 @@ from typing import Final
 
 from faust_assigner.app.host.touch import Touch, rows_of
 
-_REPAIRS = "tests/integration/app/repairs/"
-_RESTORE = "tests/integration/app/restore/"
 _SILENT = (
-    _RESTORE + "test_silent_broker.py::"
+    "tests/integration/app/recovery/test_silent_broker.py::"
     "test_a_broker_silent_in_a_recovery_leaves_a_worker_that_works"
 )
-_GOODBYE = _RESTORE + "test_silent_broker.py::test_sigterm_ends_a_worker_while_the_broker_is_silent"
-_FULL = _RESTORE + "test_table_files.py::test_a_worker_works_again_after_its_disk_was_full"
-_ROOM = _RESTORE + "test_table_files.py::test_a_worker_that_starts_on_a_full_disk_waits_for_room"
-_CORRUPT = (
-    _RESTORE + "test_table_files.py::test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed"
+_GOODBYE = (
+    "tests/integration/app/recovery/test_silent_broker.py::"
+    "test_sigterm_ends_a_worker_while_the_broker_is_silent"
 )
-_ENDS = _REPAIRS + "test_whole_transactions.py::test_a_changelog_ends_where_the_broker_says"
+_FULL = (
+    "tests/integration/app/tables/test_files.py::test_a_worker_works_again_after_its_disk_was_full"
+)
+_ROOM = (
+    "tests/integration/app/tables/test_files.py::"
+    "test_a_worker_that_starts_on_a_full_disk_waits_for_room"
+)
+_CORRUPT = (
+    "tests/integration/app/tables/test_files.py::"
+    "test_a_corrupt_folder_is_set_aside_and_its_changelog_replayed"
+)
+_ENDS = (
+    "tests/integration/app/transactions/test_whole_transactions.py::"
+    "test_a_changelog_ends_where_the_broker_says"
+)
 _SPANS = (
-    "tests/integration/app/repairs/test_replay_loop.py::"
+    "tests/integration/app/recovery/test_replay_loop.py::"
     "test_the_spans_of_actives_and_standbys_are_finished_when_they_are_ready"
 )
-_PASSED = _REPAIRS + "test_replay_loop.py::test_the_last_readable_record_is_never_passed_over"
-_UNDECODED = (
-    _REPAIRS + "test_replay_loop.py::test_records_that_do_not_decode_are_counted_named_and_kept"
+_PASSED = (
+    "tests/integration/app/recovery/test_replay_loop.py::"
+    "test_the_last_readable_record_is_never_passed_over"
 )
-_WATCHED = _REPAIRS + "test_watchdog.py::test_what_has_ended_ends_the_worker"
+_UNDECODED = (
+    "tests/integration/app/recovery/test_replay_loop.py::"
+    "test_records_that_do_not_decode_are_counted_named_and_kept"
+)
+_WATCHED = "tests/integration/app/membership/test_watchdog.py::test_what_has_ended_ends_the_worker"
 _TOPICS = "tests/integration/app/test_topics.py::test_a_mismatch_of_partitions_ends_every_worker"
 _LOADED = (
-    _REPAIRS
-    + "test_committed_offsets.py::test_a_group_that_is_being_loaded_has_not_committed_nothing"
+    "tests/integration/app/consumer/test_committed_offsets.py::"
+    "test_a_group_that_is_being_loaded_has_not_committed_nothing"
 )
-_SEEK = _REPAIRS + "test_parting.py::test_committed_offsets_are_asked_for_at_once"
-_LEAVES = _REPAIRS + "test_parting.py::test_a_worker_leaves_the_group_before_it_closes_its_tables"
+_SEEK = (
+    "tests/integration/app/membership/test_parting.py::test_committed_offsets_are_asked_for_at_once"
+)
+_LEAVES = (
+    "tests/integration/app/membership/test_parting.py::"
+    "test_a_worker_leaves_the_group_before_it_closes_its_tables"
+)
 _FORMER = (
-    _REPAIRS
-    + "test_membership.py::test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent"
+    "tests/integration/app/membership/test_fence.py::"
+    "test_changes_of_a_former_member_are_dropped_and_the_rest_is_sent"
 )
-_ANSWER = _REPAIRS + "test_membership.py::test_an_answer_counts_from_when_it_was_asked_for"
+_ANSWER = (
+    "tests/integration/app/membership/test_fence.py::"
+    "test_an_answer_counts_from_when_it_was_asked_for"
+)
 _ASKED_FOR = (
-    _REPAIRS + "test_produced_topics.py::test_a_batch_outlives_the_first_send_to_an_unknown_topic"
+    "tests/integration/app/consumer/test_produced_topics.py::"
+    "test_a_batch_outlives_the_first_send_to_an_unknown_topic"
 )
 _LEADERLESS = (
-    _REPAIRS
-    + "test_produced_topics.py::test_a_producer_without_a_leader_pauses_between_two_questions"
+    "tests/integration/app/consumer/test_produced_topics.py::"
+    "test_a_producer_without_a_leader_pauses_between_two_questions"
 )
-_UNSENT = _REPAIRS + "test_waits.py::test_the_log_names_topics_whose_batches_were_not_delivered"
+_UNSENT = (
+    "tests/integration/app/consumer/test_waits.py::"
+    "test_the_log_names_topics_whose_batches_were_not_delivered"
+)
 _LOOKED = (
-    _REPAIRS
-    + "test_membership.py::test_a_request_that_waited_for_its_connection_is_looked_at_again"
+    "tests/integration/app/membership/test_fence.py::"
+    "test_a_request_that_waited_for_its_connection_is_looked_at_again"
 )
 _FROZEN = (
-    _REPAIRS + "test_membership.py::test_a_worker_frozen_for_longer_than_its_session_spoils_no_row"
+    "tests/integration/app/membership/test_fence.py::"
+    "test_a_worker_frozen_for_longer_than_its_session_spoils_no_row"
 )
 _MISSED = (
-    _REPAIRS + "test_membership.py::test_a_record_whose_change_did_not_arrive_is_not_committed"
+    "tests/integration/app/membership/test_fence.py::"
+    "test_a_record_whose_change_did_not_arrive_is_not_committed"
 )
 _OVERLAID = (
-    "tests/integration/app/overlay/test_sigkill.py::"
+    "tests/integration/app/tables/test_sigkill.py::"
     "test_at_least_once_a_file_is_its_changelog_up_to_its_offset"
 )
-_OVER = "tests/unit/app/overlay/test_store.py::test_"
+_OVER = "tests/unit/app/tables/test_store.py::test_"
 _RESET = _OVER + "a_table_that_is_reset_has_no_rows"
 _STOPPED = _OVER + "what_is_acknowledged_is_written_before_a_store_stops"
 _FULL_OVERLAY = _OVER + "a_record_waits_while_too_many_changes_do"

@@ -6,11 +6,14 @@ from typing import Final
 
 from faust_assigner.app.host.touch import rows_of
 
-_TEST = "tests/integration/app/windows/test_windows.py::test_"
+_TEST = "tests/integration/app/tables/test_windows.py::test_"
 _MOVES = _TEST + "a_window_is_closed_once_with_its_last_value_by_whoever_owns_it"
 _FOUR = _TEST + "each_partition_closes_its_windows_by_its_own_time"
 _GIVEN = _TEST + "who_gave_a_partition_away_closes_none_of_its_windows"
-_KEPT = "tests/unit/app/windows/test_closing.py::test_a_changelog_keeps_windows_longer_than_they_are_open"
+_KEPT = (
+    "tests/unit/app/tables/test_window_closing.py::"
+    "test_a_changelog_keeps_windows_longer_than_they_are_open"
+)
 
 WINDOWS: Final = (
     *rows_of(

@@ -12,8 +12,8 @@ from mode import get_logger
 
 from faust_assigner.app.ledger.rows import TableRow
 from faust_assigner.app.ledger.writer import LedgerWriter
-from faust_assigner.app.restore.bring_up import SNAPSHOT, Restored
-from faust_assigner.app.restore.disk import known
+from faust_assigner.app.recovery.bring_up import SNAPSHOT, Restored
+from faust_assigner.app.tables.disk import known
 
 logger = get_logger(__name__)
 

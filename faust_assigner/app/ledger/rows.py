@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from faust_assigner.app.round.observers import DecisionInputs
-from faust_assigner.app.round.outcome import moved_tasks
+from faust_assigner.app.rebalance.observers import DecisionInputs
+from faust_assigner.app.rebalance.outcome import moved_tasks
 from faust_assigner.ledger import WEIGHTLESS, decision_id
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.planner import Plan

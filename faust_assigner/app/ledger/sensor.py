@@ -14,11 +14,11 @@ from mode import Service, get_logger
 from faust_assigner.app.ledger.recovery_meter import RecoveryMeter
 from faust_assigner.app.ledger.rows import TableRow, decision_rows
 from faust_assigner.app.ledger.writer import LedgerWriter
-from faust_assigner.app.restore.disk import state_sizes
+from faust_assigner.app.tables.disk import state_sizes
 from faust_assigner.settings.table import LEDGER_SAMPLE_S
 
 if TYPE_CHECKING:
-    from faust_assigner.app.round.observers import DecisionInputs
+    from faust_assigner.app.rebalance.observers import DecisionInputs
     from faust_assigner.planner import Plan
 
 logger = get_logger(__name__)

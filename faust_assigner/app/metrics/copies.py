@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from faust_assigner.app.reads.freshness import Look, Marks
-from faust_assigner.app.round import follow_up
+from faust_assigner.app.queries.freshness import Look, Marks
+from faust_assigner.app.rebalance import follow_up
 
 #: (records that a copy lacks, seconds since it had everything).
 Lag = tuple[int, float]

@@ -19,13 +19,13 @@ from yarl import URL
 from faust_assigner import __version__
 from faust_assigner.app import settings
 from faust_assigner.app.assignor import kafka_member_id
+from faust_assigner.app.consumer.waits import waits_of
 from faust_assigner.app.metrics.copies import Lag
 from faust_assigner.app.metrics.probes import live_problems
 from faust_assigner.app.metrics.standing import Standing
-from faust_assigner.app.repairs.waits import waits_of
-from faust_assigner.app.restore.table_files import corrupt_folders
-from faust_assigner.app.round.follow_up import by_topic
-from faust_assigner.app.round.tables import facts_of
+from faust_assigner.app.rebalance.follow_up import by_topic
+from faust_assigner.app.rebalance.table_facts import facts_of
+from faust_assigner.app.tables.files import corrupt_folders
 from faust_assigner.settings.table import SETTINGS
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.worker_status import (

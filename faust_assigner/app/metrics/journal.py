@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.model import NOBODY
 from faust_assigner.planner import Plan
 from faust_assigner.views.placed import RULES

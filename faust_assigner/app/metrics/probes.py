@@ -17,7 +17,7 @@ from faust import web
 from faust_assigner.app.ledger.install import MARK as LEDGER_MARK
 from faust_assigner.app.metrics.figures import REASONS
 from faust_assigner.app.metrics.standing import Standing
-from faust_assigner.app.restore.disk import known
+from faust_assigner.app.tables.disk import known
 from faust_assigner.wire.worker_status import (
     Peers,
     Rounds,

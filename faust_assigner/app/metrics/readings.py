@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from faust_assigner import __version__
+from faust_assigner.app.consumer.waits import COMMIT, HAND_OVER, REVOCATION, waits_of
 from faust_assigner.app.metrics.book import Series
 from faust_assigner.app.metrics.copies import Lag
 from faust_assigner.app.metrics.figures import COUNTED
 from faust_assigner.app.metrics.standing import Standing, unreadable
-from faust_assigner.app.repairs.waits import COMMIT, HAND_OVER, REVOCATION, waits_of
-from faust_assigner.app.restore.table_files import corrupt_folders
-from faust_assigner.app.restore.unreadable import unreadable_of
-from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.rebalance.observers import DecisionInputs
+from faust_assigner.app.recovery.unreadable import unreadable_of
+from faust_assigner.app.tables.files import corrupt_folders
 from faust_assigner.model import NOBODY
 from faust_assigner.planner import Plan
 from faust_assigner.warmup import Progress, WarmupPolicy

@@ -21,12 +21,12 @@ from faust_assigner.app.metrics.figures import SEVERAL
 from faust_assigner.app.metrics.journal import Journal
 from faust_assigner.app.metrics.probes import Restores, ready_problems
 from faust_assigner.app.metrics.standing import StandingStill
-from faust_assigner.app.restore.disk import state_sizes
-from faust_assigner.app.round.outcome import moved_tasks
+from faust_assigner.app.rebalance.outcome import moved_tasks
+from faust_assigner.app.tables.disk import state_sizes
 from faust_assigner.wire.worker_status import Peers, Rounds, WorkerStatus
 
 if TYPE_CHECKING:
-    from faust_assigner.app.round.observers import DecisionInputs
+    from faust_assigner.app.rebalance.observers import DecisionInputs
     from faust_assigner.planner import Plan
 
 logger = get_logger(__name__)

@@ -20,8 +20,8 @@ from typing import Any, TypeAlias
 
 from mode import Service, get_logger
 
-from faust_assigner.app.repairs.watchdog import must_run
-from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.membership.watchdog import must_run
+from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.settings import read
 from faust_assigner.app.weights.sources import FileSource, Found, Source, TopicSource
 from faust_assigner.errors import ConfigError, FaustAssignerError

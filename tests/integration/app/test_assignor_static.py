@@ -15,7 +15,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from faust_assigner.app.repairs.instance import guard_instance
+from faust_assigner.app.membership.instance import guard_instance
 from tests.support.faust_group import make_app
 from tests.support.waiting import until
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.round.memory_file import NAME
+from faust_assigner.app.rebalance.memory_file import NAME
 from faust_assigner.testing.broker import BrokerProcess, broker_process
 from faust_assigner.testing.kafka import kafka_server
 from tests.support.workers.fleet import Fleet

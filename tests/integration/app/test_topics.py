@@ -10,7 +10,7 @@ import faust
 import pytest
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 
-from faust_assigner.app.repairs.topics import refuse_patterns
+from faust_assigner.app.membership.topics import refuse_patterns
 from faust_assigner.testing.broker import broker_process
 from tests.support.clients.topics import create_topics
 from tests.support.workers.fleet import Fleet

@@ -24,7 +24,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from crc32c import crc32c
 from faust.types import TP
 
-from faust_assigner.app.round.follow_up import FollowUp
+from faust_assigner.app.rebalance.follow_up import FollowUp
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.storage.records import Batch
 from faust_assigner.claims import claim_on, offsets_at

@@ -18,13 +18,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.stores.rocksdb import RocksDBOptions
 
-from faust_assigner.app.restore.bring_up import (
+from faust_assigner.app.recovery.bring_up import (
     Cold,
     Settings,
     Stop,
     bring_up,
 )
-from faust_assigner.app.restore.decoding import ANYTHING
+from faust_assigner.app.recovery.decoding import ANYTHING
 from faust_assigner.pipeline.snapshots.spans import plan_job, publish, run_here
 from faust_assigner.snapshots.catalog import folder_of
 from faust_assigner.snapshots.changelog import look_at

@@ -14,15 +14,15 @@ from confluent_kafka import TopicPartition as CTopicPartition
 from confluent_kafka.admin import AdminClient
 from faust.stores.rocksdb import RocksDBOptions
 
-from faust_assigner.app.restore.bring_up import (
+from faust_assigner.app.recovery.bring_up import (
     SCRATCH_MAX_AGE_S,
     SCRATCH_PREFIX,
     Stop,
     bring_up,
     sweep_scratch,
 )
-from faust_assigner.app.restore.decoding import decoding_of
-from faust_assigner.app.restore.recovery import _replace_database
+from faust_assigner.app.recovery.decoding import decoding_of
+from faust_assigner.app.recovery.restoring import _replace_database
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.snapshots.run import take_snapshot
 from faust_assigner.pipeline.snapshots.spans import plan_job

@@ -22,8 +22,8 @@ from aiokafka.coordinator.protocol import (
 )
 from aiokafka.errors import KafkaError
 
-from faust_assigner.app.cooperative.coordinator import CooperativeCoordinator, take_over
-from faust_assigner.app.repairs.membership import HeartbeatFence
+from faust_assigner.app.membership.coordinator import CooperativeCoordinator, take_over
+from faust_assigner.app.membership.fence import HeartbeatFence
 from faust_assigner.broker import EmbeddedBroker
 
 TOPIC = "t"

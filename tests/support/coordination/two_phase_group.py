@@ -15,9 +15,9 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 
-from faust_assigner.app.round.doubts import Record
-from faust_assigner.app.round.leader import LeaderView, Round, decide
-from faust_assigner.app.round.tables import TableFacts
+from faust_assigner.app.rebalance.doubts import Record
+from faust_assigner.app.rebalance.leader import LeaderView, Round, decide
+from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import decode_answer
 from faust_assigner.wire.join import JoinData, encode_join

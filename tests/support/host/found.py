@@ -19,8 +19,8 @@ from faust.tables.base import Collection
 from faust.types.enums import ProcessingGuarantee
 
 from faust_assigner.app.assignor import PartitionAssignor
-from faust_assigner.app.reads.scope import ScopedTable
-from faust_assigner.app.repairs.fetching import mixed
+from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.tables.scope import ScopedTable
 
 ROOT = Path(__file__).resolve().parents[3]
 APP = ROOT / "faust_assigner" / "app"
@@ -112,7 +112,7 @@ def _is_method(made: Any) -> bool:
 def replacements() -> dict[str, str]:
     """Where an attribute of a host's object is given something of ours -> the value as it is written.
 
-    ``module:function target``, as in ``cooperative.leave:install app._stop_consumer``.
+    ``module:function target``, as in ``membership.leave:install app._stop_consumer``.
     """
     names = _host_names()
     found = {}

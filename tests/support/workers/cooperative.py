@@ -9,9 +9,9 @@ from typing import Any
 
 from faust.types import TP
 
-from faust_assigner.app.cooperative import install as cooperative
-from faust_assigner.app.cooperative.handing_over import ThreadListener
-from faust_assigner.app.restore import recovery as restore
+from faust_assigner.app.rebalance import install as cooperative
+from faust_assigner.app.rebalance.incremental import ThreadListener
+from faust_assigner.app.recovery import restoring as restore
 from tests.support.workers.virtual import Worker, running
 
 

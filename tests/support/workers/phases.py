@@ -14,9 +14,9 @@ from typing import Any
 
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 
-from faust_assigner.app.cooperative.by_state import ByState
-from faust_assigner.app.cooperative.coordinator import CooperativeCoordinator
-from faust_assigner.app.cooperative.handing_over import HandsOver
+from faust_assigner.app.membership.coordinator import CooperativeCoordinator
+from faust_assigner.app.rebalance.incremental import HandsOver
+from faust_assigner.app.recovery.by_partition import ByState
 from tests.support.workers.app import JOURNAL, app, journal
 from tests.support.workers.places import BETWEEN, JOINED, LETTING_GO, RESTORING
 

@@ -23,7 +23,7 @@ from faust.transport.producer import Producer
 from faust.types import TP
 from faust.types.tuples import RecordMetadata
 
-from faust_assigner.app.repairs import install as repairs
+from faust_assigner.app import compose as repairs
 
 
 class Record(NamedTuple):

@@ -14,7 +14,7 @@ from faust.types import TP
 import faust_assigner
 from faust_assigner.app import assignor as module
 from faust_assigner.app.assignor import kafka_generation, kafka_member_id
-from faust_assigner.app.round import leader
+from faust_assigner.app.rebalance import leader
 from faust_assigner.wire.answer import Answer
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.runs import Runs

@@ -14,7 +14,8 @@ from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
 
 from faust_assigner.app import fixup, settings
 from faust_assigner.app.fixup import Fixup
-from faust_assigner.app.repairs import driver_assignor, router
+from faust_assigner.app.membership import driver_assignor
+from faust_assigner.app.queries import forwarding as router
 from faust_assigner.errors import ConfigError, HostMismatch
 from faust_assigner.settings.table import RACK
 from tests.support.faust_group import make_app

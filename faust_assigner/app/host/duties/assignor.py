@@ -10,8 +10,8 @@ _STOCK = "faust.assignor.partition_assignor:PartitionAssignor"
 _OURS = "assignor:PartitionAssignor"
 _APP = "faust.app.base:App"
 _LISTENER = "faust.transport.drivers.aiokafka:ConsumerRebalanceListener"
-_HANDS = "cooperative.handing_over:HandsOver"
-_THREAD = "cooperative.handing_over:ThreadListener"
+_HANDS = "rebalance.incremental:HandsOver"
+_THREAD = "rebalance.incremental:ThreadListener"
 
 ASSIGNOR: Final[tuple[Taken, ...]] = (
     taken(
@@ -63,7 +63,7 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_STOCK}._perform_assignment",
-        "round.leader:decide",
+        "rebalance.leader:decide",
         "",
         (
             "asserts len(topics) > 0 and num_partitions > 0",
@@ -73,9 +73,9 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_STOCK}._get_copartitioned_groups",
-        "round.leader:decide",
+        "rebalance.leader:decide",
         "",
-        ("logs Ignoring missing topic: %r", "round.findings:say"),
+        ("logs Ignoring missing topic: %r", "rebalance.findings:say"),
     ),
     *alike(
         _STOCK,
@@ -89,7 +89,7 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         f"{_LISTENER}.on_partitions_revoked",
         f"{_THREAD}.let_go",
         "In a cooperative round: with what goes.",
-        ("calls on_rebalance_start", "cooperative.rounds:Rounds.begin"),
+        ("calls on_rebalance_start", "rebalance.rounds:Rounds.begin"),
         ("calls on_partitions_revoked", HERE, "The consumer's let_go() is called."),
     ),
     taken(
@@ -117,7 +117,7 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         ("also stops the tables of what goes", HERE),
         ("also pauses and clears queues", HERE),
         ("also waits for streams, commits and flushes", f"{_HANDS}.let_go {_HANDS}._finish"),
-        ("also ends transactions", "cooperative.transactions:LetsGo.part_with"),
+        ("also ends transactions", "transactions.incremental:LetsGo.part_with"),
     ),
     taken(
         f"{_APP}._on_partitions_assigned",
@@ -131,39 +131,39 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         ("sets unassigned", HERE),
         (
             "logs Executing _on_partitions_assigned",
-            "cooperative.coordinator:CooperativeCoordinator._take",
+            "membership.coordinator:CooperativeCoordinator._take",
         ),
         ("calls on_rebalance", HERE),
         ("calls on_partitions_assigned", HERE),
         ("does crash", HERE),
         ("also waits for subscriptions", HERE),
-        ("also begins transactions", "cooperative.transactions:LetsGo.take_on"),
+        ("also begins transactions", "transactions.incremental:LetsGo.take_on"),
     ),
     taken(
         "faust.app.router:Router.route_req",
-        "reads.router:ReadsRouter.route_req",
+        "queries.router:ReadsRouter.route_req",
         "Whoever can answer is asked, within a bounded time.",
         (
             "raises ServiceUnavailable",
-            "reads.reading:unavailable",
+            "queries.reading:unavailable",
             "A 503 that says when to ask again.",
         ),
     ),
     taken(
         "faust.app.router:Router._route_req",
-        "repairs.router:CarefulRouter._route_req",
+        "queries.forwarding:CarefulRouter._route_req",
         "Only allowed URLs are asked, and credentials go to trusted ones alone.",
-        ("raises SameNode", "repairs.router:CarefulRouter.forward"),
+        ("raises SameNode", "queries.forwarding:CarefulRouter.forward"),
     ),
     *alike(
         "faust.app.router:Router",
-        "reads.router:ReadsRouter",
+        "queries.router:ReadsRouter",
         "_get_serialized_key",
         "The key is placed as the streams' topics have it.",
     ),
     taken(
         "mode.utils.queues:FlowControlEvent.resume",
-        "repairs.fetching:FlowControl.resume",
+        "consumer.fetching:FlowControl.resume",
         "The original is called where the flow stands still: a running flow loses no record.",
         ("event _suspend.clear", ORIGINAL),
         ("event _resume.set", ORIGINAL),

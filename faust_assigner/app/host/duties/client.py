@@ -7,10 +7,10 @@ from typing import Final
 from faust_assigner.app.host.duties.row import HERE, ORIGINAL, Taken, taken
 
 _COORDINATOR = "aiokafka.consumer.group_coordinator:GroupCoordinator"
-_OURS = "cooperative.coordinator:CooperativeCoordinator"
-_LEAVING = "repairs.idle:"
+_OURS = "membership.coordinator:CooperativeCoordinator"
+_LEAVING = "membership.idle:"
 _FETCHER = "aiokafka.consumer.fetcher:Fetcher"
-_PROMPT = "cooperative.fetcher:PromptFetcher"
+_PROMPT = "consumer.fetcher:PromptFetcher"
 
 CLIENT: Final[tuple[Taken, ...]] = (
     taken(
@@ -41,7 +41,7 @@ CLIENT: Final[tuple[Taken, ...]] = (
         ("logs Setting newly assigned partitions %s for", f"{_OURS}._take"),
         ("calls on_partitions_assigned", f"{_OURS}._tell", "The listener's assigned() is called."),
         ("logs User provided listener %s for group %s f", f"{_OURS}._tell"),
-        ("also assigns to the subscription", "cooperative.assignment:change"),
+        ("also assigns to the subscription", "consumer.assignment:change"),
         (
             "also begins anew to refresh committed offsets",
             "",
@@ -58,7 +58,7 @@ CLIENT: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_COORDINATOR}._maybe_leave_group",
-        "repairs.idle:_leave",
+        "membership.idle:_leave",
         "The request has a reason (KIP-800). A member without partitions stays.",
         ("logs LeaveGroup request failed: %s", f"{_LEAVING}_say_goodbye"),
         (
@@ -93,18 +93,18 @@ CLIENT: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_COORDINATOR}._do_fetch_commit_offsets",
-        "repairs.committed_offsets:committed",
+        "consumer.committed_offsets:committed",
         "An error of the whole answer counts, and stable offsets are asked for (KIP-447).",
-        ("raises error", "repairs.committed_offsets:_check"),
-        ("raises error_type", "repairs.committed_offsets:_check"),
-        ("raises KafkaError", "repairs.committed_offsets:_check"),
-        ("logs OffsetFetchRequest -- unknown topic %s", "repairs.committed_offsets:_check"),
+        ("raises error", "consumer.committed_offsets:_check"),
+        ("raises error_type", "consumer.committed_offsets:_check"),
+        ("raises KafkaError", "consumer.committed_offsets:_check"),
+        ("logs OffsetFetchRequest -- unknown topic %s", "consumer.committed_offsets:_check"),
         (
             "logs Unknown error fetching offsets for %s: %",
             "",
             "The error is raised with its partition, and whoever asked logs it.",
         ),
-        ("also looks for another coordinator", "repairs.committed_offsets:_check"),
+        ("also looks for another coordinator", "consumer.committed_offsets:_check"),
     ),
     taken(
         f"{_FETCHER}.fetched_records",

@@ -9,23 +9,23 @@ from faust_assigner.app.host.duties.row import HERE, ORIGINAL, Taken, alike, tak
 _CONSUMER = "faust.transport.consumer:Consumer"
 _THREADED = "faust.transport.consumer:ThreadDelegateConsumer"
 _TRANSACTIONS = "faust.transport.consumer:TransactionManager"
-_OWN = "repairs.transactions:OwnTransactions"
-_HANDS = "cooperative.handing_over:HandsOver"
+_OWN = "transactions.manager:OwnTransactions"
+_HANDS = "rebalance.incremental:HandsOver"
 _TWO_ROADS = "The original is called where the flow is this generation's; else nothing may resume."
 
 _TAKES = tuple(
     taken(
         f"faust.streams:Stream.{name}",
-        f"repairs.batches:OwnedBatches.{name}",
+        f"consumer.batches:OwnedBatches.{name}",
         "The original is called without transactions; with them a batch holds records of one partition.",
-        ("raises RuntimeError", "repairs.batches:Basket.collect"),
-        ("event buffer_full.set", "repairs.batches:Basket.collect"),
-        ("event buffer_full.clear", "repairs.batches:Basket.make_batches"),
-        ("event buffer_consumed.set", "repairs.batches:Basket.make_batches"),
-        ("event buffer_consumed.clear", "repairs.batches:Basket.collect"),
-        ("event buffer.clear", "repairs.batches:Basket.make_batches"),
-        ("event events.clear", "repairs.batches:Basket.make_batches"),
-        ("does notify", "repairs.batches:Basket.make_batches"),
+        ("raises RuntimeError", "consumer.batches:Basket.collect"),
+        ("event buffer_full.set", "consumer.batches:Basket.collect"),
+        ("event buffer_full.clear", "consumer.batches:Basket.make_batches"),
+        ("event buffer_consumed.set", "consumer.batches:Basket.make_batches"),
+        ("event buffer_consumed.clear", "consumer.batches:Basket.collect"),
+        ("event buffer.clear", "consumer.batches:Basket.make_batches"),
+        ("event events.clear", "consumer.batches:Basket.make_batches"),
+        ("does notify", "consumer.batches:Basket.make_batches"),
         (
             "logs Error adding to take buffer: %r",
             "",
@@ -36,8 +36,8 @@ _TAKES = tuple(
             "",
             "An error in the reader is one of a task of the stream: mode crashes it.",
         ),
-        ("sets enable_acks", "repairs.batches:OwnedBatches._collected"),
-        ("also acknowledges each record", "repairs.batches:OwnedBatches._hand_out"),
+        ("sets enable_acks", "consumer.batches:OwnedBatches._collected"),
+        ("also acknowledges each record", "consumer.batches:OwnedBatches._hand_out"),
         ("also restores enable_acks at the end", "", "The basket outlives an agent that fails."),
     )
     for name in ("take", "take_events", "take_with_timestamp", "noack_take")
@@ -46,11 +46,11 @@ _TAKES = tuple(
 CONSUMER: Final[tuple[Taken, ...]] = (
     taken(
         f"{_CONSUMER}.on_partitions_revoked",
-        "repairs.commits:FinalCommit.on_partitions_revoked",
+        "consumer.commits:FinalCommit.on_partitions_revoked",
         "The books are closed after the final commit, not before it.",
         ("state CONSUMER_PARTITIONS_REVOKED", HERE),
         ("calls _on_partitions_revoked", HERE),
-        ("also forgets what was acknowledged", "repairs.commits:FinalCommit._forget"),
+        ("also forgets what was acknowledged", "consumer.commits:FinalCommit._forget"),
         ("also makes a span", HERE),
     ),
     taken(
@@ -59,7 +59,7 @@ CONSUMER: Final[tuple[Taken, ...]] = (
         "In a cooperative round: of the partitions that go.",
         ("state CONSUMER_PARTITIONS_REVOKED", HERE),
         ("calls _on_partitions_revoked", HERE, "The app's part is done here: see App."),
-        ("also forgets what was acknowledged", "repairs.commits:FinalCommit._forget"),
+        ("also forgets what was acknowledged", "consumer.commits:FinalCommit._forget"),
         ("also makes a span", f"{_HANDS}._send_revoked"),
     ),
     taken(
@@ -68,12 +68,12 @@ CONSUMER: Final[tuple[Taken, ...]] = (
         "In a cooperative round.",
         ("state CONSUMER_PARTITIONS_ASSIGNED", HERE),
         ("calls _on_partitions_assigned", HERE, "The app's part is done here: see App."),
-        ("calls on_rebalance_return", "cooperative.rounds:Rounds.answered"),
+        ("calls on_rebalance_return", "rebalance.rounds:Rounds.answered"),
         ("also makes a span", HERE),
     ),
     taken(
         f"{_CONSUMER}._wait_next_records",
-        "repairs.fetching:SteadyPartitions._wait_next_records",
+        "consumer.fetching:SteadyPartitions._wait_next_records",
         "Where no partition is active, ours waits until one is resumed; stock sleeps a second.",
         (
             "event not_waiting_next_records.set",
@@ -84,7 +84,7 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_CONSUMER}.resume_flow",
-        "repairs.fetching:SteadyPartitions.resume_flow",
+        "consumer.fetching:SteadyPartitions.resume_flow",
         _TWO_ROADS,
         ("sets flow_active", ORIGINAL),
         ("event can_resume_flow.set", ORIGINAL),
@@ -92,19 +92,19 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     *alike(
         _CONSUMER,
-        "repairs.fetching:SteadyPartitions",
+        "consumer.fetching:SteadyPartitions",
         "on_buffer_drop resume_partitions",
         _TWO_ROADS,
     ),
     *alike(
         _THREADED,
-        "repairs.fetching:SteadyPartitions",
+        "consumer.fetching:SteadyPartitions",
         "highwaters",
         "The broker is asked: under exactly_once stock says how far it has read.",
     ),
     taken(
         f"{_CONSUMER}.force_commit",
-        "repairs.goodbye:LeavesInTime.force_commit",
+        "membership.goodbye:LeavesInTime.force_commit",
         "The original is called, unless the worker stops after its thread has crashed.",
         ("state CONSUMER_COMMITTING", ORIGINAL),
         ("calls on_commit_initiated", ORIGINAL),
@@ -112,10 +112,13 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_CONSUMER}._commit_tps",
-        "repairs.whole_records:WholeRecords._commit_tps",
+        "consumer.whole_records:WholeRecords._commit_tps",
         "The original is called without transactions; with them a commit falls between two records.",
         ("does crash", HERE),
-        ("also publishes what is attached", "repairs.whole_records:WholeRecords._publish_attached"),
+        (
+            "also publishes what is attached",
+            "consumer.whole_records:WholeRecords._publish_attached",
+        ),
         ("also commits the offsets", HERE),
     ),
     taken(
@@ -138,12 +141,12 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_TRANSACTIONS}.on_rebalance",
-        "cooperative.transactions:LetsGo.part_with",
+        "transactions.incremental:LetsGo.part_with",
         "In a cooperative round: of what goes; what comes is taken on later.",
         ("transaction _tps_to_transactional_ids", f"{_OWN}.ids_for"),
         ("logs Stopping %r transactional %s for %r revo", f"{_OWN}.end"),
         ("logs Starting %r transactional %s for %r assi", f"{_OWN}.begin"),
-        ("also begins the transactions of what came", "cooperative.transactions:LetsGo.take_on"),
+        ("also begins the transactions of what came", "transactions.incremental:LetsGo.take_on"),
     ),
     *alike(
         _TRANSACTIONS,

@@ -10,9 +10,9 @@ _RECOVERY = "faust.tables.recovery:Recovery"
 _MANAGER = "faust.tables.manager:TableManager"
 _STORE = "faust.stores.rocksdb:Store"
 _SETS = "faust.tables.objects:ChangeloggedObjectManager"
-_BY_STATE = "cooperative.by_state:ByState"
-_STEADY = "repairs.recovery_loop:SteadyRecovery"
-_LOOP = "repairs.replay_loop:ReplayLoop"
+_BY_STATE = "recovery.by_partition:ByState"
+_STEADY = "recovery.loop:SteadyRecovery"
+_LOOP = "recovery.replay_loop:ReplayLoop"
 _SILENT = "Our recovery logs what it took on, and how far it is."
 
 _RECOVERY_ROWS = (
@@ -46,11 +46,11 @@ _RECOVERY_ROWS = (
     ),
     taken(
         f"{_RECOVERY}._build_offsets",
-        "restore.recovery:RestoringRecovery._build_offsets",
+        "recovery.restoring:RestoringRecovery._build_offsets",
         "The original is called by what this returns.",
         (
             "logs %s offsets at start of reading: %s",
-            "restore.recovery:RestoringRecovery._build_and_restore",
+            "recovery.restoring:RestoringRecovery._build_and_restore",
         ),
     ),
     taken(
@@ -69,8 +69,8 @@ _RECOVERY_ROWS = (
         ("event completed.set", f"{_BY_STATE}._finish"),
         ("calls on_actives_ready", f"{_BY_STATE}._finish"),
         ("calls on_standbys_ready", f"{_BY_STATE}._finish {_LOOP}._maybe_end"),
-        ("calls on_rebalance_end", "cooperative.rounds:Rounds.end"),
-        ("logs Worker ready", "cooperative.rounds:Rounds._ready"),
+        ("calls on_rebalance_end", "rebalance.rounds:Rounds.end"),
+        ("logs Worker ready", "rebalance.rounds:Rounds._ready"),
         ("also seeks and resumes sources", f"{_BY_STATE}._let_flow"),
         ("also starts the fetcher", HERE),
     ),
@@ -78,7 +78,7 @@ _RECOVERY_ROWS = (
         f"{_RECOVERY}.on_rebalance",
         f"{_BY_STATE}.take_on",
         "In a cooperative round.",
-        ("logs generation id", "cooperative.coordinator:CooperativeCoordinator._take"),
+        ("logs generation id", "membership.coordinator:CooperativeCoordinator._take"),
         (
             "logs rebalance again generation id",
             "",
@@ -112,7 +112,7 @@ _RECOVERY_ROWS = (
         "In cooperative rounds; Faust's own runs with nothing to do.",
         ("event signal_recovery_start.clear", "", "A task of ours restores; it is not signalled."),
         ("sets standbys_pending", "", "Nobody reads it."),
-        ("raises ConsistencyError", "repairs.consistency:Consistency.ahead"),
+        ("raises ConsistencyError", "recovery.consistency:Consistency.ahead"),
         (
             "logs Restarting Recovery",
             f"{_BY_STATE}.interrupt",
@@ -120,7 +120,7 @@ _RECOVERY_ROWS = (
         ),
         (
             "logs Restoring state from changelog topics...",
-            "restore.recovery:RestoringRecovery._tell_progress",
+            "recovery.restoring:RestoringRecovery._tell_progress",
         ),
         ("logs Resuming flow...", "", "The flow is not stopped."),
         (
@@ -137,14 +137,14 @@ _RECOVERY_ROWS = (
             "The rebalance has a span; of what is restored progress and metrics tell.",
         ),
         ("calls on_recovery_completed", f"{_BY_STATE}._tell_tables {_BY_STATE}._begin_callbacks"),
-        ("also flushes the producer", "cooperative.handing_over:HandsOver.let_go"),
+        ("also flushes the producer", "rebalance.incremental:HandsOver.let_go"),
     ),
 )
 
 _MANAGER_ROWS = (
     taken(
         f"{_MANAGER}.changelog_queue",
-        "repairs.recovery_loop:SteadyTables.changelog_queue",
+        "recovery.loop:SteadyTables.changelog_queue",
         "The queue leaves out records of other generations.",
         ("sets _changelog_queue", HERE),
     ),
@@ -156,9 +156,9 @@ _MANAGER_ROWS = (
             ("sets _recovery", HERE),
         )
         for ours in (
-            "repairs.recovery_loop:SteadyTables",
-            "restore.recovery:RestoringTables",
-            "cooperative.by_state:TablesByState",
+            "recovery.loop:SteadyTables",
+            "recovery.restoring:RestoringTables",
+            "recovery.by_partition:TablesByState",
         )
     ),
     taken(
@@ -170,7 +170,7 @@ _MANAGER_ROWS = (
     ),
     taken(
         f"{_MANAGER}.on_partitions_revoked",
-        "cooperative.handing_over:HandsOver.let_go",
+        "rebalance.incremental:HandsOver.let_go",
         "In a cooperative round.",
         (
             "calls on_partitions_revoked",
@@ -184,50 +184,50 @@ _MANAGER_ROWS = (
         f"{_BY_STATE}._tell_tables",
         "In cooperative rounds.",
         ("calls on_recovery_completed", HERE),
-        ("also calls on_recover callbacks", "cooperative.callbacks:RecoverCallbacks.begin"),
+        ("also calls on_recover callbacks", "recovery.callbacks:RecoverCallbacks.begin"),
     ),
     taken(
         "faust.tables.base:Collection._on_changelog_sent",
-        "overlay.store:OverlaidStore.arrived",
+        "tables.store:OverlaidStore.arrived",
         "Row and offset are written together, once the record counts.",
-        ("also keeps the offset", "overlay.store:OverlaidStore.land"),
+        ("also keeps the offset", "tables.store:OverlaidStore.land"),
     ),
 )
 
 _STORE_ROWS = (
     taken(
         f"{_STORE}._set",
-        "overlay.store:OverlaidStore._set",
+        "tables.store:OverlaidStore._set",
         "The original is called unless the change waits for its changelog record.",
         ("asserts event is not None", ORIGINAL),
     ),
     *alike(
         _STORE,
-        "overlay.store:OverlaidStore",
+        "tables.store:OverlaidStore",
         "_del _get apply_changelog_batch _dbs_for_actives",
         "Rows are read over the file and written behind their changelog.",
     ),
     *alike(
         _STORE,
-        "reads.scope:ScopedStore",
+        "tables.scope:ScopedStore",
         "_get _contains",
         "The original is called outside of a request for a key; within it the key's partition is read.",
     ),
     *alike(
         _STORE,
-        "restore.table_files:CarefulStore",
+        "tables.files:CarefulStore",
         "set_persisted_offset",
         "The original is called unless the file lacks a change.",
     ),
     taken(
         f"{_STORE}.revoke_partitions",
-        "restore.table_files:CarefulStore.revoke_partitions",
+        "tables.files:CarefulStore.revoke_partitions",
         "No garbage is collected: streams would stand still for it.",
         ("logs closing db", HERE),
     ),
     taken(
         f"{_STORE}._try_open_db_for_partition",
-        "restore.table_files:CarefulStore._try_open_db_for_partition",
+        "tables.files:CarefulStore._try_open_db_for_partition",
         "What does not open is opened by the recovery, which waits for it.",
         (
             "logs opening partition",
@@ -236,7 +236,7 @@ _STORE_ROWS = (
         ),
         (
             "logs DB for partition %r retries timed out",
-            "repairs.recovery_loop:SteadyRecovery._open_tables",
+            "recovery.loop:SteadyRecovery._open_tables",
         ),
         ("logs DB for partition %r is locked! Retry in", HERE),
         (
@@ -244,7 +244,7 @@ _STORE_ROWS = (
             "",
             "A round that comes meanwhile begins anew.",
         ),
-        ("also tries again", "repairs.recovery_loop:SteadyRecovery._open_tables"),
+        ("also tries again", "recovery.loop:SteadyRecovery._open_tables"),
     ),
     taken(
         f"{_STORE}.on_rebalance",
@@ -260,7 +260,7 @@ _STORE_ROWS = (
     ),
     taken(
         f"{_SETS}.apply_changelog_batch",
-        "overlay.sets:WholeSets.apply_changelog_batch",
+        "tables.sets:WholeSets.apply_changelog_batch",
         "The original is called for sets in memory.",
         (
             "raises RuntimeError",
@@ -271,14 +271,14 @@ _STORE_ROWS = (
     ),
     *alike(
         _SETS,
-        "overlay.sets:WholeSets",
+        "tables.sets:WholeSets",
         "send_changelog_event sync_from_storage",
         "The original is called for sets in memory; in RocksDB a row is the set after the operation.",
     ),
 )
 
 _COLLECTION = "faust.tables.base:Collection"
-_CLOSING = "windows.closing:Closing"
+_CLOSING = "tables.window_closing:Closing"
 
 _WINDOW_ROWS = (
     taken(
@@ -293,13 +293,13 @@ _WINDOW_ROWS = (
         f"{_COLLECTION}._maybe_set_key_ttl",
         f"{_CLOSING}._changed",
         "Open windows are kept by partition.",
-        ("also notes the latest time", "windows.open_windows:OpenWindows.add"),
+        ("also notes the latest time", "tables.open_windows:OpenWindows.add"),
     ),
     taken(
         f"{_COLLECTION}._maybe_del_key_ttl",
         f"{_CLOSING}._deleted",
         "Open windows are kept by partition.",
-        ("also forgets the key", "windows.open_windows:OpenWindows.discard"),
+        ("also forgets the key", "tables.open_windows:OpenWindows.discard"),
     ),
 )
 

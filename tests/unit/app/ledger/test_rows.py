@@ -10,8 +10,8 @@ import pytest
 
 from faust_assigner import Member, plan
 from faust_assigner.app.ledger.rows import decision_rows
-from faust_assigner.app.round.observers import DecisionInputs
-from faust_assigner.app.round.outcome import trigger
+from faust_assigner.app.rebalance.observers import DecisionInputs
+from faust_assigner.app.rebalance.outcome import trigger
 from faust_assigner.ledger import Row, decision_id, encode, parse
 from faust_assigner.planner import Plan
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from faust_assigner.app.consumer.waits import COMMIT, waits_of
 from faust_assigner.app.metrics import document
 from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.sensor import ASK_S, MetricsSensor
-from faust_assigner.app.repairs.waits import COMMIT, waits_of
-from faust_assigner.app.round import follow_up
+from faust_assigner.app.rebalance import follow_up
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.worker_status import (
     Standstill,

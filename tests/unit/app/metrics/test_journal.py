@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from faust_assigner.app.metrics.journal import MOST_ROUNDS, Journal
-from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.model import Member
 from faust_assigner.planner import plan
 from faust_assigner.wire.outcome import Outcome

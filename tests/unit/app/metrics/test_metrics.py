@@ -15,6 +15,7 @@ from faust.types import TP
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from faust_assigner.app.consumer.waits import COMMIT, HAND_OVER, REVOCATION, waits_of
 from faust_assigner.app.metrics import exporters
 from faust_assigner.app.metrics import sensor as sensor_module
 from faust_assigner.app.metrics.figures import (
@@ -29,8 +30,7 @@ from faust_assigner.app.metrics.figures import (
 )
 from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.sensor import MetricsSensor
-from faust_assigner.app.repairs.waits import COMMIT, HAND_OVER, REVOCATION, waits_of
-from faust_assigner.app.round import follow_up
+from faust_assigner.app.rebalance import follow_up
 from faust_assigner.model import NOBODY, Member
 from tests.support.faust_group import WireGroup, make_app
 
@@ -123,7 +123,7 @@ def test_names_follow_the_conventions() -> None:
 
 def test_each_thing_that_findings_count_has_a_figure() -> None:
     """The counters that the round's log lines speak of, but ``assignments``: those are led rounds."""
-    from faust_assigner.app.round import findings
+    from faust_assigner.app.rebalance import findings
 
     listed = re.findall(r"``(\w+)``", str(findings.__doc__))
     assert set(listed) - {"assignments"} == set(COUNTED)

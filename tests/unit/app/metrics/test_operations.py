@@ -16,12 +16,12 @@ import yaml
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from faust.types import TP
 
-from faust_assigner.app.cooperative.set_aside import SetAside
+from faust_assigner.app.consumer.set_aside import SetAside
+from faust_assigner.app.consumer.waits import COMMIT, Wait, waits_of
+from faust_assigner.app.membership.fence import HeartbeatFence
 from faust_assigner.app.metrics import board, page, readings
 from faust_assigner.app.metrics.figures import FIGURES, HISTOGRAM, PREFIX
-from faust_assigner.app.repairs.membership import HeartbeatFence
-from faust_assigner.app.repairs.waits import COMMIT, Wait, waits_of
-from faust_assigner.app.round import follow_up, leader
+from faust_assigner.app.rebalance import follow_up, leader
 from tests.support.promql import Scrape, evaluate
 from tests.unit.app.metrics.test_metrics import Scraped, Shop, consumer
 

@@ -20,7 +20,7 @@ import faust
 import pytest
 
 from faust_assigner import Member, plan
-from faust_assigner.app.round.observers import DecisionInputs
+from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.weights.provider import (
     Mode,
     WeightSettings,

@@ -1,0 +1,1 @@
+"""The consumer and its thread: flow, fetching, commits, batches and unreadable partitions."""

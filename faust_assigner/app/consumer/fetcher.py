@@ -1,0 +1,262 @@
+"""aiokafka's fetcher, except that a live partition does not wait for any other.
+
+There is one fetch in flight for each broker. aiokafka sends none while some partition of that broker has no
+position yet (each is asked for in turn, on the connection on which the next round is waited for), nor within
+a tenth of a second of records that nobody has taken; and one that ends while records are taken counts as in
+flight for another 0.2 s. The broker holds a fetch until some partition named in it has records: up to 1.5 s
+with Faust. So what a worker keeps stands still whenever it gains something.
+
+Nor does it suffer from another that cannot be read. aiokafka raises, which ends Faust's worker, and then the
+next one that gets the partition; and what it took in the same turn from others it has passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Mapping
+from time import monotonic, time
+from types import SimpleNamespace
+from typing import Any
+
+from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher
+from aiokafka.errors import RecordTooLargeError
+from aiokafka.structs import TopicPartition
+from aiokafka.util import create_task
+
+from faust_assigner.app.consumer.set_aside import FOR_PEOPLE, SetAside
+
+#: Milliseconds that a broker may hold a fetch: while a partition is left out of it, and while none is.
+WAIT_MS, IDLE_WAIT_MS = 20, 100
+
+
+class Share(Container[Any]):
+    """Of ``partitions``, seen live, where None means all: those in ``only``, or those not in ``but_not``."""
+
+    def __init__(
+        self,
+        partitions: Container[Any] | None,
+        *,
+        only: Collection[Any] | None = None,
+        but_not: Collection[Any] = (),
+    ) -> None:
+        self.partitions, self.only, self.but_not = partitions, only, but_not
+
+    def __contains__(self, tp: object) -> bool:
+        return (
+            tp not in self.but_not
+            and (self.only is None or tp in self.only)
+            and (not self.partitions or tp in self.partitions)
+        )
+
+
+class PromptFetcher(Fetcher):  # type: ignore[misc]
+    """A fetcher that asks for what lacks records, whatever the others do.
+
+    Brokers hold a fetch for a moment only. Cost: ten requests a second when idle.
+    """
+
+    #: Whether records of a partition are taken at present; what is paused is neither looked up nor fetched.
+    is_wanted: Callable[[Any], bool] = staticmethod(lambda tp: True)
+    #: Whether partitions are about to be resumed.
+    is_hurried: Callable[[], bool] = staticmethod(lambda: False)
+    #: State of a partition whose position is being looked up -> the task that does it.
+    _looked_up: dict[Any, Any]
+    #: Partitions of which a turn has taken all that their log held, and none since has left any of it.
+    _at_end: set[Any]
+    #: What cannot be read at present, what brokers refuse, and how often the former was so.
+    aside: SetAside
+    refused: SetAside
+    counters: Counter[str]
+
+    def _get_actions_per_node(self, assignment: Any) -> Any:
+        """What to send now: of each partition on its own merits."""
+        self._at_end &= assignment.tps  # what comes back has been elsewhere
+        now = monotonic()
+        wanted = [
+            tp
+            for tp in assignment.tps
+            if tp not in self._records
+            and self.is_wanted(tp)
+            and not self._is_left_alone(assignment.state_value(tp), now)
+        ]
+        self._look_up(assignment, wanted)
+        shown = [tp for tp in wanted if assignment.state_value(tp) not in self._looked_up]
+        is_whole = not (
+            self._looked_up or self.is_hurried() or any(map(self.is_wanted, self._records))
+        )
+        self._fetch_max_wait_ms = IDLE_WAIT_MS if is_whole else WAIT_MS
+        if len(self._in_flight) > len(self._pending_tasks - set(self._looked_up.values())):
+            # One of them has been dealt with, and is taken out of the books a step after this look.
+            asyncio.get_running_loop().call_soon(self.wake)
+        return super()._get_actions_per_node(
+            SimpleNamespace(tps=shown, state_value=assignment.state_value)
+        )
+
+    def _look_up(self, assignment: Any, tps: list[Any]) -> None:
+        """Begin to look for the positions that ``tps`` lack, beside the fetches; all at once.
+
+        aiokafka asks the group for everything that is waited for in one request: hence a task for each.
+        """
+        for tp in tps:
+            state, node = assignment.state_value(tp), self._client.cluster.leader_for_partition(tp)
+            if state.has_valid_position or state in self._looked_up or node in (None, -1):
+                continue
+            self._looked_up[state] = task = create_task(
+                self._update_fetch_positions(assignment, node, [tp])
+            )
+            task.add_done_callback(lambda _, state=state: self._looked(state))
+            # The fetcher waits for these as for its fetches.
+            self._pending_tasks.add(task)
+
+    def _looked(self, state: Any) -> None:
+        """An answer came; where it was no position, perhaps another broker leads the partition by now."""
+        del self._looked_up[state]
+        if not state.has_valid_position:
+            self._client.force_metadata_update()
+
+    def _is_left_alone(self, state: Any, now: float) -> bool:
+        return self.aside.is_left_alone(state, now) or self.refused.is_left_alone(state, now)
+
+    async def _proc_fetch_request(self, assignment: Any, node_id: Any, request: Any) -> Any:
+        """One fetch. Brokers hold it for a while, unless a partition in it has an error."""
+        asked = [
+            (TopicPartition(topic, p), offset)
+            for topic, parts in request.topics
+            for p, offset, *_ in parts
+        ]
+        began, began_ms = monotonic(), int(1000 * time())
+        brought: bool = await super()._proc_fetch_request(assignment, node_id, request)
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            return brought  # aiokafka has swallowed that; whoever awaits this must not wait
+        self._note_refusals(assignment, asked, began_ms)
+        if not brought and (early := began + WAIT_MS / 1000 - monotonic()) > 0:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(early)
+        return brought
+
+    def _note_refusals(
+        self, assignment: Any, asked: Collection[tuple[Any, int]], began_ms: int
+    ) -> None:
+        """Leave alone what was ``asked`` for and answered with an error, where others were answered well.
+
+        aiokafka notes of each good answer when it came.
+        """
+        states = [
+            (tp, assignment.state_value(tp), offset) for tp, offset in asked if tp in assignment.tps
+        ]
+        well = {tp for tp, state, _ in states if (state.timestamp or 0) >= began_ms}
+        for tp, state, offset in states if well else ():
+            if tp in well:
+                self.refused.is_well(state)
+            elif state.has_valid_position and state.position == offset and tp not in self._records:
+                self.refused.refused(tp, state, monotonic())
+
+    async def fetched_records(
+        self, partitions: Any, timeout: float | None = 0, max_records: int | None = None
+    ) -> dict[Any, list[Any]]:
+        """Records that were fetched, as :meth:`_turn` shares them out; waits for some up to ``timeout``."""
+        deadline = monotonic() + (timeout or 0)
+        while not (found := await self._turn(partitions, max_records)):
+            if (left := deadline - monotonic()) <= 0:
+                break
+            waiter = self._create_fetch_waiter()
+            done, _ = await asyncio.wait([waiter], timeout=left)
+            if not done or self._closed:
+                waiter.cancel()
+                return {}
+            waiter.result()  # what went wrong in the group is told here
+        return found
+
+    async def _turn(self, partitions: Any, max_records: int | None) -> dict[Any, list[Any]]:
+        """Up to half from partitions that keep up, the rest from backlogs in turn.
+
+        aiokafka begins each turn with what was fetched first, until that has been emptied. What was taken
+        over a moment ago counts as a backlog until it has been read to its end once. Where a partition cannot
+        be read, the turn takes nothing: it is set aside, and the others are put back.
+        """
+        if self._subscriptions.reassignment_in_progress:
+            await self._subscriptions.wait_for_assignment()
+        states = self._states()
+        before = {state: state.position for state in states.values() if state.has_valid_position}
+        share, found = Share(partitions), dict[Any, list[Any]]()
+        there = {tp for tp in self._records if tp in share}
+        keep_up = self._at_end & there
+        try:
+            if max_records and max_records > 1 and 0 < len(keep_up) < len(there):
+                share = Share(partitions, only=keep_up)
+                found = await super().fetched_records(share, 0, max_records // 2)
+                rest = max_records - sum(map(len, found.values()))
+                share = Share(partitions, but_not=keep_up)
+                found |= await super().fetched_records(share, 0, rest)
+            else:
+                found |= await super().fetched_records(share, 0, max_records)
+        except Exception as error:
+            self._put_back(states, before)
+            # aiokafka has removed all that it was done with: the first that is left is the one it failed at.
+            failed = next((tp for tp in self._records if tp in share), None)
+            if failed not in states or isinstance(error, FOR_PEOPLE):
+                raise
+            del self._records[failed]
+            self._leave_alone(failed, states[failed], error)
+            return {}
+        self._note(found, states)
+        return found
+
+    def _states(self) -> dict[Any, Any]:
+        """aiokafka's state of each partition that has records at hand."""
+        subscription = self._subscriptions.subscription
+        assignment = None if subscription is None else subscription.assignment
+        return (
+            {}
+            if assignment is None
+            else {tp: assignment.state_value(tp) for tp in self._records if tp in assignment.tps}
+        )
+
+    def _put_back(self, states: Mapping[Any, Any], before: Mapping[Any, int]) -> None:
+        """Have what was taken fetched again."""
+        for tp, state in states.items():
+            if state in before and state.position != before[state]:
+                state.seek(before[state])
+                self._records.pop(tp, None)
+
+    def _note(self, found: Mapping[Any, Any], states: Mapping[Any, Any]) -> None:
+        """Who is next, and who keeps up."""
+        for tp in found:
+            if tp in self._records:
+                self._records.move_to_end(tp)
+        self._at_end = (self._at_end - found.keys()) | set(filter(self._is_at_end, found))
+        if len(self.aside):
+            for tp in found:
+                self.aside.is_well(states[tp])
+
+    def _set_error(self, tp: Any, error: Exception) -> None:
+        """An answer that is wrong for one partition; aiokafka passes over a record that was cut off."""
+        if not isinstance(error, RecordTooLargeError):
+            super()._set_error(tp, error)
+            return
+        state = self._subscriptions.subscription.assignment.state_value(tp)
+        self._leave_alone(tp, state, error)
+        asyncio.get_running_loop().call_soon(state.seek, state.position)
+
+    def _leave_alone(self, tp: Any, state: Any, error: Exception) -> None:
+        self.aside.unreadable(tp, state, error, monotonic())
+        self.counters["unreadable_partitions"] += 1
+
+    def _is_at_end(self, tp: Any) -> bool:
+        """Whether the last fetch of ``tp`` held the end of its log, and all of it has been taken."""
+        state = self._subscriptions.subscription.assignment.state_value(tp)
+        end = state.lso if self._isolation_level == READ_COMMITTED else state.highwater
+        return end is None or state.position >= end
+
+    def wake(self) -> None:
+        """Look again what there is to fetch. On the consumer's thread."""
+        self._notify(self._wait_consume_future)
+
+
+def make_prompt(fetcher: Any) -> None:
+    """Turn ``fetcher``, a Fetcher that has not been assigned anything, into a prompt one."""
+    fetcher._looked_up, fetcher._at_end = {}, set()
+    fetcher.aside, fetcher.refused, fetcher.counters = SetAside(), SetAside(), Counter()
+    fetcher.__class__ = PromptFetcher

@@ -1,0 +1,183 @@
+"""The waits of rebalances and commits: each has a deadline, a line in the log, and a defined outcome.
+
+Faust waits in many places of a rebalance without a deadline: for a commit, for the producer's flush, for the
+other thread. One answer that never comes stops the worker for good, and nothing is logged. Here the watchdog
+counts how long each wait lasts while the group answers this worker. After half of the deadline it logs the
+wait and its reason, then once a minute. After the deadline the worker ends with CannotGoOn, and the other
+members take its partitions. While the group itself is silent the worker keeps waiting: a broker that is away
+is no fault of the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from faust_assigner.app.retry import SAY_EVERY_S
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
+else:
+    Consumer = object
+
+_MARK = "_faust_assigner_waits"
+#: How the waits are called; a number of partitions may follow.
+COMMIT, REVOCATION, HAND_OVER = "The commit", "The revocation", "The hand-over"
+
+
+@dataclass(eq=False)
+class Wait:
+    """One wait: ``what`` waits for ``step``, up to ``limit_s`` seconds in which the group answers.
+
+    ``total_s`` counts all seconds, ``answered_s`` those in which the group answered. ``detail()`` describes
+    the step further when it is logged.
+    """
+
+    what: str
+    step: str
+    limit_s: float
+    detail: Callable[[], str] = str
+    total_s: float = 0.0
+    answered_s: float = 0.0
+    logged_s: float | None = None
+
+    def pass_on_to(self, step: str, detail: Callable[[], str] = str) -> None:
+        """Wait for the next step from now on; the deadline stays the same."""
+        self.step, self.detail = step, detail
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.answered_s >= self.limit_s
+
+    def line(self, group_answers: bool) -> str | None:
+        """The line to log now, if one is due."""
+        due_s = self.limit_s / 2 if self.logged_s is None else self.logged_s + SAY_EVERY_S
+        if self.total_s < due_s:
+            return None
+        self.logged_s = self.total_s
+        detail = self.detail()
+        outcome = (
+            f"this worker ends when the wait has taken {self.limit_s:.0f} s"
+            if group_answers
+            else "the group does not answer, so this worker keeps waiting"
+        )
+        return (
+            f"{self.what} has waited for {self.total_s:.0f} s for {self.step}"
+            f"{detail and f' ({detail})'}; {outcome}"
+        )
+
+
+class Waits:
+    """The waits of one worker that are under way; begun and ended on any thread."""
+
+    def __init__(self) -> None:
+        self._waits: list[Wait] = []
+
+    @contextmanager
+    def during(
+        self, what: str, step: str, limit_s: float, detail: Callable[[], str] = str
+    ) -> Iterator[Wait]:
+        """Count the block as a wait of ``what`` for ``step``."""
+        wait = Wait(what, step, limit_s, detail)
+        self._waits.append(wait)
+        try:
+            yield wait
+        finally:
+            self._waits.remove(wait)
+
+    def pass_on_to(self, what: str, step: str) -> None:
+        """Note that the waits of ``what``, where there are any, have come to ``step``."""
+        for wait in list(self._waits):
+            if wait.what == what:
+                wait.pass_on_to(step)
+
+    def look(self, seconds: float, *, group_answers: bool) -> list[str]:
+        """Count ``seconds`` more; returns the lines to log."""
+        lines = []
+        for wait in list(self._waits):
+            wait.total_s += seconds
+            wait.answered_s += seconds if group_answers else 0.0
+            if (line := wait.line(group_answers)) is not None:
+                lines.append(line)
+        return lines
+
+    def under_way(self) -> tuple[Wait, ...]:
+        """All of them, oldest first."""
+        return tuple(self._waits)
+
+    def age_s(self, *names: str) -> float | None:
+        """Seconds of the oldest wait whose name begins with one of ``names``; None without one."""
+        ages = [wait.total_s for wait in list(self._waits) if wait.what.startswith(names)]
+        return max(ages, default=None)
+
+    def problem(self) -> str | None:
+        """The first wait beyond its deadline, in words; None if there is none."""
+        for wait in list(self._waits):
+            if wait.is_over:
+                return f"{wait.what} has waited for {wait.limit_s:.0f} s for {wait.step}"
+        return None
+
+
+def waits_of(app: Any) -> Waits:
+    """The waits of ``app``'s worker; the same object at each call."""
+    waits: Waits = vars(app).setdefault(_MARK, Waits())
+    return waits
+
+
+def broker_s(app: Any) -> float:
+    """Seconds that a step may take that waits for brokers: a request, and a rebalance before it."""
+    conf = app.conf
+    return float(conf.broker_request_timeout + conf.broker_rebalance_timeout)
+
+
+def agents_s(app: Any) -> float:
+    """Seconds that a step may take that waits for agents or callbacks: as long as one record may take."""
+    return max(float(app.conf.broker_max_poll_interval or 0.0), broker_s(app))
+
+
+def unsent(app: Any) -> str:
+    """The topics with batches that a producer has not delivered."""
+    faust = app.producer
+    threaded = getattr(faust, "threaded_producer", None)
+    producers = [
+        getattr(faust, "_producer", None),
+        getattr(threaded, "_producer", None),
+        *getattr(faust, "_transaction_producers", {}).values(),
+    ]
+    topics: set[str] = set()
+    for accumulator in (getattr(one, "_message_accumulator", None) for one in producers):
+        if accumulator is not None:
+            topics |= {tp.topic for tp in list(accumulator._batches)}
+            topics |= {batch.tp.topic for batch in list(accumulator._pending_batches)}
+    return f"not delivered yet: {', '.join(sorted(topics))}" if topics else ""
+
+
+class Waited(Consumer):
+    """Of the consumer: its commits, and its rebalances that stop everything, have deadlines."""
+
+    async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
+        """Commit."""
+        app = self.app
+        with waits_of(app).during(
+            COMMIT, "the delivery of what was sent", broker_s(app), lambda: unsent(app)
+        ):
+            return bool(await super().force_commit(topics, start_new_transaction))
+
+    async def _commit(self, offsets: Any) -> bool:
+        waits_of(self.app).pass_on_to(COMMIT, "changes of tables and the group's answer")
+        return bool(await super()._commit(offsets))
+
+    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        """Give up everything."""
+        what = f"{REVOCATION} of {len(revoked)} partitions"
+        with waits_of(self.app).during(what, "agents, callbacks and commits", agents_s(self.app)):
+            await super().on_partitions_revoked(revoked)
+
+    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
+        """Begin with everything anew."""
+        what = f"The assignment of {len(assigned)} partitions"
+        with waits_of(self.app).during(what, "agents, tables and callbacks", agents_s(self.app)):
+            await super().on_partitions_assigned(assigned, generation_id)

@@ -1,0 +1,89 @@
+"""Faust asks our assignor even where it would not ask its own.
+
+Without tables and without standbys Faust's aiokafka driver hands aiokafka's round-robin to the consumer,
+whatever assignor the app chose: workers then idle, partitions move at every change, and
+``group_for_topic`` knows no topic. The driver has no setting for it, so the consumer, created and not
+yet started, is given the app's assignor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from faust.transport.drivers import aiokafka as driver
+from mode import get_logger
+
+from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.membership.idle import comes_back
+from faust_assigner.app.membership.instance import guard_instance
+from faust_assigner.app.membership.leader_guard import guard_leader
+from faust_assigner.app.tables.disk import in_memory
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
+else:
+    Consumer = object
+
+logger = get_logger(__name__)
+
+
+class AsksOurs(Consumer):
+    """Of the app's consumer: what it creates joins the group with the app's assignor."""
+
+    def _new_consumer_thread(self) -> Any:
+        thread = super()._new_consumer_thread()
+        # The driver names its thread class in code, so this one instance is told.
+        thread._create_worker_consumer = partial(_with_ours, thread, thread._create_worker_consumer)
+        return thread
+
+
+def _with_ours(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any:
+    """An AIOKafkaConsumer as Faust creates it, with the app's assignor."""
+    consumer, assignor = create(transport), thread.app.assignor
+    guard_leader(consumer)
+    guard_instance(consumer, thread.app)
+    comes_back(consumer)
+    if thread._assignor is not assignor:
+        thread._assignor = assignor
+        consumer._partition_assignment_strategy = [assignor]
+    return consumer
+
+
+class NeverAsks(Consumer):
+    """Of a consumer of another driver: says, when it starts, that no assignor of the app's is asked."""
+
+    def _new_consumer_thread(self) -> Any:
+        logger.warning(
+            "The app's partition assignor is not used: the driver of %s assigns by itself; "
+            "use kafka:// or aiokafka://",
+            ", ".join(map(str, self.transport.url)),
+        )
+        return super()._new_consumer_thread()
+
+
+def install(app: Any) -> None:
+    """Have ``app``'s consumer ask its assignor; to be called before that consumer is created."""
+    if app._consumer is not None:
+        logger.warning(
+            "Too late to install the app's assignor, its consumer exists; without tables and "
+            "standbys partitions are assigned by round-robin"
+        )
+        return
+    # Not app.transport.Consumer at once: the settings may be asked for by a transport in the making.
+    app._new_consumer = partial(_new_consumer, app, app._new_consumer)
+
+
+def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
+    if tables := in_memory(app):
+        logger.warning(
+            "Tables kept in memory: %s. Each of their partitions is replayed from its changelog whenever it "
+            "moves and after each restart; set store='rocksdb://' to keep files and move partitions warm",
+            ", ".join(tables),
+        )
+    transport = app.transport
+    if not issubclass(transport.Consumer, (AsksOurs, NeverAsks)):
+        asks = issubclass(transport.Consumer, driver.Consumer)
+        transport.Consumer = mixed(AsksOurs if asks else NeverAsks, into=transport.Consumer)
+    return create()

@@ -1,0 +1,179 @@
+"""A worker that stops says goodbye to a silent broker for a few seconds, not for as long as it is silent.
+
+The last commit, the last flush and the leaving of the group are requests like any other: aiokafka takes
+some of them again for ever. What is not committed then is processed again by the next owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from mode import get_logger
+from mode.threads import WorkerThread
+
+from faust_assigner.app.consumer.room import told
+from faust_assigner.app.tables.write_behind import give_up
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
+else:
+    Consumer = object
+
+logger = get_logger(__name__)
+
+#: Seconds that all waits for brokers may take together once the app stops. Streams are waited for beside it.
+GOODBYE_S = 4.0
+
+#: Seconds that the parting of one client may take, whatever the others have used.
+LEAST_S = 0.5
+
+
+class Goodbye:
+    """What is left of the time for brokers; ``over`` once it is used up."""
+
+    def __init__(self, app: Any, seconds: float = GOODBYE_S) -> None:
+        self.app, self.left, self.over = app, seconds, asyncio.Event()
+
+    async def within(
+        self, what: str, step: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
+    ) -> Any:
+        """``step(...)``; while the app stops only for as long as there is time left, then None."""
+        if not self.app.should_stop:
+            return await step(*args, **kwargs)
+        began, limit = monotonic(), max(self.left, LEAST_S)
+        try:
+            async with asyncio.timeout(limit) as deadline:
+                return await step(*args, **kwargs)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            logger.error("%s: no answer from the broker within %.1f s, left undone", what, limit)
+            return None
+        finally:
+            self.left -= monotonic() - began
+            if self.left <= 0:
+                self.over.set()
+
+
+class EndsWithItsProcess(WorkerThread):  # type: ignore[misc]
+    """The thread of a consumer that nobody stopped keeps no process alive, with heartbeats and no work."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.daemon = True
+
+
+class LeavesInTime(Consumer):
+    """Of the consumer: its last steps, and those of the producer, end although the broker is silent."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._goodbye = Goodbye(self.app)
+        producer = self.app.producer
+        producer.flush = partial(self._goodbye.within, "Last flush", producer.flush)
+        producer.on_stop = partial(self._part_producer, producer, producer.on_stop)
+
+    def _new_consumer_thread(self) -> Any:
+        thread = super()._new_consumer_thread()
+        thread.Worker = EndsWithItsProcess
+        # The driver names its thread class in code, so this one instance is told.
+        thread.on_thread_stop = partial(self._part_consumer, thread, thread.on_thread_stop)
+        return thread
+
+    async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
+        """Commit, not for longer than there is time, and not through a thread that has crashed."""
+        if self.app.should_stop and self._thread.should_stop:
+            return False
+        return bool(
+            await self._goodbye.within(
+                "Last commit", super().force_commit, topics, start_new_transaction
+            )
+        )
+
+    async def maybe_wait_for_commit_to_finish(self) -> bool:
+        """Wait for a commit under way, not for longer than there is time."""
+        waited = await self._goodbye.within(
+            "Commit under way", super().maybe_wait_for_commit_to_finish
+        )
+        return bool(waited)
+
+    async def wait_empty(self) -> None:
+        """Wait for the streams; not for one that waits for the broker itself, once that is silent."""
+        if not self.app.should_stop:
+            await super().wait_empty()
+            return
+        streams, over = (
+            asyncio.ensure_future(super().wait_empty()),
+            asyncio.ensure_future(self._goodbye.over.wait()),
+        )
+        try:
+            await asyncio.wait({streams, over}, return_when=asyncio.FIRST_COMPLETED)
+            if streams.done():
+                streams.result()
+        finally:
+            for task in (streams, over):
+                task.cancel()
+            await asyncio.gather(streams, over, return_exceptions=True)
+
+    async def leave_group(self) -> None:
+        """All is sent and committed: the group may share out this worker's partitions.
+
+        Stock closes its tables first, as long as that takes, and the partitions stand still meanwhile.
+        """
+        if self._thread.should_stop:
+            return  # it has crashed, and leaves by itself
+        await self.app.producer.flush()
+        await self.commit_and_end_transactions()
+        await told()
+        give_up(self.app)  # what is done after this is another's to do
+        coordinator = getattr(self._thread._consumer, "_coordinator", None)
+        if coordinator is not None and hasattr(coordinator, "close"):
+            leave = partial(_done_within, max(self._goodbye.left, LEAST_S), coordinator.close)
+            await self._goodbye.within("Leaving the group", self._thread.call_thread, leave)
+
+    async def _part_consumer(self, thread: Any, stop: Callable[[], Awaitable[None]]) -> None:
+        """On the consumer's thread: leave the group and close."""
+        consumer = thread._consumer
+        if await _done_within(max(self._goodbye.left, LEAST_S), stop) or consumer is None:
+            return
+        logger.error(
+            "Could not leave the group: the broker does not answer. The group removes this member "
+            "after its session timeout"
+        )
+        await _done_within(LEAST_S, consumer._client.close)
+
+    async def _part_producer(self, producer: Any, stop: Callable[[], Awaitable[None]]) -> None:
+        transactional = getattr(producer, "_transaction_producers", {}).values()
+        senders = [
+            one for one in (getattr(producer, "_producer", None), *transactional) if one is not None
+        ]
+        if await _done_within(max(self._goodbye.left, LEAST_S), stop):
+            return
+        logger.error("The last records of the producer may be lost: the broker does not answer")
+        for sender in senders:
+            await _done_within(LEAST_S, sender.client.close)
+
+
+async def _done_within(seconds: float, step: Callable[[], Awaitable[Any]]) -> bool:
+    """Whether ``step()`` came to its end in time; it is cancelled otherwise. Raises our cancellation only.
+
+    aiokafka's own tasks, cancelled when a client stops, come through as one; it would end a thread without
+    the word that the app then waits for, for a minute.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await step()
+            return True
+    except TimeoutError:
+        pass
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+    except Exception as error:
+        logger.warning("A client did not stop as it should: %r", error)
+    return False

@@ -1,0 +1,80 @@
+"""A worker that took no records for longer than ``broker_max_poll_interval`` comes back to the group.
+
+aiokafka leaves the group then, so that other members get the partitions, and joins again at the next fetch.
+Faust fetches nothing while it has no partitions: such a worker stayed alive without work for good. And a
+worker that was given no partitions was taken for idle, and left the group again and again: it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from aiokafka.errors import KafkaError
+from mode import get_logger
+
+from faust_assigner.app.membership.leave_request import IDLE, STOPS, LeaveGroup
+
+logger = get_logger(__name__)
+
+
+def comes_back(consumer: Any) -> None:
+    """Have ``consumer``, an AIOKafkaConsumer before its start, join again after it was idle for too long."""
+    consumer.start = partial(_start, consumer, consumer.start)
+
+
+async def _start(consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
+    await start()
+    coordinator = consumer._coordinator
+    if hasattr(coordinator, "_maybe_leave_group"):
+        coordinator._maybe_leave_group = partial(_leave, coordinator)
+        coordinator._stop_heartbeat_task = partial(_stop_heartbeat_task, coordinator)
+
+
+async def _leave(coordinator: Any) -> None:
+    """Leave the group and say why: the consumer stops, or it was idle for too long."""
+    reason = STOPS
+    if not coordinator._closing.done():
+        reason = IDLE
+        if not coordinator._subscription.assigned_partitions():
+            _count_anew(coordinator)
+            return  # it has nothing to fetch
+        logger.error(
+            "No records were taken for %.1f s, and broker_max_poll_interval is %.1f s: this worker "
+            "leaves the group, and other members get its partitions. It joins again as soon as its "
+            "agents are done with the records under way. A record that always takes longer is never "
+            "committed: raise the interval, or do not block the event loop",
+            coordinator._subscription.fetcher_idle_time,
+            coordinator._max_poll_interval,
+        )
+    if coordinator.generation > 0 and coordinator._group_instance_id is None:
+        await _say_goodbye(coordinator, reason)
+    coordinator.reset_generation()
+
+
+async def _say_goodbye(coordinator: Any, reason: str) -> None:
+    """One request, as in aiokafka: a member that could not send it is removed after its session."""
+    try:
+        await coordinator._send_req(LeaveGroup(coordinator.group_id, coordinator.member_id, reason))
+    except KafkaError as error:
+        logger.error("LeaveGroup request failed: %s", error)
+    else:
+        logger.info("LeaveGroup request succeeded: %s", reason)
+
+
+async def _stop_heartbeat_task(coordinator: Any) -> None:
+    """As aiokafka does before each join; what was given up by then cannot be fetched, and is not idle."""
+    await type(coordinator)._stop_heartbeat_task(coordinator)
+    membership = getattr(coordinator, "membership", None)
+    has_something = bool(coordinator._subscription.assigned_partitions())
+    if membership is None or membership.gave_up or not has_something:
+        _count_anew(coordinator)
+
+
+def _count_anew(coordinator: Any) -> None:
+    """The idle time begins now, unless a fetch is under way: then there is none."""
+    subscription = coordinator._subscription
+    if not subscription._fetch_count:
+        subscription._last_fetch_ended = monotonic()

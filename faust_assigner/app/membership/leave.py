@@ -1,0 +1,136 @@
+"""A bounded leave: a worker that is stopped goes on processing until others are to take over.
+
+It says so in a round of its own; what it has is given to the others, copies first. Then it lets go, leaves,
+and the second round hands everything over: partitions stand still for that moment, not for as long as it
+takes the others to notice. A static member is expected back and does none of this, unless an operator
+retires it: the file of the setting ``RETIRE_FILE`` exists when it is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from mode import get_logger
+
+from faust_assigner.app.membership.coordinator import CooperativeCoordinator
+from faust_assigner.app.settings import read_or_default
+from faust_assigner.settings.table import LEAVE_S, RETIRE_FILE
+from faust_assigner.wire.join import COOPERATIVE
+
+logger = get_logger(__name__)
+
+MARK = "_faust_assigner_leave"
+#: The file's name in the app's data directory, where no other is set.
+RETIRE = "retire"
+
+
+def install(app: Any) -> None:
+    """Have ``app`` hand over before it stops its consumer."""
+    if not getattr(app, MARK, False):
+        setattr(app, MARK, True)
+        app._stop_consumer = partial(stop, app, app._stop_consumer)
+
+
+async def stop(app: Any, stop_consumer: Callable[[], Awaitable[None]]) -> None:
+    """Hand over if that is possible, for a few seconds; then stop as Faust does."""
+    retires = is_to_retire(app)
+    try:
+        await hand_over(app, read_or_default(app, LEAVE_S), retires=retires)
+    except Exception:
+        logger.exception(
+            "The hand-over failed; the partitions are reassigned when this worker exits"
+        )
+    if retires:
+        _leave_for_good(app)  # also where nobody took over in time
+    if (rounds := getattr(app._consumer, "rounds", None)) is not None:
+        rounds.end()  # Faust's fetcher, stopped during a rebalance, takes that for a crash
+    try:
+        await stop_consumer()
+    except Exception:
+        # The steps that follow end the consumer's thread; without them it would stay a member.
+        logger.exception("What was processed last is not committed; the next owner repeats it")
+
+
+def is_to_retire(app: Any) -> bool:
+    """Whether an operator retires this static member; the file that says so is removed."""
+    if not app.conf.consumer_group_instance_id:
+        return False
+    path = read_or_default(app, RETIRE_FILE) or Path(app.conf.appdir) / RETIRE
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        logger.warning("%s could not be removed: %s", path, error)
+        if not path.is_file():
+            return False
+    logger.info(
+        "Static member %s retires because %s exists: it hands its partitions over and leaves the group",
+        app.conf.consumer_group_instance_id,
+        path,
+    )
+    return True
+
+
+def _leave_for_good(app: Any) -> None:
+    """Have the consumer send LeaveGroup when it closes; aiokafka sends none for a static member."""
+    thread = getattr(app._consumer, "_thread", None)
+    coordinator = getattr(getattr(thread, "_consumer", None), "_coordinator", None)
+    if coordinator is not None:
+        coordinator._group_instance_id = None
+
+
+async def hand_over(app: Any, seconds: float, *, retires: bool = False) -> bool:
+    """Whether everything was given away within ``seconds``. ``retires``: a static member does so, too."""
+    consumer = app._consumer
+    if (
+        seconds <= 0
+        or consumer is None
+        or not isinstance(getattr(consumer, "left", None), asyncio.Event)
+    ):
+        return False
+    thread = consumer._thread
+    if thread.should_stop or not app.tables.recovery.is_flowing or app._crash_reason is not None:
+        return False
+    began = monotonic()
+    if not await thread.call_thread(_ask, app, thread._consumer, retires):
+        return False
+    try:
+        async with asyncio.timeout(seconds):
+            await consumer.left.wait()
+        if app.assignor.assigned_actives():
+            return False
+        if retires:
+            _leave_for_good(app)
+        await consumer.leave_group()
+    except TimeoutError:
+        logger.warning(
+            "Hand-over timed out after %.0f s (FAUST_ASSIGNER_LEAVE_S); the partitions are reassigned "
+            "when this worker exits",
+            seconds,
+        )
+        return False
+    finally:
+        app.assignor.leaves = False
+    logger.info("Handed everything over in %.1f s", monotonic() - began)
+    return True
+
+
+async def _ask(app: Any, consumer: Any, retires: bool) -> bool:
+    """On the consumer's thread: ask for the round that gives everything away; False where there is none."""
+    coordinator = consumer._coordinator
+    if not isinstance(coordinator, CooperativeCoordinator) or (
+        coordinator._group_instance_id is not None and not retires
+    ):
+        return False
+    member = coordinator.membership
+    if member.chosen != COOPERATIVE or member.lost or member.gave_up:
+        return False
+    app.assignor.leaves = True
+    coordinator.request_rejoin()
+    return True

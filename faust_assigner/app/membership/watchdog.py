@@ -1,0 +1,161 @@
+"""A worker works, or says once a minute what it waits for, or ends with an error: it never just stays.
+
+What must be running is known: the recovery's loops, the fetcher, the consumer's thread, aiokafka's own
+tasks, and what other rooms have named with :func:`must_run`. Stock notices the end of none of them; the
+worker stays in the group, sends heartbeats, leads it perhaps, and its partitions stand still. Rebalances
+and commits have deadlines (``waits.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Any
+
+from mode import Service, get_logger
+
+from faust_assigner.app.consumer.waits import waits_of
+from faust_assigner.app.membership.topics import ChecksTopics
+from faust_assigner.app.retry import SAY_EVERY_S, Said
+
+logger = get_logger(__name__)
+
+#: Seconds between two looks.
+LOOK_S = 1.0
+#: What is found dead in so many looks in a row does not come back.
+LOOKS = 3
+#: Seconds after which a recovery that nobody runs although it is due is begun again.
+STALLED_S = 10.0
+
+_MARK = "_faust_assigner_must_run"
+
+
+class CannotGoOn(Exception):
+    """Something without which this worker does nothing has ended; it is better restarted."""
+
+
+def must_run(app: Any, name: str, problem: Callable[[], str | None]) -> None:
+    """Have ``app``'s watchdog ask ``problem()`` every second; the same text three times ends the worker."""
+    vars(app).setdefault(_MARK, {})[name] = problem
+
+
+def runs(service: Any, task: str) -> bool:
+    """Whether the service has not been started, is stopped, or still runs its task of that name."""
+    if not service.started or service.should_stop:
+        return True
+    return any(
+        getattr(future.__wrapped__, "__name__", "") == task
+        for future in list(service._futures)
+        if not future.done()
+    )
+
+
+def aiokafka_problem(consumer: Any) -> str | None:
+    """What is wrong with an AIOKafkaConsumer that has been started and not stopped; None if nothing is."""
+    if consumer is None or consumer._closed:
+        return None
+    coordinator, fetcher = (
+        getattr(consumer, "_coordinator", None),
+        getattr(consumer, "_fetcher", None),
+    )
+    # An error that nobody asks for holds the coordinator up for good, and Faust never asks.
+    pending = getattr(coordinator, "_pending_exception", None)
+    if pending is not None:
+        return f"the group coordinator gave up: {pending!r}"
+    for what, task in (
+        ("membership", getattr(coordinator, "_coordination_task", None)),
+        ("fetching", getattr(fetcher, "_fetch_task", None)),
+    ):
+        if isinstance(task, asyncio.Future) and task.done():
+            reason = None if task.cancelled() else task.exception()
+            return f"aiokafka's {what} has ended: {reason!r}"
+    return None
+
+
+class Watched(ChecksTopics):
+    """Of the table manager, which every worker has: it looks every second whether the worker can go on."""
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _watch(self) -> None:
+        dead: dict[str, int] = {}
+        said = Said()
+        idle_since: float | None = None
+        looked = monotonic()
+        while not self.should_stop and not self.app.should_stop:
+            await self.sleep(LOOK_S)
+            looked = self._look_at_waits(looked)
+            dead = {text: dead.get(text, 0) + 1 for _, text in self.problems()}
+            for text, looks in dead.items():
+                if looks >= LOOKS and not self.app.should_stop:
+                    raise CannotGoOn(text)
+            idle_since = self._begin_stalled_again(idle_since)
+            self._say_what_it_waits_for(said)
+
+    def _look_at_waits(self, looked: float) -> float:
+        """Count the time since ``looked``, and log the waits that are long; returns the time of this look."""
+        now = monotonic()
+        # A process that was stopped, or a machine that slept, has not waited meanwhile.
+        seconds = min(now - looked, 2 * LOOK_S)
+        answers = getattr(self.app.consumer, "is_surely_member", lambda: True)()
+        for line in waits_of(self.app).look(seconds, group_answers=answers):
+            logger.warning("%s", line)
+        return now
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """What has ended and must not have, by name."""
+        if self.should_stop or self.app.should_stop:
+            return
+        for task in ("_restart_recovery", "_slurp_changelogs"):
+            if not runs(self.recovery, task):
+                yield task, f"the recovery's {task} has ended"
+        if not runs(self.app._fetcher, "_fetcher"):
+            yield "fetcher", "the fetcher has ended"
+        thread = getattr(self.app.consumer, "_thread", None)
+        if thread is not None and thread.started and not thread.should_stop:
+            if thread._thread is not None and not thread._thread.is_alive():
+                yield "thread", "the consumer's thread has ended"
+            elif problem := aiokafka_problem(getattr(thread, "_consumer", None)):
+                yield "aiokafka", problem
+        if mismatch := self.topic_problem():
+            yield "topics", mismatch
+        if overdue := waits_of(self.app).problem():
+            yield "waits", overdue
+        for name, find in vars(self.app).get(_MARK, {}).items():
+            if found := find():
+                yield name, found
+
+    def _begin_stalled_again(self, since: float | None) -> float | None:
+        """Begin a recovery that is due and that nobody runs; returns since when that has been so."""
+        recovery, app = self.recovery, self.app
+        due = (
+            recovery.idle
+            and not recovery.signal_recovery_start.is_set()
+            and recovery._generation_id
+            == app.consumer_generation_id
+            != recovery.completed_generation
+            and not app.consumer.between_generations
+            and bool(app.consumer.assignment())
+        )
+        if not due:
+            return None
+        since = monotonic() if since is None else since
+        if monotonic() - since < STALLED_S:
+            return since
+        logger.error(
+            "The recovery of generation %s stopped before its end; starting it again",
+            app.consumer_generation_id,
+        )
+        recovery.begin_again()
+        return None
+
+    def _say_what_it_waits_for(self, said: Said) -> None:
+        waiting = self.recovery.waiting_for
+        if waiting is None:
+            return
+        what, since = waiting
+        seconds = monotonic() - since
+        if seconds >= SAY_EVERY_S and said.due(waiting):
+            logger.warning(
+                "Partitions stand still: the recovery has waited for %.0f s: %s", seconds, what
+            )

@@ -1,0 +1,1 @@
+"""Requests for the value of a key: routing, freshness and reading."""

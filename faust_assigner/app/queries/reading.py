@@ -1,0 +1,141 @@
+"""One request for a key that this worker answers: what its view may read, and what is said of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+from functools import wraps
+from typing import Any
+
+from aiohttp import web as aiohttp_web
+from mode import get_logger
+
+from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.queries.decide import Here, Who
+from faust_assigner.app.queries.standing import Standing
+from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedStore, ScopedTable
+
+logger = get_logger(__name__)
+
+#: Under this name the request carries its reading from the router to the view.
+KEY: Any = getattr(aiohttp_web, "RequestKey", lambda name, _: name)(
+    "faust_assigner_reading", object
+)
+#: Of each answer: who gave it, `owner`, `standby`, or `none` with a 503 of ours.
+ROLE = "X-Faust-Assigner-Role"
+#: Of a copy's: the records it lacked, as far as known, and the seconds since it was known to lack nothing.
+LAG, AGE = "X-Faust-Assigner-Lag", "X-Faust-Assigner-Age"
+#: Seconds after which whoever asked may ask again.
+RETRY_AFTER_S = 1
+
+
+class Reading:
+    """A scope: the key that was asked for, its partition, and in which role this worker answers."""
+
+    def __init__(self, standing: Standing, table: Any, key: Any, tp: Any, who: Who) -> None:
+        self.standing, self.table, self.key, self.tp, self.who = standing, table, key, tp, who
+        #: The worst of what was read.
+        self.lag, self.age_s = 0, 0.0
+        if who is Who.COPY_HERE:
+            _guard_others(standing.app)
+            self._vouch(tp)
+
+    def partitions_for(self, store: Any, key: bytes) -> Sequence[int] | None:
+        """The key's partition; of other keys an owner reads what it can, a copy nothing.
+
+        Of an owner, the others that it owns follow: whoever produced the key may place it in its own way.
+        """
+        if not self._is_key(store, key):
+            if self.who is Who.COPY_HERE:
+                raise NotHere("from a copy only the row of the key itself can be read")
+            return None
+        if self.who is Who.COPY_HERE:
+            self._vouch(self._beside(store.table))
+            return [self.tp.partition]
+        if store.table is not self.table:
+            return None
+        if not self.standing.is_owner(self.tp):
+            raise NotHere("the key's partition has just left this worker")
+        others = (
+            self.tp._replace(partition=p) for p in sorted(store._dbs) if p != self.tp.partition
+        )
+        return [self.tp.partition, *(tp.partition for tp in others if self.standing.is_owner(tp))]
+
+    def may_read_all(self, table: Any) -> None:
+        """An owner may, as ever: what it has."""
+        if self.who is Who.COPY_HERE and not table.is_global:
+            raise NotHere("from a copy only the row of the key itself can be read")
+
+    def _is_key(self, store: Any, key: bytes) -> bool:
+        """Whether it is the row's, or a window's of it; what is a number to the table is text in a URL."""
+        try:
+            said = store._decode_key(key)
+            return str(said if store.table.window is None else said[0]) == str(self.key)
+        except Exception:  # not a key of ours
+            return False
+
+    def _beside(self, table: Any) -> Any:
+        """The partition of this number of another table of the same group: its key is there, too."""
+        topic = table.changelog_topic.get_topic_name()
+        ids = self.standing.app.assignor.group_for_topic
+        if topic != self.tp.topic and ids(topic) != ids(self.tp.topic):
+            raise NotHere(f"table {table.name} is partitioned in another way")
+        return self.tp._replace(topic=topic)
+
+    def _vouch(self, tp: Any) -> None:
+        here: Here = self.standing.here(tp)
+        if here.is_owner:
+            return
+        if not here.is_fresh(self.standing.bound_s):
+            raise NotHere("the copy here is too old")
+        self.lag, self.age_s = max(self.lag, here.lag or 0), max(self.age_s, here.age_s or 0.0)
+
+    def headers(self) -> dict[str, str]:
+        """What the answer says of itself."""
+        if self.who is Who.OWNER_HERE:
+            return {ROLE: "owner"}
+        return {ROLE: "standby", LAG: str(self.lag), AGE: f"{self.age_s:.3f}"}
+
+
+def _guard_others(app: Any) -> None:
+    """Tables kept elsewhere than in RocksDB, and sets, are no copies: see ``ScopedTable``."""
+    for table in app.tables.values():
+        if not isinstance(table.data, ScopedStore) and not isinstance(table, ScopedTable):
+            table.__class__ = mixed(ScopedTable, into=type(table))
+
+
+def table_route(declare: Callable[..., Any], table: Any, *args: Any, **options: Any) -> Any:
+    """``app.table_route`` whose views read within the scope of their request."""
+    route = declare(table, *args, **options)
+    return lambda view: route(scoped(view))
+
+
+def scoped(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """A view that reads in the scope which the router gave its request, and says so."""
+
+    @wraps(answer)
+    async def scoped_answer(view: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        # A view may be called by hand, and with a request of another web server.
+        reading = request.get(KEY) if hasattr(request, "get") else None
+        if not isinstance(reading, Reading):
+            return await answer(view, request, *args, **kwargs)
+        token = SCOPE.set(reading)
+        try:
+            response = await answer(view, request, *args, **kwargs)
+        except NotHere as error:
+            return unavailable(view.web, str(error))
+        finally:
+            SCOPE.reset(token)
+        if isinstance(headers := getattr(response, "headers", None), MutableMapping):
+            headers.update(reading.headers())
+        return response
+
+    return scoped_answer
+
+
+def unavailable(web: Any, why: str) -> Any:
+    """503, with when to ask again."""
+    return web.json(
+        {"error": f"Cannot answer for this key right now: {why}"},
+        status=503,
+        headers={"Retry-After": str(RETRY_AFTER_S), ROLE: "none"},
+    )

@@ -1,0 +1,161 @@
+"""What this worker knows of each partition that it may be asked about, and keeps knowing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from time import monotonic
+from typing import Any, NamedTuple
+
+from mode import Service, get_logger
+
+from faust_assigner.app.queries.decide import Here
+from faust_assigner.app.queries.freshness import Look, Marks
+from faust_assigner.app.tables.scope import ScopedStore
+
+logger = get_logger(__name__)
+
+#: Seconds between two looks at the ends of the changelogs: a quarter of the bound, within these.
+LEAST_LOOK_S, MOST_LOOK_S = 0.1, 0.5
+
+
+class _HandedOut(NamedTuple):
+    """By this round of the fetcher all records before ``end`` had been handed out; the recovery ``began``."""
+
+    rounds: int
+    end: int
+    began: object
+
+
+class Standing(Service):  # type: ignore[misc]
+    """One app's; looks after copies while it runs, where a bound allows to answer from them.
+
+    A copy is a RocksDB database that stands by, or stood by until this worker was made the owner and restores
+    it now. What is in memory is no copy: its rows do not say how far they have come.
+    """
+
+    def __init__(self, app: Any, bound_s: float, **kwargs: Any) -> None:
+        self.app = app
+        self.bound_s = bound_s
+        self.marks: dict[Any, Marks] = {}
+        self._handed_out: dict[Any, _HandedOut] = {}
+        super().__init__(**kwargs)
+
+    def here(self, tp: Any) -> Here:
+        """What is known of a changelog partition now; cheap."""
+        if self.is_owner(tp):
+            return Here(is_owner=True)
+        applied, marks = self._applied(tp), self.marks.get(tp)
+        if applied is None or marks is None:
+            return Here()
+        fresh_at = marks.fresh_at(applied)
+        return Here(
+            lag=marks.lag(applied), age_s=None if fresh_at is None else monotonic() - fresh_at
+        )
+
+    def is_owner(self, tp: Any) -> bool:
+        """Whether rows of ``tp`` are this worker's, restored, and can be nobody else's by now."""
+        app = self.app
+        return bool(
+            self._owns(tp)
+            and app.tables.recovery.is_restored(tp)
+            and app.consumer.is_surely_member()
+        )
+
+    def _owns(self, tp: Any) -> bool:
+        """Of a global table every worker has everything, and one writes it."""
+        assignor = self.app.assignor
+        if not assignor.is_active(tp):
+            return False
+        if not self.app.tables._changelogs[tp.topic].is_global:
+            return True
+        try:
+            return str(assignor.owner_of(tp)).rstrip("/") == str(
+                self.app.conf.canonical_url
+            ).rstrip("/")
+        except KeyError:
+            return True
+
+    # -- copies
+
+    def _applied(self, tp: Any) -> int | None:
+        """The offset inside the copy, what has been read and not written included; None without one."""
+        app, assignor = self.app, self.app.assignor
+        store = self.app.tables._changelogs[tp.topic].data
+        database = store._dbs.get(tp.partition) if isinstance(store, ScopedStore) else None
+        if database is None or not (assignor.is_standby(tp) or assignor.is_active(tp)):
+            return None
+        recovery = app.tables.recovery
+        between = app.consumer.between_generations
+        if not recovery.in_recovery and not between and recovery.buffers.get(store.table):
+            recovery.flush_buffers()
+        offset = database.get(store.offset_key)
+        return None if offset is None else int(offset)
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _watch(self) -> None:
+        if self.bound_s <= 0:
+            return
+        while not self.should_stop:
+            await self.sleep(min(MOST_LOOK_S, max(LEAST_LOOK_S, self.bound_s / 4)))
+            try:
+                await self.look()
+            except Exception as exc:  # a broker that does not answer: copies age meanwhile
+                logger.debug("No look at the ends of changelogs: %r", exc)
+
+    async def look(self) -> None:
+        """Ask the broker once where the changelogs of all copies end."""
+        app, assignor = self.app, self.app.assignor
+        for tp in [
+            tp for tp in self.marks if not (assignor.is_standby(tp) or assignor.is_active(tp))
+        ]:
+            del self.marks[tp]
+        copies = sorted(
+            tp for tp in tuple(app.tables.recovery.standby_tps) if assignor.is_standby(tp)
+        )
+        if not copies:
+            return
+        asked_at = monotonic()
+        thread = app.consumer._thread
+        # Of the broker itself: under exactly_once Faust tells the ends that the consumer has read.
+        ends = await thread.call_thread(thread._ensure_consumer().end_offsets, copies)
+        for tp in copies:
+            if (end := ends.get(tp)) is not None and assignor.is_standby(tp):
+                self.marks.setdefault(tp, Marks()).note(Look(asked_at, end))
+        if app.in_transaction:
+            # One that left while the broker was asked has no mark.
+            await self._pass_markers([tp for tp in copies if tp in self.marks])
+
+    async def _pass_markers(self, copies: Collection[Any]) -> None:
+        """Note where nothing but markers of transactions lies between a copy and an end.
+
+        What had been handed out in an earlier round of the fetcher has reached the queue by now; queue and
+        buffer are empty.
+        """
+        app, recovery = self.app, self.app.tables.recovery
+        for tp in copies:
+            # Faust's own number of the generation stands still in cooperative rounds, the group's does not.
+            began = (
+                app.assignor.generation,
+                app.consumer_generation_id,
+                recovery._recovery_started_at,
+            )
+            out, applied = self._handed_out.get(tp), self._applied(tp)
+            if out is not None and (out.began != began or applied is None):
+                del self._handed_out[tp]
+            elif (
+                out is not None
+                and applied is not None
+                and out.rounds < app.consumer.fetch_rounds
+                and self._is_all_written(tp)
+            ):
+                self.marks[tp].read_through(applied, self._handed_out.pop(tp).end)
+            if tp not in self._handed_out and app.consumer.may_fetch(tp):
+                end, position = self.marks[tp].looks[-1].end, await app.consumer.position(tp)
+                if position is not None and position >= end:
+                    self._handed_out[tp] = _HandedOut(app.consumer.fetch_rounds, end, began)
+
+    def _is_all_written(self, tp: Any) -> bool:
+        recovery = self.app.tables.recovery
+        return self.app.tables.changelog_queue.empty() and not recovery.buffers.get(
+            recovery.tp_to_table[tp]
+        )

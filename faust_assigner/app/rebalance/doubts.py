@@ -1,0 +1,91 @@
+"""Claims that cannot be true: Kafka's generations or the leader's own answers contradict them. Pure.
+
+One member with false claims would date them after everybody else's, or contest what others own in the same
+generation, and keep the group in rounds. So claims are checked where they enter, before anything is planned.
+A refused member keeps its place in the group: it counts as owning what this leader gave it in the round
+before, or as a new member where that is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from faust_assigner.app.rebalance.member_claims import MemberClaims
+from faust_assigner.model import Claims
+from faust_assigner.wire.join import JoinData
+from faust_assigner.wire.runs import Runs
+
+
+@dataclass(frozen=True)
+class Record:
+    """What this leader answered in ``generation``: what each member truthfully claims from then on."""
+
+    generation: int = -1
+    given: Mapping[str, JoinData] = field(default_factory=dict)
+
+
+def checked(
+    said: Sequence[MemberClaims], generation: int, last_generation: int, record: Record
+) -> tuple[MemberClaims, ...]:
+    """``said`` with false claims replaced, and ``refused`` saying why.
+
+    ``generation`` is Kafka's number of the round being formed. Nothing is checked where it is unknown (below
+    0), or where the leader's own ``last_generation`` is no older: then the group's count began anew. A member
+    that the record does not know and that processes nothing may have been expelled and have come back: its
+    claims count as older than those of the record. Cost: O(claims).
+    """
+    if generation < 0 or last_generation >= generation:
+        return tuple(said)
+    if record.generation != generation - 1:
+        record = Record()
+    return tuple(_checked(one, generation, record) for one in said)
+
+
+def _checked(one: MemberClaims, generation: int, record: Record) -> MemberClaims:
+    data, given = one.data, record.given.get(one.member_id)
+    if data.generation >= generation:
+        why = f"it claims generation {data.generation} while {generation} is being formed"
+    elif data.generation < 0 or data.generation != record.generation:
+        return one
+    elif given is None and not data.holds:
+        return replace(one, data=replace(data, generation=record.generation - 1))
+    elif topics := _beyond(data.actives, {} if given is None else given.actives):
+        why = f"it claims partitions of {', '.join(topics)} that it was not given"
+    else:
+        return one
+    instead = "it counts as a new member"
+    if given is not None:
+        instead = f"what it was given in generation {record.generation} counts instead"
+    return replace(one, data=_instead(data, given), refused=one.refused or f"{why}; {instead}")
+
+
+def _beyond(claims: Claims, given: Claims) -> list[str]:
+    """Up to three topics of which more is claimed than was given."""
+    found = (
+        topic
+        for topic in sorted(claims)
+        if not Runs.of(given.get(topic, ())).covers(Runs.of(claims[topic]))
+    )
+    return [*islice(found, 3)]
+
+
+def _instead(data: JoinData, given: JoinData | None) -> JoinData:
+    truth = JoinData() if given is None else given
+    return replace(
+        data,
+        actives=truth.actives,
+        standbys=truth.standbys,
+        promised=truth.promised,
+        awaited=truth.awaited,
+        among=truth.among,
+        generation=truth.generation,
+        holds=data.holds and given is not None,
+        on_disk={},
+        former_actives={},
+        former_generation=-1,
+        overdue={},
+        positions=None,
+        group_ids={},
+    )

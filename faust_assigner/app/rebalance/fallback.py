@@ -1,0 +1,62 @@
+"""Answers that need nothing but names and counts: for the day something of ours is broken."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+
+from faust_assigner.app.rebalance.leader import PROTOCOL_VERSION, protocol_list
+from faust_assigner.app.rebalance.placement import dealt
+from faust_assigner.model import Member
+from faust_assigner.wire.join import url_of
+
+
+def plain_metadata(app: Any) -> bytes:
+    """User_data of a member that remembers nothing."""
+    return _stock({}, {}, str(app.conf.canonical_url))
+
+
+def deal(
+    cluster: Any, metadata: Mapping[str, Any], replicas: int
+) -> dict[str, ConsumerProtocolMemberAssignment]:
+    """Valid answers that stock and our members read; topics named like Faust's changelogs get standbys."""
+    members = [Member(m, _topics(metadata[m])) for m in sorted(metadata)]
+    counts = {topic: _count(cluster, topic) for member in members for topic in member.topics}
+    partitions = {topic: count for topic, count in counts.items() if count}
+    logs = [topic for topic in partitions if topic.endswith("-changelog")]
+    placement = dealt(members, partitions, replicas=replicas, changelogs=logs, previous_ids={})
+    answers = {}
+    for m in placement.member_ids:
+        actives, standbys = placement.actives[m], placement.standbys[m]
+        packed = _stock(actives, standbys, url_of(metadata[m].user_data), placement.group_ids)
+        answers[m] = ConsumerProtocolMemberAssignment(
+            PROTOCOL_VERSION, protocol_list(actives, standbys), zlib.compress(packed)
+        )
+    return answers
+
+
+def _topics(said: Any) -> list[str]:
+    return [t for t in said.subscription or () if type(t) is str]
+
+
+def _count(cluster: Any, topic: str) -> int:
+    try:
+        return len(cluster.partitions_for_topic(topic) or ())
+    except Exception:  # whatever it is, this topic has no partitions we could give
+        return 0
+
+
+def _stock(actives: Any, standbys: Any, url: str, ids: Any = None) -> bytes:
+    return json.dumps(
+        {
+            "assignment": {"actives": actives, "standbys": standbys},
+            "url": url,
+            "changelog_distribution": {},
+            "external_topic_distribution": {},
+            "topic_groups": ids or {},
+        }
+    ).encode()

@@ -1,0 +1,279 @@
+"""The two-phase rule: what another living member still processes is given to nobody yet. Pure.
+
+A member that keeps its partitions through a round says so (``JoinData.holds``). What the plan would move from
+it to another is left out of this round's answers and promised to the other: the owner lets go, and a second
+round, which follows at once, gives it away (KIP-429). That round carries the first one's target, which
+travels in what members say, so that whoever leads it knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from faust_assigner.app.rebalance.member_claims import MemberClaims
+from faust_assigner.app.rebalance.placement import ByTopic, Placement
+from faust_assigner.model import NOBODY, Bools, Claims, Group, Ints, Onward
+from faust_assigner.planner import Plan
+from faust_assigner.wire.runs import Runs
+
+#: So many rounds in a row may a member hold up with claims that are older than the last round. One that has
+#: missed an answer joins again, and takes the next.
+MOST_HELD_UP = 10
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is answered now, and member -> topic -> partitions that it gets once their owners have let go.
+
+    ``follows``: whether a second round has to. ``held_up_by``: those whose claims are older than the last
+    round and hold up others.
+    """
+
+    placement: Placement
+    promised: Mapping[str, ByTopic] = field(default_factory=dict)
+    follows: bool = False
+    held_up_by: frozenset[str] = frozenset()
+
+
+def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
+    """``placement`` as far as it can be answered now. Cost: O(claims).
+
+    A claim is believed whatever its generation: a member that missed the last answer still processes. Not
+    that of a member which has been told otherwise, in the generation it names itself: its claims would keep
+    partitions from everybody for ever. One that always names an old generation is :func:`disbelieved`.
+    """
+    blocked, held_up_by = _blocked(placement, said)
+    if not blocked:
+        return Step(placement)
+    if not all(one.data.is_ours for one in said):
+        return Step(_kept(placement, said, blocked), follows=True, held_up_by=held_up_by)
+    claims = {one.member_id: one.data for one in said}
+    actives: dict[str, ByTopic] = {}
+    standbys: dict[str, ByTopic] = {m: dict(topics) for m, topics in placement.standbys.items()}
+    promised: dict[str, ByTopic] = {}
+    for m, topics in placement.actives.items():
+        actives[m] = {}
+        for topic, numbers in topics.items():
+            mask = blocked.get((placement.group_ids[topic], m))
+            later = [] if mask is None else [p for p in numbers if mask[p]]
+            if len(later) < len(numbers):
+                actives[m][topic] = (
+                    [p for p in numbers if p not in set(later)] if later else numbers
+                )
+            if later:
+                promised.setdefault(m, {})[topic] = later
+                # What it stands by already it goes on following until then.
+                if kept := [p for p in later if p in Runs.of(claims[m].standbys.get(topic, ()))]:
+                    standbys[m][topic] = sorted({*standbys[m].get(topic, ()), *kept})
+    return Step(
+        replace(placement, actives=actives, standbys=standbys),
+        promised,
+        follows=True,
+        held_up_by=held_up_by,
+    )
+
+
+def held_up(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
+    """Member -> how many rounds in a row it holds up, after one more."""
+    return {m: before.get(m, 0) + 1 for m in by}
+
+
+def disbelieved(
+    said: Sequence[MemberClaims], rounds: Mapping[str, int]
+) -> tuple[MemberClaims, ...]:
+    """``said``, where those that hold up the group for too many ``rounds`` process nothing."""
+    return tuple(
+        replace(
+            one,
+            data=replace(one.data, holds=False),
+            refused=one.refused
+            or (
+                f"holds up what others are to get for {rounds[one.member_id]} rounds, with old claims"
+            ),
+        )
+        if one.data.holds and rounds.get(one.member_id, 0) >= MOST_HELD_UP
+        else one
+        for one in said
+    )
+
+
+def _kept(
+    placement: Placement, said: Sequence[MemberClaims], blocked: Mapping[tuple[int, str], Bools]
+) -> Placement:
+    """What another processes stays with it, in a group with members that cannot say what they were promised.
+
+    With such members rounds are eager: before the second one everything is given up, and that one is planned
+    anew. What was let go and not claimed by anybody would go back to who has its copies.
+    """
+    actives = {
+        m: {
+            t: [p for p in numbers if not _is_in(blocked, placement.group_ids[t], m, p)]
+            for t, numbers in topics.items()
+        }
+        for m, topics in placement.actives.items()
+    }
+    standbys = {m: dict(topics) for m, topics in placement.standbys.items()}
+    for one in said:
+        if not one.data.holds or one.member_id not in actives:
+            continue
+        for topic in one.data.actives.keys() & placement.owners.keys():
+            owner = placement.owners[topic]
+            own = [
+                p
+                for p in _numbers(one.data.actives[topic], owner.size).tolist()
+                if owner[p] != NOBODY
+                and _is_in(blocked, placement.group_ids[topic], placement.member_ids[owner[p]], p)
+            ]
+            if own:
+                actives[one.member_id][topic] = sorted(
+                    {*actives[one.member_id].get(topic, ()), *own}
+                )
+                spare = standbys[one.member_id].get(topic, ())
+                standbys[one.member_id][topic] = [p for p in spare if p not in set(own)]
+    return replace(placement, actives=actives, standbys=standbys)
+
+
+def _is_in(
+    blocked: Mapping[tuple[int, str], Bools], group_id: int, member_id: str, number: int
+) -> bool:
+    mask = blocked.get((group_id, member_id))
+    return mask is not None and bool(mask[number])
+
+
+def _blocked(
+    placement: Placement,
+    said: Sequence[MemberClaims],
+) -> tuple[dict[tuple[int, str], Bools], frozenset[str]]:
+    """(group id, member) -> bool[partitions]: the tasks that another member processes; none where empty.
+
+    And those of these others whose claims are older than the last round. A task is blocked as a whole where
+    one of its topics is.
+    """
+    index = {m: i for i, m in enumerate(placement.member_ids)}
+    holders = [one for one in said if one.data.holds]
+    if not holders:
+        return {}, frozenset()
+    newest = max(one.data.generation for one in said)
+    old = set()
+    settled, theirs = _settled(placement, said, index), _processed(placement, said, index)
+    found: dict[tuple[int, str], Bools] = {}
+    for one in holders:
+        for topic in sorted(one.data.actives.keys() & placement.owners.keys()):
+            owner = placement.owners[topic]
+            claimed = _numbers(one.data.actives[topic], owner.size)
+            elsewhere = (owner[claimed] != index.get(one.member_id, NOBODY)) & (
+                owner[claimed] != NOBODY
+            )
+            away = claimed[
+                elsewhere
+                & (one.data.generation < settled[topic][claimed])
+                & (one.data.generation > theirs[topic][claimed])
+            ]
+            if away.size and one.data.generation < newest:
+                old.add(one.member_id)
+            for m in np.unique(owner[away]).tolist():
+                key = (placement.group_ids[topic], placement.member_ids[m])
+                mask = found.setdefault(key, np.zeros(owner.size, dtype=np.bool_))
+                mask[away[owner[away] == m]] = True
+    return found, frozenset(old)
+
+
+def _settled(
+    placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]
+) -> dict[str, Ints]:
+    """Topic -> int64[partitions]: from which generation on a claim of another than its owner is false.
+
+    From that on in which it was promised to its owner.
+    """
+    never = np.iinfo(np.int64).max
+    settled = {topic: np.full(owner.size, never) for topic, owner in placement.owners.items()}
+    for one in said:
+        for topic, own in _own(placement, one, one.data.promised, index):
+            settled[topic][own] = np.minimum(settled[topic][own], one.data.generation)
+    return settled
+
+
+def _processed(
+    placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]
+) -> dict[str, Ints]:
+    """Topic -> int64[partitions]: up to which generation it is false since its owner processes it itself.
+
+    Up to that of the owner's own claim: a newer one of another tells that it has missed a round.
+    """
+    nobody = np.iinfo(np.int64).min
+    theirs = {topic: np.full(owner.size, nobody) for topic, owner in placement.owners.items()}
+    for one in said:
+        for topic, own in _own(placement, one, one.data.actives, index) if one.data.holds else ():
+            theirs[topic][own] = one.data.generation
+    return theirs
+
+
+def _own(
+    placement: Placement, one: MemberClaims, claims: Claims, index: Mapping[str, int]
+) -> Iterator[tuple[str, Ints]]:
+    """Topic -> those of ``claims`` that ``placement`` gives that member."""
+    for topic in claims.keys() & placement.owners.keys():
+        owner = placement.owners[topic]
+        numbers = _numbers(claims[topic], owner.size)
+        yield topic, numbers[owner[numbers] == index.get(one.member_id, NOBODY)]
+
+
+def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
+    """``found``, or the target of the round before where this one is only there to reach it.
+
+    That is so when everybody, and nobody else, was in that round and took its answer. Planned anew, tasks
+    would go back to old owners, which by now stand by, and the group would rebalance for ever.
+    """
+    dates = {(one.data.generation, one.data.among) for one in said}
+    if len(dates) != 1 or min(dates)[1] != len(said):
+        return found
+    claims = {one.member_id: one.data for one in said}
+    owner, standby = found.flat_owner.copy(), np.full_like(found.flat_standby, NOBODY)
+    warmup = np.full_like(owner, NOBODY)
+    for g, group in enumerate(found.groups):
+        for m, member_id in enumerate(found.member_ids):
+            data = claims[member_id]
+            mine = [_all(claim, group, every=True) for claim in (data.actives, data.promised)]
+            own = found.layout.of(g, owner)
+            own[np.concatenate(mine)] = m
+        seats = standby[found.layout.start[g] : found.layout.start[g + 1]]
+        _seat(
+            seats,
+            found.layout.of(g, warmup),
+            found.layout.of(g, owner),
+            [claims[m].standbys for m in found.member_ids],
+            group,
+        )
+    onward = found.onward and Onward(owner, warmup, warmup, found.onward.disbelieved)
+    return replace(found, flat_owner=owner, flat_standby=standby, onward=onward)
+
+
+def _all(claims: Claims, group: Group, *, every: bool) -> Ints:
+    """The numbers of a group's tasks that are claimed, in each of its topics."""
+    named = group.topics if every else group.changelogs
+    if not named or not all(topic in claims for topic in named):
+        return np.empty(0, dtype=np.int64)
+    return _numbers(claims[named[0]], group.partitions)
+
+
+def _seat(seats: Ints, spare: Ints, owner: Ints, claims: Sequence[Claims], group: Group) -> None:
+    """Fill int64[n, R] with those who claim to stand by, owners left out, by member.
+
+    Who is left is ``spare``: one more was given to a member whose copy is to catch up.
+    """
+    taken = np.zeros(owner.size, dtype=np.int64)
+    for m, claim in enumerate(claims):
+        numbers = _all(claim, group, every=False)
+        numbers = numbers[owner[numbers] != m]
+        free = taken[numbers] < seats.shape[1]
+        spare[numbers[~free]] = m
+        numbers = numbers[free]
+        seats[numbers, taken[numbers]] = m
+        taken[numbers] += 1
+
+
+def _numbers(claim: object, count: int) -> Ints:
+    return np.asarray(Runs.of(claim).below(count).numbers(), dtype=np.int64)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Recovery of tables, one partition at a time: replay, snapshots and progress."""

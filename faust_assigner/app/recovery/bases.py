@@ -1,0 +1,27 @@
+"""What the mixins of this room are mixed over: types only, never at run time."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from faust_assigner.app.recovery.loop import SteadyRecovery, SteadyTables
+from faust_assigner.app.recovery.restoring import RestoringRecovery, RestoringTables
+
+
+class Recovery(RestoringRecovery, SteadyRecovery):  # type: ignore[misc]
+    """The recovery, repaired and restoring."""
+
+    completed: Any
+    actives_for_table: MutableMapping[Any, set[Any]]
+    standbys_for_table: MutableMapping[Any, set[Any]]
+
+    def add_active(self, table: Any, tp: Any) -> None:
+        """Note an active changelog partition, and the offset in its database."""
+
+    def add_standby(self, table: Any, tp: Any) -> None:
+        """Note a changelog partition to follow, and the offset in its database."""
+
+
+class TableManager(RestoringTables, SteadyTables):
+    """The table manager, repaired and restoring."""

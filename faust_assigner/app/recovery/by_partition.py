@@ -1,0 +1,452 @@
+"""Recovery by state: a partition whose tables are ready flows, whatever the others lack.
+
+Faust's own recovery resets everything at each rebalance and holds every stream until the last table is there.
+Here it runs with nothing to do, so that the flow is opened at once, and a task of ours does the rest: after a
+first start and an eager round for everything, after a cooperative one for what is new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from mode import get_logger
+
+from faust_assigner.app.host.mixing import own_recovery
+from faust_assigner.app.recovery.bring_up import Stop
+from faust_assigner.app.recovery.callbacks import RecoverCallbacks
+from faust_assigner.app.recovery.following import Follows
+from faust_assigner.app.recovery.order import chunks, ready_sources
+from faust_assigner.app.recovery.restoring import SILENT_SHARE, is_writable
+from faust_assigner.app.retry import insist
+from faust_assigner.app.tables import window_closing as windows
+from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables.databases import close_all, open_for_streams
+from faust_assigner.app.tables.disk import known
+from faust_assigner.app.tables.files import store_of
+
+if TYPE_CHECKING:
+    from faust_assigner.app.recovery.bases import Recovery, TableManager
+else:
+    Recovery = TableManager = object
+
+logger = get_logger(__name__)
+
+#: Seconds between two looks at a replay that Faust's own loop makes.
+LOOK_S = 0.01
+
+
+class ByState(Follows):
+    """Of the table manager's recovery: takes on partitions while others flow.
+
+    Of the changelog partitions assigned, ``_complete`` are the actives whose state is here and ``_followed``
+    the standbys that are read; the others are what there is to do. ``_roles`` are those of all of them.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.is_flowing = False
+        self._complete: set[Any] = set()
+        self._roles: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
+        self._taking_on: asyncio.Task[None] | None = None
+        #: What the round under way restores or begins to follow.
+        self._taken: frozenset[Any] = frozenset()
+        #: What Faust's own loop restores at present.
+        self._replayed: frozenset[Any] = frozenset()
+        #: Of the last eager round, what was owned and followed before.
+        self._before: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
+        self._in_turn = asyncio.Lock()
+        self._callbacks = RecoverCallbacks()
+        #: Told of each restored partition; None where nobody asks.
+        self.meter: Any = None
+        super().__init__(*args, **kwargs)
+
+    @property
+    def is_taking_on(self) -> bool:
+        """Whether some partition assigned is not restored or not followed yet."""
+        return self._taking_on is not None and not self._taking_on.done()
+
+    def is_restored(self, tp: Any) -> bool:
+        """Whether the table of this active changelog partition has all that is in it."""
+        return self.is_flowing and tp in self._complete and tp not in self.app.consumer.leaving
+
+    # -- Faust's own recovery, which is left with nothing to do
+
+    def stop_taking_on(self) -> None:
+        """Everything is about to be given up, or restored anew."""
+        self.is_flowing = False
+        for task in self._under_way():
+            task.cancel()
+
+    async def on_rebalance(
+        self,
+        assigned: set[Any],
+        revoked: set[Any],
+        newly_assigned: set[Any],
+        generation_id: int = 0,
+    ) -> None:
+        """Take the partitions of an eager round."""
+        self.stop_taking_on()
+        self._before = frozenset(self.active_tps), frozenset(self.standby_tps)
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+        self._put_aside()
+
+    def begin_again(self) -> None:
+        """Restore everything once more."""
+        self.stop_taking_on()
+        self._put_aside()
+        super().begin_again()
+
+    def _put_aside(self) -> None:
+        """Keep the roles for ourselves."""
+        if self.active_tps or self.standby_tps:
+            self._roles = frozenset(self.active_tps), frozenset(self.standby_tps)
+        self._clear_books()
+
+    def _clear_books(self) -> None:
+        for book in (
+            self.active_tps,
+            self.standby_tps,
+            self.active_highwaters,
+            self.standby_highwaters,
+            self.actives_for_table,
+            self.standbys_for_table,
+        ):
+            book.clear()
+
+    def tables_failed(self, table: str, error: BaseException) -> None:
+        """Streams stop, and everything is restored once more."""
+        self.stop_taking_on()
+        super().tables_failed(table, error)
+
+    async def _open_tables(self) -> None:
+        """Not yet: see ``_take_roles``."""
+
+    def _to_open(self) -> set[Any]:
+        """Not what is kept: agents write it, and one that did not open would close it first."""
+        return super()._to_open() & self._taken
+
+    async def _resume_streams(self, generation_id: int = 0) -> None:
+        await super()._resume_streams(generation_id)
+        self._flows(generation_id)
+
+    async def on_recovery_completed(self, generation_id: int = 0) -> None:
+        """Open the flow, with every partition paused, and begin to restore."""
+        app = self.app
+        self._set_recovery_ended()
+        if app.consumer_generation_id != generation_id or app.consumer.between_generations:
+            return
+        app.flow_control.resume()
+        app.consumer.resume_flow()
+        await app._fetcher.maybe_start()
+        self.completed_generation = generation_id
+        self._flows(generation_id)
+        await self.take_on(*self._roles, frozenset())
+
+    def _flows(self, generation_id: int) -> None:
+        if (
+            self.app.consumer_generation_id == generation_id
+            and not self.app.consumer.between_generations
+        ):
+            self._complete, self._followed, self.is_flowing = set(), set(), True
+            # As in Faust: of every table, whether this worker has a part of it or not.
+            self._callbacks.owe(self.tables.values())
+
+    async def on_stop(self) -> None:
+        """Let go of the databases before the tables close them."""
+        self.stop_taking_on()
+        await self._callbacks.stop()
+        await super().on_stop()
+
+    async def take_on(
+        self, actives: Collection[Any], standbys: Collection[Any], revoked: Collection[Any]
+    ) -> None:
+        """Begin with these roles of all assigned partitions; what is under way begins anew."""
+        # In the order of the rounds: the first one may still wait here when the second is told.
+        async with self._in_turn:
+            await self.interrupt()
+            await self._tell_stores({*actives, *standbys}, revoked)
+            of = self.tables._changelogs
+            self._roles = (
+                frozenset(tp for tp in actives if tp.topic in of),
+                frozenset(tp for tp in standbys if tp.topic in of),
+            )
+            if not self.is_flowing:
+                # A table failed since: Faust's own recovery takes these on, and must find none booked.
+                self._clear_books()
+                return
+            self._taking_on = asyncio.ensure_future(self._take_on(*self._roles))
+
+    async def interrupt(self) -> None:
+        """Nothing is restored or resumed from here on, until the next ``take_on()``."""
+        if under_way := self._under_way():
+            for task in under_way:
+                task.cancel()
+            await asyncio.wait(under_way)
+        await self.settle()
+        self.progress.give_up()
+
+    def _under_way(self) -> set[asyncio.Task[None]]:
+        found = {task for task in (self._taking_on, self._catching_up) if task is not None}
+        self._taking_on = self._catching_up = None
+        return found
+
+    async def _take_on(self, actives: frozenset[Any], standbys: frozenset[Any]) -> None:
+        began = monotonic()
+        try:
+            pending, fresh = await self._take_roles(actives, standbys)
+            await self._restore_actives(pending)
+            await self._finish()
+            # Streams do not wait for the files of copies.
+            await self._open_copies(fresh)
+            await self._follow(fresh)
+        except Exception as error:
+            if not self.app.should_stop:
+                await self.app.crash(error)
+        else:
+            if pending or fresh:
+                logger.info(
+                    "Took on %d active and %d standby changelogs in %.0f ms",
+                    len(pending),
+                    len(fresh),
+                    (monotonic() - began) * 1000,
+                )
+
+    async def _tell_stores(self, assigned: set[Any], revoked: Collection[Any]) -> None:
+        """Close databases of partitions that went, in a thread: it takes a while, and streams flow.
+
+        A store of another kind is told what came and went, as in Faust: it opens and closes by itself.
+        """
+        came = assigned.difference(*self._roles)
+        self.flush_buffers()  # a later flush would open them again
+        for tp in revoked:
+            self.revoke(tp)
+            self._complete.discard(tp)
+            self._followed.discard(tp)
+        for table in self.tables.values():
+            topics, store = table.changelog_topic.topics, store_of(table)
+            gone = {tp for tp in revoked if tp.topic in topics}
+            gained = {tp for tp in came if tp.topic in topics}
+            if gone and is_writable(store):
+                databases = [store._dbs.pop(tp.partition, None) for tp in sorted(gone)]
+                await asyncio.to_thread(close_all, databases)
+            elif not is_writable(store) and (gone or gained):
+                generation = self.app.consumer_generation_id
+                await table.on_rebalance(assigned, gone, gained, generation)
+
+    async def _take_roles(
+        self, actives: frozenset[Any], standbys: frozenset[Any]
+    ) -> tuple[set[Any], set[Any]]:
+        """Note who is what; returns the actives to restore and the standbys to follow.
+
+        What was followed and is not any more, a global table's own part, has others' last changes to read.
+        """
+        of = self.tables._changelogs
+        self._complete &= actives
+        self._complete -= self._followed - standbys
+        self._followed &= standbys
+        overlay.keep(self.app, actives, self._complete)
+        pending, fresh = set(actives - self._complete), set(standbys - self._followed)
+        self._replayed = frozenset()
+        # What is on its way is older than what the replay writes, or passes for what lies between.
+        await self.app.consumer.hold_back(pending | fresh)
+        self.flush_buffers()
+        was = dict(self.standby_offsets)
+        owned, followed = (
+            frozenset(self.active_tps) or self._before[0],
+            frozenset(self.standby_tps) or self._before[1],
+        )
+        await self._open(pending)
+        self._clear_books()
+        for offsets, anew in ((self.active_offsets, pending), (self.standby_offsets, fresh)):
+            for tp in list(offsets):
+                if tp in anew or tp not in actives | standbys:
+                    del offsets[tp]
+        for tp in sorted(actives):
+            self.add_active(of[tp.topic], tp)
+        for tp in standbys:
+            self.standby_tps.add(tp)
+            self.standbys_for_table[of[tp.topic]].add(tp)
+        self._taken = frozenset(pending)
+        await super()._open_tables()
+        for tp in pending & was.keys():
+            # A table in memory has no offset of its own; what stood by has been read up to here.
+            if not is_writable(store_of(of[tp.topic])):
+                self.active_offsets[tp] = max(known(was[tp]), known(self.active_offsets[tp]))
+        if self.meter is not None:
+            self.meter.begin(pending, owned, followed)
+        return pending, fresh
+
+    async def _open_copies(self, fresh: Collection[Any]) -> None:
+        """Open what is to be followed from now on, and note how far it has come."""
+        await self._open(fresh, breath=3.0)
+        for tp in sorted(fresh):
+            self.add_standby(self.tables._changelogs[tp.topic], tp)
+        self._taken = frozenset(fresh)
+        await super()._open_tables()
+
+    async def _open(self, tps: Iterable[Any], *, breath: float = 0.0) -> None:
+        """Open databases in a thread; what does not open is waited for by ``_open_tables``.
+
+        No other thread gets on while rocksdict opens one, 10 ms: after each, streams have the interpreter
+        for ``breath`` times as long.
+        """
+        for tp in sorted(tps):
+            store = store_of(self.tables._changelogs[tp.topic])
+            if is_writable(store) and tp.partition not in store._dbs:
+                began = monotonic()
+                try:
+                    await self._in_thread(open_for_streams, store, tp.partition)
+                except Exception as error:
+                    logger.warning("%s-%d: %s", tp.topic, tp.partition, error)
+                await asyncio.sleep(breath * (monotonic() - began))
+
+    async def _restore_actives(self, pending: set[Any]) -> None:
+        """Bring the tables of ``pending`` to the ends of their changelogs; what is ready flows."""
+        ends, firsts = await self._ends(pending), await self._firsts(pending)
+        await self._refuse_ahead(self.active_offsets, ends, firsts)
+        for tp in pending:
+            self.active_offsets[tp] = max(known(self.active_offsets[tp]), firsts[tp] - 1)
+        alone = frozenset(
+            table.changelog_topic.get_topic_name()
+            for table in self.tables.values()
+            if table.is_global or table.use_partitioner
+        )
+        self._begin_callbacks(pending)
+        held = self._called_back()
+        await self._let_flow(pending | held, alone)
+        highwaters = {tp: ends[tp] - 1 for tp in pending}
+        left = {tp: highwaters[tp] - known(self.active_offsets[tp]) for tp in pending}
+        self.progress.begin(
+            {tp: (known(self.active_offsets[tp]) + 1, ends[tp]) for tp in sorted(pending)}
+        )
+        limit = self.app.conf.broker_max_poll_interval
+        stop, before = Stop(limit * SILENT_SHARE if limit else None), self.restored
+        self.restored = {}
+        async for chunk in self._brought_up(list(chunks(left, alone)), left, highwaters, stop):
+            self.active_highwaters.clear()
+            self.active_highwaters.update({tp: highwaters[tp] for tp in chunk})
+            if self.meter is not None:
+                self.meter.note_start(chunk, self.restored)
+            if self.need_recovery():
+                await self._replay(chunk)
+            # Before they count as restored: whoever is interrupted here restores and tells them again.
+            await self._tell_tables(chunk)
+            if self.meter is not None:
+                self.meter.finish(chunk)
+            self._complete |= chunk
+            overlay.go_on(self.app, chunk)
+            windows.restored(self.tables.closings, chunk)
+            pending = pending - chunk
+            self._begin_callbacks(pending)
+            await self._callbacks.over()
+            await self._let_flow(pending, alone)
+            stop.renew()
+        await self._callbacks.over()
+        if held:
+            await self._let_flow(pending, alone)
+        self.restored = {**before, **self.restored}
+
+    async def _brought_up(
+        self, waiting: list[frozenset[Any]], left: Mapping[Any, int], highwaters: Any, stop: Stop
+    ) -> AsyncGenerator[frozenset[Any], None]:
+        """Each chunk as soon as all of it was brought up past Faust's loop, as far as it could be."""
+        lacking = {tp for tp, records in left.items() if records > 0}
+        order = [tp for chunk in waiting for tp in sorted(chunk & lacking)]
+        while ready := [chunk for chunk in waiting if not chunk & lacking]:
+            yield ready[0]
+            waiting.remove(ready[0])
+        async for tp in self._in_batches(order, self.active_offsets, highwaters, stop):
+            lacking.discard(tp)
+            while ready := [chunk for chunk in waiting if not chunk & lacking]:
+                yield ready[0]
+                waiting.remove(ready[0])
+
+    async def _take(self, event: Any) -> None:
+        """Only of what is being read: what was fetched for another role is older than the rows by now."""
+        tp = event.message.tp
+        if tp in self._followed or tp in self._replayed:
+            await super()._take(event)
+
+    async def _replay(self, chunk: frozenset[Any]) -> None:
+        """The rest by Faust's own loop: tables in memory, callbacks, what the batches left."""
+        consumer = self.app.consumer
+        await consumer.seek_wait({tp: known(self.active_offsets[tp]) + 1 for tp in chunk})
+        self._set_recovery_started()
+        self.app.in_recovery = False  # or sources would starve
+        self._replayed = chunk
+        consumer.resume_partitions(chunk)
+        self.progress.begin(
+            {
+                tp: (known(self.active_offsets[tp]) + 1, self.active_highwaters[tp] + 1)
+                for tp in chunk
+            }
+        )
+        while self.need_recovery():
+            await asyncio.sleep(LOOK_S)
+            for tp in chunk:
+                self.progress.move(tp, known(self.active_offsets[tp]) + 1)
+        for tp in chunk:
+            self.progress.finish(tp)
+        self.flush_buffers()
+        self._replayed = frozenset()
+        self._set_recovery_ended()
+        consumer.pause_partitions(chunk)
+
+    async def _tell_tables(self, chunk: Collection[Any]) -> None:
+        """Tell tables what they have now, copies too: sets are read from their rows."""
+        for table in self.tables.values():
+            if any(tp.topic in table.changelog_topic.topics for tp in chunk):
+                copies = self.standbys_for_table[table]
+                await table.data.on_recovery_completed(
+                    self.actives_for_table[table] | copies, copies
+                )
+                self._callbacks.owe([table])
+
+    def _begin_callbacks(self, pending: Collection[Any]) -> None:
+        """Call back for tables of which nothing is ``pending``."""
+        lacking = {tp.topic for tp in pending}
+        self._callbacks.begin(lambda table: not lacking & set(table.changelog_topic.topics))
+
+    def _called_back(self) -> set[Any]:
+        """Restored partitions of tables whose callbacks run: what waits for them does not flow yet."""
+        of, running = self.tables._changelogs, self._callbacks.running
+        return {tp for tp in self._complete if of[tp.topic] in running}
+
+    async def _let_flow(self, pending: Collection[Any], alone: Collection[str]) -> None:
+        """Seek what is ready to its committed offsets, asked for at once, and let it flow."""
+        consumer, of = self.app.consumer, self.tables._changelogs
+        paused = {tp for tp in consumer._paused_partitions if tp.topic not in of}
+        if sources := ready_sources(paused, pending, alone):
+            await insist(self, "Committed offsets", partial(consumer.seek_some, sources))
+            consumer.resume_partitions(sources)
+
+    async def _finish(self) -> None:
+        """All actives are restored: whoever waits for that is told."""
+        app = self.app
+        await app.on_rebalance_complete.send()
+        self.completed.set()
+        self.tables.on_actives_ready()
+        if not self.standby_tps:
+            self.tables.on_standbys_ready()
+        app.consumer.rounds.restored()
+
+
+class TablesByState(TableManager):
+    """Of the app's table manager: its recovery goes by state."""
+
+    _recovery: Any
+
+    @property
+    def recovery(self) -> Any:
+        """The recovery service, ours mixed into whatever the app has; made at first use."""
+        if self._recovery is None:
+            self._recovery = own_recovery(super().recovery, ByState, self)
+        return self._recovery
+
+    def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        """Everything is given up."""
+        self.recovery.stop_taking_on()
+        super().on_partitions_revoked(revoked)

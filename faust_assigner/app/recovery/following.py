@@ -1,0 +1,100 @@
+"""Standbys and warm-ups: those that lack much are read in batches, then each is followed by Faust's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from faust_assigner.app.recovery.bring_up import MIN_STANDBY_GAP, Stop
+from faust_assigner.app.recovery.consistency import begin_anew
+from faust_assigner.app.recovery.restoring import is_writable, settings_of
+from faust_assigner.app.retry import insist
+from faust_assigner.app.tables.disk import known
+
+if TYPE_CHECKING:
+    from faust_assigner.app.recovery.bases import Recovery
+else:
+    Recovery = object
+
+
+class Follows(Recovery):
+    """Of the table manager's recovery: begins to follow partitions beside streams that flow."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: Standbys that Faust's loop reads.
+        self._followed: set[Any] = set()
+        #: Brings up standbys that lack much.
+        self._catching_up: asyncio.Task[None] | None = None
+        super().__init__(*args, **kwargs)
+
+    async def _follow(self, fresh: set[Any]) -> None:
+        """Read the changelogs of ``fresh`` from where their copies end; those far behind in batches."""
+        consumer = self.app.consumer
+        behind: list[Any] = []
+        if fresh:
+            firsts, ends = await self._firsts(fresh), await self._ends(fresh)
+            await self._refuse_ahead(self.standby_offsets, ends, firsts)
+            for tp in fresh:
+                self.standby_offsets[tp] = max(known(self.standby_offsets[tp]), firsts[tp] - 1)
+                self.standby_highwaters[tp] = ends[tp] - 1
+            behind = self._in_order(tp for tp in fresh if self._standby_gap(tp) >= MIN_STANDBY_GAP)
+            start = {tp: known(self.standby_offsets[tp]) + 1 for tp in fresh}
+            await insist(self, "Seek in standby changelogs", partial(consumer.seek_wait, start))
+            self._followed |= fresh.difference(behind)
+        consumer.resume_partitions(self.standby_tps.difference(behind))
+        if behind:
+            self._catching_up = asyncio.ensure_future(self._catch_up(behind))
+        elif fresh and settings_of(self.app).snapshots:
+            self.add_future(self._exchange_standbys(self._generation_id))
+
+    def _in_order(self, tps: Iterable[Any]) -> list[Any]:
+        """Nearest to its end first, ours to write in batches."""
+        # With snapshots a standby takes one in exchange, while Faust's loop reads on.
+        settings = settings_of(self.app)
+        batched = settings.batched and settings.snapshots is None
+        return sorted(
+            (tp for tp in tps if batched and is_writable(self.tp_to_table[tp].data)),
+            key=lambda tp: (self._standby_gap(tp), tp),
+        )
+
+    async def _catch_up(self, behind: list[Any]) -> None:
+        """Standbys and warm-ups that lack much, past Faust's loop; each is followed from where it came to."""
+        consumer = self.app.consumer
+        try:
+            async for tp in self._in_batches(
+                behind, self.standby_offsets, self.standby_highwaters, Stop()
+            ):
+                start = {tp: known(self.standby_offsets[tp]) + 1}
+                await insist(
+                    self, "Seek in a standby changelog", partial(consumer.seek_wait, start)
+                )
+                self._followed.add(tp)
+                consumer.resume_partitions({tp})
+        except Exception as error:
+            if not self.app.should_stop:
+                await self.app.crash(error)
+
+    async def _refuse_ahead(
+        self, offsets: Any, ends: Mapping[Any, int], firsts: Mapping[Any, int]
+    ) -> None:
+        """Raise ConsistencyError where tables are ahead of ``ends``; without the check they begin anew."""
+        for tp in await self._ahead(offsets, ends):
+            begin_anew(self.tp_to_table[tp], tp, firsts[tp])
+            offsets[tp] = firsts[tp] - 1
+
+    async def _ends(self, tps: Collection[Any]) -> dict[Any, int]:
+        return await self._ask("Ends of changelogs", tps, "end_offsets")
+
+    async def _firsts(self, tps: Collection[Any]) -> dict[Any, int]:
+        return await self._ask("Beginnings of changelogs", tps, "beginning_offsets")
+
+    async def _ask(self, what: str, tps: Collection[Any], question: str) -> dict[Any, int]:
+        """Of the broker itself: under ``exactly_once`` the consumer knows only the ends that it has read."""
+        thread = self.app.consumer._thread
+        ask = getattr(thread._ensure_consumer(), question)
+        found = (
+            await insist(self, what, partial(thread.call_thread, ask, sorted(tps))) if tps else {}
+        )
+        return {tp: found[tp] for tp in tps}

@@ -1,0 +1,427 @@
+"""Repairs Faust's recovery loop: every changelog record that can be read is applied, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from faust.exceptions import ConsistencyError
+from faust.tables.recovery import Recovery, ServiceStopped
+from mode import Service, get_logger
+
+from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.recovery.consistency import COMPARE_S, Consistency, begin_anew
+from faust_assigner.app.recovery.replay_loop import ChangelogQueue, ReplayLoop
+from faust_assigner.app.retry import insist, pause_s
+from faust_assigner.app.tables import window_closing as windows
+from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables.disk import known
+from faust_assigner.app.tables.files import (
+    CarefulStore,
+    is_storage_error,
+    store_of,
+    take_care_of,
+)
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import TablesBase as TableManager
+else:
+    TableManager = object
+
+logger = get_logger(__name__)
+
+#: How old, in seconds, a standby's database may be when its worker is killed.
+STANDBY_FLUSH_INTERVAL_S = 1.0
+
+#: Tables that worked for this long, in seconds, are trusted again after a trouble.
+TRUSTED_AFTER_S = 60.0
+
+#: Seconds that agents get to finish what they have begun when a table fails.
+PATIENCE_S = 10.0
+
+
+class SteadyRecovery(ReplayLoop):
+    """Of the table manager's recovery: sources resume after their seek, and the end is always reached."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: What is waited for, and since when; None while nothing is.
+        self.waiting_for: tuple[str, float] | None = None
+        #: The generation whose recovery came to its end last.
+        self.completed_generation: int | None = None
+        #: Whether the loop waits for a recovery to begin.
+        self.idle = False
+        self._tables_failed = asyncio.Event()
+        #: Changelog partitions whose database was not to be written or opened, and is opened anew.
+        self._reopen: frozenset[Any] = frozenset()
+        self._troubles, self._last_trouble = 0, 0.0
+        super().__init__(*args, **kwargs)
+        self.consistency = Consistency(self.app)
+
+    # -- stock's steps, in an order that loses nothing
+
+    async def on_rebalance(
+        self,
+        assigned: set[Any],
+        revoked: set[Any],
+        newly_assigned: set[Any],
+        generation_id: int = 0,
+    ) -> None:
+        """Take the new partitions; from here on this generation's recovery may resume them."""
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+        if self.signal_recovery_start.is_set():
+            self.app.consumer.begin_generation()
+
+    async def on_recovery_completed(self, generation_id: int = 0) -> None:
+        """Seek to the committed offsets, then let the source partitions flow; stock does it the other way."""
+        overlay.go_on(self.app, self.active_tps)
+        windows.restored(self.tables.closings, self.active_tps)
+        with self.app.consumer.sources_held():
+            await super().on_recovery_completed(generation_id)
+        self.completed_generation = generation_id
+
+    async def _resume_streams(self, generation_id: int = 0) -> None:
+        await super()._resume_streams(generation_id)
+        self.completed_generation = generation_id
+
+    def revoke(self, tp: Any) -> None:
+        """Forget how far the partition has come, and its windows."""
+        super().revoke(tp)
+        windows.revoked(self.tables.closings, tp)
+
+    def is_restored(self, tp: Any) -> bool:
+        """Whether the table of this active changelog partition has all that is in it."""
+        app = self.app
+        return bool(
+            tp in self.active_tps
+            and self.completed_generation == app.consumer_generation_id
+            and not (
+                self.in_recovery
+                or tp in self._reopen
+                or self._tables_failed.is_set()
+                or self.signal_recovery_start.is_set()
+                or app.consumer.between_generations
+            )
+        )
+
+    def is_doubtful(self, tp: Any) -> bool:
+        """Whether its database may lack what counts as read: it is to be opened anew, and read again."""
+        return tp in self._reopen
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _keep_standbys_on_disk(self) -> None:
+        """Write what standbys have read; stock waits for 1,000 records and a kill loses them."""
+        while not self.should_stop:
+            await self.sleep(STANDBY_FLUSH_INTERVAL_S)
+            between = self.app.consumer.between_generations
+            if not self.in_recovery and not between and any(self.buffers.values()):
+                self.flush_buffers()
+
+    # -- a broker that is silent
+
+    async def _wait(self, coro: Any, timeout: Any = None) -> None:
+        """Until the step is done, the service stops or the next recovery begins; no step has a time limit.
+
+        Stock takes the end of the limit for a stop. Each request has a limit of its own, and the steps
+        below make theirs again.
+        """
+        with self._waits_for(coro):
+            await super()._wait(coro, timeout=None)
+
+    @contextmanager
+    def _waits_for(self, coro: Any) -> Iterator[None]:
+        before = self.waiting_for
+        name = getattr(coro, "__qualname__", type(coro).__name__).rpartition(".")[2].strip("_")
+        self.waiting_for = (name.replace("_", " "), monotonic())
+        try:
+            yield
+        finally:
+            self.waiting_for = before
+
+    async def wait_for_stopped(self, *coros: Any, timeout: Any = None) -> bool:
+        """Note when the loop waits for the next recovery."""
+        if coros != (self.signal_recovery_start,):
+            return bool(await super().wait_for_stopped(*coros, timeout=timeout))
+        self.idle = True
+        try:
+            return bool(await super().wait_for_stopped(*coros, timeout=timeout))
+        finally:
+            self.idle = False
+
+    async def _build_highwaters(
+        self, consumer: Any, tps: Any, destination: Any, title: str
+    ) -> None:
+        if title == "active":
+            await self._open_tables()
+        await insist(
+            self,
+            f"Ends of {title} changelogs",
+            partial(super()._build_highwaters, consumer, tps, destination, title),
+        )
+        if title == "standby":
+            await self._compare(consumer, tps, self.standby_offsets, destination)
+
+    async def _build_offsets(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
+        await insist(
+            self,
+            f"Beginnings of {title} changelogs",
+            partial(super()._build_offsets, consumer, tps, destination, title),
+        )
+        if title == "active":
+            await self._compare(consumer, tps, destination, self.active_highwaters)
+
+    async def _compare(self, consumer: Any, tps: Any, offsets: Any, highwaters: Any) -> None:
+        """Make stock's check before it; who is not behind is at the end, whatever readers see yet."""
+        ends = {tp: known(highwaters[tp]) + 1 for tp in tps}
+        if ahead := await self._ahead(offsets, ends):
+            firsts = await consumer.earliest_offsets(*ahead)
+            for tp in sorted(ahead):
+                begin_anew(self.tp_to_table[tp], tp, firsts[tp])
+                offsets[tp] = firsts[tp] - 1
+        for tp in tps:
+            highwaters[tp] = max(known(highwaters[tp]), known(offsets[tp]))
+
+    async def _ahead(self, offsets: Any, ends: Any) -> frozenset[Any]:
+        """The partitions whose tables are ahead of their changelogs; raises ConsistencyError for these."""
+        return await insist(
+            self,
+            "Ends of changelogs that tables are ahead of",
+            partial(self.consistency.ahead, self.tp_to_table, offsets, ends),
+        )
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _compare_beside_streams(self) -> None:
+        """What is kept has no recovery that would compare it."""
+        doubt = self.consistency.doubt_is_new
+        while not self.should_stop:
+            await self.wait(doubt, timeout=COMPARE_S)
+            doubt.clear()
+            if self.should_stop or self.in_recovery or self.app.consumer.between_generations:
+                continue
+            try:
+                await self._compare_files()
+            except Exception as error:
+                if isinstance(error, ConsistencyError):
+                    raise
+                if self._said.due("compare"):
+                    logger.warning("Changelogs were not compared with tables: %r", error)
+
+    async def _compare_files(self) -> None:
+        """All files of this worker that are open."""
+        offsets = {
+            tp: table.persisted_offset(tp)
+            for tp, table in self.tp_to_table.items()
+            if tp in self.active_tps | self.standby_tps
+            and tp.partition in getattr(store_of(table), "_dbs", ())
+        }
+        if not offsets:
+            return
+        consumer = self.app.consumer
+        ends = await consumer.highwaters(*offsets)
+        ahead = await self.consistency.ahead(self.tp_to_table, offsets, ends)
+        if not ahead:
+            return
+        firsts = await consumer.earliest_offsets(*ahead)
+        overlay.hold(self.app)
+        for tp in sorted(ahead):
+            begin_anew(self.tp_to_table[tp], tp, firsts[tp])
+            self.consistency.doubted.pop(tp, None)
+        self._reopen |= ahead
+        self.begin_again()
+
+    async def _seek_offsets(self, consumer: Any, tps: Any, offsets: Any, title: str) -> None:
+        await insist(
+            self,
+            f"Seek in {title} changelogs",
+            partial(super()._seek_offsets, consumer, tps, offsets, title),
+        )
+
+    # -- tables that cannot be read or written
+
+    def flush_buffers(self) -> None:
+        """Write what was replayed; where that fails it is replayed again from what is in the database."""
+        for table, buffer in list(self.buffers.items()):
+            try:
+                table.apply_changelog_batch(buffer)
+            except Exception as error:
+                if is_storage_error(error):
+                    self.tables_failed(table.name, error)
+                    return
+                self._apply_each(table, buffer)
+            buffer.clear()
+        self._last_flush_at = monotonic()
+
+    def _apply_each(self, table: Any, events: Sequence[Any]) -> None:
+        """One by one, where the table refuses one of a batch: a record without a key, say."""
+        for event in events:
+            try:
+                table.apply_changelog_batch([event])
+            except Exception as error:
+                if is_storage_error(error):
+                    self.tables_failed(table.name, error)
+                    return
+                message = event.message
+                self.unreadable(message.tp, [(message.offset, message.key, message.value, error)])
+
+    def tables_failed(self, table: str, error: BaseException) -> None:
+        """Stop the streams at once, and begin this generation's recovery again as soon as tables work.
+
+        To be called on the app's event loop, from wherever a table failed. What an agent has not done by
+        now is done again, and rows come from the changelog: it holds what the database lacks.
+        """
+        self.buffers.clear()
+        # After a failed write RocksDB accepts none, and what else waits on a full disk is not known.
+        self._reopen = frozenset(self.tp_to_table)
+        overlay.hold(self.app)
+        if self._said.due("tables"):
+            logger.error(
+                "Table %s cannot be read or written; streams stop until it can: %r", table, error
+            )
+        if self.app.should_stop:
+            return
+        if self.app.in_transaction:
+            # Its transactions are half done; the next process begins with none.
+            self.add_future(_raise(error))
+            return
+        consumer = self.app.consumer
+        consumer.stop_flow()
+        self.app.flow_control.suspend()
+        consumer.pause_partitions(consumer.assignment())
+        self.app.flow_control.clear()
+        self._tables_failed.set()
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _begin_again(self) -> None:
+        """Wait longer after each trouble, then ask the loop for another recovery of this generation."""
+        while not self.should_stop:
+            if await self.wait_for_stopped(self._tables_failed):
+                return
+            self._tables_failed.clear()
+            if not self.in_recovery:
+                # As at a rebalance: what agents are about to be done with is committed, not repeated.
+                await self.wait(self.app.consumer.wait_empty(), timeout=PATIENCE_S)
+            calm = monotonic() - self._last_trouble > TRUSTED_AFTER_S
+            self._troubles = 0 if calm else self._troubles + 1
+            await self.sleep(pause_s(self._troubles))
+            self._last_trouble = monotonic()
+            self.begin_again()
+
+    def begin_again(self) -> None:
+        """Recover this generation once more, unless the next one is about to begin."""
+        if not self.should_stop and not self.app.consumer.between_generations:
+            self.signal_recovery_start.set()
+
+    async def _open_tables(self) -> None:
+        """Every database open, after a trouble anew; waits for those that cannot be, a full disk."""
+        attempt = 0
+        while failed := self._open_each():
+            if self._said.due("open"):
+                logger.error("Tables wait for their files: %s", failed)
+            await self.sleep(pause_s(attempt))
+            attempt += 1
+            if self.should_stop:
+                raise ServiceStopped
+        anew = self._reopen & self._to_open()
+        self._reopen -= anew
+        for tps, offsets in (
+            (self.active_tps, self.active_offsets),
+            (self.standby_tps, self.standby_offsets),
+        ):
+            for tp in sorted(tps & anew):
+                offsets.pop(tp, None)
+                self._add(self.tp_to_table[tp], tp, offsets)
+
+    def _to_open(self) -> set[Any]:
+        """What is recovered: its databases are opened."""
+        return self.active_tps | self.standby_tps
+
+    def _open_each(self) -> str | None:
+        """What the first database that does not open says; None when all are open."""
+        stores = {
+            tp: store
+            for tp in sorted(self._to_open())
+            if isinstance(store := store_of(self.tp_to_table[tp]), CarefulStore)
+        }
+        for tp in stores.keys() & self._reopen:
+            stores[tp].close_partition(tp.partition)
+        for tp, store in stores.items():
+            try:
+                store._db_for_partition(tp.partition)
+            except Exception as error:
+                self._reopen |= {tp}
+                return f"{tp.topic}-{tp.partition}: {error}"
+        return None
+
+    def _add(self, table: Any, tp: Any, offsets: Any) -> None:
+        """Note the partition, and the offset in its database if that can be opened by now."""
+        try:
+            super()._add(table, tp, offsets)
+        except Exception as error:
+            if not is_storage_error(error):
+                raise
+            offsets.setdefault(tp, None)
+            self._reopen |= {tp}
+
+
+async def _raise(error: BaseException) -> None:
+    raise error
+
+
+class SteadyTables(TableManager):
+    """Of the app's table manager: it makes the recovery and the changelog queue of this room."""
+
+    _changelog_queue: ChangelogQueue | None
+    _recovery: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: What closes the windows of each table.
+        self.closings: list[windows.Closing] = []
+        super().__init__(*args, **kwargs)
+
+    @property
+    def changelog_queue(self) -> ChangelogQueue:
+        """Queue between the fetcher and the tables."""
+        if self._changelog_queue is None:
+            self._changelog_queue = ChangelogQueue(
+                self.app,
+                maxsize=self.app.conf.stream_buffer_maxsize,
+                flow_control=self.app.flow_control,
+                clear_on_resume=True,
+            )
+        return self._changelog_queue
+
+    @property
+    def recovery(self) -> Any:
+        """The recovery service, made at first use."""
+        if self._recovery is None:
+            kind = mixed(SteadyRecovery, into=Recovery)
+            self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
+        return self._recovery
+
+    def add(self, table: Any) -> Any:
+        """Manage ``table``; its store learns to be careful before the first database is opened."""
+        take_care_of(table)
+        added = super().add(table)
+        if (closing := windows.install(self.app, table)) is not None:
+            self.closings.append(closing)
+        return added
+
+    def on_commit(self, offsets: Any) -> None:
+        """Records are committed: files may say so, and windows be closed."""
+        super().on_commit(offsets)
+        windows.committed(self.closings, offsets)
+
+    async def on_stop(self) -> None:
+        """Leave the group before the tables are closed, once the streams are done."""
+        leave = getattr(self.app.consumer, "leave_group", None)
+        if self.app.should_stop and leave is not None and self.recovery.started:
+            await leave()
+        await super().on_stop()
+
+    async def _update_channels(self) -> None:
+        await super()._update_channels()
+        for channel in self._channels.values():
+            channel.on_decode_error = self.recovery.name_unreadable

@@ -1,0 +1,449 @@
+"""Installs the restore: local files, else a snapshot and the tail, else a replay, within Faust's recovery.
+
+The recovery service first takes the offsets in local databases. Where we come in, before it seeks: an
+empty database is filled from the newest trustworthy snapshot, and a long tail is read in batches. Its
+own loop then continues from the offsets found in the databases, as after any restart. All of it runs in
+a thread; a rebalance stops it within a fraction of a second, and what fails is left to Faust's replay.
+
+Standbys do not hold up the worker: Faust replays them in the background, and one that is far behind is
+exchanged for a snapshot once that has arrived.
+
+Settings: ``SNAPSHOTS`` and ``BATCHED_REPLAY`` of :mod:`faust_assigner.settings.table`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from faust.stores.rocksdb import Store as RocksDBStore
+from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
+from faust.types import TP
+from mode import Service, get_logger
+
+from faust_assigner.app.host.mixing import mixed, own_recovery
+from faust_assigner.app.recovery.bring_up import (
+    MIN_STANDBY_GAP,
+    SNAPSHOT,
+    Cold,
+    Finder,
+    Restored,
+    Settings,
+    Stop,
+    bring_up,
+    scratch_folder,
+    sweep_scratch,
+)
+from faust_assigner.app.recovery.decoding import decoding_of
+from faust_assigner.app.recovery.pace import Pace
+from faust_assigner.app.recovery.progress import Progress
+from faust_assigner.app.recovery.unreadable import unreadable_of
+from faust_assigner.app.settings import read_or_default
+from faust_assigner.app.tables.disk import known
+from faust_assigner.settings.table import BATCHED_REPLAY, RESTORE_SHARE, SNAPSHOTS
+from faust_assigner.snapshots.asking import Connection
+from faust_assigner.snapshots.sst import ingest
+
+if TYPE_CHECKING:
+    # What the mixins below are mixed into; at run time the app's own classes decide.
+    from faust_assigner.app.host.bases import RecoveryBase as Recovery
+    from faust_assigner.app.host.bases import TablesBase as TableManager
+else:
+    TableManager = Recovery = object
+
+logger = get_logger(__name__)
+
+#: How long a rebalance waits for a restore that was told to stop; it takes a fetch, 0.2 s.
+SETTLE_TIMEOUT_S = 15.0
+#: The consumer is silent while we restore: after half of max.poll.interval Faust's loop takes over.
+SILENT_SHARE = 0.5
+#: Seconds between two looks at how far a restore is.
+TELL_S = 0.5
+
+
+def install(app: Any) -> None:
+    """Let ``app`` restore tables from snapshots and replay in batches, as its settings say.
+
+    Before its first table is declared, and after :func:`faust_assigner.app.compose.install`; later it
+    can only say that it came too late. A second call does nothing.
+    """
+    # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
+    chosen = object.__getattribute__(app.conf, "TableManager")
+    wanted = read_or_default(app, SNAPSHOTS) or read_or_default(app, BATCHED_REPLAY)
+    if issubclass(chosen, RestoringTables) or not wanted:
+        return
+    if "tables" in vars(app):
+        logger.warning(
+            "Tables are replayed as Faust does it: the app was in use before snapshots could be "
+            "set up; install faust_assigner with pip, so that Faust finds its fixup"
+        )
+        return
+    app.conf.TableManager = mixed(RestoringTables, into=chosen)
+
+
+def restored_partitions(app: Any) -> Mapping[TP, Restored]:
+    """How each table partition of this worker got its state in this generation; empty when not installed."""
+    return getattr(app.tables.recovery, "restored", {})
+
+
+class RestoringTables(TableManager):
+    """Of the app's table manager: its recovery restores, and a rebalance waits for it to let go."""
+
+    _recovery: Any
+
+    @property
+    def recovery(self) -> Any:
+        """The recovery service, ours mixed into whatever the app has; made at first use."""
+        if self._recovery is None:
+            self._recovery = own_recovery(super().recovery, RestoringRecovery, self)
+        return self._recovery
+
+    def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Stop restoring first: the databases may be someone else's soon."""
+        if isinstance(self.recovery, RestoringRecovery):
+            self.recovery.stop_restoring()
+        super().on_partitions_revoked(revoked)
+
+    async def on_rebalance(
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
+    ) -> None:
+        """Open and close databases only when no thread of ours holds one."""
+        if isinstance(self.recovery, RestoringRecovery):
+            await self.recovery.settle()
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+
+
+class RestoringRecovery(Recovery):
+    """Of the table manager's recovery: databases are brought up before their offsets are believed."""
+
+    restored: dict[TP, Restored]
+    _stop: Stop
+    _working: set[asyncio.Future[Any]]
+    _patient: bool
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.restored = {}
+        self.progress = Progress()
+        self._stop = Stop()
+        self._working = set()
+        self._patient = False
+        super().__init__(*args, **kwargs)
+
+    # -- the hooks
+
+    def _build_offsets(
+        self, consumer: Any, tps: set[TP], destination: Any, title: str
+    ) -> Awaitable[None]:
+        """Not ``async``: the call itself tells ``_wait`` that the next wait may be long."""
+        self._patient = title == "active"
+        return self._build_and_restore(consumer, tps, destination, title)
+
+    async def _wait(self, coro: Any, timeout: Any = None) -> None:
+        if self._patient:
+            # Faust gives the offsets one request timeout; downloads and replays end by themselves.
+            self._patient, timeout = False, None
+        await super()._wait(coro, timeout=timeout)
+
+    async def _build_and_restore(
+        self, consumer: Any, tps: set[TP], destination: Any, title: str
+    ) -> None:
+        await super()._build_offsets(consumer, tps, destination, title)
+        if title != "active":
+            return
+        self.restored = {}
+        try:
+            await self._restore(frozenset(tps), destination)
+        except Exception:
+            logger.exception("Restoring failed, tables are replayed")
+
+    async def on_recovery_completed(self, generation_id: int = 0) -> None:
+        """Streams run again; now the standbys may catch up faster than by replay."""
+        await super().on_recovery_completed(generation_id)
+        if self.app.consumer_generation_id == generation_id and read_or_default(
+            self.app, SNAPSHOTS
+        ):
+            self.add_future(self._exchange_standbys(generation_id))
+
+    async def on_stop(self) -> None:
+        """Let go of the databases before the tables close them."""
+        self.stop_restoring()
+        await self.settle()
+        await super().on_stop()
+
+    # -- how far it is
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _tell_progress(self) -> None:
+        was_idle = True
+        while not self.should_stop:
+            await self.sleep(TELL_S)
+            idle = self.progress.is_idle
+            if idle and was_idle:
+                continue
+            self.progress.figures()  # the rate of its line is that of regular looks
+            if line := self.progress.end() if idle else self.progress.line():
+                logger.info("%s", line)
+            was_idle = idle
+
+    # -- active partitions
+
+    async def _restore(self, tps: frozenset[TP], offsets: Any) -> None:
+        limit = self.app.conf.broker_max_poll_interval
+        stop = Stop(limit * SILENT_SHARE if limit else None)
+        async for _ in self._in_batches(sorted(tps), offsets, self.active_highwaters, stop):
+            pass
+
+    async def _in_batches(
+        self, tps: Sequence[TP], offsets: Any, highwaters: Any, stop: Stop
+    ) -> AsyncGenerator[TP, None]:
+        """Bring up ``tps`` in this order in a thread; each, once it is done with, at its end or not.
+
+        ``offsets`` say then how far it came. The thread goes on when the generator is closed, until ``stop``.
+        """
+        settings = replace(settings_of(self.app), progress=self.progress, pace=self._pace())
+        usable = settings.snapshots or settings.batched
+        colds = [
+            cold
+            for tp in tps
+            if usable and (cold := self._cold(tp, offsets, highwaters)) is not None
+        ]
+        ours = {TP(*cold.tp) for cold in colds}
+        for tp in tps:
+            if tp not in ours:
+                yield tp  # by Faust's loop alone
+        if not colds:
+            return
+        self._stop = stop
+        loop, told = asyncio.get_running_loop(), asyncio.Queue[Restored | None]()
+
+        def tell(restored: Restored | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(told.put_nowait, restored)
+
+        def work() -> None:
+            try:
+                for restored in bring_up(settings, colds, stop, tell).values():
+                    tell(restored)
+            finally:
+                tell(None)
+
+        working = asyncio.ensure_future(self._in_thread(work))
+        while (restored := await told.get()) is not None:
+            tp = TP(*restored.tp)
+            if tp in ours:
+                ours.discard(tp)
+                self._note(tp, restored, offsets, highwaters)
+                yield tp
+        await working
+
+    def _pace(self) -> Pace:
+        app = self.app
+        return Pace(
+            read_or_default(app, RESTORE_SHARE), lambda: int(app.monitor.messages_received_total)
+        )
+
+    def _note(self, tp: TP, restored: Restored, offsets: Any, highwaters: Any) -> None:
+        self.restored[tp] = restored
+        offsets[tp] = max(offsets[tp], restored.end_offset)
+        # Faust crashes on an offset beyond the highwater it was told, which is old by now, or
+        # under transactions not known before the first fetch.
+        highwaters[tp] = max(highwaters[tp], restored.end_offset)
+
+    def _cold(self, tp: TP, offsets: Any, highwaters: Any) -> Cold | None:
+        """The partition as a task for us, or None: nothing to read, or a store that is not ours to write."""
+        table = self.tp_to_table[tp]
+        store = table.data
+        highwater, offset = highwaters[tp], offsets[tp]
+        if not is_writable(store) or table._on_changelog_event is not None:
+            return None
+        if (
+            highwater is None
+            or offset is None
+            or (highwater <= offset and not self.app.in_transaction)
+        ):
+            return None
+        persisted = store.persisted_offset(tp)
+        # The earliest offset still in the log counts as read: nothing can be had before it.
+        start = offset if persisted is None else max(offset, persisted)
+        return Cold(
+            tp,
+            store._db_for_partition(tp.partition),
+            start,
+            highwater,
+            takes_files(store),
+            decoding_of(table),
+        )
+
+    # -- standbys
+
+    async def _exchange_standbys(self, generation_id: int) -> None:
+        behind = [
+            tp
+            for tp in sorted(self.standby_tps)
+            if self._standby_gap(tp) >= MIN_STANDBY_GAP and takes_files(self.tp_to_table[tp].data)
+        ]
+        if not behind:
+            return
+        self._stop = stop = Stop()
+        settings = settings_of(self.app)
+        try:
+            finder = await self._in_thread(Finder, settings, behind, stop)
+            for tp in behind:
+                if not stop() and self._is_standby(tp, generation_id):
+                    await self._exchange(tp, generation_id, settings, finder)
+        except Exception as error:
+            logger.warning("Standbys go on by replay: %r", error)
+
+    async def _exchange(
+        self, tp: TP, generation_id: int, settings: Settings, finder: Finder
+    ) -> None:
+        """Build a database from a snapshot beside the standby's, then let it take its place."""
+        started = time.time()
+        store = self.tp_to_table[tp].data
+        with scratch_folder(settings) as folder:
+            table = self.tp_to_table[tp]
+            built = await self._in_thread(_build_database, finder, tp, Path(folder), table)
+            if built is None or not self._is_standby(tp, generation_id):
+                return
+            path, manifest = built
+            if manifest.next_offset - 1 - known(self.standby_offsets[tp]) < MIN_STANDBY_GAP:
+                return  # the replay was quicker
+            # No await from here to the seek: the loop that applies records runs on this event loop,
+            # and skips those whose offset is not above the one set here.
+            self.flush_buffers()
+            _replace_database(store, tp.partition, path)
+            before, self.standby_offsets[tp] = self.standby_offsets[tp], manifest.next_offset - 1
+        await self.app.consumer.seek_wait({tp: manifest.next_offset - 1})
+        self.restored[tp] = Restored(
+            tp,
+            SNAPSHOT,
+            started,
+            time.time(),
+            known(before),
+            manifest.next_offset - 1,
+            manifest.bytes,
+        )
+        logger.info(
+            "Standby %s-%d goes on from snapshot %s", tp.topic, tp.partition, manifest.snapshot_id
+        )
+
+    def _standby_gap(self, tp: TP) -> int:
+        highwater, offset = self.standby_highwaters.get(tp), self.standby_offsets.get(tp)
+        return highwater - offset if highwater is not None and offset is not None else 0
+
+    def _is_standby(self, tp: TP, generation_id: int) -> bool:
+        return (
+            tp in self.standby_tps
+            and self.app.consumer_generation_id == generation_id
+            and not self._stop()
+        )
+
+    # -- threads
+
+    def stop_restoring(self) -> None:
+        """Tell threads to end; they do at their next look."""
+        self._stop.set()
+
+    async def settle(self) -> None:
+        """Wait until no thread of ours holds a database."""
+        self.stop_restoring()
+        if self._working:
+            _, late = await asyncio.wait(set(self._working), timeout=SETTLE_TIMEOUT_S)
+            if late:
+                logger.error(
+                    "A restore did not stop within %.0f s of a rebalance", SETTLE_TIMEOUT_S
+                )
+
+    async def _in_thread(self, function: Any, *arguments: Any) -> Any:
+        """Run in a thread; ``settle`` waits for the thread itself, cancelled or not."""
+        work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+        self._working.add(work)
+        work.add_done_callback(self._ended)
+        return await asyncio.shield(work)
+
+    def _ended(self, work: asyncio.Future[Any]) -> None:
+        self._working.discard(work)
+        # Nobody else asks, where whoever waited was cancelled; asyncio would complain of that.
+        if not work.cancelled():
+            work.exception()
+
+
+def is_writable(store: Any) -> bool:
+    """Whether the store is RocksDB through rocksdict, ours to write: sets and memory tables are not."""
+    return isinstance(store, RocksDBStore) and store.use_rocksdict and not store.read_only
+
+
+def takes_files(store: Any) -> bool:
+    """Whether SST files with plain values fit: a database with a TTL keeps a time behind each value."""
+    return is_writable(store) and store.rocksdb_options.ttl is None
+
+
+def connection_of(app: Any) -> Connection:
+    """How the app reaches its cluster; reads its configuration only."""
+    conf, transport = app.conf, app.transport
+    return {
+        "bootstrap_servers": server_list(transport.url, transport.default_port),
+        "client_id": f"{conf.broker_client_id}-restore",
+        "request_timeout_ms": int(conf.broker_request_timeout * 1000),
+        **credentials_to_aiokafka_auth(conf.broker_credentials, conf.ssl_context),
+    }
+
+
+def settings_of(app: Any) -> Settings:
+    """The app's own connection and settings; reads its configuration only."""
+    folder = Path(app.conf.tabledir)
+    sweep_scratch(folder)
+    return Settings(
+        read_or_default(app, SNAPSHOTS),
+        read_or_default(app, BATCHED_REPLAY),
+        connection_of(app),
+        "read_committed" if app.in_transaction else "read_uncommitted",
+        folder,
+        unreadable_of(app),
+    )
+
+
+def _build_database(finder: Finder, tp: TP, folder: Path, table: Any) -> tuple[Path, Any] | None:
+    """A closed database in ``folder`` that holds the snapshot and its offset, and its manifest."""
+    try:
+        found = finder.fetch(tp, folder, decoding_of(table))
+        if found is None:
+            return None
+        manifest, paths, ours = found
+        path = folder / "database"
+        database = table.data.rocksdb_options.open(path)
+        try:
+            ingest(database, paths, move=ours)
+        finally:
+            database.close()
+        return path, manifest
+    except Exception as error:
+        logger.warning("Standby %s-%d goes on by replay: %s", tp.topic, tp.partition, error)
+        return None
+
+
+def _replace_database(store: Any, partition: int, built: Path) -> None:
+    """Close the partition's database, put ``built`` in its place, open that."""
+    path = store.partition_path(partition)
+    old = store._dbs.pop(partition, None)
+    if old is not None:
+        old.close()
+    aside = built.with_name("old")
+    if path.exists():
+        os.replace(path, aside)
+    try:
+        os.replace(built, path)
+    except OSError:
+        # Without this an empty database would be opened, while the loop believes what it applied.
+        if aside.exists():
+            os.replace(aside, path)
+        raise
+    store._db_for_partition(partition)
+    shutil.rmtree(aside, ignore_errors=True)

@@ -1,1 +1,0 @@
-"""One rebalance of a Faust app: what members say, what the leader decides, what each is told."""

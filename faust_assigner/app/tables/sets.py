@@ -1,0 +1,117 @@
+"""Sets in tables: their rows are their changelog folded up to the file's offset, as those of other tables.
+
+Stock writes the row of a set before the operation is applied to it. What is replayed changes sets in memory
+alone, while the file's offset goes on; and at the end of each recovery all sets become what the rows say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from faust.models import maybe_model
+from faust.streams import current_event
+
+from faust_assigner.app.tables.disk import known
+from faust_assigner.app.tables.store import OverlaidStore
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import SetsBase as Sets
+else:
+    Sets = object
+
+
+class WholeSets(Sets):
+    """Of the sets of a table: rows and sets say the same."""
+
+    @property
+    def _rows(self) -> Any:
+        """The store, where it is RocksDB; in memory a row is the set itself."""
+        return self.storage if isinstance(self.storage, OverlaidStore) else None
+
+    def send_changelog_event(self, key: Any, operation: int, value: Any) -> None:
+        """Send the operation that a set is about to apply; the row is the set after it."""
+        if self._rows is None:
+            super().send_changelog_event(key, operation, value)
+            return
+        self.table._send_changelog(current_event(), (operation, key), value)
+        after = self._set_of(key, self[key].data)
+        after.apply_changelog_event(operation, value)
+        self.storage[key] = after.as_stored_value()
+
+    def apply_changelog_batch(
+        self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
+    ) -> None:
+        """Apply operations that were read to the rows of their partitions, and take the sets from there."""
+        rows, events = self._rows, list(batch)
+        if rows is None:
+            super().apply_changelog_batch(events, to_key, to_value)
+            for key in {to_key(event.key[1]) for event in events}:
+                self.storage[key] = self[key].as_stored_value()
+            return
+        folded: dict[tuple[Any, bytes], Any] = {}
+        ends: dict[Any, int] = {}
+        for event in events:
+            tp, offset = event.message.tp, event.message.offset
+            if offset <= ends.setdefault(tp, known(rows.persisted_offset(tp))):
+                continue  # a set may have lost since what it gained then
+            operation, key = event.key
+            place = tp, rows._encode_key(to_key(key))
+            if place not in folded:
+                folded[place] = self._set_of(
+                    key, self._elements(rows.file_row(tp.partition, place[1]))
+                )
+            folded[place].apply_changelog_event(operation, to_value(event.value))
+            ends[tp] = offset
+        rows.apply_changelog_batch(
+            [
+                SimpleNamespace(
+                    message=SimpleNamespace(
+                        tp=tp,
+                        partition=tp.partition,
+                        offset=ends[tp],
+                        key=raw,
+                        value=rows._encode_value(one.as_stored_value()),
+                    )
+                )
+                for (tp, raw), one in folded.items()
+            ],
+            to_key,
+            to_value,
+        )
+        for tp, raw in folded:
+            self._take(tp.partition, raw)
+
+    def dropped(self, partition: int, keys: Collection[bytes]) -> None:
+        """Changes of these rows never were: the sets are what the rows say without them."""
+        for raw in sorted(keys):
+            self._take(partition, raw)
+
+    def sync_from_storage(self) -> None:
+        """Take all sets from their rows."""
+        rows = self._rows
+        if rows is None:
+            super().sync_from_storage()
+            return
+        for raw, row in rows._iteritems():
+            self[self._key(raw)].sync_from_storage(self._elements(row))
+
+    def _take(self, partition: int, raw: bytes) -> None:
+        # Agents may hold the set itself; one whose file is closed is read when it comes back.
+        row = self._rows.row_of(partition, raw) if partition in self._rows._dbs else None
+        self[self._key(raw)].sync_from_storage(self._elements(row))
+
+    def _key(self, raw: bytes) -> Any:
+        return self.table._to_key(self.storage._decode_key(raw))
+
+    def _set_of(self, key: Any, elements: Iterable[Any]) -> Any:
+        """A set of its own with these elements."""
+        made = self.ValueType(self, key)
+        made.sync_from_storage(elements)
+        return made
+
+    def _elements(self, row: bytes | None) -> list[Any]:
+        """Each by itself: Faust takes the whole list for one value of the table's type."""
+        loads, how = self.table.app.serializers.loads_value, self.storage.value_serializer
+        return [maybe_model(element) for element in loads(None, row, serializer=how) or ()]

@@ -1,0 +1,375 @@
+"""Changes of tables in RocksDB wait over the file until their changelog records count.
+
+Stock writes a row at once, its record is sent later, and the offset of the file follows when the broker has
+answered. A worker that is killed in between leaves rows that no changelog knows of, or not yet; its records
+are processed again on top of them. Here a file holds the table at its offset, whatever ends the process: rows
+and offset are in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import rocksdict
+from faust.streams import current_event
+from faust.types import TP
+
+from faust_assigner.app.tables.changes import NO_RECORD, Change, Overlay, ReadBack, Usage
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import RocksDBBase as Store
+else:
+    Store = object
+
+#: Where a changelog record that is under way has its change, and the partition whose rows it changes.
+_CHANGE = "_faust_assigner_change"
+
+
+class Landing(Enum):
+    """How a change of this worker comes into a file, by who else writes its changelog."""
+
+    #: Nobody: with its own offset.
+    OWN = "own"
+    #: Others; all of it is read here: together with theirs, when it is read back.
+    READ_BACK = "read back"
+    #: Others, and it may be read elsewhere: as in stock where its record is processed, without an offset.
+    APART = "apart"
+
+
+class OverlaidStore(Store):
+    """Of a RocksDB store: rows are read over the file and written behind their changelog.
+
+    Where ``usage`` is None it writes as stock does.
+    """
+
+    usage: Usage | None = None
+    landing = Landing.OWN
+
+    #: Whether the producer runs in a thread of its own.
+    in_other_thread = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: Partition -> its changes that the file does not have.
+        self.overlays: dict[int, Overlay] = {}
+        #: The record sent last, until its change comes.
+        self._sent: Any = None
+        #: The key of the change that has been made with its record already.
+        self._made: bytes | None = None
+        self._to_land: set[int] = set()
+        super().__init__(*args, **kwargs)
+
+    # -- changes
+
+    def sent(self, record: Any) -> None:
+        """A record was handed to the producer; the change of the row follows, in the same breath.
+
+        The record is the change, whatever becomes of the call that follows: ``Table.update()`` and
+        ``clear()`` fail with RocksDB, after they have sent. Only a set's record is not its row.
+        """
+        if self.table.data is self:
+            message = record.message
+            self._change(self._place_of(record), message.key, message.value, record)
+            self._made = message.key
+        else:
+            self._sent = record
+
+    def _place_of(self, record: Any) -> int:
+        """The partition whose row it changes."""
+        event = current_event() if self.landing is Landing.APART else None
+        return int((event or record).message.partition)
+
+    def _is_made(self, key: bytes, value: bytes | None) -> bool:
+        """Whether the change has been made with its record, or is now."""
+        made, self._made = self._made, None
+        record, self._sent = self._sent, None
+        if record is not None:
+            self._change(self._place_of(record), key, value, record)
+        return made == key or record is not None
+
+    def _set(self, key: bytes, value: bytes | None) -> None:
+        if self._is_made(key, value):
+            return
+        event = current_event()
+        if event is not None and self._waits(event.message.partition):
+            self._change(event.message.partition, key, value, None)
+        else:
+            super()._set(key, value)
+
+    def _del(self, key: bytes) -> None:
+        # Stock deletes it wherever it last saw the key, which may be another partition's row.
+        if self._is_made(key, None):
+            return
+        for partition in self._partitions_of(key):
+            if self._waits(partition):
+                self._change(partition, key, None, None)
+            else:
+                self._db_for_partition(partition).delete(key)
+
+    def _waits(self, partition: int) -> bool:
+        """Whether a change without a record has to wait for those before it."""
+        return bool(self.overlays.get(partition)) and self.landing is not Landing.READ_BACK
+
+    def _change(self, partition: int, key: bytes, value: bytes | None, record: Any) -> None:
+        overlay = self._overlay_of(partition)
+        if partition not in self._dbs:
+            self._db_for_partition(partition)  # readers go by the databases that are open
+        share = self._share()
+        change = overlay.put(key, value, share)
+        if share is not None:
+            share.changed.add((self, partition))
+        self._key_index[key] = partition
+        if record is None:
+            overlay.acknowledge(change, NO_RECORD)
+        else:
+            setattr(record, _CHANGE, (partition, change))
+
+    def _overlay_of(self, partition: int) -> Overlay:
+        if self.usage is None:
+            raise RuntimeError("a store without an overlay was asked for one")
+        overlay = self.overlays.get(partition)
+        if overlay is None:
+            kind = ReadBack if self.landing is Landing.READ_BACK else Overlay
+            overlay = self.overlays[partition] = kind(self.usage)
+        return overlay
+
+    def _share(self) -> Any:
+        """The share of a transaction that the record at hand belongs to; None outside of transactions."""
+        return self.app.consumer.transactions.share_at_hand() if self.app.in_transaction else None
+
+    # -- landing
+
+    def arrived(self, record: Any) -> None:
+        """The changelog has the record; called where the producer runs."""
+        if self.in_other_thread:
+            self.app.loop.call_soon_threadsafe(self._arrived, record)
+        else:
+            self._arrived(record)
+
+    def _arrived(self, record: Any) -> None:
+        made: tuple[int, Change] | None = getattr(record, _CHANGE, None)
+        if made is not None:
+            partition, change = made
+            offset = NO_RECORD if self.landing is Landing.APART else record.result().offset
+            self._overlay_of(partition).acknowledge(change, offset)
+            if change.counts:
+                self.land_soon(partition)
+
+    def land_soon(self, partition: int) -> None:
+        """Write what counts once all that is known by now has been told; many records are in one answer."""
+        if not self._to_land:
+            asyncio.get_running_loop().call_soon(self._land_all)
+        self._to_land.add(partition)
+
+    def _land_all(self) -> None:
+        partitions, self._to_land = sorted(self._to_land), set()
+        for partition in partitions:
+            self.land(partition)
+
+    def land(self, partition: int) -> None:
+        """Write what counts, with the changelog offset, unless the file is not to be written now."""
+        overlay = self.overlays.get(partition)
+        if overlay is not None and overlay.is_out_of_order:
+            # Of what was read before its answer came.
+            overlay.read(_offset_in(self._db_for_partition(partition), self.offset_key))
+        if overlay is None or not overlay.lands:
+            return
+        changes = overlay.ready()
+        if changes:
+            database = self._db_for_partition(partition)
+            before = _offset_in(database, self.offset_key)
+            beyond = overlay.beyond(before, changes)
+            if beyond is not None and self.doubt(partition, beyond):
+                return
+            self._write(database, before, changes)
+            overlay.landed(changes)
+
+    def doubt(self, partition: int, offset: int) -> bool:
+        """Whether the file may not be written: it is beyond ``offset``, which a new change has been given."""
+        return False
+
+    def _write(self, database: Any, before: int, changes: list[Change]) -> None:
+        rows, offset = dict[bytes, bytes | None](), before
+        for change in changes:
+            at = NO_RECORD if change.offset is None else change.offset
+            if at == NO_RECORD or at > before:  # else a replay has brought it
+                rows[change.key] = change.value
+                offset = max(offset, at)
+        _write(database, rows, None if offset == before else (self.offset_key, offset))
+
+    def go_on(self, partition: int) -> None:
+        """The file has all of its changelog but our own changes: they land from here on."""
+        if self.usage is not None:
+            overlay = self._overlay_of(partition)
+            overlay.lands = True
+            overlay.believe()
+            self.land(partition)
+
+    def hold(self) -> None:
+        """Nothing lands until ``go_on()``."""
+        for overlay in self.overlays.values():
+            overlay.lands = False
+
+    def rest(self, partitions: Iterable[int] | None = None) -> None:
+        """What counts lands, nothing more until ``go_on()``; of all partitions where none are named."""
+        for partition in sorted(self.overlays) if partitions is None else partitions:
+            if partition in self.overlays:
+                self.land(partition)
+                self.overlays[partition].lands = False
+
+    def drop(self, partition: int, share: Any = None) -> None:
+        """What has not landed never does, or what the transaction of ``share`` changed."""
+        gone = self.overlays[partition].drop(share) if partition in self.overlays else None
+        if gone and self.table.data is not self:
+            self.table.data.dropped(partition, gone)
+
+    def give_up(self, partitions: Iterable[int] | None = None) -> None:
+        """The partitions, or all, are let go: what counts lands, the rest is dropped."""
+        for partition in sorted(self.overlays) if partitions is None else sorted(partitions):
+            self.rest([partition])
+            self.drop(partition)
+
+    async def stop(self) -> None:
+        """Land what counts before the databases are closed."""
+        self.give_up()
+        await super().stop()
+
+    def reset_state(self) -> None:
+        """Forget everything, the files too."""
+        for partition in self.overlays:
+            self.drop(partition)
+        super().reset_state()
+
+    # -- records of others
+
+    def apply_changelog_batch(
+        self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
+    ) -> None:
+        """Write what was read, rows and offset in one; stock writes them one after the other."""
+        if self.usage is None:
+            super().apply_changelog_batch(batch, to_key, to_value)
+            return
+        rows: dict[int, dict[bytes, bytes | None]] = {}
+        ends: dict[int, int] = {}
+        known = _Known(self)
+        for event in batch:
+            message = event.message
+            if message.offset <= known[message.partition]:
+                continue  # our own change, which has landed: a global table is followed where it is owned
+            rows.setdefault(message.partition, {})[message.key] = message.value
+            ends[message.partition] = max(message.offset, ends.get(message.partition, NO_RECORD))
+        for partition, changed in sorted(rows.items()):
+            _write(self._db_for_partition(partition), changed, (self.offset_key, ends[partition]))
+            if partition in self.overlays:
+                self.overlays[partition].read(ends[partition])
+
+    # -- readers
+
+    def _partitions_of(self, key: bytes) -> list[int]:
+        """Where ``key`` was seen last, else everywhere."""
+        partition = self._key_index.get(key)
+        return sorted(self._dbs) if partition is None or partition not in self._dbs else [partition]
+
+    def _get(self, key: bytes) -> bytes | None:
+        if not self.overlays:
+            found: bytes | None = super()._get(key)
+            return found
+        event = current_event()
+        if event is not None and not self.table.is_global and not self.table.use_partitioner:
+            partitions = [event.message.partition]
+        else:
+            partitions = self._partitions_of(key)
+        for partition in partitions:
+            value = self._row(partition, key)
+            if value is not None:
+                self._key_index[key] = partition
+                return value
+        return None
+
+    def file_row(self, partition: int, key: bytes) -> bytes | None:
+        """The row in the file, whatever waits over it."""
+        found: bytes | None = self._db_for_partition(partition).get(key)
+        return found
+
+    def waiting_rows(self, partition: int) -> list[bytes]:
+        """Keys of rows that wait over the file."""
+        overlay = self.overlays.get(partition)
+        return [] if overlay is None else overlay.rows()
+
+    def row_of(self, partition: int, key: bytes) -> bytes | None:
+        """The row as this worker sees it, in one partition."""
+        return self._row(partition, key)
+
+    def _row(self, partition: int, key: bytes) -> bytes | None:
+        overlay = self.overlays.get(partition)
+        change = overlay.get(key) if overlay is not None else None
+        if change is not None:
+            return change.value
+        value: bytes | None = self._db_for_partition(partition).get(key)
+        return value
+
+    def _contains(self, key: bytes) -> bool:
+        return self._get(key) is not None if self.overlays else bool(super()._contains(key))
+
+    def _dbs_for_actives(self) -> Iterator[Any]:
+        """Of the partitions owned as the reading begins: rounds open and close databases between two rows."""
+        owned, topic = self.app.assignor.assigned_actives(), self.table.changelog_topic_name
+        for partition in [p for p in self._dbs if self.table.is_global or TP(topic, p) in owned]:
+            if partition in self._dbs:
+                yield self._dbs[partition]
+
+    def _over(self, database: Any) -> Overlay | None:
+        """The changes over ``database``; None where there are none."""
+        for partition, overlay in self.overlays.items():
+            if overlay and self._dbs.get(partition) is database:
+                return overlay
+        return None
+
+    def _visible_items(self, db: Any) -> Iterator[tuple[bytes, bytes]]:
+        overlay = self._over(db)
+        items: Iterator[tuple[bytes, bytes]] = super()._visible_items(db)
+        return items if overlay is None else overlay.over(items)
+
+    def _visible_keys(self, db: Any) -> Iterator[bytes]:
+        overlay = self._over(db)
+        keys: Iterator[bytes] = super()._visible_keys(db)
+        return (
+            keys
+            if overlay is None
+            else (key for key, _ in overlay.over((key, b"") for key in keys))
+        )
+
+
+class _Known(dict[int, int]):
+    """Partition -> the offset of its file."""
+
+    def __init__(self, store: OverlaidStore) -> None:
+        self._store = store
+
+    def __missing__(self, partition: int) -> int:
+        store = self._store
+        self[partition] = offset = _offset_in(store._db_for_partition(partition), store.offset_key)
+        return offset
+
+
+def _offset_in(database: Any, offset_key: bytes) -> int:
+    offset = database.get(offset_key)
+    return NO_RECORD if offset is None else int(offset)
+
+
+def _write(
+    database: Any, rows: dict[bytes, bytes | None], offset: tuple[bytes, int] | None
+) -> None:
+    """All of it, or nothing."""
+    batch = rocksdict.WriteBatch(raw_mode=True)
+    for key, value in rows.items():
+        if value is None:
+            batch.delete(key)
+        else:
+            batch.put(key, value)
+    if offset is not None:
+        batch.put(offset[0], str(offset[1]).encode())
+    if rows or offset is not None:
+        database.write(batch)

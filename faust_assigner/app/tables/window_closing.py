@@ -1,0 +1,354 @@
+"""Windows are closed where their partition is, with their last value, and their rows are deleted for all.
+
+Stock closes what its process has changed, by the machine's clock, and deletes rows from its own files
+alone: the next owner reads them from the changelog again, and closes nothing.
+
+A window is closed when stock would close it, and not before its partition's time has passed its expiry
+(``times.py``), or the partition has no record left to process. ``on_window_close`` is called with the row;
+then the row is deleted, by a record in the changelog. Both are part of a record of the source that is under
+way: no commit and no revocation comes in between. Under ``exactly_once`` they are in one transaction, which
+is never committed if the callback raises or is cancelled. Else what the callback has sent is acknowledged
+before the row is deleted: after a death in between it is called again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from aiokafka import TopicPartition
+from faust import Event
+from faust.exceptions import ProducerSendError
+from faust.streams import _current_event
+from faust.tables.sets import SetTable
+from faust.types import TP
+from faust.types.tuples import Message
+from mode import get_logger
+from mode.utils.futures import maybe_async
+from mode.utils.times import want_seconds
+
+from faust_assigner.app.settings import read_or_default
+from faust_assigner.app.tables.open_windows import Key, OpenWindows
+from faust_assigner.app.tables.window_times import Times
+from faust_assigner.settings.table import WINDOW_RETENTION_S
+
+logger = get_logger(__name__)
+
+#: Windows that are closed as part of one record: a commit waits for all of them.
+MOST = 100
+#: Seconds that the fetcher gets to hand over what it had when a partition's end was reached.
+HANDED_OVER_S = 2.0
+LOOK_S = 0.02
+
+
+class Closing:
+    """Of one windowed table that its partitions' owners write."""
+
+    def __init__(
+        self,
+        app: Any,
+        table: Any,
+        clock: Callable[[], float] = lambda: time.time(),
+        monotonic: Callable[[], float] | None = None,
+    ) -> None:
+        self._app, self._table, self._clock = app, table, clock
+        # The loop's clock is monotonic, and a test that moves the time of an app moves it, too.
+        self._monotonic = monotonic or (lambda: app.loop.time())
+        self.windows, self.times = OpenWindows(table), Times()
+        self._timestamp: float | None = None
+        #: Rows that were changed while their windows were closed; nothing is noted at other times.
+        self._late: set[Key] = set()
+        self._is_closing = False
+        self._ranges, self._apply = table._window_ranges, table.apply_changelog_batch
+        table._window_ranges, table.apply_changelog_batch = self._note_timestamp, self._applied
+        table._maybe_set_key_ttl, table._maybe_del_key_ttl = self._changed, self._deleted
+        table._del_old_keys = self.close_windows
+
+    @property
+    def _expires(self) -> bool:
+        return bool(self._table._should_expire_keys())
+
+    @property
+    def changelog(self) -> str:
+        """The topic behind the table."""
+        return str(self._table.changelog_topic.get_topic_name())
+
+    # -- what changes
+
+    def _note_timestamp(self, timestamp: float) -> Iterator[Any]:
+        self._timestamp = timestamp
+        try:
+            yield from self._ranges(timestamp)
+        finally:
+            self._timestamp = None
+
+    def _changed(self, key: Key, partition: int) -> None:
+        if not self._expires:
+            return
+        self.windows.add(key, partition)
+        if self._is_closing:
+            self._late.add(key)
+        message = self._message_at_hand()
+        if message is not None:
+            timestamp = key[1][0] if self._timestamp is None else self._timestamp
+            self.times.reach(message.tp, message.offset, partition, timestamp, self._monotonic())
+
+    def _message_at_hand(self) -> Any:
+        event = _current_event.get(None)
+        found = event() if event is not None else None
+        return None if found is None or isinstance(found, _Close) else found.message
+
+    def _deleted(self, key: Key, partition: int) -> None:
+        if self._expires:
+            self.windows.discard(key, partition)
+
+    def _applied(self, batch: Any) -> None:
+        events = list(batch)
+        self._apply(events)
+        if self._expires:
+            self.windows.applied(events)
+
+    # -- closing
+
+    async def close_windows(self) -> None:
+        """Close what is due of each partition that is owned and restored."""
+        actives = self._app.tables.recovery.active_tps
+        for partition in sorted(tp.partition for tp in actives if tp.topic == self.changelog):
+            if not self._is_here(partition):
+                continue
+            if await self.windows.look_through(partition, partial(self._is_here, partition)):
+                until = await self._until(partition)
+                while until is not None and await self._close_some(partition, until):
+                    await asyncio.sleep(0)
+
+    def _is_here(self, partition: int) -> bool:
+        """Whether it is owned and restored, and its records flow.
+
+        Whoever owned it may go on as its copy: then its changelog stays, and only its sources go.
+        """
+        app, changelog = self._app, TP(self.changelog, partition)
+        if self._table.should_stop or getattr(app.consumer.transactions, "is_fenced", False):
+            return False
+        return app.tables.recovery.is_restored(changelog) and bool(self._sources(partition))
+
+    def _is_due(self, partition: int, until: float | None) -> bool:
+        end = self.windows.first(partition)
+        return end is not None and until is not None and bool(self._table.window.stale(end, until))
+
+    async def _until(self, partition: int) -> float | None:
+        """The partition's time, never beyond the machine's; None where nothing is due."""
+        clock, reached = self._clock(), self.times.time(partition)
+        if reached is not None and self._is_due(partition, min(clock, reached)):
+            return min(clock, reached)
+        at_the_end = self.times.at_the_end(
+            partition, self._monotonic(), clock, self._table.window.expires
+        )
+        if self._is_due(partition, at_the_end) and await self._is_at_its_end(partition):
+            return at_the_end
+        return None
+
+    async def _is_at_its_end(self, partition: int) -> bool:
+        """Whether every record there is has been processed and committed."""
+        consumer = self._app.consumer
+        sources = self._sources(partition)
+        try:
+            if not sources or not await self._is_read(sources):
+                return False
+            rounds, waited = consumer.fetch_rounds, 0.0
+            while consumer.fetch_rounds <= rounds:
+                if waited >= HANDED_OVER_S:
+                    return False
+                await asyncio.sleep(LOOK_S)
+                waited += LOOK_S
+            return await self._is_read(sources) and self._is_committed(sources)
+        except Exception as error:  # of a partition that went meanwhile, or a silent broker
+            logger.debug("%s-%d: not at its end, %r", self._table.name, partition, error)
+            return False
+
+    async def _is_read(self, sources: Collection[Any]) -> bool:
+        consumer = self._app.consumer
+        ends = await consumer.highwaters(*sources)
+        for tp in sources:
+            position = await consumer.position(tp)
+            if position is None or position < ends[tp]:
+                return False
+        return True
+
+    def _is_committed(self, sources: Collection[Any]) -> bool:
+        consumer = self._app.consumer
+        under_way = {m.tp for m in list(consumer._unacked_messages) if not m.acked}
+        return all(
+            tp not in under_way and not consumer._acked.get(tp) and self.times.is_committed(tp)
+            for tp in sources
+        )
+
+    def _sources(self, partition: int) -> list[Any]:
+        """The partitions that flow whose records may change this one; before any has, all that could."""
+        consumer, topics = self._app.consumer, self._app.tables.changelog_topics
+        count = consumer.topic_partitions(self.changelog)
+        found = sorted(
+            tp
+            for tp in consumer._active_partitions | consumer._buffered_partitions
+            if tp.partition == partition
+            and tp.topic not in topics
+            and consumer.topic_partitions(tp.topic) == count
+        )
+        return [tp for tp in found if tp.topic in self.times.topics] or found
+
+    async def _close_some(self, partition: int, until: float) -> bool:
+        """Close some windows as part of one record; returns whether there may be more."""
+        if not self._is_here(partition) or not self._is_due(partition, until):
+            return False
+        end, sources = self.windows.first(partition), self._sources(partition)
+        if end is None or not sources:
+            return False
+        committed = self._app.consumer._committed_offset
+        source = max(sources, key=lambda tp: (committed.get(tp) or 0, tp))
+        if self._app.in_transaction and not committed.get(source):
+            return False  # a transaction is committed with an offset
+        with self._under_way(source, committed.get(source) or 0) as event:
+            return await self._close(self.windows.some(partition, end, MOST), partition, event)
+
+    @contextmanager
+    def _under_way(self, source: Any, committed: int) -> Iterator[Any]:
+        """As while the record before the committed offset is processed: commits and revocations wait."""
+        consumer = self._app.consumer
+        # aiokafka commits offsets of its own kind of partition only.
+        place, offset = TopicPartition(*source), max(0, committed - 1)
+        message = Message(
+            *source, offset, self._clock(), 0, None, None, None, None, tp=place,
+            generation_id=self._app.consumer_generation_id,
+        )  # fmt: skip
+        event = _Close(self._app, None, None, None, message)
+        consumer._unacked_messages.add(message)
+        token = _current_event.set(weakref.ref(event))
+        self._is_closing = True
+        try:
+            yield event
+        except BaseException as error:
+            if self._app.in_transaction:
+                # What the callback has sent must not count: the row stays, and the window is closed again.
+                consumer.transactions.fail(source, error)
+            raise
+        finally:
+            self._is_closing = False
+            self._late.clear()
+            _current_event.reset(token)
+            message.acked = True
+            consumer._unacked_messages.discard(message)
+            if self._app.in_transaction:
+                consumer.record_ended(source)
+
+    async def _close(self, keys: list[Key], partition: int, event: Any) -> bool:
+        """Call the app for each row, delete the rows; returns whether all of them are done with."""
+        table, told = self._table, list[Key]()
+        for key in keys:
+            if not self._is_here(partition):
+                break
+            self._late.clear()
+            value = table.data.get(key)
+            if value is None:  # deleted by others' code, past the table
+                self.windows.discard(key, partition)
+                continue
+            event.key, event.value = key, value
+            try:
+                await table.on_window_close(key, value)
+            except ProducerSendError:
+                if self._is_here(partition):
+                    raise
+                # Fenced or revoked meanwhile: its transaction is aborted, and its next owner closes it.
+                logger.info("Table %s: window %s stays open", table.name, key)
+                return False
+            if self._app.in_transaction:
+                self._delete([key])
+            elif key not in self._late:
+                told.append(key)
+        if told:
+            self._late.clear()
+            if not await self._is_sent():
+                return False
+            self._delete(told)
+        return self._is_here(partition)
+
+    async def _is_sent(self) -> bool:
+        """Whether what the app sent is acknowledged; else its windows stay open, and are closed again."""
+        timeout_s = self._app.conf.broker_request_timeout
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._app.producer.flush()
+        except TimeoutError:
+            logger.warning(
+                "Table %s: windows stay open, the broker has not answered for %.0f s; "
+                "on_window_close is called for them again",
+                self._table.name,
+                timeout_s,
+            )
+            return False
+        return True
+
+    def _delete(self, keys: Iterable[Key]) -> None:
+        """Delete rows; one that a late record has just changed is closed once more."""
+        table, event = self._table, _current_event.get()()
+        if event is None or event.message.tp not in self._app.consumer.assignment():
+            return  # it was revoked although this was under way; its next owner closes them
+        for key in keys:
+            if key not in self._late:
+                del table[key]
+                table.last_closed_window = max(table.last_closed_window, key[1][0])
+
+
+class _Close(Event):  # type: ignore[misc]
+    """What is processed while windows are closed."""
+
+
+def install(app: Any, table: Any) -> Closing | None:
+    """Have ``table`` close its windows as above, if it gets any; not one that others write, nor sets."""
+    table._new_changelog_topic = partial(_kept_longer, app, table, table._new_changelog_topic)
+    call = table.on_window_close
+    table.on_window_close = partial(_never_without_a_value, call)
+    if table.is_global or table.use_partitioner or isinstance(table, SetTable):
+        return None
+    return Closing(app, table)
+
+
+def _kept_longer(
+    app: Any, table: Any, make: Callable[..., Any], *, retention: Any = None, **how: Any
+) -> Any:
+    """The changelog's topic. Faust's own retention is ``expires``: the broker would remove windows that are
+    still open while a group stands still for so long.
+    """
+    if retention is None and table.window is not None and table.window.expires:
+        retention = want_seconds(table.window.expires) + read_or_default(app, WINDOW_RETENTION_S)
+    return make(retention=retention, **how)
+
+
+async def _never_without_a_value(call: Callable[[Any, Any], Any], key: Any, value: Any) -> None:
+    if value is not None:
+        await maybe_async(call(key, value))
+
+
+def restored(closings: Iterable[Closing], tps: Collection[Any]) -> None:
+    """The changelogs of ``tps`` were replayed: others may have changed these partitions."""
+    for closing in closings:
+        for tp in (tp for tp in tps if tp.topic == closing.changelog):
+            closing.windows.restored(tp.partition)
+            closing.times.forget(tp.partition)
+
+
+def revoked(closings: Iterable[Closing], tp: Any) -> None:
+    """This worker has ``tp`` no more."""
+    for closing in closings:
+        if tp.topic == closing.changelog:
+            closing.windows.forget(tp.partition)
+            closing.times.forget(tp.partition)
+
+
+def committed(closings: Iterable[Closing], offsets: Mapping[Any, int]) -> None:
+    """The records before ``offsets`` are committed."""
+    for closing in closings:
+        closing.times.commit(offsets)

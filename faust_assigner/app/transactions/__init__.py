@@ -1,0 +1,1 @@
+"""The transaction manager, and the parts of one open transaction."""

@@ -1,0 +1,188 @@
+"""A partition whose records cannot be read, beside others: those flow, and nothing of them is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.protocol.fetch import FetchRequest
+
+from faust_assigner.app.consumer import set_aside
+from tests.integration.app.membership.test_coordinator import group, load
+from tests.support.coordination.cooperative_members import TOPIC, Member, Plan
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.timeout(60)
+
+BAD, PARTITIONS = 2, range(4)
+Spoil = Callable[[list[Any]], None]
+
+
+def corrupt(part: list[Any]) -> None:
+    """A batch whose last byte is another one."""
+    if part[-1]:
+        part[-1] = part[-1][:-1] + bytes([part[-1][-1] ^ 1])
+
+
+def garbage(part: list[Any]) -> None:
+    """No batch at all."""
+    part[-1] = b"\xff" * 61
+
+
+def cut(part: list[Any]) -> None:
+    """The beginning of a batch, as brokers answer where it is larger than a fetch may be."""
+    part[-1] = part[-1][:40]
+
+
+def refused(part: list[Any]) -> None:
+    """An error that aiokafka knows nothing to do about: the disk of the broker."""
+    part[1], part[-1] = 56, b""
+
+
+def forbidden(part: list[Any]) -> None:
+    """No right to read the topic."""
+    part[1], part[-1] = 29, b""
+
+
+class Spoiled:
+    """A member's fetches, of which the answers for one partition are spoiled while ``spoil`` is set."""
+
+    def __init__(self, member: Member) -> None:
+        self.spoil: Spoil | None = None
+        self.fetches = self.named = 0
+        self._send = member.consumer._client.send
+        member.consumer._client.send = self.send
+
+    async def send(self, node: Any, request: Any, **more: Any) -> Any:
+        """Ask, and spoil the answer."""
+        answer = await self._send(node, request, **more)
+        if isinstance(request, FetchRequest):
+            self.fetches += 1
+            self.named += any(part[0] == BAD for _, parts in answer.topics for part in parts)
+            answer.topics = [
+                (topic, [self._of(list(part)) for part in parts]) for topic, parts in answer.topics
+            ]
+        return answer
+
+    def _of(self, part: list[Any]) -> tuple[Any, ...]:
+        if self.spoil is not None and part[0] == BAD:
+            self.spoil(part)
+        return tuple(part)
+
+
+@contextlib.asynccontextmanager
+async def reader() -> AsyncIterator[tuple[Member, Spoiled]]:
+    """A member that reads four partitions with a steady load."""
+    async with group(Plan({"a": set(PARTITIONS)}), "a") as (broker, (member,)), load(broker):
+        await until(lambda: all(map(member.offsets, PARTITIONS)), "records")
+        yield member, Spoiled(member)
+
+
+async def more(member: Member, *partitions: int, count: int = 30) -> None:
+    """Wait until each of them has brought more."""
+    wanted = {p: len(member.offsets(p)) + count for p in partitions}
+    await until(
+        lambda: all(len(member.offsets(p)) >= n for p, n in wanted.items()), "records", seconds=20
+    )
+
+
+@pytest.mark.parametrize("spoil", [corrupt, garbage, cut, refused])
+async def test_others_flow_without_a_hole_beside_a_partition_that_cannot_be_read(
+    spoil: Spoil, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiokafka raises, and what the same turn took from others is passed over by their next reader."""
+    monkeypatch.setattr(set_aside, "RETRY_S", 0.1)
+    async with reader() as (member, spoiled):
+        spoiled.spoil = spoil
+        await more(member, *(p for p in PARTITIONS if p != BAD), count=100)
+        assert not member.reading.done(), "the reader was told"
+        spoiled.spoil = None
+        await more(member, *PARTITIONS)
+        for p in PARTITIONS:
+            assert member.offsets(p) == list(range(len(member.offsets(p)))), (
+                f"a hole or a repeat in {p}"
+            )
+
+
+async def test_a_partition_that_cannot_be_read_is_named_and_counted_and_tried_less_and_less_often(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twice as long each time; one that is read again begins anew."""
+    monkeypatch.setattr(set_aside, "RETRY_S", 0.05)
+    monkeypatch.setattr(set_aside, "MOST_RETRY_S", 0.2)
+    async with reader() as (member, spoiled):
+        fetcher = member.consumer._fetcher
+        spoiled.spoil = corrupt
+        with caplog.at_level(logging.ERROR, set_aside.__name__):
+            await until(lambda: fetcher.counters["unreadable_partitions"] == 4, "tries")
+        told = [
+            record.getMessage() for record in caplog.records if record.name == set_aside.__name__
+        ]
+        offset = len(member.offsets(BAD))
+        assert all(
+            f"{TOPIC}-{BAD} cannot be read from offset {offset}: CorruptRecord" in one
+            for one in told
+        )
+        assert [one.rpartition("again in ")[2] for one in told] == [
+            "0.1 s",
+            "0.1 s",
+            "0.2 s",
+            "0.2 s",
+        ]
+        spoiled.spoil = None
+        await more(member, BAD)
+        assert not len(fetcher.aside)
+
+
+async def test_what_may_not_be_read_is_told_and_nothing_is_lost_by_that() -> None:
+    """That is for people to put right; the turn that raises it gives nothing away."""
+    async with reader() as (member, spoiled):
+        member.reading.cancel()
+        await asyncio.gather(member.reading, return_exceptions=True)
+        spoiled.spoil, raised = forbidden, 0
+        while raised < 5:
+            try:
+                for tp, records in (
+                    await member.consumer.getmany(timeout_ms=50, max_records=3)
+                ).items():
+                    member.read += [(0.0, tp.partition, record.offset) for record in records]
+            except TopicAuthorizationFailedError:
+                raised += 1
+        for p in PARTITIONS:
+            assert member.offsets(p) == list(range(len(member.offsets(p))))
+
+
+async def test_what_a_broker_refuses_is_left_out_of_the_fetches_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With it in, none is held: each record of another is a fetch and an answer of its own."""
+    monkeypatch.setattr(set_aside, "REFUSED_S", 0.3)
+    async with reader() as (member, spoiled):
+        spoiled.spoil = refused
+        fetcher = member.consumer._fetcher
+        await until(lambda: len(fetcher.refused), "a refusal")
+        named, began = spoiled.named, asyncio.get_running_loop().time()
+        await more(member, *(p for p in PARTITIONS if p != BAD))
+        assert spoiled.named - named <= 1 + (asyncio.get_running_loop().time() - began) / 0.3
+        spoiled.spoil = None
+        await more(member, BAD)
+        assert not len(fetcher.refused)
+
+
+async def test_a_broker_that_answers_at_once_with_nothing_is_not_asked_again_at_once() -> None:
+    """It holds a fetch, unless a partition in it has an error: thousands of fetches a second otherwise."""
+    async with group(Plan({"a": {BAD}}), "a") as (broker, (member,)):
+        spoiled = Spoiled(member)
+        spoiled.spoil = refused
+        await until(lambda: spoiled.fetches > 5, "fetches")
+        spoiled.fetches, began = 0, asyncio.get_running_loop().time()
+        await until(lambda: spoiled.fetches > 20, "fetches")
+        assert asyncio.get_running_loop().time() - began > 10 * 0.02, "20 fetches of 20 ms each"
+        spoiled.spoil = None
+        async with load(broker):
+            await more(member, BAD)

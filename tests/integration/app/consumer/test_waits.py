@@ -1,0 +1,175 @@
+"""Rebalances and commits have deadlines: a worker whose wait never ends logs the reason and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from faust_assigner.app.consumer.waits import Waits, unsent
+from faust_assigner.app.membership import watchdog
+from faust_assigner.app.membership.watchdog import CannotGoOn
+from faust_assigner.app.retry import SAY_EVERY_S
+from faust_assigner.broker import EmbeddedBroker
+from tests.support.workers.cooperative import worker_of
+from tests.support.workers.virtual import VirtualProducer, Worker, running
+
+pytestmark = pytest.mark.timeout(60)
+
+#: Timeouts of the workers here, in seconds.
+SHORT = {
+    "broker_request_timeout": 0.4,
+    "broker_rebalance_timeout": 0.4,
+    "broker_session_timeout": 0.3,
+    "broker_heartbeat_interval": 0.1,
+    "broker_max_poll_interval": 1.0,
+    "broker_commit_interval": 0.05,
+}
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "LOOK_S", 0.02)
+
+
+async def never(*_: Any, **__: Any) -> None:
+    """Wait for an answer that does not come."""
+    await asyncio.Event().wait()
+
+
+@pytest.fixture
+def deliveries(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The producer's: once ``stopped``, its flush waits for ever."""
+    state, flush = SimpleNamespace(stopped=False), VirtualProducer.flush
+
+    async def maybe_never(self: VirtualProducer) -> None:
+        await (never() if state.stopped else flush(self))
+
+    monkeypatch.setattr(VirtualProducer, "flush", maybe_never)
+    return state
+
+
+async def ends_with(worker: Worker, words: str) -> bool:
+    """Whether the worker ends with an error that contains ``words``."""
+    worker.app.consumer._goodbye.left = 0.5  # seconds that a stop waits for the broker
+    if not await worker.until(lambda: worker.app.crash_reason is not None, 20.0):
+        return False
+    reason = worker.app.crash_reason
+    return isinstance(reason, CannotGoOn) and words in str(reason)
+
+
+async def test_a_commit_whose_records_are_never_delivered_ends_the_worker(
+    caplog: pytest.LogCaptureFixture, deliveries: SimpleNamespace
+) -> None:
+    """The timer's commit, outside of any rebalance."""
+    worker = Worker(repaired=True, **SHORT)
+    with caplog.at_level(logging.WARNING):
+        async with running(worker):
+            await worker.rebalance([0])
+            assert await worker.until(lambda: worker.recovered)
+            deliveries.stopped = True
+            worker.send_orders(5)
+            assert await ends_with(worker, "The commit has waited for 1 s for the delivery of")
+    assert "The commit has waited for 0 s for the delivery of what was sent; this" in caplog.text
+
+
+async def test_a_commit_that_the_group_never_answers_ends_the_worker() -> None:
+    """The broker takes the request and does not answer; heartbeats are answered."""
+    worker = Worker(repaired=True, **SHORT)
+    async with running(worker):
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.recovered)
+        worker.app.consumer._thread.commit = never
+        worker.send_orders(5)
+        assert await ends_with(worker, "for changes of tables and the group's answer")
+
+
+async def test_a_hand_over_that_never_ends_ends_the_worker(deliveries: SimpleNamespace) -> None:
+    """The commit is done, and another record is never delivered."""
+    async with worker_of([0, 1], **{**SHORT, "broker_commit_interval": 60.0}) as worker:
+        deliveries.stopped = True
+        giving = asyncio.create_task(worker.give([0]))
+        assert await ends_with(
+            worker, "The hand-over of 2 partitions has waited for 0 s for the delivery of"
+        )
+        giving.cancel()
+        await asyncio.gather(giving, return_exceptions=True)
+
+
+async def test_a_wait_of_the_other_thread_has_a_deadline() -> None:
+    """The app never takes on its partitions."""
+    async with worker_of([0], **SHORT) as worker:
+        worker.app.agents.on_rebalance = never
+        giving = asyncio.create_task(worker.give([0, 1]))
+        assert await ends_with(worker, "A rebalance has waited for 1 s for the app's take_on()")
+        giving.cancel()
+        await asyncio.gather(giving, return_exceptions=True)
+
+
+def test_a_wait_ends_no_worker_while_the_group_is_silent() -> None:
+    """The broker is away; seconds count once the group answers again."""
+    waits = Waits()
+    with waits.during("The commit", "an answer", 10.0):
+        lines = waits.look(100.0, group_answers=False)
+        assert lines == [
+            "The commit has waited for 100 s for an answer; the group does not answer, so this "
+            "worker keeps waiting"
+        ]
+        assert waits.problem() is None
+        waits.look(9.0, group_answers=True)
+        assert waits.problem() is None
+        waits.look(1.0, group_answers=True)
+        assert waits.problem() == "The commit has waited for 10 s for an answer"
+    assert waits.problem() is None
+
+
+def test_a_long_wait_is_logged_after_half_of_its_deadline_and_then_every_minute() -> None:
+    """With the step that it has come to."""
+    waits = Waits()
+    with waits.during("The commit", "a flush", 100.0, lambda: "topic orders") as wait:
+        assert waits.look(49.0, group_answers=True) == []
+        assert waits.look(1.0, group_answers=True) == [
+            "The commit has waited for 50 s for a flush (topic orders); this worker ends when the "
+            "wait has taken 100 s"
+        ]
+        assert waits.look(SAY_EVERY_S - 1.0, group_answers=False) == []
+        wait.pass_on_to("an answer")
+        [line] = waits.look(1.0, group_answers=True)
+        assert "for 110 s for an answer; this" in line
+        assert waits.problem() is None, "the group was silent for a minute of it"
+
+
+def test_a_step_that_a_commit_has_come_to_is_noted_of_commits_alone() -> None:
+    """Other waits under way keep theirs."""
+    waits = Waits()
+    with waits.during("The commit", "a flush", 1.0), waits.during("A rebalance", "a join", 9.0):
+        waits.pass_on_to("The commit", "an answer")
+        waits.look(9.0, group_answers=True)
+        assert waits.problem() == "The commit has waited for 1 s for an answer"
+
+
+async def test_the_log_names_topics_whose_batches_were_not_delivered() -> None:
+    """Batches that wait for more records, and batches without an answer."""
+    async with EmbeddedBroker() as broker:
+        for topic in ("waits", "sent"):
+            broker.node.catalogue.create(topic, 1, {})
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=60_000)
+        await producer.start()
+        app: Any = SimpleNamespace(producer=SimpleNamespace(_producer=producer))
+        try:
+            assert unsent(app) == ""
+            for topic in ("waits", "sent"):
+                await producer.send(topic, b"x")
+            assert unsent(app) == "not delivered yet: sent, waits"
+            batches = producer._message_accumulator
+            [pending] = batches._batches.pop(next(tp for tp in batches._batches if tp[0] == "sent"))
+            batches._pending_batches.add(pending)
+            assert unsent(app) == "not delivered yet: sent, waits"
+        finally:
+            producer._closed = True
+            await producer._sender.close()
+            await producer.client.close()

@@ -1,0 +1,69 @@
+"""How long partitions stand still after a SIGTERM: what leaver and successors do one after another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.membership.goodbye import _done_within
+from tests.support.workers.troubled import troubled
+from tests.support.workers.virtual import Worker, running
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_a_worker_leaves_the_group_before_it_closes_its_tables(tmp_path: Path) -> None:
+    """Stock closes them first: a second or more in which nobody knows that the partitions are free."""
+    with troubled(tmp_path, preload=200) as it:
+        it.start()
+        it.load.start()
+        assert it.until(lambda _: it.done > 40)
+        it.fleet.terminate("worker-1")
+        log = it.log()
+        assert 0 < log.index("LeaveGroup request succeeded") < log.index("Closing rocksdb on stop")
+        it.load.stop()
+        it.start()
+        assert it.until(lambda _: it.done == sum(it.load.sent))
+        repeated = len(it.worker.orders) - it.done
+        assert repeated == 0
+
+
+async def test_committed_offsets_are_asked_for_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """aiokafka asks once for each partition, one after the other, before anything flows."""
+    worker = Worker(partitions=3, repaired=True)
+    worker.send_orders(10)
+    worker.logs.committed[worker.source()] = 5
+    async with running(worker):
+        asked: list[list[TP]] = []
+
+        async def fetch(tps: list[TP]) -> dict[TP, Any]:
+            asked.append(list(tps))
+            return {tp: SimpleNamespace(offset=worker.logs.committed.get(tp, -1)) for tp in tps}
+
+        worker.app.consumer._thread._consumer._coordinator.fetch_committed_offsets = fetch
+        with caplog.at_level(logging.WARNING):
+            await worker.rebalance([0, 1, 2])
+            assert await worker.until(lambda: worker.offsets == [5, 6, 7, 8, 9])
+        assert [len(tps) for tps in asked] == [6]
+
+
+@pytest.mark.parametrize("failure", [asyncio.CancelledError(), RuntimeError("of a client"), None])
+async def test_a_client_that_fails_at_its_stop_ends_no_thread_without_a_word(failure: Any) -> None:
+    """aiokafka's own cancelled tasks come through; the app waited a minute for that thread."""
+
+    async def stop() -> None:
+        if failure is not None:
+            raise failure
+
+    assert await _done_within(1.0, stop) == (failure is None)
+    ours = asyncio.ensure_future(_done_within(5.0, asyncio.Event().wait))
+    await asyncio.sleep(0)
+    ours.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ours

@@ -1,1 +1,0 @@
-"""Rows in files and their changelogs."""

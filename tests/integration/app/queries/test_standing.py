@@ -1,0 +1,115 @@
+"""When rows are this worker's to tell: restored, and nobody else's by now. On logs in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.membership.fence import HeartbeatFence
+from faust_assigner.app.queries.standing import Standing
+from tests.support.workers.cooperative import CooperativeWorker, worker_of
+from tests.support.workers.virtual import Worker, running
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def restored(worker: Any) -> list[int]:
+    """The partitions whose rows are all here, and this worker's."""
+    recovery = worker.app.tables.recovery
+    return [p for p in range(4) if recovery.is_restored(worker.changelog(p))]
+
+
+def hold_up(worker: CooperativeWorker) -> asyncio.Event:
+    """Restoring waits from here on until the event is set."""
+    recovery, go = worker.app.tables.recovery, asyncio.Event()
+    restore = recovery._restore_actives
+
+    async def late(pending: set[Any]) -> None:
+        await go.wait()
+        await restore(pending)
+
+    recovery._restore_actives = late
+    return go
+
+
+async def test_a_partition_that_is_being_restored_is_not_read_and_kept_ones_are() -> None:
+    """In a cooperative round, until the table has all that is in its changelog."""
+    async with worker_of([0]) as worker:
+        assert restored(worker) == [0]
+        go = hold_up(worker)
+        await worker.give([0, 1])
+        assert restored(worker) == [0]
+        go.set()
+        assert await worker.until(lambda: worker.at_rest)
+        assert restored(worker) == [0, 1]
+
+
+async def test_a_partition_that_went_is_not_read_any_more() -> None:
+    """Its files are there still."""
+    async with worker_of([0, 1]) as worker:
+        assert restored(worker) == [0, 1]
+        await worker.give([1])
+        assert await worker.until(lambda: worker.at_rest)
+        assert restored(worker) == [1]
+
+
+async def test_a_standby_is_no_owner() -> None:
+    """Also where it was the owner before."""
+    async with worker_of([0, 1]) as worker:
+        await worker.give([1], [0])
+        assert await worker.until(lambda: worker.at_rest)
+        assert restored(worker) == [1]
+
+
+async def test_nothing_is_read_while_everything_stands_still() -> None:
+    """The group's coordinator is silent: others may own it all."""
+    async with worker_of([0, 1]) as worker:
+        await worker.app.consumer.stand_still()
+        assert restored(worker) == []
+
+
+async def test_an_eager_round_makes_no_partition_readable_before_it_is_restored() -> None:
+    """Stock's views read whatever is there by then."""
+    async with worker_of([0, 1]) as worker:
+        go = hold_up(worker)
+        await worker.rebalance([0, 2])
+        assert restored(worker) == []
+        go.set()
+        assert await worker.until(lambda: worker.at_rest)
+        assert restored(worker) == [0, 2]
+
+
+def test_whoever_was_frozen_for_a_session_is_not_sure() -> None:
+    """By then others may own what it owned; at its next answered heartbeat it is again."""
+    now = 100.0
+    fence = HeartbeatFence(10.0, lambda: now)
+    assert fence.is_sure()
+    now = 111.0
+    assert not fence.is_sure()
+    fence.hear(110.0)
+    assert fence.is_sure()
+
+
+async def test_rows_are_an_owners_only_while_it_is_surely_a_member() -> None:
+    """Restored or not: what it had may have been given to others, who went on."""
+    async with worker_of([0]) as worker:
+        app, tp = worker.app, worker.changelog(0)
+        app.assignor.is_active = lambda tp: tp in app.assignor.actives
+        standing = Standing(app, 5.0)
+        assert standing.is_owner(tp)
+        app.consumer._is_watched = True
+        app.consumer.fence.lose()
+        assert restored(worker) == [0]
+        assert not standing.is_owner(tp)
+
+
+async def test_in_eager_groups_a_table_is_read_once_its_recovery_is_over() -> None:
+    """Not from the revocation to the end of the recovery."""
+    worker = Worker(repaired=True)
+    async with running(worker):
+        await worker.rebalance([0])
+        assert await worker.until(lambda: restored(worker) == [0])
+        worker.app.tables.recovery.signal_recovery_start.set()
+        assert restored(worker) == []

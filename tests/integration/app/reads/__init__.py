@@ -1,1 +1,0 @@
-"""Requests for keys while partitions move, with real workers."""

@@ -1,0 +1,267 @@
+"""Faust's part of a cooperative round, on logs in memory: what flows, what is finished, what is restored."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+import faust
+import pytest
+
+from faust_assigner.app.rebalance.incremental import ThreadListener
+from tests.support.workers.cooperative import CooperativeWorker, owning, worker_of
+from tests.support.workers.virtual import running
+
+pytestmark = pytest.mark.timeout(60)
+
+
+async def test_kept_partitions_flow_while_others_come_and_go() -> None:
+    """No record of them is repeated, left out or out of order."""
+    async with worker_of([0, 1]) as worker:
+        for given in ([0, 1, 2], [0, 2], [0, 3], [0]):
+            worker.send_orders(20)
+            await worker.give(given)
+            worker.send_orders(20)
+            assert await worker.until(
+                lambda: len(worker.of(0)) == worker.logs.ends[worker.source()]
+            )
+        assert worker.of(0) == list(range(160))
+        assert await worker.until(lambda: worker.at_rest)
+
+
+async def test_what_goes_is_committed_up_to_its_last_processed_record() -> None:
+    """Nothing is processed after that, and the next owner repeats nothing."""
+    async with worker_of([0, 1]) as worker:
+        worker.delay_s = 0.005
+        worker.send_orders(60, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) > 5)
+        await worker.give([0])
+        done = len(worker.of(1))
+        assert worker.logs.committed[worker.source(1)] == done
+        worker.delay_s = 0.0
+        await asyncio.sleep(0.1)
+        assert len(worker.of(1)) == done < 60, "what waited in queues is the next owner's"
+
+
+class Hears(faust.Sensor):
+    """Notes what it hears of rounds."""
+
+    def __init__(self, heard: list[Any]) -> None:
+        super().__init__()
+        self.heard = heard
+
+    def on_rebalance_start(self, app: Any) -> Any:
+        """A round begins."""
+        self.heard.append("start")
+        return {"is": "state"}
+
+    def on_rebalance_return(self, app: Any, state: Any) -> None:
+        """It has been answered."""
+        assert state == {"is": "state"}
+        self.heard.append("return")
+
+    def on_rebalance_end(self, app: Any, state: Any) -> None:
+        """All is restored."""
+        assert state == {"is": "state"}
+        self.heard.append("end")
+
+
+async def test_a_round_is_seen_by_sensors_and_its_partitions_by_handlers() -> None:
+    """What goes is announced once it is committed, and only that; a round of nothing is a round, too."""
+    heard = list[Any]()
+    async with worker_of([0, 1]) as worker:
+        app, source, log = worker.app, worker.source(1), worker.changelog(1)
+
+        async def revoked(app: Any, tps: Any, **_: Any) -> None:
+            heard.append(("revoked", tps, worker.logs.committed.get(source), app.rebalancing))
+
+        app.on_partitions_revoked.connect(revoked)
+        app.sensors.add(Hears(heard))
+        worker.send_orders(4, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) == 4)
+        for given in ([0], [0], [0, 1]):
+            await worker.give(given)
+            assert await worker.until(lambda: not app.rebalancing)
+        gone = ("revoked", {source, log}, 4, True)
+        round_ = ["start", "return", "end"]
+        assert heard == ["start", gone, "return", "end", *round_, *round_]
+
+
+async def test_a_round_that_is_overtaken_by_another_is_seen_to_its_end() -> None:
+    """Also by an eager one; a gauge of rounds under way comes down again."""
+    heard = list[Any]()
+    async with worker_of([0]) as worker:
+        worker.app.sensors.add(Hears(heard))
+        worker.send_orders(1)
+        for given in ([0, 1], [0, 2], [0, 3]):
+            await worker.give(given)
+        worker.app.consumer.rounds.begin()
+        await asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(
+                ThreadListener(worker.app.consumer._thread).gives_up(), worker.consumer.loop
+            )
+        )
+        await worker.rebalance([0, 1])
+        assert await worker.until(lambda: not worker.app.rebalancing)
+        assert heard == ["start", "return", "end"] * 5
+
+
+async def test_what_comes_back_goes_on_where_its_last_owner_stopped() -> None:
+    """Whoever that was: from the committed offset, not from where this worker stood."""
+    async with worker_of([0, 1]) as worker:
+        worker.send_orders(10, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) == 10)
+        await worker.give([0])
+        worker.send_orders(10, partition=1)
+        worker.logs.committed[worker.source(1)] = 15  # another worker did five
+        await worker.give([0, 1])
+        assert await worker.until(lambda: worker.of(1)[10:] == [15, 16, 17, 18, 19])
+
+
+async def test_the_databases_of_kept_partitions_are_not_opened_anew() -> None:
+    """A second attempt begins by closing them, and agents write what is kept."""
+    async with worker_of([0]) as worker:
+        recovery, opened = worker.app.tables.recovery, set[Any]()
+        open_each = recovery._open_each
+        recovery._open_each = lambda: opened.update(recovery._to_open()) or open_each()
+        await worker.give([0, 1])
+        assert await worker.until(lambda: worker.at_rest)
+        assert opened == {worker.changelog(1)}
+
+
+async def test_a_partition_without_a_commit_begins_at_the_beginning() -> None:
+    """Also the second time."""
+    async with worker_of([0]) as worker:
+        worker.send_orders(5, partition=2)
+        await worker.give([0, 2])
+        assert await worker.until(lambda: worker.of(2) == [0, 1, 2, 3, 4])
+
+
+async def test_an_eager_round_after_cooperative_ones_loses_nothing() -> None:
+    """Everything is given up and taken on anew."""
+    async with worker_of([0, 1]) as worker:
+        worker.send_orders(10)
+        await worker.give([0, 2])
+        worker.send_orders(10, partition=2)
+        assert await worker.until(lambda: len(worker.of(2)) == 10 and len(worker.of(0)) == 10)
+        await worker.rebalance([0, 2])
+        worker.send_orders(10)
+        assert await worker.until(lambda: worker.of(0) == list(range(20)))
+        assert worker.of(2) == list(range(10))
+
+
+async def test_a_silent_coordinator_stops_all_streams_and_the_next_round_resumes_them() -> None:
+    """Nothing is processed in between."""
+    async with worker_of([0]) as worker:
+        worker.send_orders(5)
+        assert await worker.until(lambda: len(worker.of(0)) == 5)
+        consumer = worker.app.consumer
+        consumer.stop_flow_now()
+        await consumer.stand_still()
+        assert consumer.fence.is_stale(monotonic()), "a change that is held would be waited for"
+        worker.send_orders(5)
+        await asyncio.sleep(0.2)
+        assert len(worker.of(0)) == 5
+        await worker.rebalance([0])
+        assert await worker.until(lambda: worker.of(0)[-1] == 9)
+
+
+class InBatches(CooperativeWorker):
+    """Its agent takes a hundred at a time, however long that takes."""
+
+    within: float | None = None
+
+    async def count(self, orders: Any) -> None:
+        """The agent."""
+        async for batch in orders.take_events(100, within=self.within):
+            for event in batch:
+                self.processed.append((event.message.partition, event.message.offset))
+
+
+@pytest.mark.parametrize("within", [None, 3600.0])
+@pytest.mark.parametrize("eager", [False, True])
+async def test_a_batch_that_is_being_made_is_handed_out_when_its_partitions_go(
+    within: float | None,
+    eager: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing waits for the records that it lacks: they will not come before the round is over."""
+    worker = InBatches(partitions=4, broker_rebalance_timeout=10.0)
+    worker.within = within
+    async with owning(worker, [0, 1]):
+        worker.send_orders(7, partition=1)
+        assert await worker.until(lambda: len(worker.app.consumer._unacked_messages) == 7)
+        await asyncio.sleep(0.5)
+        assert worker.processed == [], "it has as long as it was given while nothing happens"
+        await asyncio.wait_for(worker.rebalance([0]) if eager else worker.give([0]), 20)
+        assert worker.of(1) == list(range(7))
+        assert worker.logs.committed[worker.source(1)] == 7
+        assert "the next owner repeats them" not in caplog.text
+        worker.send_orders(100)
+        assert await worker.until(lambda: worker.of(0) == list(range(100)))
+
+
+async def test_a_full_queue_lets_go_of_what_leaves() -> None:
+    """Records of a partition that waits for room are not put after it has gone."""
+    async with worker_of([0, 1], stream_buffer_maxsize=4) as worker:
+        worker.delay_s = 0.01
+        worker.send_orders(40)
+        worker.send_orders(40, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) > 2)
+        await worker.give([0])
+        done = len(worker.of(1))
+        worker.delay_s = 0.0
+        assert await worker.until(lambda: worker.of(0) == list(range(40)))
+        assert len(worker.of(1)) == done == worker.logs.committed[worker.source(1)]
+
+
+class Concurrent(CooperativeWorker):
+    """Several records of a partition under way at a time."""
+
+    agent_options = {"concurrency": 3}  # noqa: RUF012
+
+
+async def test_all_records_under_way_are_waited_for() -> None:
+    """With concurrency there are several."""
+    worker = Concurrent(partitions=2)
+    async with owning(worker, [0, 1]):
+        worker.delay_s = 0.01
+        worker.send_orders(30, partition=1)
+        assert await worker.until(lambda: len(worker.of(1)) > 6)
+        await worker.give([0])
+        assert worker.logs.committed[worker.source(1)] == len(worker.of(1))
+
+
+class Isolated(CooperativeWorker):
+    """One actor for each partition."""
+
+    agent_options = {"isolated_partitions": True}  # noqa: RUF012
+
+
+async def test_isolated_partitions_get_an_actor_when_they_come() -> None:
+    """And lose it when they go; the others' actors go on."""
+    worker = Isolated(partitions=3)
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0, 1])
+        for given, there in (([0, 1], (0, 1)), ([0, 2], (0, 2)), ([0, 1, 2], (0, 1, 2))):
+            await worker.give(given)
+            expected = {p: len(worker.of(p)) + 4 for p in there}
+            for partition in there:
+                worker.send_orders(4, partition)
+            assert await worker.until(lambda e=expected: {p: len(worker.of(p)) for p in e} == e)  # type: ignore[misc]
+        assert worker.of(0) == list(range(12))
+        assert worker.of(1) == list(range(8))
+
+
+async def test_a_backlog_that_was_taken_over_does_not_hold_up_what_was_kept() -> None:
+    """Records of kept partitions are taken in turn with it, although they come after it."""
+    async with worker_of([0]) as worker:
+        worker.send_orders(400, partition=1)
+        worker.delay_s = 0.002
+        await worker.give([0, 1])
+        assert await worker.until(lambda: len(worker.of(1)) > 20)
+        worker.send_orders(5)
+        assert await worker.until(lambda: len(worker.of(0)) == 5)
+        assert len(worker.of(1)) < 300, "the backlog was worked off first"

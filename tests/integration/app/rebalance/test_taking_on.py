@@ -1,0 +1,74 @@
+"""In which order a worker takes on what it gains, on logs in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from tests.integration.app.rebalance.test_incremental import worker_of
+
+pytestmark = pytest.mark.timeout(60)
+
+
+async def test_what_is_taken_over_flows_before_the_files_of_copies_are_open() -> None:
+    """Nobody waits for a copy; then it is followed all the same."""
+    async with worker_of([0]) as worker:
+        recovery, may_open, waiting = worker.app.tables.recovery, asyncio.Event(), list[int]()
+        open_ = recovery._open
+
+        async def late(tps: Any, **how: Any) -> None:
+            if any(tp.partition == 2 for tp in tps):
+                waiting.append(2)
+                await may_open.wait()
+            await open_(tps, **how)
+
+        recovery._open = late
+        worker.send_changelog(20, partition=1)
+        worker.send_changelog(20, partition=2)
+        worker.send_orders(3, partition=1)
+        await worker.give([0, 1], standbys=[2])
+        assert await worker.until(lambda: worker.of(1) == [0, 1, 2])
+        assert await worker.until(lambda: waiting)
+        assert not worker.at_rest
+        worker.send_orders(3)
+        assert await worker.until(lambda: worker.of(0) == [0, 1, 2])
+        may_open.set()
+        assert await worker.until(lambda: recovery.standby_offsets.get(worker.changelog(2)) == 19)
+        assert worker.at_rest
+
+
+async def test_a_round_is_spoken_of_where_it_brought_something(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In changelogs, which is what is restored; nothing is said where all stays."""
+    caplog.set_level(logging.INFO, logger="faust_assigner")
+    said = list[list[str]]()
+    async with worker_of([0]) as worker:
+        for standbys in ([], [], [2]):
+            caplog.clear()
+            await worker.give([0, 1], standbys=standbys)
+            assert await worker.until(lambda: worker.at_rest)
+            said.append(
+                [m.partition(" in ")[0] for m in caplog.messages if m.startswith("Took on")]
+            )
+    assert said == [
+        ["Took on 1 active and 0 standby changelogs"],
+        [],
+        ["Took on 0 active and 1 standby changelogs"],
+    ]
+
+
+async def test_what_copies_have_read_is_written_while_a_round_is_under_way() -> None:
+    """A round may take as long as its slowest member; a worker that is killed meanwhile keeps its copies."""
+    async with worker_of([0]) as worker:
+        await worker.give([0], standbys=[1])
+        assert await worker.until(lambda: worker.at_rest)
+        worker.app.consumer.rounds.begin()
+        worker.send_changelog(3, partition=1)
+        recovery, log = worker.app.tables.recovery, worker.changelog(1)
+        assert await worker.until(lambda: recovery.standby_offsets.get(log) == 2)
+        assert await worker.until(lambda: not any(recovery.buffers.values()), 5.0)
+        assert worker.app.rebalancing

@@ -1,0 +1,348 @@
+"""Tables ahead of their changelogs, on whole workers: refused at a start, at a round, and beside streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic
+from faust.exceptions import ConsistencyError
+from faust.types import TP
+
+from faust_assigner.app.recovery import loop as recovery_loop
+from faust_assigner.app.recovery import restoring as restore
+from faust_assigner.testing.broker import broker_process
+from faust_assigner.testing.kafka import KafkaServer
+from tests.integration.app.tables.test_sigkill import Killed
+from tests.support.workers.cooperative import CooperativeWorker
+from tests.support.workers.virtual import running
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Rows(CooperativeWorker):
+    """Counts orders in RocksDB; ``stable`` are the ends that a committed reader sees, by partition."""
+
+    def install_more(self) -> None:
+        """With a broker that tells high watermarks from the logs."""
+        self.stable: dict[TP, int] = {}
+        super().install_more()
+
+    def begin(self) -> None:
+        """Once the app has a recovery."""
+        self.app._create_directories()
+        self.refusals: list[BaseException] = []
+        self.app.tables.recovery.consistency._pause_s = 0.01
+        self.app.tables.recovery.consistency._ask = self.ends
+        self.app.crash = self.app.tables.recovery.crash = self.note  # they would end the process
+
+    async def ends(self, tps: Any) -> dict[TP, int]:
+        """High watermarks."""
+        return {tp: self.logs.ends[tp] for tp in tps}
+
+    async def note(self, reason: BaseException) -> None:
+        """Instead of the end of the app."""
+        self.refusals.append(reason)
+
+    async def watch_ends(self) -> None:
+        """Committed readers see less than there is, where the test says so."""
+
+        async def end_offsets(partitions: Any) -> dict[TP, int]:
+            return {tp: self.stable.get(TP(*tp), self.logs.ends[TP(*tp)]) for tp in partitions}
+
+        self.consumer.end_offsets = end_offsets  # type: ignore[method-assign]
+
+    def make_again(self, partition: int, records: int = 0) -> None:
+        """Its changelog was deleted and made again, with so many rows of somebody else."""
+        log = self.changelog(partition)
+        self.logs.records[log].clear()
+        self.logs.ends[log] = 0
+        for number in range(records):
+            self.logs.append(log, b'"other-%d"' % number, b"5")
+
+
+class EagerRows(Rows):
+    """Its rounds stop everything."""
+
+    def install_more(self) -> None:
+        """As with ``FAUST_ASSIGNER_COOPERATIVE=0``."""
+        self.stable = {}
+        restore.install(self.app)
+
+
+Kind = Callable[..., Rows]
+
+
+async def given(worker: Rows, actives: list[int], standbys: list[int] = []) -> None:  # noqa: B006
+    """A round of its kind; returns when it is over, or refused."""
+    if isinstance(worker, EagerRows):
+        await worker.rebalance(actives, standbys)
+        done = lambda: not worker.app.rebalancing and not worker.app.in_recovery  # noqa: E731
+    else:
+        await worker.give(actives, standbys)
+        done = lambda: worker.at_rest  # noqa: E731
+    assert await worker.until(lambda: done() or bool(worker.refusals))
+
+
+async def counted(worker: Rows, count: int, partition: int = 0) -> None:
+    """So many more orders are in the file."""
+    before = len(worker.of(partition))
+    worker.send_orders(count, partition)
+    assert await worker.until(lambda: len(worker.of(partition)) == before + count)
+    store = worker.counts.data
+    assert await worker.until(lambda: not any(store.overlays.values()))
+
+
+@pytest.mark.parametrize("kind", [Rows, EagerRows])
+@pytest.mark.parametrize("records", [0, 3])
+async def test_a_partition_that_comes_back_ahead_of_its_changelog_is_refused(
+    kind: Kind, records: int
+) -> None:
+    """The worker ends with an error that names the partition and both offsets."""
+    worker = kind(partitions=2, store="rocksdb://")
+    worker.begin()
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        await counted(worker, 9)
+        await given(worker, [1])
+        worker.make_again(0, records)
+        await given(worker, [0, 1])
+        assert await worker.until(lambda: bool(worker.refusals))
+        [refusal] = worker.refusals
+        assert isinstance(refusal, ConsistencyError)
+        assert f"goes up to offset 8 of {worker.changelog(0).topic}" in str(refusal)
+        assert f"(8 > {records - 1})" in str(refusal)
+
+
+@pytest.mark.parametrize("kind", [Rows, EagerRows])
+async def test_a_standby_ahead_of_its_changelog_is_refused(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would apply none of what the owner changes; found as it begins to follow."""
+    monkeypatch.setattr(recovery_loop, "COMPARE_S", 60.0)
+    worker = kind(partitions=2, store="rocksdb://")
+    worker.begin()
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        await counted(worker, 9)
+        await given(worker, [1])
+        worker.make_again(0, 3)
+        await given(worker, [1], [0])
+        assert await worker.until(lambda: bool(worker.refusals))
+        assert "(8 > 2)" in str(worker.refusals[0])
+
+
+@pytest.mark.parametrize("kind", [Rows, EagerRows])
+async def test_without_the_check_rows_are_kept_and_the_changelog_is_applied(kind: Kind) -> None:
+    """All of it, and what is changed from then on lands in the file."""
+    worker = kind(partitions=2, store="rocksdb://", recovery_consistency_check=False)
+    worker.begin()
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        await counted(worker, 9)
+        await given(worker, [1])
+        worker.make_again(0, 3)
+        await given(worker, [0, 1])
+        await counted(worker, 2)
+        assert not worker.refusals
+        store = worker.counts.data
+        rows = {
+            key: json.loads(store.file_row(0, b'"%s"' % key.encode()))
+            for key in ("key-0", "other-2", "key-9")
+        }
+        assert rows == {"key-0": 1, "other-2": 5, "key-9": 1}
+        assert store.persisted_offset(worker.changelog(0)) == 4
+
+
+@pytest.mark.parametrize("kind", [Rows, EagerRows])
+async def test_a_file_beyond_an_open_transaction_is_not_refused(kind: Kind) -> None:
+    """A committed reader's end lies before changes that were committed; stock refuses these files."""
+    worker = kind(partitions=2, store="rocksdb://")
+    worker.begin()
+    async with running(worker):
+        worker.start_rounds()
+        await worker.watch_ends()
+        await worker.rebalance([0])
+        await counted(worker, 9)
+        await given(worker, [1])
+        worker.stable[worker.changelog(0)] = 4
+        await given(worker, [1], [0])
+        await given(worker, [0, 1])
+        await counted(worker, 2)
+        assert not worker.refusals
+        assert worker.counts["key-0"] == 1
+
+
+async def test_a_changelog_made_again_beside_streams_ends_the_worker_at_its_next_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many records it has by then."""
+    monkeypatch.setattr(recovery_loop, "COMPARE_S", 60.0)
+    worker = Rows(partitions=2, store="rocksdb://")
+    worker.begin()
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        await counted(worker, 9)
+
+        worker.make_again(0)
+        worker.send_orders(30)
+        assert await worker.until(lambda: bool(worker.refusals))
+        assert isinstance(worker.refusals[0], ConsistencyError)
+        assert "goes up to offset 8" in str(worker.refusals[0])
+        assert "(8 > 0)" in str(worker.refusals[0])
+
+
+@pytest.mark.parametrize("standby", [False, True])
+async def test_a_changelog_made_again_beside_streams_is_found_without_a_change(
+    standby: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what is owned and of what is followed, every few seconds."""
+    monkeypatch.setattr(recovery_loop, "COMPARE_S", 0.05)
+    worker = Rows(partitions=2, store="rocksdb://")
+    worker.begin()
+    async with running(worker):
+        worker.start_rounds()
+
+        await worker.rebalance([0])
+        await counted(worker, 9)
+        if standby:
+            await given(worker, [1], [0])
+            assert await worker.until(lambda: worker.at_rest)
+        worker.make_again(0, 2)
+        assert await worker.until(lambda: bool(worker.refusals))
+        assert "(8 > 1)" in str(worker.refusals[0])
+
+
+async def test_without_the_check_a_changelog_made_again_beside_streams_is_applied() -> None:
+    """Rows stay, and changes reach the file again."""
+    worker = Rows(partitions=2, store="rocksdb://", recovery_consistency_check=False)
+    worker.begin()
+    async with running(worker):
+        worker.start_rounds()
+        await worker.rebalance([0])
+        await counted(worker, 9)
+        worker.make_again(0)
+        await counted(worker, 5)
+        store = worker.counts.data
+        assert await worker.until(
+            lambda: store.persisted_offset(worker.changelog(0)) == 4 and worker.at_rest
+        )
+        assert [worker.counts[f"key-{n}"] for n in (0, 8, 9, 13)] == [1, 1, 1, 1]
+        assert store.file_row(0, b'"key-13"') == b"1"
+        assert not worker.refusals
+
+
+# -- real workers
+
+
+def make_again(it: Killed, table: str) -> None:
+    """Delete the changelog and make it again.
+
+    Apache Kafka makes a topic that a worker asks for in between: that one is deleted, too.
+    """
+    topic = f"{it.app_id}-{table}-changelog"
+    new = NewTopic(topic, 2, 1, config={"cleanup.policy": "compact"})
+    deadline = time.monotonic() + 30.0
+    while True:
+        it.admin.delete_topics([topic])[topic].result(30)
+        try:
+            it.admin.create_topics([new])[topic].result(30)
+            return
+        except KafkaException as error:
+            exists = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            if not exists or time.monotonic() > deadline:
+                raise
+
+
+def ends(it: Killed, timeout_s: float = 45.0) -> int:
+    """With what exit code the worker ends by itself."""
+    assert it.process is not None
+    try:
+        return it.process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(it.log()) from None
+
+
+def refuses(it: Killed, table: str) -> None:
+    """A worker with files ahead of ``table``'s changelog ends, and says why."""
+    log = (it.folder / "log").read_text(errors="replace")
+    assert f"Table {table}: what this worker has of partition" in log, it.log()
+    assert "ConsistencyError" in log
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(150)
+def test_a_real_worker_refuses_files_ahead_of_a_changelog_that_was_made_again(
+    tmp_path: Path,
+) -> None:
+    """At its start; with the check off it goes on from the rows it has."""
+    with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
+        it = Killed(broker.bootstrap, tmp_path, "at_least_once")
+        try:
+            it.send(400)
+            it.start()
+            it.wait_for_changes(300)
+            time.sleep(1.0)
+            it.kill()
+            offsets = [it.file("sums", partition)[0] for partition in range(2)]
+            assert max(offsets) > 50
+            make_again(it, "sums")
+            it.start()
+            assert ends(it) != 0
+            refuses(it, "sums")
+            os.environ["RECOVERY_CONSISTENCY_CHECK"] = "0"
+            it.start()
+            it.send(100)
+            it.wait_for_changes(100)
+            it.kill()
+        finally:
+            os.environ.pop("RECOVERY_CONSISTENCY_CHECK", None)
+            it.kill()
+
+
+def made_again_beside_streams(it: Killed) -> None:
+    """The changelog of a running worker is made again; its next changes end it."""
+    try:
+        it.send(2_000)
+        it.start()
+        it.wait_for_changes(1_000)
+        make_again(it, "sums")
+        deadline = time.monotonic() + 60.0
+        while it.process is not None and it.process.poll() is None:
+            assert time.monotonic() < deadline, it.log()
+            it.send(200)
+            time.sleep(0.5)
+        refuses(it, "sums")
+    finally:
+        it.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.timeout(150)
+def test_a_real_worker_ends_when_its_changelog_is_made_again(tmp_path: Path) -> None:
+    """On the embedded broker."""
+    with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
+        made_again_beside_streams(Killed(broker.bootstrap, tmp_path, "at_least_once"))
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.timeout(240)
+def test_a_real_worker_ends_when_its_changelog_is_made_again_under_exactly_once(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    """On Apache Kafka."""
+    made_again_beside_streams(Killed(kafka.bootstrap, tmp_path, "exactly_once"))

@@ -1,0 +1,331 @@
+"""How records are collected into batches, when a batch is handed out, and whose record it is meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.streams import _current_event
+from faust.types import TP
+
+from faust_assigner.app.consumer.batches import BatchesInTime, OwnedBatches
+
+A, B = TP("orders", 0), TP("orders", 1)
+
+
+class Event:
+    """A record in the stream."""
+
+    def __init__(self, value: Any, tp: TP = A, *, generation: int = 3) -> None:
+        self.value = value
+        self.message = SimpleNamespace(tp=tp, timestamp=42.0, generation_id=generation)
+
+
+class Stock:
+    """Of Faust's stream, whose reader is the test."""
+
+    def __init__(self) -> None:
+        self.should_stop, self.enable_acks = False, True
+        self.channel, self.current_event = "channel", None
+        self.held: list[Any] = []
+        self.acked: list[Any] = []
+        self.current: list[Any] = []
+        self.readers = 0
+        self.waits = False
+        self._active_agens: set[Any] = set()
+        self._processors: list[Any] = ["echo"]
+        transactions = SimpleNamespace(
+            hold_back=self._hold_back, hold_value="hold", waits_for=lambda events: self.waits
+        )
+        self.consumer = SimpleNamespace(
+            transactions=transactions, leaving=frozenset(), _unacked_messages=set()
+        )
+        self.flows = True
+        self.app = SimpleNamespace(
+            in_transaction=True,
+            should_stop=False,
+            consumer_generation_id=3,
+            consumer=self.consumer,
+            conf=SimpleNamespace(stream_wait_empty=True),
+            flow_control=SimpleNamespace(is_active=lambda: self.flows),
+        )
+
+    async def _hold_back(self, event: Any) -> None:
+        self.held.append(event.value)
+
+    def add_processor(self, processor: Any) -> None:
+        """As Faust's."""
+        self._processors.append(processor)
+
+    def _enable_passive(self, channel: Any) -> None:
+        self.readers += 1
+
+    def __aiter__(self) -> Any:
+        return self
+
+    async def ack(self, event: Any) -> None:
+        """As Faust's."""
+        self.acked.append(event.value)
+
+    async def wait(self, event: Any) -> Any:
+        """As mode's."""
+        while not (event.is_set() or self.should_stop):
+            await asyncio.sleep(0.001)
+        return SimpleNamespace(stopped=self.should_stop)
+
+    async def wait_for_stopped(self, *events: Any, timeout: float | None = None) -> bool:
+        """As mode's: True where it stops, and where time runs out."""
+        loop = asyncio.get_running_loop()
+        end = None if timeout is None else loop.time() + timeout
+        while not (self.should_stop or any(event.is_set() for event in events)):
+            if end is not None and loop.time() >= end:
+                return True
+            await asyncio.sleep(0.001)
+        return self.should_stop
+
+
+class Stream(OwnedBatches, Stock):  # type: ignore[misc]
+    """Ours over it, under ``exactly_once``."""
+
+    async def read(self, *events: Event) -> None:
+        """The reader: each record goes through the processors."""
+        for event in events:
+            self.current_event = event
+            assert self._basket is not None
+            await self._basket.collect(event.value)
+
+
+async def next_of(batches: Any) -> list[Any]:
+    """The next batch."""
+    async with asyncio.timeout(5.0):  # no task of its own: the current event is of this one
+        found: list[Any] = await anext(batches)
+    return found
+
+
+async def nothing_of(batches: Any, seconds: float = 0.3) -> Any:
+    """A task that waits for the next batch, which is not there within that time."""
+    waiting = asyncio.ensure_future(anext(batches))
+    await asyncio.sleep(seconds)
+    assert not waiting.done()
+    return waiting
+
+
+@pytest.fixture
+async def made() -> Stream:
+    """A stream."""
+    return Stream()
+
+
+async def test_a_full_batch_is_handed_out_at_once_and_the_next_begins_empty(made: Stream) -> None:
+    """It is not handed out before: there is no time limit."""
+    batches = made.take(2, None)
+    waiting = await nothing_of(batches, 0.01)
+    await made.read(Event(1), Event(2))
+    assert await waiting == [1, 2]
+    reading = asyncio.ensure_future(made.read(Event(3)))
+    waiting = await nothing_of(batches)
+    await reading
+    await made.read(Event(4))
+    assert await waiting == [3, 4]
+
+
+async def test_what_a_time_limit_finds_is_handed_out(made: Stream) -> None:
+    """In whole batches, one for each partition, the oldest record's first."""
+    batches = made.take(9, 0.05)
+    await made.read(Event(1, B), Event(2), Event(3, B))
+    assert await next_of(batches) == [1, 3]
+    assert await next_of(batches) == [2]
+
+
+async def test_the_reader_waits_while_a_batch_is_full(made: Stream) -> None:
+    """It goes on once that is taken, and where the stream stops."""
+    batches = made.take(1, None)
+    await made.read(Event(1))
+    reading = asyncio.ensure_future(made.read(Event(2)))
+    await asyncio.sleep(0.01)
+    assert not reading.done()
+    assert await next_of(batches) == [1]
+    await asyncio.wait_for(reading, 5.0)
+    blocked = asyncio.ensure_future(made.read(Event(3)))
+    await asyncio.sleep(0.01)
+    made.should_stop = True
+    await asyncio.wait_for(blocked, 5.0)
+
+
+async def test_a_batch_is_acknowledged_when_the_agent_asks_for_the_next(made: Stream) -> None:
+    """Until then its last record is the current one: what is sent belongs to all of it."""
+    batches = made.take(2, 0.05)
+    assert not made.enable_acks, "the reader would acknowledge each at once"
+    await made.read(Event(1), Event(2))
+    await next_of(batches)
+    current: Any = _current_event.get()
+    assert current is not None
+    assert (current().value, made.acked) == (2, [])
+    reading = asyncio.ensure_future(made.read(Event(3)))
+    await next_of(batches)
+    await reading
+    assert made.acked == [1, 2]
+    await batches.aclose()
+    assert made.acked == [1, 2, 3]
+    assert _current_event.get() is None, "what is sent later belongs to no record"
+
+
+async def test_an_agent_that_acknowledges_by_itself_is_left_to_it(made: Stream) -> None:
+    """Its records may wait for the next ones: they are not held back either."""
+    batches = made.noack_take(2, 0.05)
+    await made.read(Event(1))
+    assert [event.value for event in await next_of(batches)] == [1]
+    await batches.aclose()
+    assert (made.acked, made.held) == ([], [])
+
+
+async def test_a_batch_is_held_back_by_its_first_record(made: Stream) -> None:
+    """A commit may wait for the records before it."""
+    batches = made.take(2, 0.05)
+    await made.read(Event(1), Event(2))
+    await next_of(batches)
+    assert made.held == [1]
+
+
+async def test_records_of_a_former_generation_are_in_no_batch(made: Stream) -> None:
+    """Their next owner reads them."""
+    batches = made.take(3, 0.05)
+    await made.read(Event(1, generation=2), Event(2), Event(3, B, generation=2))
+    assert await next_of(batches) == [2]
+
+
+@pytest.mark.parametrize("field", ["at", ""])
+async def test_values_that_are_dicts_get_the_time_of_their_record(made: Stream, field: str) -> None:
+    """Under the name that was given, if one was."""
+    batches = made.take_with_timestamp(2, 0.05, field)
+    await made.read(Event({"a": 1}), Event("text"))
+    stamped = {"a": 1, "at": 42.0} if field else {"a": 1}
+    assert await next_of(batches) == [stamped, "text"]
+
+
+async def test_the_next_agent_takes_up_what_was_read_with_its_own_size(made: Stream) -> None:
+    """The processor is added once; batches are closed with the stream."""
+    first = made.take(5, None)
+    await made.read(Event(1))
+    second = made.take(2, None)
+    assert len(made._processors) == 2
+    assert made._active_agens == {first, second}
+    await made.read(Event(2))
+    assert await next_of(second) == [1, 2]
+
+
+@pytest.mark.parametrize("reason", ["stops", "flow", "leaving", "commit"])
+async def test_a_batch_that_something_waits_for_is_handed_out_as_it_is(
+    made: Stream, reason: str
+) -> None:
+    """A round, a stop or a commit; an empty one is not."""
+    batches = made.take(9, 3_600.0)
+    waiting = await nothing_of(batches, 0.01)
+    if reason == "stops":
+        made.app.should_stop = True
+    elif reason == "flow":
+        made.flows = False
+    elif reason == "leaving":
+        made.consumer.leaving = frozenset({B})
+    else:
+        made.waits = True
+    await asyncio.sleep(0.25)
+    assert not waiting.done()
+    await made.read(Event(1), Event(2, B))
+    assert await asyncio.wait_for(waiting, 5.0) == [1]
+
+
+async def test_a_partition_that_leaves_takes_no_batch_of_others_along(made: Stream) -> None:
+    """They fill up as before."""
+    batches = made.take(9, 3_600.0)
+    made.consumer.leaving = frozenset({B})
+    await made.read(Event(1))
+    waiting = await nothing_of(batches, 0.25)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+def test_the_streams_processors_begin_with_the_one_that_holds_back(made: Stream) -> None:
+    """Before those that send; once, and not where the agent acknowledges by itself."""
+    made.enable_acks = False
+    iter_of = made.__aiter__
+    iter_of()
+    assert made._processors == ["echo"]
+    made.enable_acks = True
+    iter_of(), iter_of()
+    assert made._processors == ["hold", "echo"]
+
+
+# -- without transactions
+
+
+class Plain(BatchesInTime, Stock):  # type: ignore[misc]
+    """Ours over it, where Faust makes the batches."""
+
+
+@pytest.fixture
+async def plain() -> Plain:
+    """A stream with one record under way, of ``A``."""
+    stream = Plain()
+    stream.consumer._unacked_messages = {Held(A)}
+    return stream
+
+
+class Held:
+    """A record in a batch that is being made."""
+
+    def __init__(self, tp: TP) -> None:
+        self.tp = tp
+
+
+async def wait(stream: Plain, *, full: bool = False, timeout: float = 60.0) -> bool:
+    """What ``take`` waits by."""
+    event = asyncio.Event()
+    if full:
+        event.set()
+    async with asyncio.timeout(5.0):
+        return await stream.wait_for_stopped(event, timeout=timeout)
+
+
+async def test_a_wait_for_a_batch_ends_when_it_is_full_or_its_time_is_over(plain: Plain) -> None:
+    """The former is no stop."""
+    assert not await wait(plain, full=True)
+    began = asyncio.get_running_loop().time()
+    assert await wait(plain, timeout=0.25)
+    assert asyncio.get_running_loop().time() - began >= 0.24
+
+
+@pytest.mark.parametrize("reason", ["stops", "flow", "leaving"])
+async def test_a_wait_for_a_batch_ends_where_its_records_hold_up_a_round(
+    plain: Plain, reason: str
+) -> None:
+    """Long before its time."""
+    if reason == "stops":
+        plain.app.should_stop = True
+    elif reason == "flow":
+        plain.flows = False
+    else:
+        plain.consumer.leaving = frozenset({A})
+    assert await wait(plain)
+
+
+@pytest.mark.parametrize("reason", ["other partitions", "no records", "nobody waits"])
+async def test_a_wait_for_a_batch_goes_on_where_it_holds_up_nothing(
+    plain: Plain, reason: str
+) -> None:
+    """A batch is as large as it may be."""
+    if reason == "other partitions":
+        plain.consumer.leaving = frozenset({B})
+    else:
+        plain.flows = False
+        if reason == "no records":
+            plain.consumer._unacked_messages = set()
+        else:
+            plain.app.conf.stream_wait_empty = False
+    waiting = asyncio.ensure_future(wait(plain))
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)

@@ -1,0 +1,122 @@
+"""Which offsets may be committed while records are under way, and what a revocation commits last."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.consumer import commits
+from faust_assigner.app.consumer.commits import FinalCommit
+
+SOURCE, OTHER = TP("orders", 0), TP("orders", 1)
+
+
+class Stock:
+    """Of Faust's consumer: one more than the last offset acknowledged."""
+
+    def _filter_committable_offsets(self, tps: Iterable[Any]) -> dict[Any, int]:
+        return {tp: max(self._acked[tp]) + 1 for tp in tps if self._acked[tp]}  # type: ignore[attr-defined]
+
+
+class Consumer(FinalCommit, Stock):  # type: ignore[misc]
+    """Record 4 is under way, 3 and 5 are done."""
+
+    def __init__(self) -> None:
+        self.app = SimpleNamespace(consumer_generation_id=1)
+        self._acked = {SOURCE: [3, 5]}
+        self.under_way = SimpleNamespace(tp=SOURCE, offset=4, acked=False, generation_id=1)
+        self._unacked_messages = [self.under_way]
+
+
+def test_what_was_done_beyond_a_record_under_way_is_committed_once_that_is_done() -> None:
+    """It is hidden from one commit, not forgotten."""
+    consumer = Consumer()
+    assert consumer._filter_committable_offsets([SOURCE]) == {SOURCE: 4}
+    consumer.under_way.acked = True
+    consumer._acked[SOURCE].append(4)
+    assert consumer._filter_committable_offsets([SOURCE]) == {SOURCE: 6}
+
+
+def test_a_record_of_the_generation_before_holds_back_no_commit() -> None:
+    """It is processed again, by whoever owns its partition now."""
+    consumer = Consumer()
+    consumer.under_way.generation_id = 0
+    assert consumer._filter_committable_offsets([SOURCE]) == {SOURCE: 6}
+
+
+def test_the_first_of_several_records_under_way_is_the_bound() -> None:
+    """Whatever order they are kept in."""
+    consumer = Consumer()
+    later = SimpleNamespace(tp=SOURCE, offset=6, acked=False, generation_id=1)
+    for under_way in ([consumer.under_way, later], [later, consumer.under_way]):
+        consumer._unacked_messages = under_way
+        assert consumer._filter_committable_offsets([SOURCE]) == {SOURCE: 4}
+        assert sorted(consumer._acked[SOURCE]) == [3, 5]
+
+
+class Revoking(FinalCommit):
+    """Over a Faust that notes what it is asked, and in which state of the books."""
+
+    def __init__(self, *, waits: bool) -> None:
+        span = contextlib.nullcontext()
+        self.acts: list[Any] = []
+        self.app: Any = SimpleNamespace(
+            _start_span_from_rebalancing=lambda name: span,
+            conf=SimpleNamespace(stream_wait_empty=waits),
+        )
+        self.diag = SimpleNamespace(set_flag=lambda flag: None, unset_flag=lambda flag: None)
+        self._active_partitions, self._paused_partitions = {SOURCE, OTHER}, {SOURCE}
+        for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
+            setattr(self, book, {SOURCE: 1, OTHER: 2})
+        self.first_read = {SOURCE: 1}
+
+    async def _on_partitions_revoked(self, revoked: Any) -> None:
+        self.acts.append(("app", set(self._active_partitions), dict(self._acked)))
+
+    async def commit_and_end_transactions(self) -> None:
+        """The last commit."""
+        self.acts.append(("commit", dict(self._acked)))
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_books_are_closed_after_the_final_commit(
+    monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """The app makes it where it waits for streams; else the consumer does. Nothing new is fetched."""
+    monkeypatch.setattr(commits, "traced_from_parent_span", lambda span: traced)
+    consumer = Revoking(waits=waits)
+    await consumer.on_partitions_revoked({SOURCE})
+    told = ("app", {OTHER}, {SOURCE: 1, OTHER: 2})
+    assert consumer.acts == [told, *([] if waits else [("commit", {SOURCE: 1, OTHER: 2})])]
+    assert consumer._paused_partitions == set()
+    for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
+        assert getattr(consumer, book) == {OTHER: 2}
+    assert consumer.first_read == {}
+
+
+def traced(function: Any, **_: Any) -> Any:
+    """As Faust's, without a span."""
+    return function
+
+
+async def test_the_last_commit_comes_after_one_that_is_under_way() -> None:
+    """Else it would do nothing, and what was acknowledged meanwhile would be repeated."""
+    acts: list[str] = []
+
+    class Stock:
+        async def maybe_wait_for_commit_to_finish(self) -> None:
+            acts.append("waited")
+
+        async def commit_and_end_transactions(self) -> None:
+            acts.append("committed")
+
+    class Ending(FinalCommit, Stock):  # type: ignore[misc]
+        """Ours over it."""
+
+    await Ending().commit_and_end_transactions()
+    assert acts == ["waited", "committed"]

@@ -1,0 +1,101 @@
+"""What is committed, by the coordinator's answer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import errors
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from faust_assigner.app.consumer.committed_offsets import (
+    UNSTABLE_OFFSET_COMMIT,
+    _OffsetFetch,
+    ask_for_all,
+    committed,
+)
+
+HERE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+class Coordinator:
+    """Answers with an error for the whole question, or with offset 7 and one that was never committed."""
+
+    group_id = "g"
+
+    def __init__(self, error_code: int = 0) -> None:
+        self.error_code, self.dead = error_code, 0
+        self.rows = [(0, 7), (1, -1)]
+
+    def coordinator_dead(self) -> None:
+        """Count."""
+        self.dead += 1
+
+    async def _send_req(self, request: Any) -> Any:
+        parts = [
+            {"partition": number, "offset": offset, "metadata": "", "error_code": 0}
+            for number, offset in self.rows
+        ]
+        said = {
+            "error_code": self.error_code,
+            "topics": [{"topic": "orders", "partitions": parts}],
+        }
+        return SimpleNamespace(to_object=lambda: said)
+
+
+async def test_a_partition_that_was_never_committed_is_left_out() -> None:
+    """The broker answers -1 for it, which is no offset to go on from."""
+    assert await committed(Coordinator(), [HERE, OTHER]) == {HERE: OffsetAndMetadata(7, "")}
+
+
+@pytest.mark.parametrize(
+    ("error", "is_dead"),
+    [
+        (errors.NotCoordinatorForGroupError, True),
+        (errors.GroupCoordinatorNotAvailableError, True),
+        (errors.GroupLoadInProgressError, False),
+    ],
+)
+async def test_a_coordinator_that_is_none_any_more_is_looked_for_anew(
+    error: type[errors.KafkaError], is_dead: bool
+) -> None:
+    """The same broker would be asked for ever; one that loads the group is the right one."""
+    coordinator = Coordinator(error.errno)
+    with pytest.raises(error):
+        await committed(coordinator, [HERE])
+    assert bool(coordinator.dead) == is_dead
+
+
+async def test_offsets_that_a_transaction_is_about_to_commit_are_asked_for_again() -> None:
+    """The request asks for stable ones, topic by topic; the refusal is retriable."""
+    with pytest.raises(errors.KafkaError) as found:
+        await committed(Coordinator(UNSTABLE_OFFSET_COMMIT), [HERE])
+    assert found.value.retriable
+    payments = TopicPartition("payments", 0)
+    built = _OffsetFetch("g", [OTHER, payments, HERE]).build(lambda *fields: fields)
+    assert built == ("g", [("orders", [0, 1], {}), ("payments", [0], {})], True, {})
+
+
+async def test_an_offset_of_zero_is_committed() -> None:
+    """The group has processed nothing yet, and begins there."""
+    coordinator = Coordinator()
+    coordinator.rows = [(0, 0)]
+    assert await committed(coordinator, [HERE]) == {HERE: OffsetAndMetadata(0, "")}
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [(errors.GroupLoadInProgressError, 1), (errors.GroupAuthorizationFailedError, 0)],
+)
+async def test_a_refusal_that_passes_is_logged_once(
+    error: type[errors.KafkaError], lines: int, caplog: Any
+) -> None:
+    """aiokafka asks again every moment; any other error is logged by whoever asked."""
+    caplog.set_level("INFO")
+    coordinator: Any = Coordinator(error.errno)
+    ask_for_all(coordinator)
+    for _ in range(3):
+        with pytest.raises(error):
+            await coordinator._do_fetch_commit_offsets([HERE])
+    assert len(caplog.records) == lines

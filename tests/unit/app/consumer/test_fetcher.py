@@ -1,0 +1,482 @@
+"""What the prompt fetcher hands out in a turn, and how long a broker may hold what it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.consumer.fetcher import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Fetcher,
+    FetchError,
+    FetchResult,
+)
+from aiokafka.errors import (
+    CorruptRecordException,
+    RecordTooLargeError,
+    TopicAuthorizationFailedError,
+)
+from aiokafka.structs import TopicPartition
+
+from faust_assigner.app.consumer.fetcher import IDLE_WAIT_MS, WAIT_MS, Share, make_prompt
+
+A, B, C, D = (TopicPartition("t", number) for number in range(4))
+
+
+class Fetched:
+    """Parsed records of one fetch."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self.next_fetch_offset, self.end = first, first + count
+
+    def __iter__(self) -> Iterator[int]:
+        while self.next_fetch_offset < self.end:
+            self.next_fetch_offset += 1
+            yield self.next_fetch_offset - 1
+
+
+class State:
+    """Of a partition; by identity, as aiokafka's."""
+
+    position, highwater, paused, has_valid_position = 0, 0, False, True
+
+    def consumed_to(self, offset: int) -> None:
+        """All before it has been taken."""
+        self.position = offset
+
+
+class Turns:
+    """A fetcher without a client that owns ``tps``; what is fetched, and what each turn takes."""
+
+    def __init__(self, *tps: TopicPartition) -> None:
+        self.states = {tp: State() for tp in tps}
+        self.assignment = SimpleNamespace(
+            active=True, tps=frozenset(tps), state_value=self.states.get
+        )
+        self.nodes: dict[TopicPartition, int | None] = dict.fromkeys(tps, 0)
+        self.fetcher = fetcher = object.__new__(Fetcher)
+        fetcher._client = SimpleNamespace(
+            cluster=SimpleNamespace(leader_for_partition=self.nodes.get),
+            force_metadata_update=lambda: None,
+        )
+        fetcher._isolation_level = READ_UNCOMMITTED
+        fetcher._records, fetcher._in_flight, fetcher._pending_tasks = OrderedDict(), set(), set()
+        fetcher._subscriptions = SimpleNamespace(
+            reassignment_in_progress=False,
+            is_assigned=self.states.get,
+            subscription=SimpleNamespace(assignment=self.assignment),
+        )
+        fetcher._wait_consume_future = fetcher._closed = None
+        fetcher._notify = lambda _: None
+        make_prompt(fetcher)
+
+    def fetched(self, tp: TopicPartition, count: int) -> None:
+        """So many records are there, to the end of its log."""
+        self.states[tp].highwater = self.states[tp].position + count
+        self.fetcher._records[tp] = FetchResult(
+            tp,
+            assignment=self.assignment,
+            backoff=0,
+            partition_records=Fetched(self.states[tp].position, count),
+        )
+
+    async def take(
+        self, most: int | None = 10, tps: Any = None, timeout: float = 0
+    ) -> dict[int, int]:
+        """Partition -> how many records of it are taken."""
+        found = await self.fetcher.fetched_records(tps, timeout, most)
+        return {tp.partition: len(records) for tp, records in found.items()}
+
+    async def keeps_up(self, *tps: TopicPartition) -> None:
+        """All that was there of them has been taken."""
+        for tp in tps:
+            self.fetched(tp, 1)
+            assert await self.take() == {tp.partition: 1}
+
+    def asks(self, monkeypatch: pytest.MonkeyPatch) -> set[TopicPartition]:
+        """What aiokafka is shown, which asks for it."""
+        monkeypatch.setattr(
+            Fetcher, "_get_actions_per_node", lambda self, assignment: set(assignment.tps)
+        )
+        found: set[TopicPartition] = self.fetcher._get_actions_per_node(self.assignment)
+        return found
+
+
+def test_a_share_is_a_part_of_what_is_asked_for() -> None:
+    """None and nothing at all mean everything there, as aiokafka has it."""
+
+    def of(share: Share) -> set[int]:
+        return {number for number in range(5) if number in share}
+
+    assert of(Share({1, 2, 3}, only={2, 4})) == {2}
+    assert of(Share({1, 2, 3}, but_not={2, 4})) == {1, 3}
+    for everything in (None, set[int]()):
+        assert of(Share(everything, only={2, 4})) == {2, 4}
+        assert of(Share(everything, but_not={2, 4})) == {0, 1, 3}
+
+
+async def test_what_keeps_up_takes_no_more_than_half_beside_a_backlog() -> None:
+    """Whichever was fetched first; the odd record, and what the other half has no use for, is its own."""
+    turns = Turns(A, B)
+    await turns.keeps_up(A)
+    turns.fetched(A, 100)
+    turns.fetched(B, 100)
+    assert await turns.take(9) == {0: 4, 1: 5}
+    turns = Turns(A, B)
+    await turns.keeps_up(A)
+    turns.fetched(A, 3)
+    turns.fetched(B, 100)
+    assert await turns.take(10) == {0: 3, 1: 7}
+
+
+async def test_what_kept_up_and_has_nothing_now_takes_no_part() -> None:
+    """A whole turn is for the backlogs."""
+    turns = Turns(A, B, C)
+    await turns.keeps_up(A)
+    turns.fetched(B, 100)
+    turns.fetched(C, 100)
+    assert await turns.take() == {1: 10}
+    assert await turns.take() == {2: 10}
+
+
+async def test_who_kept_up_counts_among_those_that_have_records() -> None:
+    """However many others keep up and have none."""
+    turns = Turns(A, B, C, D)
+    await turns.keeps_up(A, B, C)
+    turns.fetched(D, 100)
+    turns.fetched(A, 100)
+    assert await turns.take() == {0: 5, 3: 5}
+
+
+async def test_nobody_waits_beside_records_nor_leaves_room_for_what_nobody_asks_for() -> None:
+    """Sources are asked for beside copies that have records, and copies beside sources."""
+    turns = Turns(A, B)
+    turns.fetcher._create_fetch_waiter = None
+    await turns.keeps_up(A)
+    turns.fetched(A, 100)
+    turns.fetched(B, 100)
+    assert await turns.take(10, {B}, timeout=60) == {1: 10}
+    assert await turns.take(10, {A}, timeout=60) == {0: 10}
+
+
+@pytest.mark.parametrize(("sought", "taken"), [(A, {1: 10}), (B, {0: 3})])
+async def test_nobody_waits_beside_records_of_before_a_seek(
+    sought: TopicPartition, taken: dict[int, int]
+) -> None:
+    """They are dropped; the others are there."""
+    turns = Turns(A, B)
+    turns.fetcher._create_fetch_waiter = None
+    await turns.keeps_up(A)
+    turns.fetched(A, 3)
+    turns.fetched(B, 100)
+    turns.states[sought].position = 50
+    assert await turns.take(10, timeout=60) == taken
+
+
+async def test_what_keeps_up_alone_takes_all_in_turns() -> None:
+    """There is no backlog to be fair to."""
+    turns = Turns(A, B)
+    await turns.keeps_up(A, B)
+    turns.fetched(A, 30)
+    turns.fetched(B, 4)
+    assert [await turns.take() for _ in range(3)] == [{0: 10}, {1: 4, 0: 6}, {0: 10}]
+
+
+async def test_only_what_is_asked_for_is_taken() -> None:
+    """Of both kinds; and without a limit all of it."""
+    turns = Turns(A, B, C, D)
+    await turns.keeps_up(A, C)
+    for tp in (A, B, C, D):
+        turns.fetched(tp, 20)
+    assert await turns.take(10, {A, B}) == {0: 5, 1: 5}
+    assert await turns.take(None, {A, B}) == {0: 15, 1: 15}
+    assert turns.fetcher._records.keys() == {C, D}
+
+
+@pytest.mark.parametrize(
+    ("at_hand", "wait_ms"),
+    [
+        ("nothing", IDLE_WAIT_MS),
+        ("a hurry", WAIT_MS),
+        ("a look-up", WAIT_MS),
+        ("records", WAIT_MS),
+        ("records that nobody takes", IDLE_WAIT_MS),
+    ],
+)
+async def test_a_broker_may_hold_a_fetch_while_no_partition_is_left_out(
+    at_hand: str, wait_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else only for a moment, and what is left out is asked for with the next one."""
+    turns = Turns(A, B)
+    if at_hand.startswith("records"):
+        turns.fetched(B, 1)
+    turns.fetcher.is_hurried = lambda: at_hand == "a hurry"
+    turns.fetcher.is_wanted = lambda tp: tp == A or at_hand != "records that nobody takes"
+    if at_hand == "a look-up":
+        turns.fetcher._looked_up = {turns.states[B]: None}
+    assert turns.asks(monkeypatch) == ({A, B} if at_hand in ("nothing", "a hurry") else {A})
+    assert turns.fetcher._fetch_max_wait_ms == wait_ms
+    assert WAIT_MS < IDLE_WAIT_MS
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_the_fetcher_looks_again_only_where_a_fetch_has_been_dealt_with(
+    ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would look all the time; a look-up that is under way is no fetch."""
+    turns, looks = Turns(A, B), list[object]()
+    fetcher = turns.fetcher
+    fetcher._notify = looks.append
+    fetcher._in_flight, fetcher._pending_tasks = {0}, {"look-up"} if ended else {"fetch", "look-up"}
+    fetcher._looked_up = {turns.states[B]: "look-up"}
+    turns.asks(monkeypatch)
+    await asyncio.sleep(0)
+    assert len(looks) == ended
+
+
+async def test_a_look_up_under_way_is_not_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is a partition looked up whose node is not known; once it has ended it may be."""
+    turns, begun, may_end = Turns(A, B, C), list[Any](), asyncio.Event()
+    turns.nodes.update({B: -1, C: None})
+
+    async def look_up(*asked: Any) -> None:
+        begun.append(asked[1:])
+        await may_end.wait()
+
+    turns.fetcher._update_fetch_positions = look_up
+    for state in turns.states.values():
+        state.has_valid_position = False
+    for _ in range(3):
+        assert turns.asks(monkeypatch) == {B, C}, "aiokafka finds their nodes"
+        await asyncio.sleep(0)
+    assert begun == [(0, [A])]
+    may_end.set()
+    await asyncio.gather(*turns.fetcher._pending_tasks)
+    await asyncio.sleep(0)
+    assert not turns.fetcher._looked_up
+
+
+# -- what comes back, what is looked up, and what cannot be read
+
+
+async def test_a_partition_that_comes_back_is_a_backlog_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has been elsewhere meanwhile."""
+    turns = Turns(A, B)
+    await turns.keeps_up(A, B)
+    turns.assignment.tps = frozenset({B})
+    turns.asks(monkeypatch)
+    turns.assignment.tps = frozenset({A, B})
+    turns.fetched(A, 100)
+    turns.fetched(B, 100)
+    assert await turns.take(9) == {1: 4, 0: 5}
+
+
+async def test_what_is_taken_without_reaching_its_end_keeps_up_no_more() -> None:
+    """It has a backlog by now, and a turn of its own."""
+    turns = Turns(A, B)
+    await turns.keeps_up(A)
+    turns.fetched(A, 100)
+    assert await turns.take(4) == {0: 4}
+    turns.fetched(B, 100)
+    assert await turns.take(4) == {0: 4}
+    assert await turns.take(4) == {1: 4}
+
+
+async def test_under_transactions_the_end_is_that_of_what_is_committed() -> None:
+    """What is open behind it cannot be read yet."""
+    turns = Turns(A)
+    turns.fetcher._isolation_level = READ_COMMITTED
+    turns.fetched(A, 1)
+    turns.states[A].lso, turns.states[A].highwater = 1, 9
+    await turns.take()
+    assert turns.fetcher._at_end == {A}
+
+
+@pytest.mark.parametrize("found", [True, False])
+async def test_cluster_metadata_is_asked_for_where_a_position_was_not_found(found: bool) -> None:
+    """Another broker may lead the partition by now."""
+    turns, asked = Turns(A), list[str]()
+    turns.states[A].has_valid_position = False
+    turns.fetcher._client.force_metadata_update = lambda: asked.append("x")
+
+    async def update(*_: Any) -> None:
+        turns.states[A].has_valid_position = found
+
+    turns.fetcher._update_fetch_positions = update
+    turns.fetcher._look_up(turns.assignment, [A])
+    (task,) = turns.fetcher._looked_up.values()
+    assert task in turns.fetcher._pending_tasks, "the fetcher waits for it as for a fetch"
+    await task
+    await asyncio.sleep(0)
+    assert turns.fetcher._looked_up == {}
+    assert bool(asked) is not found
+
+
+class Unreadable(Fetched):
+    """Records of which the second is corrupt."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield self.next_fetch_offset
+        raise CorruptRecordException("crc")
+
+
+def corrupt(turns: Turns, tp: TopicPartition) -> None:
+    """What was fetched of it cannot be read."""
+    turns.fetcher._records[tp] = FetchResult(
+        tp,
+        assignment=turns.assignment,
+        backoff=0,
+        partition_records=Unreadable(turns.states[tp].position, 5),
+    )
+
+
+class Seeking(State):
+    """A state that can be set back."""
+
+    def seek(self, offset: int) -> None:
+        """As aiokafka's."""
+        self.position = offset
+
+
+async def test_a_partition_that_cannot_be_read_costs_the_others_nothing() -> None:
+    """What was taken of them in that turn is fetched again; it is set aside, and counted."""
+    turns = Turns(A, B)
+    turns.states.update({A: Seeking(), B: Seeking()})
+    turns.fetched(A, 2)
+    corrupt(turns, B)
+    assert await turns.take() == {}
+    assert turns.states[A].position == turns.states[B].position == 0
+    assert turns.fetcher._records == {}
+    assert turns.fetcher.aside.partitions() == [B]
+    assert turns.fetcher.counters["unreadable_partitions"] == 1
+    turns.fetched(A, 2)
+    assert await turns.take() == {0: 2}
+    turns.fetched(B, 1)
+    await turns.take()
+    assert turns.fetcher.aside.partitions() == [], "it could be read again"
+
+
+async def test_an_error_that_people_have_to_mend_is_raised() -> None:
+    """Nothing is set aside for it: the worker ends."""
+    turns = Turns(A)
+    turns.fetcher._records[A] = FetchError(error=TopicAuthorizationFailedError("t"), backoff=0)
+    with pytest.raises(TopicAuthorizationFailedError):
+        await turns.take()
+    assert turns.fetcher.aside.partitions() == []
+
+
+async def test_a_record_that_was_cut_off_is_tried_again_from_its_offset() -> None:
+    """aiokafka passes over it."""
+    turns = Turns(A)
+    state = turns.states[A] = Seeking()
+    state.position = 7
+    turns.fetcher._set_error(A, RecordTooLargeError("t"))
+    assert turns.fetcher.aside.partitions() == [A]
+    state.position = 8  # aiokafka's next statement
+    await asyncio.sleep(0)
+    assert state.position == 7
+    assert A not in turns.fetcher._records
+
+
+async def test_a_wait_for_records_ends_with_what_went_wrong_in_the_group() -> None:
+    """Or with nothing, when its time is over."""
+    turns = Turns(A)
+    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    turns.fetcher._create_fetch_waiter = lambda: waiter
+    assert await turns.take(timeout=0.01) == {}
+    assert waiter.cancelled()
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    failed.set_exception(ValueError("in the group"))
+    turns.fetcher._create_fetch_waiter = lambda: failed
+    with pytest.raises(ValueError, match="in the group"):
+        await turns.take(timeout=5.0)
+
+
+def refused(turns: Turns, *well: TopicPartition, asked: int = 0) -> set[TopicPartition]:
+    """What is left alone after all were asked for from that offset, and ``well`` were answered."""
+    for tp, state in turns.states.items():
+        state.timestamp = 1_000 if tp in well else None
+    turns.fetcher._note_refusals(turns.assignment, [(tp, asked) for tp in turns.states], 1_000)
+    return set(turns.fetcher.refused.partitions())
+
+
+def test_a_partition_that_a_broker_refuses_beside_others_is_left_alone() -> None:
+    """Until it is answered; where none is, aiokafka waits by itself."""
+    turns = Turns(A, B)
+    assert refused(turns) == set()
+    assert refused(turns, A) == {B}
+    assert refused(turns, A, B) == set()
+
+
+@pytest.mark.parametrize("reason", ["sought", "no position", "records", "not assigned"])
+def test_a_partition_that_was_answered_by_then_or_went_is_not_refused(reason: str) -> None:
+    """Only where nothing came of the request."""
+    turns = Turns(A, B)
+    if reason == "sought":
+        turns.states[B].position = 5
+    elif reason == "no position":
+        turns.states[B].has_valid_position = False
+    elif reason == "records":
+        turns.fetched(B, 1)
+    else:
+        turns.assignment.tps = frozenset({A})
+    assert refused(turns, A) == set()
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_fetch_that_was_cancelled_is_given_up_at_once(
+    monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
+) -> None:
+    """aiokafka swallows that; its answer tells nothing of any partition."""
+    turns, noted, may_end = Turns(A), list[Any](), asyncio.Event()
+
+    async def fetch(*_: Any) -> bool:
+        with contextlib.suppress(asyncio.CancelledError):
+            await may_end.wait()
+        return False
+
+    monkeypatch.setattr(Fetcher, "_proc_fetch_request", fetch)
+    turns.fetcher._note_refusals = lambda _, asked, __: noted.extend(asked)
+    request = SimpleNamespace(topics=[("t", [(0, 7, 1024)])])
+    task = asyncio.ensure_future(turns.fetcher._proc_fetch_request(turns.assignment, 1, request))
+    await asyncio.sleep(0)
+    if is_cancelled:
+        task.cancel()
+    else:
+        may_end.set()
+    assert not await task
+    assert noted == ([] if is_cancelled else [(A, 7)])
+
+
+async def test_what_is_left_of_a_partition_that_was_put_back_is_fetched_again() -> None:
+    """It begins behind what was put back."""
+    turns = Turns(A, B)
+    turns.states.update({A: Seeking(), B: Seeking()})
+    await turns.keeps_up(A)
+    turns.fetched(A, 100)
+    corrupt(turns, B)
+    assert await turns.take(10) == {}
+    assert turns.states[A].position == 1
+    assert turns.fetcher._records == {}
+
+
+async def test_a_turn_waits_for_an_assignment_that_is_changing() -> None:
+    """Then it takes what there is."""
+    turns, waits = Turns(A), list[str]()
+
+    async def wait_for_assignment() -> None:
+        waits.append("x")
+
+    turns.fetcher._subscriptions.reassignment_in_progress = True
+    turns.fetcher._subscriptions.wait_for_assignment = wait_for_assignment
+    turns.fetched(A, 2)
+    assert await turns.take() == {0: 2}
+    assert waits

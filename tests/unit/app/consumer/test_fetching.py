@@ -1,0 +1,443 @@
+"""The consumer thread's fetch: records of sources and of standbys in one batch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import IllegalStateError, RecordTooLargeError
+from faust.types import TP
+
+from faust_assigner.app.consumer.commits import FinalCommit
+from faust_assigner.app.consumer.fetching import (
+    LIVE_BATCH,
+    STANDBY_BATCH,
+    FlowControl,
+    KnownPartitions,
+    SteadyPartitions,
+    Wanted,
+    fetch_or_put_back,
+    seek_committed,
+)
+
+SOURCE, STANDBY = TP("orders", 0), TP("log", 0)
+
+
+class Thread:
+    """The consumer's thread of an app, and a client that has these records at hand."""
+
+    def __init__(
+        self,
+        at_hand: Mapping[TP, int],
+        changelogs: frozenset[str] = frozenset({"log"}),
+        *,
+        in_recovery: bool = False,
+    ) -> None:
+        self.app = SimpleNamespace(
+            in_recovery=in_recovery, tables=SimpleNamespace(changelog_topics=changelogs)
+        )
+        self.noted: list[Any] = []
+        self.consumer = SimpleNamespace(flow_active=True, note_first=self.noted.append)
+        self.at_hand, self.asked = at_hand, list[tuple[set[TP], float, int | None]]()
+        self.sought: dict[TP, int] = {}
+
+    async def _fetch(self, _: Any, wanted: Any, *, timeout: float, max_records: int | None) -> Any:
+        tps = {tp for tp in (SOURCE, STANDBY) if wanted is None or tp in wanted}
+        self.asked.append((tps, timeout, max_records))
+        return {
+            tp: [SimpleNamespace(offset=7 + n) for n in range(self.at_hand[tp])]
+            for tp in tps
+            if self.at_hand.get(tp)
+        }
+
+    def _seek(self, tp: TP, offset: int) -> None:
+        self.sought[tp] = offset
+        if tp == STANDBY:
+            raise IllegalStateError("no longer assigned")
+
+    async def fetch(
+        self, active: Any = frozenset({SOURCE, STANDBY}), max_records: int | None = None
+    ) -> dict[TP, int]:
+        """Partition -> how many records one turn hands over."""
+        found = await fetch_or_put_back(
+            self,
+            self._fetch,
+            SimpleNamespace(seek=self._seek),
+            active,
+            timeout=5.0,
+            max_records=max_records,
+        )
+        return {tp: len(batch) for tp, batch in found.items()}
+
+
+async def test_both_kinds_come_in_one_turn_of_which_each_has_so_much() -> None:
+    """Without waiting, where there is some; however much more a turn may take."""
+    for most, (few, some) in (
+        (None, (LIVE_BATCH, STANDBY_BATCH)),
+        (100_000, (LIVE_BATCH, STANDBY_BATCH)),
+        (10, (10, 10)),
+    ):
+        thread = Thread({SOURCE: 1, STANDBY: 2})
+        assert await thread.fetch(max_records=most) == {SOURCE: 1, STANDBY: 2}
+        assert thread.asked == [({SOURCE}, 0, few), ({STANDBY}, 0, some)]
+    assert LIVE_BATCH < STANDBY_BATCH < 1000
+
+
+@pytest.mark.parametrize("at_hand", [{SOURCE: 1}, {STANDBY: 1}])
+async def test_nobody_waits_where_one_kind_has_records(at_hand: dict[TP, int]) -> None:
+    """The others come with the next turn."""
+    thread = Thread(at_hand)
+    assert await thread.fetch() == at_hand
+    assert [timeout for _, timeout, _ in thread.asked] == [0, 0]
+
+
+async def test_where_there_is_nothing_one_waits_for_the_first_of_either_kind() -> None:
+    """And without tables for the first of all."""
+    thread = Thread({})
+    assert await thread.fetch() == {}
+    assert thread.asked[2:] == [({SOURCE, STANDBY}, 5.0, LIVE_BATCH)]
+    alone = Thread({}, frozenset())
+    assert await alone.fetch() == {}
+    assert alone.asked == [({SOURCE, STANDBY}, 5.0, LIVE_BATCH)]
+
+
+async def test_a_recovery_takes_all_it_can() -> None:
+    """There is nobody else to be fair to."""
+    thread = Thread({STANDBY: 3}, in_recovery=True)
+    assert await thread.fetch(max_records=9) == {STANDBY: 3}
+    assert await thread.fetch(None, max_records=9) == {STANDBY: 3}
+    assert thread.asked == [({SOURCE, STANDBY}, 5.0, 9)] * 2
+
+
+async def test_what_arrives_while_the_flow_is_stopped_is_put_back_whole() -> None:
+    """As far as it is still assigned; it is not what was read first."""
+    thread = Thread({SOURCE: 2, STANDBY: 2})
+    assert await thread.fetch() == {SOURCE: 2, STANDBY: 2}
+    assert [set(noted) for noted in thread.noted] == [{SOURCE, STANDBY}]
+    thread.consumer.flow_active = False
+    assert await thread.fetch() == {}
+    assert thread.sought == {SOURCE: 7, STANDBY: 7}
+    assert len(thread.noted) == 1
+
+
+@pytest.mark.parametrize("asked", [None, [TP("orders", p) for p in (0, 1, 2, 3, 9)]])
+async def test_one_seeks_what_is_committed_else_what_was_read_first(asked: list[TP] | None) -> None:
+    """Of what is assigned, before the answer and after it; offset 0 is an offset."""
+    a, b, c, d, other = (TP("orders", p) for p in (0, 1, 2, 3, 4))
+    assigned, sought, named = {a, b, c, d, other}, dict[TP, int](), list[TP]()
+
+    async def committed(tps: list[TP]) -> dict[TP, Any]:
+        named.extend(tps)
+        assigned.discard(d)
+        offsets = {a: 0, b: -1, d: 5, other: 8}
+        return {tp: SimpleNamespace(offset=offset) for tp, offset in offsets.items() if tp in tps}
+
+    consumer = SimpleNamespace(
+        assignment=lambda: set(assigned),
+        seek=sought.__setitem__,
+        _coordinator=SimpleNamespace(fetch_committed_offsets=committed),
+    )
+    found = await seek_committed(consumer, {a: 70, b: 0}, asked)
+    of_others = {} if asked else {other: 8}
+    assert named == sorted({a, b, c, d} | of_others.keys())
+    assert found == {a: 0, b: None, c: None, d: None} | of_others
+    assert sought == {a: 0, b: 0} | of_others
+
+
+async def test_a_partition_that_is_given_up_holds_up_no_other_with_its_offset() -> None:
+    """A transaction that does not end holds its offset back; its former owner asks no more for it."""
+    stays, goes = TP("orders", 0), TP("orders", 1)
+    assigned, sought, asked = {stays, goes}, dict[TP, int](), list[list[TP]]()
+
+    async def committed(tps: list[TP]) -> dict[TP, Any]:
+        asked.append(list(tps))
+        while goes in tps:
+            await asyncio.sleep(0.01)
+            assigned.discard(goes)
+        return {tp: SimpleNamespace(offset=5) for tp in tps}
+
+    consumer = SimpleNamespace(
+        assignment=lambda: set(assigned),
+        seek=sought.__setitem__,
+        _coordinator=SimpleNamespace(fetch_committed_offsets=committed),
+    )
+    found = await asyncio.wait_for(seek_committed(consumer, {}), 5.0)
+    assert (found, sought) == ({stays: 5, goes: None}, {stays: 5})
+    assert asked == [[stays, goes], [stays]]
+
+
+async def test_all_partitions_given_up_end_the_wait_for_their_offsets() -> None:
+    """Nothing is sought."""
+    only = TP("orders", 0)
+    assigned = {only}
+
+    async def committed(tps: list[TP]) -> dict[TP, Any]:
+        assigned.clear()
+        await asyncio.sleep(60.0)
+        return {}
+
+    consumer = SimpleNamespace(
+        assignment=lambda: set(assigned),
+        _coordinator=SimpleNamespace(fetch_committed_offsets=committed),
+    )
+    assert await asyncio.wait_for(seek_committed(consumer, {}), 5.0) == {only: None}
+
+
+def test_the_first_record_of_a_source_is_noted_once() -> None:
+    """Until it is assigned anew; of changelogs tables know."""
+    consumer = object.__new__(SteadyPartitions)
+    consumer.first_read = {}
+    consumer._is_changelog_tp = lambda tp: tp == STANDBY
+    for offset in (7, 9):
+        consumer.note_first(
+            {SOURCE: [SimpleNamespace(offset=offset)], STANDBY: [SimpleNamespace(offset=offset)]}
+        )
+    assert consumer.first_read == {SOURCE: 7}
+
+
+async def test_an_error_of_a_standby_costs_no_record_of_a_source() -> None:
+    """aiokafka has moved the source's position by then: it is set back, and the error is passed on."""
+    sought: dict[TP, int] = {}
+
+    async def fetch(_: Any, wanted: Any, **limits: Any) -> Any:
+        if STANDBY in wanted:
+            raise RecordTooLargeError("log")
+        return {SOURCE: [SimpleNamespace(offset=7), SimpleNamespace(offset=8)]}
+
+    thread = SimpleNamespace(
+        app=SimpleNamespace(in_recovery=False, tables=SimpleNamespace(changelog_topics={"log"}))
+    )
+    with pytest.raises(RecordTooLargeError):
+        await fetch_or_put_back(
+            thread, fetch, SimpleNamespace(seek=sought.__setitem__), {SOURCE, STANDBY}
+        )
+    assert sought == {SOURCE: 7}
+
+
+class Host:
+    """What of Faust's consumer is asked at a rebalance, and in which state."""
+
+    def __init__(self) -> None:
+        self.acts: list[Any] = []
+        self.app = SimpleNamespace(
+            flow_control=SimpleNamespace(suspend=lambda: self.acts.append("suspend"))
+        )
+        self._reset_state()
+
+    def _reset_state(self) -> None:
+        self._buffered_partitions, self._paused_partitions = {SOURCE}, {STANDBY}
+
+    def stop_flow(self) -> None:
+        """As Faust's."""
+        self.acts.append("stop flow")
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """As Faust's, which waits for streams: a queue gets full, or has room again."""
+        self._buffered_partitions.add(STANDBY)
+
+    async def on_partitions_assigned(self, assigned: Any, generation_id: int) -> None:
+        """As Faust's."""
+        self.acts.append(
+            (generation_id, set(self._buffered_partitions), set(self._paused_partitions))
+        )
+
+    def resume_partitions(self, tps: Any) -> None:
+        """As Faust's."""
+        self.acts.append(("resume", tps))
+
+    def on_buffer_drop(self, tp: TP) -> None:
+        """As Faust's."""
+        self.acts.append(("room", tp))
+
+
+class Steady(SteadyPartitions, Host):  # type: ignore[misc]
+    """Ours over it."""
+
+
+async def test_nothing_of_the_last_generation_wakes_anything_in_the_next() -> None:
+    """All that is assigned is paused, and all streams stand, before agents and topics are told."""
+    consumer = Steady()
+    await consumer.on_partitions_revoked({SOURCE})
+    assert consumer._buffered_partitions == set()
+    consumer._buffered_partitions.add(SOURCE)
+    await consumer.on_partitions_assigned({SOURCE}, 7)
+    assert consumer.acts == ["stop flow", "suspend", (7, set(), {SOURCE, STANDBY})]
+    assert consumer.between_generations
+
+
+def test_what_is_paused_is_resumed_by_its_recovery_alone() -> None:
+    """Not by a queue that has room, nor before that recovery has begun."""
+    consumer = Steady()
+    consumer._buffered_partitions, consumer._paused_partitions = {SOURCE, STANDBY}, {STANDBY}
+    for tp in (SOURCE, STANDBY):
+        consumer.on_buffer_drop(tp)
+    assert consumer.acts == [("room", SOURCE)]
+    assert consumer._buffered_partitions == {SOURCE}
+    consumer._between_generations = True
+    consumer.resume_partitions({SOURCE})
+    consumer.begin_generation()
+    consumer.resume_partitions({STANDBY})
+    assert consumer.acts[1:] == [("resume", {STANDBY})]
+
+
+def test_what_was_read_first_is_forgotten_with_all_else() -> None:
+    """Of a new assignment other records are the first."""
+    consumer = Steady()
+    consumer.first_read = {SOURCE: 7}
+    consumer._reset_state()
+    assert consumer.first_read == {}
+
+
+def test_what_was_read_first_of_a_partition_that_left_is_forgotten() -> None:
+    """When it returns, another owner may have read on: without a commit it would begin there anew."""
+    consumer = object.__new__(FinalCommit)
+    for book in ("_gap", "_acked", "_acked_index", "_read_offset", "_committed_offset"):
+        setattr(consumer, book, {SOURCE: 1, STANDBY: 2})
+    consumer.first_read = {SOURCE: 7, STANDBY: 3}
+    consumer._forget({SOURCE})
+    assert consumer.first_read == {STANDBY: 3}
+    assert consumer._acked == {STANDBY: 2}
+
+
+def test_streams_take_nothing_while_all_must_stand_still() -> None:
+    """Whatever was said last: another member may own it by now."""
+    flow = FlowControl()
+    flow.resume()
+    assert flow.is_active()
+    flow.must_stand_still = lambda: True
+    assert not flow.is_active()
+
+
+def test_a_flow_that_runs_drops_nothing_when_it_is_asked_to_run() -> None:
+    """Faust asks up to four times in a recovery; each would empty the queues."""
+
+    class Queue:
+        cleared = 0
+
+        def clear(self) -> None:
+            self.cleared += 1
+
+    flow, queue = FlowControl(), Queue()
+    flow.manage_queue(queue)  # type: ignore[arg-type]
+    flow.suspend()
+    for _ in range(3):
+        flow.resume()
+    assert queue.cleared == 1
+
+
+def test_nothing_wanted_is_not_everything() -> None:
+    """aiokafka takes an empty collection for "all"; ours is seen live."""
+    active: set[TP] = set()
+    wanted = Wanted(active, but_not={"log"})
+    assert bool(wanted)
+    assert (list(wanted), len(wanted), SOURCE in wanted) == ([], 0, False)
+    active |= {SOURCE, STANDBY}
+    assert (list(wanted), len(wanted), STANDBY in wanted) == ([SOURCE], 1, False)
+
+
+def test_partitions_held_for_their_seek_resume_together_at_its_end() -> None:
+    """Where the seek fails none does, and the next ones are not held any more."""
+    consumer = Steady()
+    with consumer.sources_held():
+        consumer.resume_partitions({SOURCE})
+        consumer.resume_partitions({STANDBY})
+        assert consumer.acts == []
+        assert not consumer._resumed.is_set()
+    assert consumer.acts == [("resume", {SOURCE, STANDBY})]
+    assert consumer._resumed.is_set(), "a fetch may wait for some"
+    with contextlib.suppress(ValueError), consumer.sources_held():
+        consumer.resume_partitions({SOURCE})
+        raise ValueError("no broker")
+    assert len(consumer.acts) == 1
+    consumer.resume_partitions({SOURCE})
+    assert len(consumer.acts) == 2
+
+
+def test_the_recovery_asks_whether_records_are_fetched_at_all() -> None:
+    """Not while the flow is stopped, nor of what is paused."""
+    consumer = Steady()
+    consumer._active_partitions, consumer.flow_active = {SOURCE}, True
+    assert consumer.may_fetch(SOURCE)
+    assert not consumer.may_fetch(STANDBY)
+    consumer.flow_active = False
+    assert not consumer.may_fetch(SOURCE)
+
+
+class Idle(SteadyPartitions):
+    """A consumer of which nothing is active yet."""
+
+    def __init__(self) -> None:
+        self.app: Any = SimpleNamespace(client_only=False)
+        self._active_partitions, self.flow_active = set[TP](), True
+        self._resumed, self.can_resume_flow = asyncio.Event(), asyncio.Event()
+
+    async def wait(self, event: asyncio.Event, timeout: float | None = None) -> None:
+        """As mode's."""
+        try:
+            async with asyncio.timeout(timeout):
+                await event.wait()
+        except TimeoutError:
+            pass
+
+
+async def test_a_fetch_without_active_partitions_waits_until_some_are_resumed() -> None:
+    """Stock sleeps for a second; without any it comes back with nothing."""
+    consumer = Idle()
+    assert await consumer._wait_next_records(0.01) == ({}, set())
+    waiting = asyncio.ensure_future(consumer._wait_next_records(0.5))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    consumer._resumed.set()
+    assert await asyncio.wait_for(waiting, 0.4) == ({}, set())
+
+
+async def test_a_fetch_waits_while_the_flow_is_stopped() -> None:
+    """Whoever comes back then seeks everything to what is committed."""
+    consumer = Idle()
+    consumer.flow_active = False
+    waiting = asyncio.ensure_future(consumer._wait_next_records(0.01))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    consumer.can_resume_flow.set()
+    assert await asyncio.wait_for(waiting, 5.0) == ({}, set())
+
+
+def test_the_partitions_of_an_unknown_topic_are_unknown() -> None:
+    """None of them would be a mismatch."""
+
+    class Stock:
+        def topic_partitions(self, topic: str) -> int | None:
+            return {"orders": 4, "young": 0}.get(topic)
+
+    class Known(KnownPartitions, Stock):  # type: ignore[misc]
+        """Ours over it."""
+
+    assert [Known().topic_partitions(t) for t in ("orders", "young", "gone")] == [4, None, None]
+
+
+async def test_a_seek_to_committed_offsets_is_made_again_while_the_broker_is_silent() -> None:
+    """Stock takes the end of its time for a stop."""
+    answers: list[Any] = [TimeoutError(), None]
+
+    class Stock:
+        should_stop = False
+
+        async def perform_seek(self) -> None:
+            if (answer := answers.pop(0)) is not None:
+                raise answer
+
+        async def sleep(self, seconds: float) -> None:
+            """As mode's."""
+
+    class Seeking(SteadyPartitions, Stock):  # type: ignore[misc]
+        """Ours over it."""
+
+        def __init__(self) -> None:
+            """Nothing else is asked."""
+
+    await Seeking().perform_seek()
+    assert answers == []

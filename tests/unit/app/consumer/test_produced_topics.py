@@ -1,0 +1,129 @@
+"""A producer's questions to the cluster: all its topics, with pauses, and coordinators asked for again."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import (
+    KafkaConnectionError,
+    NodeNotReadyError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from faust.transport.drivers import aiokafka as driver
+
+from faust_assigner.app.consumer import produced_topics
+from faust_assigner.app.consumer.produced_topics import install
+
+
+class Client:
+    """aiokafka's client; ``calls`` are in turn, and each answers or raises what ``answers`` says."""
+
+    def __init__(self) -> None:
+        self._topics, self._retry_backoff = set[str](), 0.1
+        self.calls, self.answers = list[Any](), list[Any]()
+
+    async def _say(self, *call: Any) -> Any:
+        self.calls.append(call)
+        answer = self.answers.pop(0) if self.answers else True
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async def _wait_on_metadata(self, topic: str) -> Any:
+        assert topic in self._topics, "it is asked for before it is waited for"
+        return await self._say("wait", topic)
+
+    async def _metadata_update(self, *what: Any) -> Any:
+        return await self._say("update", *what)
+
+    async def coordinator_lookup(self, *whose: Any) -> Any:
+        """Look it up."""
+        return await self._say("lookup", *whose)
+
+
+def made(producer: Any) -> Any:
+    """The client of a producer of aiokafka's that ``producer``, Faust's, creates."""
+    return producer._new_producer("one", two=2).client
+
+
+@pytest.fixture
+def producer() -> Any:
+    """Faust's, with and without a thread of its own."""
+    faust = object.__new__(driver.Producer)
+    faust._new_producer = lambda one, two: SimpleNamespace(client=Client(), given=(one, two))
+    faust.threaded_producer = SimpleNamespace(_new_producer=faust._new_producer)
+    install(faust)
+    return faust
+
+
+async def test_each_topic_that_is_sent_to_is_asked_for_from_then_on(producer: Any) -> None:
+    """Those that are known, too: the first unknown one would make aiokafka forget them."""
+    for creator in (producer, producer.threaded_producer):
+        client = made(creator)
+        client.answers = [{0, 1}, {2}]
+        assert await client._wait_on_metadata("orders") == {0, 1}
+        assert await client._wait_on_metadata("changelog") == {2}
+        assert client._topics == {"orders", "changelog"}
+        assert client.calls == [("wait", "orders"), ("wait", "changelog")]
+
+
+def test_a_producer_without_a_thread_and_one_of_another_driver_are_left_alone() -> None:
+    """Nothing to ask there."""
+    faust = object.__new__(driver.Producer)
+    faust._new_producer = lambda: SimpleNamespace(client=Client())
+    faust.threaded_producer = None
+    install(faust)
+    assert faust._new_producer().client._metadata_update.__class__.__name__ == "_WithPauses"
+    install(other := SimpleNamespace(_new_producer=None))
+    assert other._new_producer is None
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_pause_is_between_two_questions(
+    producer: Any, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """From the end of the one to the begin of the next, whether it was answered or not."""
+    now, pauses = 100.0, list[float]()
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        pauses.append(round(seconds, 6))
+        now += seconds
+
+    monkeypatch.setattr(produced_topics, "monotonic", lambda: now)
+    monkeypatch.setattr(produced_topics.asyncio, "sleep", sleep)
+    client = made(producer)
+    client.answers = [UnknownTopicOrPartitionError() if fails else False] * 4
+    for elapsed_s in (0.0, 0.0, 0.04, 0.1):
+        now += elapsed_s
+        if fails:
+            with pytest.raises(UnknownTopicOrPartitionError):
+                await client._metadata_update("cluster", ["orders"])
+        else:
+            assert await client._metadata_update("cluster", ["orders"]) is False
+    assert pauses == [0.1, 0.06]
+    assert client.calls == [("update", "cluster", ["orders"])] * 4
+
+
+@pytest.mark.parametrize(
+    ("error", "asked_again"),
+    [
+        (KafkaConnectionError("lost"), True),
+        (TimeoutError(), True),
+        (TopicAuthorizationFailedError(), False),
+        (ValueError("a bug"), False),
+    ],
+)
+async def test_a_coordinator_is_looked_for_again_after_a_lost_connection(
+    producer: Any, error: Exception, asked_again: bool
+) -> None:
+    """By an error after which aiokafka does so; all others are raised as they are."""
+    client = made(producer)
+    client.answers = [3, error]
+    assert await client.coordinator_lookup(1, "id") == 3
+    with pytest.raises(NodeNotReadyError if asked_again else type(error)):
+        await client.coordinator_lookup(1, "id")
+    assert client.calls == [("lookup", 1, "id")] * 2

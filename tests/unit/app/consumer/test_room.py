@@ -1,0 +1,122 @@
+"""Records are held back while the overlay is full, for a bounded time, and rows land at a revocation."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.consumer import room as module
+from faust_assigner.app.consumer.room import LONGEST_S, LOOK_S, Lands, told
+
+
+class Stock:
+    """Of the consumer beneath; ``acts`` are in turn."""
+
+    def __init__(self, app: Any) -> None:
+        self.app, self.acts = app, list[Any]()
+        self.in_transaction = self.should_stop = False
+
+        async def deliver(message: Any) -> str:
+            self.acts.append(("delivered", message.tp))
+            return "given"
+
+        self.callback = deliver
+
+    def _is_changelog_tp(self, tp: str) -> bool:
+        return tp == "log"
+
+    async def commit(self) -> None:
+        """Commit."""
+        self.acts.append("commit")
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Take them away."""
+        self.acts.append(("revoked", revoked))
+
+
+class Consumer(Lands, Stock):  # type: ignore[misc]
+    """Ours over it."""
+
+
+class Held:
+    """A consumer whose overlay is full for ``full_s`` seconds of a clock that pauses move."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, full_s: float) -> None:
+        self.now = 100.0
+        self.usage = SimpleNamespace(is_full=full_s > 0)
+        monkeypatch.setattr(module, "usage_of", lambda app: self.usage)
+        monkeypatch.setattr(module, "monotonic", lambda: self.now)
+
+        async def sleep(seconds: float) -> None:
+            self.now += seconds
+            self.usage.is_full = self.now - 100.0 < full_s - 1e-9
+
+        monkeypatch.setattr(module.asyncio, "sleep", sleep)
+        self.it = Consumer("app")
+
+    async def deliver(self, tp: str = "orders") -> float:
+        """Deliver a record; the seconds for which it was held back."""
+        began = self.now
+        assert await self.it.callback(SimpleNamespace(tp=tp)) == "given"
+        return round(self.now - began, 6)
+
+
+@pytest.mark.parametrize(
+    ("full_s", "held_s"), [(0.0, 0.0), (LOOK_S, LOOK_S), (0.1, 0.1), (60.0, LONGEST_S)]
+)
+async def test_a_record_is_held_back_until_there_is_room_or_for_a_second(
+    monkeypatch: pytest.MonkeyPatch, full_s: float, held_s: float
+) -> None:
+    """An agent may wait for another record, which would never come."""
+    held = Held(monkeypatch, full_s)
+    assert await held.deliver() == pytest.approx(held_s, abs=LOOK_S)
+    assert held.it.acts == [("delivered", "orders")]
+
+
+async def test_records_of_changelogs_are_never_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They make the room."""
+    assert await Held(monkeypatch, 60.0).deliver("log") == 0.0
+
+
+async def test_a_transaction_is_committed_to_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once; nothing of it lands before. Where there is room it goes on."""
+    held = Held(monkeypatch, 0.1)
+    held.it.in_transaction = True
+    await held.deliver()
+    await held.deliver()
+    assert held.it.acts == ["commit", ("delivered", "orders"), ("delivered", "orders")]
+
+
+async def test_a_consumer_that_stops_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its worker waits for the streams."""
+    held = Held(monkeypatch, 60.0)
+    held.it.should_stop = True
+    assert await held.deliver() == 0.0
+
+
+async def test_rows_are_given_up_after_the_revocation_has_been_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """First what the final commit made landable lands."""
+    held = Held(monkeypatch, 0.0)
+
+    async def noted() -> None:
+        held.it.acts.append("told")
+
+    monkeypatch.setattr(module, "told", noted)
+    monkeypatch.setattr(module, "give_up", lambda app: held.it.acts.append(("given up", app)))
+    await held.it.on_partitions_revoked({"orders"})
+    assert held.it.acts == [("revoked", {"orders"}), "told", ("given up", "app")]
+
+
+async def test_what_is_told_in_two_turns_of_the_loop_has_been_told() -> None:
+    """A future's callback runs in the next turn, and what that calls soon in the one after."""
+    acts: list[str] = []
+    loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+    future.add_done_callback(lambda _: loop.call_soon(acts.append, "landed"))
+    future.set_result(None)
+    await told()
+    assert acts == ["landed"]

@@ -1,0 +1,158 @@
+"""How long a rebalance or a commit may wait, and what the log says of it meanwhile."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.consumer.waits import (
+    COMMIT,
+    HAND_OVER,
+    Waited,
+    Waits,
+    agents_s,
+    broker_s,
+    unsent,
+    waits_of,
+)
+from faust_assigner.app.retry import SAY_EVERY_S
+
+
+def app_with(poll_s: float | None, request_s: float, rebalance_s: float) -> Any:
+    """An app with these settings."""
+    return SimpleNamespace(
+        conf=SimpleNamespace(
+            broker_max_poll_interval=poll_s,
+            broker_request_timeout=request_s,
+            broker_rebalance_timeout=rebalance_s,
+        )
+    )
+
+
+@pytest.mark.parametrize(("poll_s", "agents"), [(1_000.0, 1_000.0), (30.0, 150.0), (None, 150.0)])
+def test_brokers_have_a_request_and_a_rebalance_agents_as_long_as_a_record(
+    poll_s: float | None, agents: float
+) -> None:
+    """But never less than brokers."""
+    app = app_with(poll_s, 90.0, 60.0)
+    assert (broker_s(app), agents_s(app)) == (150.0, agents)
+
+
+def test_a_wait_that_has_ended_is_counted_no_more() -> None:
+    """Whichever of several that is, and however it ended."""
+    waits = Waits()
+    first, second = waits.during("first", "a", 10.0), waits.during("second", "b", 100.0)
+    first.__enter__()
+    second.__enter__()
+    assert not first.__exit__(ValueError, ValueError("a bug"), None)
+    waits.look(50.0, group_answers=True)
+    assert waits.problem() is None
+    assert waits.age_s("first") is None
+    assert waits.age_s("second") == 50.0
+
+
+def test_the_oldest_of_several_waits_is_shown() -> None:
+    """Of those by these names, whatever follows the name."""
+    waits = Waits()
+    with waits.during(f"{HAND_OVER} of 3 partitions", "a", 100.0):
+        waits.look(5.0, group_answers=True)
+        with waits.during(COMMIT, "b", 100.0):
+            waits.look(1.0, group_answers=True)
+            assert waits.age_s(HAND_OVER, COMMIT) == 6.0
+            assert waits.age_s(COMMIT) == 1.0
+
+
+def test_a_next_step_has_its_own_description_and_the_same_deadline() -> None:
+    """It is named in the log and in the problem."""
+    waits = Waits()
+    with waits.during(COMMIT, "delivery", 10.0, lambda: "3 batches") as wait:
+        waits.look(4.0, group_answers=True)
+        wait.pass_on_to("the answer", lambda: "of the group")
+        (line,) = waits.look(2.0, group_answers=True)
+        assert "has waited for 6 s for the answer (of the group)" in line
+        assert waits.problem() is None
+        waits.look(4.0, group_answers=True)
+        assert waits.problem() == "The commit has waited for 10 s for the answer"
+
+
+def test_seconds_of_silence_count_for_the_log_and_not_for_the_deadline() -> None:
+    """The next line comes a minute after the one before, silent or not."""
+    waits = Waits()
+    with waits.during(COMMIT, "an answer", 10.0):
+        assert len(waits.look(5.0, group_answers=False)) == 1
+        assert waits.look(SAY_EVERY_S - 1.0, group_answers=False) == []
+        (line,) = waits.look(1.0, group_answers=False)
+        assert "the group does not answer, so this worker keeps waiting" in line
+        assert waits.problem() is None
+
+
+def test_undelivered_batches_are_named_of_all_producers() -> None:
+    """Those of a thread and of transactions too; of queues and of what is being sent."""
+
+    def producer(waiting: str, sending: str) -> Any:
+        batch = SimpleNamespace(tp=TP(sending, 0))
+        accumulator = SimpleNamespace(_batches={TP(waiting, 0): []}, _pending_batches=[batch])
+        return SimpleNamespace(_message_accumulator=accumulator)
+
+    faust = SimpleNamespace(
+        _producer=producer("a", "b"),
+        threaded_producer=SimpleNamespace(_producer=producer("c", "d")),
+        _transaction_producers={"id": producer("e", "f")},
+    )
+    assert unsent(SimpleNamespace(producer=faust)) == "not delivered yet: a, b, c, d, e, f"
+    assert unsent(SimpleNamespace(producer=SimpleNamespace())) == ""
+
+
+class Stock:
+    """Of Faust's consumer; notes the waits that are under way at each step."""
+
+    def __init__(self) -> None:
+        self.app = app_with(1_000.0, 90.0, 60.0)
+        self.app.producer = SimpleNamespace()
+        self.seen: list[tuple[str, str, float]] = []
+
+    def _note(self) -> None:
+        self.seen += [(w.what, w.step, w.limit_s) for w in waits_of(self.app)._waits]
+
+    async def force_commit(self, *_: Any) -> bool:
+        """Commit."""
+        self._note()
+        return bool(await self._commit({}))  # type: ignore[attr-defined]
+
+    async def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        """Revoked."""
+        self._note()
+
+    async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
+        """Assigned."""
+        self._note()
+
+
+class Books(Stock):
+    """Beneath the commit."""
+
+    async def _commit(self, offsets: Any) -> bool:
+        self._note()
+        return True
+
+
+class Consumer(Waited, Books):  # type: ignore[misc]
+    """Ours over it."""
+
+
+async def test_a_commit_has_the_brokers_time_and_rebalances_the_agents() -> None:
+    """A commit has two steps; nothing is waited for afterwards."""
+    consumer = Consumer()
+    assert await consumer.force_commit()
+    await consumer.on_partitions_revoked({1, 2})
+    await consumer.on_partitions_assigned({1, 2, 3})
+    assert consumer.seen == [
+        (COMMIT, "the delivery of what was sent", 150.0),
+        (COMMIT, "changes of tables and the group's answer", 150.0),
+        ("The revocation of 2 partitions", "agents, callbacks and commits", 1_000.0),
+        ("The assignment of 3 partitions", "agents, tables and callbacks", 1_000.0),
+    ]
+    assert waits_of(consumer.app)._waits == []

@@ -1,0 +1,409 @@
+"""Where a commit falls under ``exactly_once``: between two records of a partition, or later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.exceptions import ProducerSendError
+from faust.types import TP
+
+from faust_assigner.app.consumer import whole_records
+from faust_assigner.app.consumer.whole_records import WholeRecords
+
+ORDERS, PAYMENTS = TP("orders", 0), TP("payments", 0)
+IDS = {ORDERS: "shop-1-0", PAYMENTS: "shop-2-0"}
+ID, OTHER = IDS.values()
+
+
+class Transactions:
+    """Of the consumer: what was sent into each, and every call in ``acts``."""
+
+    def __init__(self, acts: list[Any]) -> None:
+        self.acts = acts
+        self.is_fenced = False
+        #: The last offset of each source that sent, by id.
+        self.sent: dict[str, dict[TP, int]] = defaultdict(dict)
+        self.settling: set[str] = set()
+        self.failed: set[str] = set()
+
+    def id_of(self, tp: TP) -> str | None:
+        """The transactional id."""
+        return IDS.get(tp)
+
+    def reached(self, transactional_id: str) -> dict[TP, int]:
+        """What was sent into that one."""
+        return self.sent[transactional_id]
+
+    def sources(self) -> dict[TP, int]:
+        """What was sent into any."""
+        return {tp: at for reached in self.sent.values() for tp, at in reached.items()}
+
+    def settle(self, transactional_id: str) -> None:
+        """Hold back."""
+        self.settling.add(transactional_id)
+
+    def is_settling(self, transactional_id: str) -> bool:
+        """Held back."""
+        return transactional_id in self.settling
+
+    def let_go(self, transactional_id: str) -> None:
+        """Hold back no more."""
+        self.settling.discard(transactional_id)
+
+    def has_failed(self, transactional_id: str) -> bool:
+        """Never to be committed."""
+        return transactional_id in self.failed
+
+    def close(self, transactional_id: str) -> None:
+        """Closed."""
+        self.acts.append(("close", transactional_id))
+
+    def begin_next(self) -> None:
+        """The next one begins."""
+        self.acts.append("begin next")
+
+    @contextmanager
+    def within(self, tp: TP) -> Iterator[None]:
+        """In the transaction of that partition."""
+        self.acts.append(("within", tp))
+        yield
+        self.acts.append(("out of", tp))
+
+    async def abandon(self, *, fenced: bool) -> None:
+        """Abort."""
+        self.acts.append(("abandon", fenced))
+
+
+class Stock:
+    """Of Faust's consumer, and of the repairs beneath."""
+
+    def __init__(self) -> None:
+        self.acts: list[Any] = []
+        self.in_transaction = True
+        sensors = SimpleNamespace(add=lambda sensor: None)
+        self.app = SimpleNamespace(sensors=sensors)
+        self.transactions = Transactions(self.acts)
+        self._acked: Any = defaultdict(list)
+        self._acked_index: Any = defaultdict(set)
+        self._gap: Any = defaultdict(list)
+        self._committed_offset: Any = defaultdict(lambda: None)
+        self._unacked_messages: list[Any] = []
+        self.error: BaseException | None = None
+        self.fence = SimpleNamespace(lost=False, lose=lambda: self.acts.append("lost"))
+        super().__init__()
+
+    def begin(self, tp: TP, offset: int) -> Any:
+        """A record is under way."""
+        message = SimpleNamespace(tp=tp, offset=offset, acked=False)
+        self._unacked_messages.append(message)
+        return message
+
+    def end(self, message: Any) -> None:
+        """It is done."""
+        message.acked = True
+        self._unacked_messages.remove(message)
+        self._acked[message.tp].append(message.offset)
+        self._acked_index[message.tp].add(message.offset)
+
+    def _filter_committable_offsets(self, tps: Iterable[TP]) -> dict[TP, int]:
+        found = {}
+        for tp in tps:
+            if self._acked[tp]:
+                found[tp] = max(self._acked[tp]) + 1
+                self._acked[tp].clear()
+                self._acked_index[tp].clear()
+                self._gap[tp].clear()
+        return found
+
+    async def _handle_attached(self, offsets: Mapping[TP, int]) -> None:
+        self.acts.append(("attached", dict(offsets)))
+
+    async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool) -> bool:
+        self.acts.append(("commit", dict(offsets)))
+        if self.error is not None:
+            raise self.error
+        return True
+
+    async def crash(self, error: BaseException) -> None:
+        """Note it."""
+        self.acts.append(("crash", error))
+
+    async def maybe_wait_for_commit_to_finish(self) -> bool:
+        """Wait."""
+        self.acts.append("waited")
+        return False
+
+    async def commit(self) -> None:
+        """Commit all."""
+        self.acts.append("commit soon")
+
+    def add_future(self, coro: Any) -> Any:
+        """A task."""
+        return asyncio.ensure_future(coro)
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """The final commit."""
+        self.acts.append("final commit")
+
+
+class Consumer(WholeRecords, Stock):  # type: ignore[misc]
+    """Ours over it."""
+
+    def __init__(self) -> None:
+        Stock.__init__(self)
+        self._late_since = {}
+
+    def done(self, tp: TP, *offsets: int, sent: bool = True) -> None:
+        """Records that are done, and sent."""
+        for offset in offsets:
+            self.end(self.begin(tp, offset))
+            if sent:
+                self.transactions.sent[IDS[tp]][tp] = offset
+
+    @property
+    def commits(self) -> list[dict[TP, int]]:
+        """What was committed."""
+        return [act[1] for act in self.acts if act[0] == "commit"]
+
+    async def commit_all(self) -> bool:
+        """One commit."""
+        return await self._commit_tps([ORDERS, PAYMENTS], start_new_transaction=True)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Consumer:
+    """A consumer, whose commits wait for a tenth of a second."""
+    monkeypatch.setattr(whole_records, "PATIENCE_S", 0.1)
+    return Consumer()
+
+
+async def test_all_transactions_are_committed_whatever_topics_were_asked_for(
+    made: Consumer,
+) -> None:
+    """Each is closed, and what waits for the commit goes on after it."""
+    made.done(ORDERS, 3, 4)
+    made.done(PAYMENTS, 8)
+    assert await made._commit_tps([ORDERS], start_new_transaction=True)
+    assert made.commits == [{ORDERS: 5, PAYMENTS: 9}]
+    assert {act for act in made.acts if act[0] == "close"} == {("close", ID), ("close", OTHER)}
+    assert made.acts[-1] == "begin next"
+
+
+async def test_a_fenced_consumer_commits_nothing(made: Consumer) -> None:
+    """Others may own its partitions."""
+    made.transactions.is_fenced = True
+    made.done(ORDERS, 3)
+    assert not await made.commit_all()
+    assert made.acts == []
+
+
+async def test_a_commit_waits_for_a_record_that_has_sent(made: Consumer) -> None:
+    """New ones are held back meanwhile, and go on once it is closed."""
+    made.done(ORDERS, 3)
+    under_way = made.begin(ORDERS, 4)
+    made.transactions.sent[ID][ORDERS] = 4
+    committing = asyncio.ensure_future(made.commit_all())
+    await asyncio.sleep(0.03)
+    assert made.transactions.is_settling(ID)
+    made.end(under_way)
+    made.record_ended(ORDERS)
+    assert not made.transactions.is_settling(ID)
+    assert await committing
+    assert made.commits == [{ORDERS: 5}]
+
+
+async def test_a_record_that_has_not_sent_yet_holds_up_nothing(made: Consumer) -> None:
+    """What it sends belongs to the next transaction."""
+    made.done(ORDERS, 3)
+    made.begin(ORDERS, 4)
+    assert await made.commit_all()
+    assert made.commits == [{ORDERS: 4}]
+
+
+async def test_a_transaction_that_waits_is_left_to_the_next_commit(made: Consumer) -> None:
+    """The others are committed; it is held back still, so that the next commit finds its moment."""
+    made.done(PAYMENTS, 8)
+    made.done(ORDERS, 3)
+    made.begin(ORDERS, 4)
+    made.transactions.sent[ID][ORDERS] = 4
+    assert await made.commit_all()
+    assert made.commits == [{PAYMENTS: 9}]
+    assert made.transactions.settling == {ID}
+
+
+async def test_a_transaction_that_has_failed_is_neither_committed_nor_held_back(
+    made: Consumer,
+) -> None:
+    """The others are; it is the broker that aborts it."""
+    made.done(PAYMENTS, 8)
+    made.done(ORDERS, 3)
+    made.transactions.failed.add(ID)
+    assert await made.commit_all()
+    assert made.commits == [{PAYMENTS: 9}]
+    assert made.transactions.settling == set()
+
+
+async def test_a_commit_follows_once_the_record_ends_that_held_it_up(made: Consumer) -> None:
+    """One, after the commit under way; not while another record of the transaction has sent."""
+    first, second = made.begin(ORDERS, 4), made.begin(ORDERS, 5)
+    made.transactions.sent[ID][ORDERS] = 5
+    made.transactions.settle(ID)
+    made.end(first)
+    made.record_ended(ORDERS)
+    assert made._soon is None
+    made.end(second)
+    made.record_ended(ORDERS)
+    made.record_ended(ORDERS)
+    await asyncio.sleep(0.01)
+    assert made.acts == ["waited", "commit soon"]
+    made.record_ended(ORDERS)
+    await asyncio.sleep(0.01)
+    assert made.acts == ["waited", "commit soon"] * 2
+
+
+async def test_a_record_that_ends_without_a_commit_begins_none(made: Consumer) -> None:
+    """Commits come by the clock."""
+    made.done(ORDERS, 4)
+    made.record_ended(ORDERS)
+    await asyncio.sleep(0.01)
+    assert made.acts == []
+
+
+async def test_without_a_moment_for_too_long_a_commit_is_made_anyway(
+    made: Consumer, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time counts from the first commit that was held up, and the log says so."""
+    monkeypatch.setattr(whole_records, "LONGEST_S", 0.15)
+    made.done(ORDERS, 3)
+    made.begin(ORDERS, 4)
+    made.transactions.sent[ID][ORDERS] = 3
+    made._unacked_messages.insert(0, SimpleNamespace(tp=ORDERS, offset=2, acked=False))
+    assert not await made.commit_all()
+    assert caplog.text == ""
+    assert await made.commit_all()
+    assert made.commits == [{ORDERS: 4}]
+    assert "there was no moment between two records" in caplog.text
+
+
+async def test_a_commit_that_found_its_moment_ends_the_time_without_one(
+    made: Consumer, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held up twice with a commit in between is not held up for long."""
+    monkeypatch.setattr(whole_records, "LONGEST_S", 0.25)
+    for offset in (4, 6):
+        under_way = made.begin(ORDERS, offset)
+        made.transactions.sent[ID][ORDERS] = offset
+        made.done(ORDERS, offset - 1, sent=False)
+        assert not await made.commit_all()
+        made.end(under_way)
+        await asyncio.sleep(0.1)
+        assert await made.commit_all()
+    assert caplog.text == ""
+    assert made._late_since == {}
+
+
+async def test_a_gap_before_what_was_sent_leaves_the_books_as_they_were(made: Consumer) -> None:
+    """What may not be committed yet is committed by the next, with the gap closed."""
+    made._gap[ORDERS] = [2]
+    made._acked[ORDERS], made._acked_index[ORDERS] = [1], {1}
+    made.transactions.sent[ID][ORDERS] = 3
+    assert not await made.commit_all()
+    assert made.commits == []
+    assert ("close", ID) not in made.acts
+    assert (made._acked[ORDERS], made._acked_index[ORDERS], made._gap[ORDERS]) == ([1], {1}, [2])
+
+
+async def test_the_record_at_the_committed_offset_is_not_committed(made: Consumer) -> None:
+    """It has sent, and a commit up to it would leave its sends in the transaction before it."""
+    made.done(ORDERS, 3, sent=False)
+    made.transactions.sent[ID][ORDERS] = 4
+    assert not await made.commit_all()
+    made.done(ORDERS, 4)
+    assert await made.commit_all()
+    assert made.commits == [{ORDERS: 5}]
+
+
+async def test_windows_closed_after_their_records_were_committed_are_committed(
+    made: Consumer,
+) -> None:
+    """They send as part of a record that is committed already; its offset is committed again."""
+    made._committed_offset[ORDERS] = 5
+    made.transactions.sent[ID][ORDERS] = 4
+    assert await made.commit_all()
+    assert made.commits == [{ORDERS: 5}]
+
+
+async def test_a_record_at_the_committed_offset_is_waited_for_by_no_commit(made: Consumer) -> None:
+    """It has nothing to commit yet; the commit would only take its time."""
+    made._committed_offset[ORDERS] = 5
+    made.transactions.sent[ID][ORDERS] = 5
+    made.begin(ORDERS, 5)
+    began = asyncio.get_running_loop().time()
+    assert not await made.commit_all()
+    assert asyncio.get_running_loop().time() - began < 0.1
+    assert made.transactions.settling == set()
+
+
+async def test_what_is_published_on_commit_is_of_the_records_before_the_offset(
+    made: Consumer,
+) -> None:
+    """In the transaction of its partition."""
+    made.done(ORDERS, 4)
+    await made.commit_all()
+    at = made.acts.index(("within", ORDERS))
+    assert made.acts[at : at + 3] == [
+        ("within", ORDERS),
+        ("attached", {ORDERS: 4}),
+        ("out of", ORDERS),
+    ]
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+async def test_a_send_that_failed_ends_the_worker_unless_it_was_fenced(
+    made: Consumer, is_fenced: bool
+) -> None:
+    """A fenced one joins again; in both cases nothing waits for ever."""
+
+    async def commit(offsets: Any, start_new_transaction: bool) -> bool:
+        made.transactions.is_fenced = is_fenced
+        raise ProducerSendError("no broker")
+
+    made._commit_offsets = commit  # type: ignore[method-assign]
+    made.done(ORDERS, 4)
+    assert not await made.commit_all()
+    assert bool([act for act in made.acts if act[0] == "crash"]) is not is_fenced
+    assert made.acts[-1] == "begin next"
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_what_the_final_commit_left_is_abandoned_after_it(
+    made: Consumer, is_lost: bool
+) -> None:
+    """As fenced where the group may have given the partitions away; the next generation has its own time."""
+    made.fence.lost = is_lost
+    made._late_since[ID] = 1.0
+    await made.on_partitions_revoked({ORDERS})
+    assert made.acts == ["final commit", ("abandon", is_lost)]
+    assert made._late_since == {}
+
+
+@pytest.mark.parametrize("is_cooperative", [True, False])
+async def test_a_member_that_is_fenced_joins_again_without_what_it_had(
+    made: Consumer, is_cooperative: bool
+) -> None:
+    """On the consumer's thread; the fence closes at once."""
+    coordinator = SimpleNamespace(request_rejoin="rejoin")
+    if is_cooperative:
+        coordinator.give_everything_up = "give up"
+    loop = SimpleNamespace(call_soon_threadsafe=made.acts.append)
+    made._thread = SimpleNamespace(
+        thread_loop=loop, _consumer=SimpleNamespace(_coordinator=coordinator)
+    )
+    made.lose_membership()
+    assert made.acts == ["lost", "give up" if is_cooperative else "rejoin"]

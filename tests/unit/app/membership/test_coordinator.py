@@ -1,0 +1,746 @@
+"""The steps of a cooperative member's round, beside an aiokafka that notes what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import errors
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.subscription_state import Assignment
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from aiokafka.structs import TopicPartition
+
+from faust_assigner.app.membership import coordinator as ours
+from faust_assigner.app.membership.coordinator import CooperativeCoordinator, CooperativeMember
+from faust_assigner.wire.join import COOPERATIVE, EAGER
+
+A, B, C = (TopicPartition("orders", number) for number in range(3))
+
+
+class Listener:
+    """The app, with every call in ``acts``."""
+
+    def __init__(self, acts: list[Any]) -> None:
+        self.acts, self.flows, self.error = acts, True, list[Exception]()
+
+    def waiting(self, step: str) -> Any:
+        """A wait."""
+        return nullcontext()
+
+    def is_flowing(self) -> bool:
+        """Whether partitions are processed."""
+        return self.flows
+
+    def joins(self) -> None:
+        """A round begins."""
+        self.acts.append("joins")
+
+    async def gives_up(self) -> None:
+        """All is revoked."""
+        self.acts.append("gives up")
+
+    async def let_go(self, revoked: Collection[Any]) -> None:
+        """Some go."""
+        self.acts.append(("let go", set(revoked)))
+        if self.error:
+            raise self.error.pop()
+
+    async def assigned(
+        self, tps: Any, revoked: Any, gained: Any, roles: Any, generation: int
+    ) -> None:
+        """Some come."""
+        await asyncio.sleep(0.01 if generation == 7 else 0)
+        self.acts.append(("assigned", set(tps), set(revoked), set(gained), roles, generation))
+        if self.error:
+            raise self.error.pop()
+
+    def gave_away(self, everything: bool) -> None:
+        """A member that leaves is done."""
+        self.acts.append(("gave away", everything))
+
+    async def stand_still(self) -> None:
+        """Streams stop."""
+        self.acts.append("stand still")
+
+
+class Assignor:
+    """What the last round said."""
+
+    holds = stops_nobody = leaves = False
+
+    def __init__(self, acts: list[Any]) -> None:
+        self.acts = acts
+        self.follows, self.changed_ids = False, frozenset[TopicPartition]()
+        self.actives, self.standbys = {A, B}, {C}
+
+    def is_followed(self, assignment: Any) -> bool:
+        """Whether a second round follows."""
+        return self.follows
+
+    def torn(self, assignment: Any) -> frozenset[TopicPartition]:
+        """Whose transactions end."""
+        return self.changed_ids
+
+    def on_assignment(self, assignment: Any) -> None:
+        """Told."""
+        self.acts.append("on assignment")
+
+    def assigned_actives(self) -> set[TopicPartition]:
+        """Owned."""
+        return self.actives
+
+    def assigned_standbys(self) -> set[TopicPartition]:
+        """Followed."""
+        return self.standbys
+
+    def look_at_files(self, topics: Any) -> None:
+        """Look."""
+        self.acts.append("look at files")
+
+
+class Fence:
+    """Open while ``sure``."""
+
+    sure, lost = True, False
+
+    def is_sure(self) -> bool:
+        """Open."""
+        return self.sure
+
+    def silent_s(self) -> float:
+        """Seconds."""
+        return 12.0
+
+    def hear(self, asked_at: float) -> None:
+        """An answer."""
+
+
+def answer(*tps: TopicPartition) -> bytes:
+    """The group's answer."""
+    partitions = sorted(tp.partition for tp in tps)
+    packed: bytes = ConsumerProtocolMemberAssignment(0, [("orders", partitions)], b"").encode()
+    return packed
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for it; TimeoutError after a while."""
+    async with asyncio.timeout(10.0):
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+
+class Made:
+    """A coordinator that owns ``A`` and ``B`` since a cooperative round of generation 6."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.acts: list[Any] = []
+        self.refusals: list[Any] = []
+        self.meanwhile: Any = lambda: None
+        #: The heartbeats beside a round after which it is answered.
+        self.beats = 0
+        acts = self.acts
+        fetcher = SimpleNamespace(
+            _records={}, _wait_consume_future=None, _notify=lambda future: None
+        )
+        self.listener, self.assignor, self.fence = Listener(acts), Assignor(acts), Fence()
+        self.member = CooperativeMember(fetcher, self.assignor, self.listener, self.fence)  # type: ignore[arg-type]
+        self.member.chosen = COOPERATIVE
+        self.own = Assignment({A, B})
+        made: Any = CooperativeCoordinator.__new__(CooperativeCoordinator)
+        made.membership = self.member
+        made._subscription = SimpleNamespace(
+            subscription=SimpleNamespace(topics={"orders"}, assignment=self.own),
+            _notify_assignment_waiters=lambda: None,
+        )
+        made.generation, made.member_id, made.coordinator_id = 6, "m-1", 1
+        made._heartbeat_interval_ms = made._retry_backoff_ms = 10
+        made._commit_lock = asyncio.Lock()
+        made._closing = asyncio.get_running_loop().create_future()
+        made._performed_join_prepare, made._group_subscription = True, "subscription"
+        made._client = SimpleNamespace(send=self._send)
+        self.it = made
+        for name in (
+            "ensure_active_group",
+            "_stop_heartbeat_task",
+            "_on_join_prepare",
+            "_on_join_complete",
+            "close",
+        ):
+            monkeypatch.setattr(GroupCoordinator, name, self._noting_async(name))
+        for name in ("reset_generation", "request_rejoin", "_start_heartbeat_task"):
+            monkeypatch.setattr(GroupCoordinator, name, self._noting(name))
+        monkeypatch.setattr(GroupCoordinator, "coordinator_dead", self._noting("dead"))
+        monkeypatch.setattr(GroupCoordinator, "ensure_coordinator_known", self._known)
+        monkeypatch.setattr(GroupCoordinator, "_do_heartbeat", self._beat)
+        monkeypatch.setattr(GroupCoordinator, "_do_commit_offsets", self._commit)
+        monkeypatch.setattr(GroupCoordinator, "_do_rejoin_group", self._rejoin)
+
+    def _noting(self, name: str) -> Any:
+        return lambda *_: self.acts.append(name)
+
+    def _noting_async(self, name: str) -> Any:
+        async def note(*_: Any) -> None:
+            self.acts.append(name)
+
+        return note
+
+    async def _known(self, *_: Any) -> None:
+        await asyncio.sleep(0)
+
+    async def _beat(self, *_: Any) -> bool:
+        self.acts.append("heartbeat")
+        if self.refusals:
+            raise self.refusals.pop(0)
+        return True
+
+    async def _send(self, node: int, request: Any, *, group: Any = None) -> Any:
+        self.acts.append(("send", type(request).__name__, group))
+        await until(lambda: self.acts.count("heartbeat") >= self.beats)
+        if self.refusals:
+            raise self.refusals.pop(0)
+        return SimpleNamespace(error_code=0)
+
+    async def _commit(self, assignment: Any, offsets: Any) -> None:
+        self.acts.append(("commit", dict(offsets)))
+        self.meanwhile()
+        if self.refusals:
+            raise self.refusals.pop(0)
+
+    async def _rejoin(self, *_: Any) -> bool:
+        self.acts.append(("round", self.member.round is not None))
+        if self.refusals:
+            raise self.refusals.pop(0)
+        return True
+
+    async def complete(self, *tps: TopicPartition, protocol: str = COOPERATIVE) -> None:
+        """The round is answered, and the app has been told."""
+        await self.it._on_join_complete(7, "m-1", protocol, answer(*tps))
+        if self.member.telling is not None:
+            await self.member.telling
+
+    @property
+    def told(self) -> Any:
+        """What the app was told last."""
+        return next(act for act in reversed(self.acts) if act[0] == "assigned")
+
+
+@pytest.fixture
+async def made(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Made]:
+    """One, whose tasks end with the test."""
+    monkeypatch.setattr(ours, "BREATH_S", 0.0)
+    it = Made(monkeypatch)
+    yield it
+    for task in (it.member.telling, it.member.standing):
+        if task is not None:
+            await asyncio.gather(task, return_exceptions=True)
+
+
+# -- joining
+
+
+async def test_a_member_that_flows_keeps_everything_while_it_joins(made: Made) -> None:
+    """The app hears that a round begins; aiokafka makes its request anew."""
+    await made.it._on_join_prepare(made.own)
+    assert made.acts == ["joins"]
+    assert made.assignor.holds
+    assert made.it._group_subscription is None
+
+
+@pytest.mark.parametrize("reason", ["lost", "eager", "standing", "another subscription", "first"])
+async def test_a_member_that_cannot_keep_anything_gives_everything_up(
+    made: Made, reason: str
+) -> None:
+    """The app is told first; then aiokafka revokes."""
+    previous: Any = made.own
+    if reason == "lost":
+        made.member.lost = True
+    elif reason == "eager":
+        made.member.chosen = EAGER
+    elif reason == "standing":
+        made.listener.flows = False
+    elif reason == "another subscription":
+        previous = Assignment({A})
+    else:
+        previous = None
+    await made.it._on_join_prepare(previous)
+    told = [] if reason == "first" else ["gives up"]
+    assert made.acts == [*told, "_on_join_prepare"]
+    assert not made.assignor.holds
+    assert made.member.gave_up
+
+
+async def test_what_was_given_up_is_not_revoked_again_at_the_next_try(made: Made) -> None:
+    """Nor is it claimed as kept."""
+    made.member.gave_up = True
+    await made.it._on_join_prepare(made.own)
+    assert made.acts == []
+    assert not made.assignor.holds
+
+
+async def test_nothing_is_revoked_before_the_app_knows_the_last_round(made: Made) -> None:
+    """It hears of rounds in their order."""
+    await made.it._on_join_complete(7, "m-1", COOPERATIVE, answer(A, B, C))
+    made.member.lost = True
+    await made.it._on_join_prepare(made.own)
+    assert [act if isinstance(act, str) else act[0] for act in made.acts][-3:] == [
+        "assigned",
+        "gives up",
+        "_on_join_prepare",
+    ]
+
+
+@pytest.mark.parametrize(("lost", "gave_up"), [(True, False), (True, True), (False, False)])
+async def test_a_member_lost_within_a_round_prepares_again(
+    made: Made, lost: bool, gave_up: bool
+) -> None:
+    """Unless everything has been given up."""
+    made.member.lost, made.member.gave_up = lost, gave_up
+    await made.it.ensure_active_group(None, None)
+    assert made.it._performed_join_prepare == (not lost or gave_up)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_round_is_under_way_until_it_is_answered_or_fails(made: Made, fails: bool) -> None:
+    """Whoever waits for it goes on in both cases; files are looked at before."""
+    rounds: list[Any] = []
+    made.refusals = [errors.RebalanceInProgressError()] if fails else []
+    rejoin = GroupCoordinator._do_rejoin_group
+
+    async def note(*args: Any) -> Any:
+        rounds.append(made.member.round)
+        return await rejoin(*args)
+
+    GroupCoordinator._do_rejoin_group = note  # the fixture puts the first back
+    subscription = SimpleNamespace(topics={"orders"})
+    if fails:
+        with pytest.raises(errors.RebalanceInProgressError):
+            await made.it._do_rejoin_group(subscription)
+    else:
+        assert await made.it._do_rejoin_group(subscription)
+    assert made.acts == ["look at files", ("round", True)]
+    assert rounds[0].done()
+    assert made.member.round is None
+
+
+def request_of(kind: type[Any]) -> Any:
+    """Of aiokafka, with what is read of it."""
+    request = kind.__new__(kind)
+    request._group_protocols = [(COOPERATIVE, b"old"), (EAGER, b"said")]
+    return request
+
+
+async def test_rounds_have_a_connection_of_their_own_and_heartbeats_beside_it(made: Made) -> None:
+    """Both names carry the same words; other requests go as ever."""
+    made.beats, request = 2, request_of(JoinGroupRequest)
+    await made.it._send_req(request)
+    assert request._group_protocols == [(COOPERATIVE, b"said"), (EAGER, b"said")]
+    assert made.acts[0] == ("send", "JoinGroupRequest", "rounds")
+    beats = made.acts.count("heartbeat")
+    await asyncio.sleep(0.03)
+    assert made.acts.count("heartbeat") == beats, "they end with the answer"
+
+
+async def test_heartbeats_beside_a_round_go_on_after_one_that_was_refused(made: Made) -> None:
+    """The round itself will tell."""
+    made.beats, made.refusals = 2, [errors.GroupCoordinatorNotAvailableError()]
+    await made.it._send_req(request_of(SyncGroupRequest))
+    assert made.refusals == []
+
+
+async def test_a_member_that_gave_up_sends_no_heartbeats_beside_its_round(made: Made) -> None:
+    """It has nothing to keep."""
+    made.member.gave_up = True
+    made.it._client.send = lambda *_, **__: asyncio.sleep(0.05)
+    await made.it._send_req(request_of(JoinGroupRequest))
+    assert made.acts == []
+
+
+async def test_heartbeats_have_begun_before_a_round_ends_them(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that is cancelled before its first step cancels whoever waits for it."""
+    begun: list[str] = []
+
+    async def beat() -> None:
+        begun.append("beat")
+
+    async def stop(_: Any) -> None:
+        begun.append("stop")
+
+    monkeypatch.setattr(GroupCoordinator, "_stop_heartbeat_task", stop)
+    task = asyncio.ensure_future(beat())
+    await made.it._stop_heartbeat_task()
+    assert begun == ["beat", "stop"]
+    await task
+
+
+async def test_a_round_that_could_not_be_sent_has_the_coordinator_looked_for_again(
+    made: Made,
+) -> None:
+    """As aiokafka does."""
+    made.member.gave_up = True
+    made.refusals = [errors.NodeNotReadyError()]
+    with pytest.raises(errors.NodeNotReadyError):
+        await made.it._send_req(request_of(SyncGroupRequest))
+    assert made.acts[-1] == "dead"
+    made.it.coordinator_id = None
+    with pytest.raises(errors.GroupCoordinatorNotAvailableError):
+        await made.it._send_req(request_of(SyncGroupRequest))
+
+
+async def test_other_requests_go_on_the_connection_they_always_went(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers of one connection come in turn."""
+    sent: list[Any] = []
+
+    async def send(_: Any, request: Any) -> None:
+        sent.append(request)
+
+    monkeypatch.setattr(GroupCoordinator, "_send_req", send)
+    request = HeartbeatRequest.__new__(HeartbeatRequest)
+    await made.it._send_req(request)
+    assert sent == [request]
+    assert made.acts == []
+
+
+# -- the answer
+
+
+async def test_what_stays_is_not_told_as_gone_or_come(made: Made) -> None:
+    """What goes is finished before the assignment changes; heartbeats begin at once."""
+    await made.complete(A, C)
+    assert made.acts[:3] == ["_start_heartbeat_task", ("let go", {B}), "on assignment"]
+    assert made.told == ("assigned", {A, C}, {B}, {C}, ({A, B}, {C}), 7)
+    assert made.own.tps == {A, C}
+    assert made.assignor.stops_nobody
+    assert "request_rejoin" not in made.acts
+
+
+async def test_a_second_round_is_asked_for_where_it_follows(made: Made) -> None:
+    """Before the app is told of the first."""
+    made.assignor.follows = True
+    await made.complete(A)
+    assert made.acts.index("request_rejoin") < made.acts.index(made.told)
+
+
+async def test_nothing_is_let_go_before_the_app_knows_what_it_has(made: Made) -> None:
+    """It would be told to let go of what it never took."""
+    await made.it._on_join_complete(7, "m-1", COOPERATIVE, answer(A, B, C))
+    await made.it._on_join_complete(8, "m-1", COOPERATIVE, answer(A, B))
+    assert [act[0] for act in made.acts if act[0] in ("assigned", "let go")][:2] == [
+        "assigned",
+        "let go",
+    ]
+    assert made.member.telling is not None
+    await made.member.telling
+
+
+async def test_the_app_hears_of_rounds_in_their_order(made: Made) -> None:
+    """Though it is slow to take the first one in."""
+    await made.it._on_join_complete(7, "m-1", COOPERATIVE, answer(A, B, C))
+    await made.complete(A, B, C)  # a slow one
+    generations = [act[5] for act in made.acts if act[0] == "assigned"]
+    assert generations == [7, 7]
+    made.acts.clear()
+    await made.it._on_join_complete(7, "m-1", COOPERATIVE, answer(A, B, C))
+    await made.it._on_join_complete(8, "m-1", COOPERATIVE, answer(A, B, C))
+    assert made.member.telling is not None
+    await made.member.telling
+    assert [act[5] for act in made.acts if act[0] == "assigned"] == [7, 8]
+
+
+async def test_a_partition_whose_transaction_ends_goes_and_comes_in_one_round(made: Made) -> None:
+    """It is let go and begun again, under its new id."""
+    made.assignor.changed_ids = frozenset({A, C})
+    await made.complete(A, B)
+    assert ("let go", {A}) in made.acts
+    assert made.told == ("assigned", {A, B}, {A}, {A}, ({A, B}, {C}), 7)
+
+
+async def test_a_partition_whose_new_id_another_member_may_hold_comes_in_the_second_round(
+    made: Made,
+) -> None:
+    """Until then it is nobody's here."""
+    made.assignor.follows, made.assignor.changed_ids = True, frozenset({A})
+    await made.complete(A, B)
+    assert made.told == ("assigned", {B}, {A}, set(), ({B}, {C}), 7)
+    assert made.own.tps == {B}
+
+
+async def test_a_partition_that_could_not_be_finished_goes_nevertheless(
+    made: Made, caplog: Any
+) -> None:
+    """Its next owner waits for nobody; the app hears of the rest, and its failures are logged."""
+    made.listener.error = [RuntimeError("second"), RuntimeError("first")]
+    await made.complete(A)
+    assert made.own.tps == {A}
+    assert "processed twice" in caplog.text
+    assert "handling of its new assignment failed" in caplog.text
+
+
+async def test_an_answer_to_a_subscription_that_is_over_changes_nothing(made: Made) -> None:
+    """It changed while partitions were let go."""
+
+    async def let_go(revoked: Any) -> None:
+        made.it._subscription.subscription.assignment = Assignment({C})
+
+    made.listener.let_go = let_go  # type: ignore[method-assign]
+    await made.complete(A)
+    assert made.own.tps == {A, B}
+    assert "on assignment" not in made.acts
+
+
+@pytest.mark.parametrize("actives", [set(), {A}])
+async def test_a_member_that_leaves_is_told_whether_it_has_given_everything_away(
+    made: Made, actives: set[TopicPartition]
+) -> None:
+    """It takes nothing on any more, and asks for no second round: the others wait for it there."""
+    made.assignor.leaves, made.assignor.follows, made.assignor.actives = True, True, actives
+    await made.complete(*actives)
+    assert made.acts[-1] == ("gave away", not actives)
+    assert "request_rejoin" not in made.acts
+    assert made.member.telling is None
+
+
+async def test_a_member_that_was_lost_gives_up_before_it_takes_its_answer(made: Made) -> None:
+    """The coordinator had been silent for too long: nothing flows, and aiokafka assigns all anew."""
+    made.member.lost = made.member.stood = True
+    await made.complete(A, B)
+    assert made.acts == ["gives up", "_on_join_prepare", "_on_join_complete"]
+    member = made.member
+    assert (member.lost, member.stood, member.gave_up) == (False, False, False)
+
+
+async def test_a_member_without_anything_takes_only_the_second_of_two_rounds(made: Made) -> None:
+    """The answer of the first is not complete; it is no lost member any more."""
+    made.member.gave_up = made.member.lost = made.member.stood = made.assignor.follows = True
+    await made.complete(A)
+    assert made.acts == ["on assignment", "request_rejoin"]
+    member = made.member
+    assert (member.lost, member.stood, member.gave_up) == (False, False, True)
+
+
+async def test_an_eager_answer_is_remembered_as_one(made: Made) -> None:
+    """The next round gives everything up."""
+    made.member.gave_up = made.assignor.stops_nobody = True
+    await made.complete(A, protocol=EAGER)
+    assert made.member.chosen == EAGER
+    assert not made.assignor.stops_nobody
+
+
+# -- commits
+
+
+async def commit(made: Made, **offsets: int) -> None:
+    """Commit offsets of ``A`` and ``B``."""
+    tps = {"a": A, "b": B}
+    await asyncio.wait_for(
+        made.it.commit_offsets(made.own, {tps[name]: at for name, at in offsets.items()}), 5.0
+    )
+
+
+@pytest.mark.parametrize("how", ["lost", "overdue"])
+async def test_a_former_member_commits_nothing(made: Made, how: str) -> None:
+    """Others may have committed further."""
+    if how == "lost":
+        made.member.lost = True
+    else:
+        made.fence.sure = False
+    with pytest.raises(errors.CommitFailedError):
+        await commit(made, a=5)
+    assert made.acts == []
+
+
+async def test_a_commit_that_meets_a_round_is_sent_again_after_it(made: Made) -> None:
+    """For what is still owned then; the round goes on, whoever gives up waiting."""
+    made.member.round = asyncio.get_running_loop().create_future()
+    made.refusals = [errors.RebalanceInProgressError()]
+    first = asyncio.ensure_future(commit(made, a=5, b=6))
+    for _ in range(50):  # turns of the loop, however long they take
+        await asyncio.sleep(0)
+    assert made.acts == [("commit", {A: 5, B: 6})]
+    ours.change(made.own, {A}, made.it._subscription, made.member.fetcher)
+    made.it._end_round()
+    await first
+    assert made.acts == [("commit", {A: 5, B: 6}), ("commit", {A: 5})]
+
+
+async def test_a_commit_that_is_cancelled_cancels_no_round(made: Made) -> None:
+    """Other commits wait for it as well."""
+    made.member.round = asyncio.get_running_loop().create_future()
+    made.refusals = [errors.RebalanceInProgressError()]
+    waiting = asyncio.ensure_future(commit(made, a=5))
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert not made.member.round.cancelled()
+
+
+async def test_a_commit_of_the_generation_before_is_sent_again(made: Made) -> None:
+    """The round has been answered while it was under way."""
+
+    def next_generation() -> None:
+        made.it.generation = 7
+
+    made.meanwhile, made.refusals = next_generation, [errors.IllegalGenerationError()]
+    await commit(made, a=5)
+    assert made.acts == [("commit", {A: 5})] * 2
+
+
+async def test_a_commit_that_the_group_refuses_without_a_round_is_dropped(made: Made) -> None:
+    """It has gone on without this worker."""
+    made.refusals = [errors.UnknownMemberIdError()]
+    with pytest.raises(errors.CommitFailedError):
+        await commit(made, a=5)
+    assert made.acts == [("commit", {A: 5})]
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [(errors.RequestTimedOutError, True), (errors.GroupAuthorizationFailedError, False)],
+)
+async def test_an_error_of_a_commit_that_passes_is_tried_again(
+    made: Made, error: type[errors.KafkaError], again: bool
+) -> None:
+    """Any other is the caller's."""
+    made.refusals = [error()]
+    if again:
+        await commit(made, a=5)
+    else:
+        with pytest.raises(error):
+            await commit(made, a=5)
+    assert len(made.acts) == 1 + again
+
+
+async def test_a_commit_that_is_sent_is_not_cancelled_with_whoever_waits(made: Made) -> None:
+    """Half a request on a connection would take the next answer for its own."""
+    gate, done = asyncio.Event(), list[bool]()
+
+    async def slow(*_: Any) -> None:
+        await gate.wait()
+        done.append(True)
+
+    GroupCoordinator._do_commit_offsets = slow
+    waiting = asyncio.ensure_future(commit(made, a=5))
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    gate.set()
+    await asyncio.sleep(0.01)
+    assert done == [True]
+
+
+async def beside(made: Made, what: str, *, generation: int = 6) -> None:
+    """aiokafka's reaction to a refusal, within a commit of that generation."""
+    token = ours._BESIDE.set(generation)
+    try:
+        getattr(made.it, what)()
+    finally:
+        ours._BESIDE.reset(token)
+
+
+@pytest.mark.parametrize(
+    ("generation", "in_round", "is_reset"), [(6, False, True), (5, False, False), (6, True, False)]
+)
+async def test_a_refused_commit_resets_the_generation_it_was_of_alone(
+    made: Made, generation: int, in_round: bool, is_reset: bool
+) -> None:
+    """And not within a round, which tells by itself."""
+    if in_round:
+        made.member.round = asyncio.get_running_loop().create_future()
+    await beside(made, "reset_generation", generation=generation)
+    assert made.acts == (["reset_generation"] if is_reset else [])
+    assert made.member.lost == is_reset
+
+
+async def test_a_round_that_is_refused_resets_the_generation(made: Made) -> None:
+    """Whatever it is beside."""
+    made.member.round = asyncio.get_running_loop().create_future()
+    made.it.reset_generation()
+    assert made.acts == ["reset_generation"]
+    assert made.member.lost
+
+
+@pytest.mark.parametrize(
+    ("is_beside", "in_round", "rejoins"),
+    [(True, True, False), (True, False, True), (False, True, True), (False, False, True)],
+)
+async def test_a_commit_that_meets_a_round_asks_for_no_other(
+    made: Made, is_beside: bool, in_round: bool, rejoins: bool
+) -> None:
+    """It would be a round in vain; everybody else may ask."""
+    if in_round:
+        made.member.round = asyncio.get_running_loop().create_future()
+    if is_beside:
+        await beside(made, "request_rejoin")
+    else:
+        made.it.request_rejoin()
+    assert made.acts == (["request_rejoin"] if rejoins else [])
+
+
+# -- a coordinator that is silent
+
+
+async def test_what_stood_still_once_stands_until_all_is_given_up(made: Made) -> None:
+    """Records were passed over meanwhile; an answer does not bring them back."""
+    assert not made.it.must_stand_still()
+    made.fence.sure = False
+    assert made.it.must_stand_still()
+    made.fence.sure = True
+    assert made.it.must_stand_still()
+
+
+@pytest.mark.parametrize("reason", ["gave up", "nothing"])
+async def test_a_member_that_owns_nothing_is_not_overdue(made: Made, reason: str) -> None:
+    """Nobody can have been given what it has not."""
+    made.fence.sure = False
+    if reason == "gave up":
+        made.member.gave_up = True
+    else:
+        made.it._subscription.subscription = None
+    assert not made.it.is_overdue()
+
+
+async def test_a_silent_coordinator_is_noted_once_and_joined_anew(
+    made: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Streams stop before the next round is asked for."""
+    monkeypatch.setattr(ours, "LOOK_S", 0.005)
+    watching = asyncio.ensure_future(made.it._watch())
+    await asyncio.sleep(0.02)
+    assert made.acts == []
+    made.fence.sure = False
+    await until(lambda: len(made.acts) == 2)
+    await asyncio.sleep(0.02)
+    assert made.acts == ["stand still", "request_rejoin"]
+    assert caplog.text.count("has been silent") == 1
+    made.it._closing.set_result(None)
+    await asyncio.wait_for(watching, 5.0)
+
+
+@pytest.mark.parametrize("reason", [None, "lost", "closing"])
+async def test_everything_is_given_up_once(made: Made, reason: str | None) -> None:
+    """Not by a member that does so already, nor by one that leaves."""
+    made.member.lost = reason == "lost"
+    if reason == "closing":
+        made.it._closing.set_result(None)
+    made.it.give_everything_up()
+    if made.member.standing is not None:
+        await made.member.standing
+    assert made.acts == (["stand still", "request_rejoin"] if reason is None else [])
+
+
+async def test_no_task_outlives_the_coordinator(made: Made) -> None:
+    """Each is cancelled after the group was left."""
+    tasks = [asyncio.ensure_future(asyncio.sleep(60)) for _ in range(3)]
+    made.member.watching, made.member.telling, made.member.standing = tasks  # type: ignore[assignment]
+    await made.it.close()
+    assert made.acts == ["close"]
+    assert all(task.cancelled() for task in tasks)

@@ -1,0 +1,443 @@
+"""Who may write to changelogs, step by step: the fence, the producer's requests and the commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import NodeNotReadyError, RequestTimedOutError
+from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from faust.types import TP
+
+from faust_assigner.app.membership import fence as membership
+from faust_assigner.app.membership.fence import (
+    HeartbeatFence,
+    MembersClient,
+    NoMember,
+    OnlyMembersWrite,
+    send_as_member,
+    sent,
+    watch,
+)
+
+CHANGES, OUTPUTS = TP("changes", 0), TP("outputs", 0)
+
+
+class Clock:
+    """Seconds that the test moves."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """At 100 s."""
+    return Clock()
+
+
+@pytest.fixture
+def fence(clock: Clock) -> HeartbeatFence:
+    """Of a session of 10 s that has just begun."""
+    return HeartbeatFence(10.0, clock)
+
+
+def test_an_answer_that_was_asked_for_earlier_shortens_no_session(
+    fence: HeartbeatFence, clock: Clock
+) -> None:
+    """Answers of two requests may come in the other order."""
+    clock.now = 108.0
+    fence.hear(107.0)
+    fence.hear(101.0)
+    assert fence.silent_s() == 1.0
+    assert fence.is_sure()
+
+
+def test_a_session_is_over_when_its_time_is(fence: HeartbeatFence, clock: Clock) -> None:
+    """At that moment the group may remove the member."""
+    clock.now = 109.9
+    assert fence.is_sure()
+    clock.now = 110.0
+    assert not fence.is_sure()
+
+
+def test_changes_made_before_a_membership_was_lost_are_stale_after_the_next_join(
+    fence: HeartbeatFence, clock: Clock
+) -> None:
+    """And all of them until then; a join of a member that lost nothing makes none stale."""
+    clock.now = 105.0
+    fence.join()
+    assert not fence.is_stale(101.0)
+    fence.lose()
+    assert fence.is_stale(105.0)
+    clock.now = 107.0
+    fence.join()
+    assert [fence.is_stale(made_at) for made_at in (106.9, 107.0, 108.0)] == [True, False, False]
+
+
+def test_each_lost_membership_counts(fence: HeartbeatFence) -> None:
+    """A request looks whether one was lost while it waited."""
+    fence.lose()
+    fence.join()
+    fence.lose()
+    assert (fence.losses, fence.lost) == (2, True)
+
+
+class Coordinator:
+    """aiokafka's, without rounds of ours."""
+
+    def __init__(self, *, is_known: bool = True) -> None:
+        self.is_known, self.member_id = is_known, "m-1"
+        self.answers = asyncio.Event()
+
+    async def _do_heartbeat(self) -> bool:
+        await self.answers.wait()
+        return self.is_known
+
+    async def _send_req(self, request: Any) -> Any:
+        return SimpleNamespace(error_code=0)
+
+    def reset_generation(self) -> None:
+        """The group does not know it."""
+        self.member_id = ""
+
+
+@pytest.mark.parametrize(("is_known", "heard"), [(True, True), (False, False)])
+async def test_a_heartbeat_counts_from_when_it_was_sent_and_where_it_is_answered_well(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, is_known: bool, heard: bool
+) -> None:
+    """A refusal shows that the group goes on without this worker."""
+    monkeypatch.setattr(membership, "monotonic", clock)
+    coordinator, fence = Coordinator(is_known=is_known), HeartbeatFence(10.0, clock)
+    assert watch(coordinator, fence)
+    clock.now = 105.0
+    beat = asyncio.ensure_future(coordinator._do_heartbeat())
+    await asyncio.sleep(0)
+    clock.now = 109.0
+    coordinator.answers.set()
+    await beat
+    assert fence.silent_s() == (4.0 if heard else 9.0)
+
+
+@pytest.mark.parametrize(("rounds", "silent_s"), [({}, 0.0), ({"membership": "watched"}, 9.0)])
+async def test_a_coordinator_without_rounds_of_ours_has_its_syncs_watched(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, rounds: dict[str, Any], silent_s: float
+) -> None:
+    """One of ours has watched its own from the start, and tells the fence itself."""
+    monkeypatch.setattr(membership, "monotonic", clock)
+    coordinator, fence = Coordinator(), HeartbeatFence(10.0, clock)
+    vars(coordinator).update(rounds)
+    assert watch(coordinator, fence)
+    clock.now += 9.0
+    await coordinator._send_req(SyncGroupRequest("shop", 1, "m-1", None, []))
+    assert fence.silent_s() == silent_s
+
+
+def test_a_generation_that_is_reset_while_the_member_is_known_loses_nothing() -> None:
+    """Cooperative rounds keep the member id where the group still knows it."""
+    coordinator, fence = Coordinator(), HeartbeatFence(10.0)
+    coordinator.reset_generation = lambda: None  # type: ignore[method-assign]
+    watch(coordinator, fence)
+    coordinator.reset_generation()
+    assert not fence.lost
+
+
+def test_a_member_that_the_group_does_not_know_has_lost_its_membership() -> None:
+    """Once, however often its coordinator is watched."""
+    coordinator, fence = Coordinator(), HeartbeatFence(10.0)
+    assert watch(coordinator, fence)
+    assert watch(coordinator, fence)
+    coordinator.reset_generation()
+    assert (fence.lost, fence.losses) == (True, 1)
+
+
+def test_a_consumer_without_a_group_is_not_watched() -> None:
+    """It has no heartbeats, and owns whatever it was told."""
+    assert not watch(SimpleNamespace(), HeartbeatFence(10.0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "heard"),
+    [
+        (SyncGroupRequest, 0, True),
+        (SyncGroupRequest, 27, False),
+        (JoinGroupRequest, 0, False),
+        (HeartbeatRequest, 0, False),
+    ],
+)
+async def test_the_answer_to_sync_group_alone_begins_a_session(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, kind: type[Any], code: int, heard: bool
+) -> None:
+    """The group admits a member with it; heartbeats are noted where they are sent."""
+    monkeypatch.setattr(membership, "monotonic", clock)
+    fence = HeartbeatFence(10.0, clock)
+    clock.now = 105.0
+
+    async def answer(request: Any) -> Any:
+        clock.now = 106.0
+        return SimpleNamespace(error_code=code)
+
+    await sent(answer, fence, kind.__new__(kind))
+    assert fence.silent_s() == (1.0 if heard else 6.0)
+
+
+class Batch:
+    """aiokafka's, with one record."""
+
+    def __init__(self, made_at: float = 100.0) -> None:
+        self._ctime, self._msg_futures = made_at, ["of a record"]
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def failure(self, *, exception: BaseException) -> None:
+        """As aiokafka's, which tells each record."""
+        assert not self._msg_futures
+        self.future.set_exception(exception)
+
+
+class Sender:
+    """aiokafka's."""
+
+    def __init__(self) -> None:
+        self._muted_partitions, self._in_flight = {CHANGES, OUTPUTS}, {1}
+        self.sent: list[TP] = []
+
+    async def send(self, node: int, batches: Mapping[TP, Batch]) -> None:
+        """Note it."""
+        self.sent += batches
+
+
+async def attempt(fence: HeartbeatFence, batches: Mapping[TP, Batch]) -> tuple[Sender, int]:
+    """One produce request, and how often it was told that changes were dropped."""
+    sender, dropped = Sender(), list[bool]()
+    await asyncio.wait_for(
+        send_as_member(
+            sender,
+            sender.send,
+            fence,
+            lambda topic: topic == "changes",
+            lambda: dropped.append(True),
+            1,
+            batches,
+        ),
+        5.0,
+    )
+    return sender, len(dropped)
+
+
+async def test_dropped_changes_leave_their_partition_and_their_node_free(
+    fence: HeartbeatFence,
+) -> None:
+    """Else nothing is ever sent to either again; the batch has its error for whoever flushes."""
+    fence.lose()
+    batch = Batch()
+    sender, dropped = await attempt(fence, {CHANGES: batch})
+    assert (sender.sent, sender._muted_partitions, sender._in_flight) == ([], {OUTPUTS}, set())
+    assert isinstance(batch.future.exception(), NoMember)
+    assert dropped == 1
+
+
+async def test_what_goes_to_other_topics_is_sent_by_a_former_member(
+    fence: HeartbeatFence, clock: Clock
+) -> None:
+    """At least once: a fence that nobody has opened does not hold it up either."""
+    clock.now = 150.0
+    sender, dropped = await attempt(fence, {OUTPUTS: Batch()})
+    assert (sender.sent, dropped) == ([OUTPUTS], 0)
+    fence.lose()
+    sender, dropped = await attempt(fence, {OUTPUTS: Batch(), CHANGES: Batch()})
+    assert (sender.sent, dropped, sender._in_flight) == ([OUTPUTS], 1, {1})
+
+
+class Client:
+    """aiokafka's client; ``meanwhile`` happens while its connection is made."""
+
+    def __init__(self, meanwhile: Any = None, *, is_ready: bool = True) -> None:
+        self.meanwhile, self.is_ready, self.sent = meanwhile, is_ready, 0
+
+    async def ready(self, node: int) -> bool:
+        """Connect."""
+        if self.meanwhile is not None:
+            self.meanwhile()
+        return self.is_ready
+
+    async def send(self, node: int, request: Any) -> str:
+        """Send."""
+        self.sent += 1
+        return "answer"
+
+
+def request(topic: str = "changes") -> Any:
+    """A produce request."""
+    return SimpleNamespace(_topics=[(topic, [])])
+
+
+async def test_a_membership_lost_and_won_again_while_a_request_waited_sends_nothing(
+    fence: HeartbeatFence,
+) -> None:
+    """Its batches may be of the membership before: the sender looks at them anew."""
+
+    def meanwhile() -> None:
+        fence.lose()
+        fence.join()
+
+    client = Client(meanwhile)
+    with pytest.raises(RequestTimedOutError):
+        await MembersClient(client, fence, lambda topic: True).send(1, request())
+    assert client.sent == 0
+
+
+async def test_changes_are_not_written_to_a_node_without_a_connection(
+    fence: HeartbeatFence,
+) -> None:
+    """The client would wait for one between the look and the write."""
+    client = Client(is_ready=False)
+    with pytest.raises(NodeNotReadyError):
+        await MembersClient(client, fence, lambda topic: True).send(1, request())
+    assert client.sent == 0
+
+
+async def test_a_request_without_changes_is_not_held_up(fence: HeartbeatFence) -> None:
+    """Whatever the group says."""
+    fence.lose()
+    members = MembersClient(Client(is_ready=False), fence, lambda topic: topic == "changes")
+    assert await members.send(1, request("outputs")) == "answer"
+
+
+class Stock:
+    """Of Faust's consumer."""
+
+    in_transaction = False
+
+    def __init__(self) -> None:
+        sender = SimpleNamespace(_txn_manager=None, client="client", _send_produce_req="send")
+        self.sender = sender
+        self.soon: list[Any] = []
+        self.given_up = 0
+        producer = SimpleNamespace(
+            send_soon=self.soon.append, _producer=SimpleNamespace(_sender=sender)
+        )
+        self.app: Any = SimpleNamespace(
+            conf=SimpleNamespace(broker_session_timeout=10.0),
+            producer=producer,
+            tables=SimpleNamespace(changelog_topics={"changes"}),
+        )
+        self._thread = SimpleNamespace(_consumer=SimpleNamespace(_coordinator=Coordinator()))
+        self.committed: list[Any] = []
+
+    async def on_partitions_assigned(self, assigned: Any, generation_id: int = 0) -> None:
+        """Assigned."""
+
+    async def _commit(self, offsets: Any) -> bool:
+        self.committed.append(offsets)
+        return True
+
+
+class Consumer(OnlyMembersWrite, Stock):  # type: ignore[misc]
+    """Ours over it."""
+
+    def change(self, topic: str = "changes") -> asyncio.Future[None]:
+        """A table sends a change."""
+        future: Any = asyncio.get_running_loop().create_future()
+        channel = SimpleNamespace(get_topic_name=lambda: topic)
+        future.message = SimpleNamespace(channel=channel)
+        self.app.producer.send_soon(future)
+        return future  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Consumer:
+    """A consumer that has been assigned nothing yet."""
+    consumer = Consumer()
+
+    def give_up(app: Any) -> None:
+        consumer.given_up += 1
+
+    monkeypatch.setattr(membership, "give_up", give_up)
+    return consumer
+
+
+async def test_a_commit_waits_for_the_changes_before_it_and_for_no_later_ones(
+    made: Consumer,
+) -> None:
+    """Under load there is always one under way."""
+    first = made.change()
+    committing = asyncio.ensure_future(made._commit({CHANGES: 1}))
+    await asyncio.sleep(0.02)
+    made.change()
+    assert made.committed == []
+    first.set_result(None)
+    assert await asyncio.wait_for(committing, 5.0)
+    assert made.committed == [{CHANGES: 1}]
+
+
+async def test_a_commit_waits_for_no_record_of_another_topic(made: Consumer) -> None:
+    """Faust flushes those."""
+    made.change("outputs")
+    assert await asyncio.wait_for(made._commit({}), 5.0)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "failed", "dropped"])
+async def test_nothing_is_committed_once_a_change_is_in_no_changelog(
+    made: Consumer, how: str
+) -> None:
+    """Nor is anything waited for: its record is processed again."""
+    lost = made.change()
+    made.change()
+    if how == "cancelled":
+        lost.cancel()
+    elif how == "failed":
+        lost.set_exception(RuntimeError("no broker"))
+    else:
+        made._change_missing()
+    await asyncio.sleep(0)
+    assert not await asyncio.wait_for(made._commit({CHANGES: 1}), 5.0)
+    assert made.committed == []
+    assert made._unwritten_problem() is not None
+    made.fence.lose()
+    assert made._unwritten_problem() is None, "it joins again, and begins at what is committed"
+
+
+@pytest.mark.parametrize("unwritten", [True, False])
+async def test_a_new_generation_begins_without_the_changes_of_the_last(
+    made: Consumer, unwritten: bool
+) -> None:
+    """Rows that wait behind a change that never arrives go back."""
+    made.change()
+    made._unwritten = unwritten
+    await made.on_partitions_assigned(set())
+    assert await asyncio.wait_for(made._commit({}), 5.0)
+    assert made.given_up == unwritten
+
+
+@pytest.mark.parametrize(
+    ("is_transactional", "is_idempotent", "is_guarded"),
+    [(False, False, True), (True, False, False), (False, True, False)],
+)
+async def test_a_producer_with_a_fence_of_its_own_is_left_as_it_is(
+    made: Consumer, is_transactional: bool, is_idempotent: bool, is_guarded: bool
+) -> None:
+    """An idempotent one would lack a batch in the middle."""
+    made.in_transaction = is_transactional
+    made.sender._txn_manager = "manager" if is_idempotent else None
+    for _ in range(2):
+        await made.on_partitions_assigned(set())
+    assert isinstance(made.sender.client, MembersClient) == is_guarded
+    if is_guarded:
+        assert made.sender.client._client == "client", "guarded once"
+
+
+async def test_before_the_first_assignment_and_without_a_group_nobody_else_owns_anything(
+    made: Consumer,
+) -> None:
+    """Then the group decides."""
+    made.fence.lose()
+    assert made.is_surely_member()
+    await made.on_partitions_assigned(set())
+    made.fence.lose()
+    assert not made.is_surely_member()

@@ -1,0 +1,317 @@
+"""How a worker that stops says goodbye to brokers: in which order, and how long it waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.membership import goodbye
+from faust_assigner.app.membership.goodbye import LEAST_S, Goodbye, LeavesInTime, _done_within
+
+
+async def test_what_one_wait_uses_the_next_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end each has the least time only, and ``over`` is set for whoever waits beside them."""
+    now = 100.0
+    monkeypatch.setattr(goodbye, "monotonic", lambda: now)
+    it = Goodbye(SimpleNamespace(should_stop=True), seconds=4.0)
+
+    async def answered(seconds: float) -> str:
+        nonlocal now
+        now += seconds
+        return "answered"
+
+    assert await it.within("Last flush", answered, 3.0) == "answered"
+    assert (it.left, it.over.is_set()) == (1.0, False)
+    assert await it.within("Last commit", answered, 1.5) == "answered"
+    assert (it.left, it.over.is_set()) == (-0.5, True)
+    async with asyncio.timeout(LEAST_S + 20.0):
+        assert await it.within("Leaving the group", asyncio.sleep, 3600.0) is None
+
+
+async def test_a_last_request_has_its_least_time_when_all_is_used_up() -> None:
+    """A broker that answers at once is not taken for a silent one."""
+    it = Goodbye(SimpleNamespace(should_stop=True), seconds=-1.0)
+    assert await it.within("Leaving the group", asyncio.sleep, 0.01, "answered") == "answered"
+
+
+async def test_an_app_that_goes_on_uses_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits while it works are not the goodbye."""
+    now = 100.0
+    monkeypatch.setattr(goodbye, "monotonic", lambda: now)
+    it = Goodbye(SimpleNamespace(should_stop=False), seconds=4.0)
+
+    async def answered() -> str:
+        nonlocal now
+        now += 60.0
+        return "answered"
+
+    assert await it.within("Commit", answered) == "answered"
+    assert (it.left, it.over.is_set()) == (4.0, False)
+
+
+async def test_a_step_that_times_out_by_itself_is_an_error_of_its_own() -> None:
+    """It is not taken for a silent broker, nor is any other error."""
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    it = Goodbye(SimpleNamespace(should_stop=True))
+    for error in (TimeoutError("its own"), RuntimeError("a bug")):
+        with pytest.raises(type(error), match=str(error)):
+            await it.within("Last flush", fail, error)
+
+
+#: A process whose main thread ends while a service's thread goes on; ``Worker`` is the class of that thread.
+LEFT_RUNNING = """
+import asyncio, sys
+from mode.threads import ServiceThread, WorkerThread
+from faust_assigner.app.membership.goodbye import EndsWithItsProcess
+
+async def main():
+    await ServiceThread(Worker=eval(sys.argv[1])).start()
+    print("started", flush=True)
+
+asyncio.new_event_loop().run_until_complete(main())
+"""
+
+
+@pytest.mark.parametrize("kind", ["EndsWithItsProcess", "WorkerThread"])
+def test_a_consumers_thread_that_nobody_stopped_keeps_no_process_alive(kind: str) -> None:
+    """Faust's does: it sends heartbeats for ever, and no other member gets the partitions."""
+    command = [sys.executable, "-c", LEFT_RUNNING, kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        try:
+            if kind == "EndsWithItsProcess":
+                assert process.wait(30.0) == 0
+            else:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(1.0)
+        finally:
+            process.kill()
+
+
+def test_the_consumers_thread_is_of_that_kind() -> None:
+    """The driver names the class of the thread's service in code."""
+
+    class Makes:
+        """Faust's consumer."""
+
+        def _new_consumer_thread(self) -> Any:
+            return SimpleNamespace(on_thread_stop=None)
+
+    class Ours(LeavesInTime, Makes):  # type: ignore[misc]
+        """Made without an app."""
+
+        def __init__(self) -> None:
+            pass
+
+    assert Ours()._new_consumer_thread().Worker is goodbye.EndsWithItsProcess
+
+
+class Stock:
+    """Of Faust's consumer, with every call in ``acts``."""
+
+    def __init__(self) -> None:
+        self.acts: list[str] = []
+        self.streams = asyncio.Event()
+        self.stream_error: Exception | None = None
+        producer = SimpleNamespace(flush=self._noting("flush"), on_stop=self._noting("stop"))
+        self.app = SimpleNamespace(should_stop=True, producer=producer)
+        coordinator = SimpleNamespace(close=self._noting("leave"))
+        self._thread = SimpleNamespace(
+            should_stop=False,
+            call_thread=lambda step: step(),
+            _consumer=SimpleNamespace(
+                _coordinator=coordinator, _client=SimpleNamespace(close=self._noting("close"))
+            ),
+        )
+
+    def _noting(self, name: str) -> Any:
+        async def note() -> None:
+            self.acts.append(name)
+
+        return note
+
+    async def force_commit(self, *_: Any) -> bool:
+        """Commit."""
+        self.acts.append("force commit")
+        return True
+
+    async def commit_and_end_transactions(self) -> None:
+        """Commit all."""
+        self.acts.append("commit")
+
+    async def wait_empty(self) -> None:
+        """Wait for the streams."""
+        await self.streams.wait()
+        if self.stream_error is not None:
+            raise self.stream_error
+
+
+class Consumer(LeavesInTime, Stock):  # type: ignore[misc]
+    """Ours over it."""
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Consumer]:
+    """A consumer of an app that stops; a broker has a moment for each last step."""
+    monkeypatch.setattr(goodbye, "LEAST_S", 0.02)
+    consumer = Consumer()
+    consumer._goodbye.left = 0.02
+
+    async def told() -> None:
+        consumer.acts.append("told")
+
+    monkeypatch.setattr(goodbye, "told", told)
+    monkeypatch.setattr(goodbye, "give_up", lambda app: consumer.acts.append("give up"))
+    return consumer
+
+
+async def test_the_group_is_left_after_all_was_sent_committed_and_written(made: Consumer) -> None:
+    """Rows land when their records have been told; after that they are another worker's."""
+    await made.leave_group()
+    assert made.acts == ["flush", "commit", "told", "give up", "leave"]
+
+
+async def test_a_thread_that_has_crashed_is_asked_for_nothing(made: Consumer) -> None:
+    """It leaves by itself."""
+    made._thread.should_stop = True
+    await made.leave_group()
+    assert not await made.force_commit()
+    assert made.acts == []
+
+
+async def test_a_commit_goes_through_a_thread_that_works(made: Consumer) -> None:
+    """Also while the app stops; and through one that stops while the app goes on."""
+    assert await made.force_commit()
+    made.app.should_stop, made._thread.should_stop = False, True
+    assert await made.force_commit()
+
+
+@pytest.mark.parametrize("stops", [True, False])
+async def test_streams_are_waited_for(made: Consumer, stops: bool) -> None:
+    """In a worker that goes on as Faust does."""
+    made.app.should_stop = stops
+    made._goodbye.over.set() if not stops else None
+    waiting = asyncio.ensure_future(made.wait_empty())
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    made.streams.set()
+    await asyncio.wait_for(waiting, 5.0)
+
+
+async def test_streams_that_wait_for_a_silent_broker_are_left(made: Consumer) -> None:
+    """Nothing goes on waiting for them."""
+    waiting = asyncio.ensure_future(made.wait_empty())
+    await asyncio.sleep(0.01)
+    made._goodbye.over.set()
+    await asyncio.wait_for(waiting, 5.0)
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_streams_that_are_left_have_ended_before_the_consumer_goes_on(made: Consumer) -> None:
+    """What they do at their end would meet a closed client."""
+
+    class Slow(asyncio.Event):
+        """Streams that need a few turns of the loop to end."""
+
+        has_ended = False
+
+        async def wait(self) -> Any:
+            """Wait."""
+            try:
+                return await super().wait()
+            finally:
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                self.has_ended = True
+
+    streams = made.streams = Slow()
+    waiting = asyncio.ensure_future(made.wait_empty())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    made._goodbye.over.set()
+    await waiting
+    assert streams.has_ended
+
+
+async def test_an_error_of_the_streams_is_raised(made: Consumer) -> None:
+    """It is why they are empty."""
+    made.stream_error = RuntimeError("a stream has crashed")
+    made.streams.set()
+    with pytest.raises(RuntimeError, match="crashed"):
+        await made.wait_empty()
+
+
+async def for_ever() -> None:
+    """A broker that never answers."""
+    await asyncio.sleep(3600)
+
+
+async def test_the_client_of_a_consumer_that_could_not_leave_is_closed(
+    made: Consumer, caplog: Any
+) -> None:
+    """Its connections are not left open; the log says what the group does."""
+    await made._part_consumer(made._thread, made._thread._consumer._coordinator.close)
+    assert (made.acts, caplog.text) == (["leave"], "")
+    await made._part_consumer(made._thread, for_ever)
+    assert made.acts == ["leave", "close"]
+    assert "Could not leave the group" in caplog.text
+    made._thread._consumer = None
+    await made._part_consumer(made._thread, for_ever)
+
+
+async def test_all_clients_of_a_producer_that_could_not_stop_are_closed(made: Consumer) -> None:
+    """Those of its transactions as well."""
+
+    def sender(name: str) -> Any:
+        return SimpleNamespace(client=SimpleNamespace(close=made._noting(name)))
+
+    producer = SimpleNamespace(
+        _producer=sender("plain"), _transaction_producers={"a": sender("a"), "b": sender("b")}
+    )
+    await made._part_producer(producer, made._noting("stop"))
+    assert made.acts == ["stop"]
+    await made._part_producer(producer, for_ever)
+    assert sorted(made.acts[1:]) == ["a", "b", "plain"]
+
+
+@pytest.mark.parametrize(("left", "given"), [(3.0, 3.0), (-1.0, 0.02)])
+async def test_a_producer_stops_within_what_is_left_or_the_least_time(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch, left: float, given: float
+) -> None:
+    """As the other last steps."""
+    limits = []
+
+    async def done_within(seconds: float, step: Any) -> bool:
+        limits.append(seconds)
+        return True
+
+    monkeypatch.setattr(goodbye, "_done_within", done_within)
+    made._goodbye.left = left
+    await made._part_producer(SimpleNamespace(_producer=None), for_ever)
+    assert limits == [given]
+
+
+async def test_a_step_that_is_cancelled_from_within_is_not_done() -> None:
+    """Where the whole task is cancelled, that goes on."""
+
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    assert not await _done_within(5.0, cancelled)
+    waiting = asyncio.ensure_future(_done_within(60.0, for_ever))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not await _done_within(0.0, for_ever)
+    assert await _done_within(5.0, lambda: asyncio.sleep(0))

@@ -1,0 +1,172 @@
+"""When a member leaves because it took no records, and when its idle time begins anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaError, NodeNotReadyError
+from kio.index import load_request_schema
+from kio.serial import entity_reader
+
+from faust_assigner.app.membership import idle
+from faust_assigner.app.membership.idle import comes_back
+from faust_assigner.app.membership.leave_request import IDLE, STOPS, LeaveGroup
+
+
+class Coordinator:
+    """aiokafka's, of a member with these partitions."""
+
+    group_id, member_id, _max_poll_interval = "g", "m-1", 300.0
+    generation, _group_instance_id = 3, None
+    error: KafkaError | None = None
+
+    def __init__(self, acts: list[str], *partitions: int) -> None:
+        self.acts = acts
+        self.requests: list[LeaveGroup] = []
+        self._closing = asyncio.get_running_loop().create_future()
+        self._subscription = SimpleNamespace(
+            assigned_partitions=lambda: set(partitions),
+            fetcher_idle_time=301.0,
+            _fetch_count=0,
+            _last_fetch_ended=1.0,
+        )
+
+    async def _maybe_leave_group(self) -> None:
+        raise AssertionError("ours says why")
+
+    async def _send_req(self, request: LeaveGroup) -> None:
+        self.acts.append("leave")
+        self.requests.append(request)
+        if self.error is not None:
+            raise self.error
+
+    def reset_generation(self) -> None:
+        """No member any more."""
+        self.acts.append("forget the generation")
+
+    async def _stop_heartbeat_task(self) -> None:
+        self.acts.append("stop heartbeats")
+
+    @property
+    def idle_since(self) -> float:
+        """When the last fetch ended."""
+        return float(self._subscription._last_fetch_ended)
+
+
+LEFT = ["leave", "forget the generation"]
+
+
+def sent(coordinator: Any) -> tuple[str, str, str]:
+    """Group, member and reason of its one request, as a broker of today reads them."""
+    (request,) = coordinator.requests
+    prepared = request.prepare({13: (0, 5)}).encode()
+    entity, _ = entity_reader(load_request_schema(13, 5))(prepared, 0)
+    (member,) = entity.members
+    assert member.group_instance_id is None
+    return entity.group_id, member.member_id, member.reason
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """It is 500 s."""
+    monkeypatch.setattr(idle, "monotonic", lambda: 500.0)
+    return
+
+
+async def started(*partitions: int) -> Any:
+    """The coordinator of a consumer that has started."""
+
+    async def start() -> None:
+        """Start."""
+
+    consumer = SimpleNamespace(start=start, _coordinator=Coordinator([], *partitions))
+    comes_back(consumer)
+    await consumer.start()
+    return consumer._coordinator
+
+
+async def test_a_member_with_partitions_leaves_and_says_why(caplog: Any) -> None:
+    """And what to do."""
+    coordinator = await started(0)
+    await coordinator._maybe_leave_group()
+    assert coordinator.acts == LEFT
+    assert sent(coordinator) == ("g", "m-1", IDLE)
+    assert "broker_max_poll_interval is 300.0 s" in caplog.text
+
+
+async def test_a_member_without_partitions_stays_and_counts_anew() -> None:
+    """aiokafka would ask at each heartbeat; a fetch under way ends the idle time itself."""
+    coordinator = await started()
+    await coordinator._maybe_leave_group()
+    assert (coordinator.acts, coordinator.idle_since) == ([], 500.0)
+    coordinator = await started()
+    coordinator._subscription._fetch_count = 1
+    await coordinator._maybe_leave_group()
+    assert coordinator.idle_since == 1.0
+
+
+@pytest.mark.parametrize("partitions", [(), (0,)])
+async def test_a_consumer_that_stops_leaves_without_a_word(
+    caplog: Any, partitions: tuple[int, ...]
+) -> None:
+    """Whatever it has."""
+    coordinator = await started(*partitions)
+    coordinator._closing.set_result(None)
+    await coordinator._maybe_leave_group()
+    assert (coordinator.acts, caplog.text) == (LEFT, "")
+    assert sent(coordinator) == ("g", "m-1", STOPS)
+
+
+@pytest.mark.parametrize(("generation", "instance"), [(0, None), (-1, None), (3, "one")])
+async def test_nobody_leaves_who_is_no_member_or_a_static_one(
+    generation: int, instance: str | None
+) -> None:
+    """A static member keeps its partitions while it restarts; the generation is over all the same."""
+    coordinator = await started(0)
+    coordinator.generation, coordinator._group_instance_id = generation, instance
+    coordinator._closing.set_result(None)
+    await coordinator._maybe_leave_group()
+    assert coordinator.acts == ["forget the generation"]
+
+
+async def test_a_broker_that_cannot_be_told_holds_nobody_up(caplog: Any) -> None:
+    """The member is forgotten on its side, and removed after its session on the other."""
+    coordinator = await started(0)
+    coordinator._closing.set_result(None)
+    coordinator.error = NodeNotReadyError("away")
+    await coordinator._maybe_leave_group()
+    assert coordinator.acts == LEFT
+    assert "LeaveGroup request failed" in caplog.text
+
+
+def test_an_older_broker_is_not_told_why() -> None:
+    """Versions 3 and 4 of the request have members, and no reason: the second version is sent there."""
+    request = LeaveGroup("g", "m-1", STOPS)
+    assert request.prepare({13: (0, 4)}).encode() == b"\x00\x01g\x00\x03m-1"
+    assert STOPS.encode() in request.prepare({13: (0, 5)}).encode()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "membership", "is_anew"),
+    [
+        ((0,), None, True),
+        ((0,), SimpleNamespace(gave_up=True), True),
+        ((0,), SimpleNamespace(gave_up=False), False),
+        ((), SimpleNamespace(gave_up=False), True),
+    ],
+    ids=["eager", "gave up", "keeps", "nothing"],
+)
+async def test_the_time_of_a_join_is_idle_only_where_something_is_kept(
+    partitions: tuple[int, ...], membership: Any, is_anew: bool
+) -> None:
+    """What was given up cannot be fetched; heartbeats stop as ever."""
+    coordinator = await started(*partitions)
+    if membership is not None:
+        coordinator.membership = membership
+    await coordinator._stop_heartbeat_task()
+    assert coordinator.acts == ["stop heartbeats"]
+    assert coordinator.idle_since == (500.0 if is_anew else 1.0)

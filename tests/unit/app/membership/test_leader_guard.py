@@ -1,0 +1,136 @@
+"""What the leader reads of other members' metadata, and what is left of it for aiokafka."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+
+from faust_assigner.app.membership import leader_guard
+from faust_assigner.app.membership.leader_guard import guard_leader, readable
+from faust_assigner.wire.bounded import TOPICS
+
+
+def packed(*topics: str, version: int = 3, user_data: bytes = b"words") -> bytes:
+    """As a member sends it."""
+    raw: bytes = ConsumerProtocolMemberMetadata(version, list(topics), user_data).encode()
+    return raw
+
+
+@pytest.mark.parametrize("name", ["x" * 249, "a.b_c-D9"])
+def test_every_name_that_a_topic_can_have_is_passed_on(name: str) -> None:
+    """With the very bytes that the member has sent."""
+    raw = packed(name)
+    assert readable("m", raw) is raw
+
+
+@pytest.mark.parametrize("name", ["", "x" * 250, "a b", "orders\n", "täglich"])
+def test_a_name_that_no_topic_can_have_is_left_out_alone(name: str, caplog: Any) -> None:
+    """The rest of the member's words stays."""
+    said = ConsumerProtocolMemberMetadata.decode(readable("m-7", packed("a", name, "b")))
+    assert (said.version, said.subscription, said.user_data) == (3, ["a", "b"], b"words")
+    assert "Member m-7 subscribes to 1 names" in caplog.text
+
+
+def test_a_subscription_has_a_bounded_length() -> None:
+    """The broker is asked for each name."""
+    raw = packed(*(f"topic-{number}" for number in range(TOPICS + 5)))
+    assert len(ConsumerProtocolMemberMetadata.decode(readable("m", raw)).subscription) == TOPICS
+
+
+def test_a_member_that_does_not_decode_subscribes_to_nothing(caplog: Any) -> None:
+    """The others get their parts; the log names it."""
+    said = ConsumerProtocolMemberMetadata.decode(readable("m-7", b"\x00\x04\xff"))
+    assert (said.subscription, said.user_data) == ([], b"")
+    assert "Member m-7 gets no partitions" in caplog.text
+
+
+@pytest.mark.parametrize("ids", [("m-7",), ("m-7", "instance")], ids=["dynamic", "static"])
+async def test_ids_and_order_of_members_stay_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, ids: tuple[str, ...]
+) -> None:
+    """Newer answers have an instance id between id and metadata."""
+    seen: list[Any] = []
+
+    async def perform(response: Any) -> str:
+        seen.extend(response.members)
+        return "assignments"
+
+    async def start() -> None:
+        """Start."""
+
+    coordinator: Any = SimpleNamespace(_perform_assignment=perform)
+
+    async def find_topics(*_: Any) -> None:
+        """All are known."""
+
+    monkeypatch.setattr(leader_guard, "_find_topics", find_topics)
+    consumer = SimpleNamespace(start=start, _coordinator=coordinator, _client="client")
+    guard_leader(consumer)
+    await consumer.start()
+    members = [(*ids, packed("a")), (*ids, b"noise")]
+    response = SimpleNamespace(members=members)
+    assert await coordinator._perform_assignment(response) == "assignments"
+    assert [member[:-1] for member in seen] == [ids, ids]
+    assert seen[0][-1] == packed("a")
+
+
+class Client:
+    """aiokafka's; the broker knows ``topics``, and ``comes`` from request number ``comes_at`` on."""
+
+    def __init__(self, *topics: str) -> None:
+        self.named = set(topics)
+        self.asked, self.comes_at, self.comes = 0, 0, ""
+        self.cluster = SimpleNamespace(
+            partitions_for_topic=lambda topic: {0} if topic in self.named else None
+        )
+
+    def set_topics(self, topics: set[str]) -> None:
+        """What to ask for."""
+        self.wanted = topics
+
+    async def force_metadata_update(self) -> None:
+        """One request."""
+        self.asked += 1
+        if self.asked == self.comes_at:
+            assert self.comes in self.wanted
+            self.named.add(self.comes)
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_guard, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(leader_guard, "LOOK_S", 0.01)
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_topic_waited_for_in_vain_holds_up_no_further_round(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The leader asks again only for a new topic, and for no longer than that one takes."""
+    client, absent = Client("orders"), set[str]()
+    await leader_guard._find_topics(client, {"orders", "gone"}, absent)
+    assert (client.asked >= 2, absent) == (True, {"gone"})
+    assert "The broker has named no partitions of ['gone'] for 1.0 s" in caplog.text
+    asked = client.asked
+    await leader_guard._find_topics(client, {"orders", "gone"}, absent)
+    assert client.asked == asked
+    client.comes, client.comes_at = "new", asked + 3
+    await leader_guard._find_topics(client, {"orders", "gone", "new"}, absent)
+    assert (client.asked, absent) == (asked + 3, {"gone"}), "not for longer than the new one takes"
+
+
+@pytest.mark.usefixtures("_impatient")
+async def test_a_topic_that_was_found_is_waited_for_when_it_is_lost_again() -> None:
+    """An operator deletes a topic and makes it again: its table must be restored in the same round."""
+    client, absent = Client(), set[str]()
+    await leader_guard._find_topics(client, {"orders"}, absent)
+    assert absent == {"orders"}
+    client.named, asked = {"orders"}, client.asked
+    await leader_guard._find_topics(client, {"orders"}, absent)
+    assert (client.asked, absent) == (asked, set()), "it is there, nobody asks"
+    client.named, client.comes, client.comes_at = set(), "orders", asked + 3
+    await leader_guard._find_topics(client, {"orders"}, absent)
+    assert (client.named, client.asked, absent) == ({"orders"}, asked + 3, set())

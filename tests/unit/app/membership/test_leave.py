@@ -1,0 +1,252 @@
+"""How long a worker that is stopped waits for others to take over, and when it does not ask them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.membership.coordinator import (
+    COOPERATIVE,
+    EAGER,
+    CooperativeCoordinator,
+    CooperativeMember,
+)
+from faust_assigner.app.membership.leave import hand_over, stop
+
+
+class Coordinator(CooperativeCoordinator):
+    """Notes that a round was asked for."""
+
+    def __init__(self, assignor: Any, instance_id: str | None, chosen: str) -> None:
+        self._group_instance_id, self.asked = instance_id, 0
+        self.membership = CooperativeMember(None, assignor, None, None, chosen=chosen)  # type: ignore[arg-type]
+
+    def request_rejoin(self) -> None:
+        """Count it."""
+        self.asked += 1
+
+
+class Stopped:
+    """A worker that was told to stop; ``answer()`` is the group's to its round."""
+
+    def __init__(
+        self,
+        *,
+        instance_id: str | None = None,
+        chosen: str = COOPERATIVE,
+        folder: Path = Path("nowhere"),
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.actives: set[Any] = {"some"}
+        self.acts: list[str] = []
+        self.assignor = SimpleNamespace(leaves=False, assigned_actives=lambda: self.actives)
+        self.coordinator = Coordinator(self.assignor, instance_id, chosen)
+        client = SimpleNamespace(_coordinator=self.coordinator)
+        thread = SimpleNamespace(should_stop=False, _consumer=client, call_thread=self._call)
+        self.consumer = SimpleNamespace(
+            left=asyncio.Event(), _thread=thread, leave_group=self._leave
+        )
+        self.app = SimpleNamespace(
+            _consumer=self.consumer,
+            _crash_reason=None,
+            assignor=self.assignor,
+            tables=SimpleNamespace(recovery=SimpleNamespace(is_flowing=True)),
+            _default_options=("shop", settings or {}),
+            conf=SimpleNamespace(
+                consumer_group_instance_id=instance_id,
+                appdir=folder,
+                getenv=lambda name: None,
+                env={},
+            ),
+        )
+
+    async def _call(self, function: Any, *args: Any) -> Any:
+        return await function(*args)
+
+    async def _leave(self) -> None:
+        static = self.coordinator._group_instance_id is not None
+        self.acts.append(
+            "close" if static else "leave"
+        )  # aiokafka sends LeaveGroup of no static one
+
+    async def stop_consumer(self) -> None:
+        """As Faust does."""
+        self.acts.append("stop")
+
+    def answer(self, *actives: str) -> None:
+        """The round that gives everything away, but for ``actives``."""
+        self.actives = set(actives)
+        self.consumer.left.set()
+
+
+async def test_it_leaves_once_everything_was_given_away() -> None:
+    """Before that it goes on, and says that it leaves."""
+    it = Stopped()
+    leaving = asyncio.ensure_future(hand_over(it.app, 30.0))
+    await asyncio.sleep(0.01)
+    assert (it.coordinator.asked, it.assignor.leaves, it.acts) == (1, True, [])
+    it.answer()
+    assert await leaving
+    assert (it.assignor.leaves, it.acts) == (False, ["leave"])
+
+
+async def test_it_stops_all_the_same_when_nobody_answers(caplog: pytest.LogCaptureFixture) -> None:
+    """After the time that was set, with a line that says so."""
+    it = Stopped()
+    assert not await hand_over(it.app, 0.05)
+    assert (it.assignor.leaves, it.acts) == (False, [])
+    assert ["Hand-over timed out after" in record.message for record in caplog.records] == [True]
+
+
+async def test_it_stops_all_the_same_when_asking_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong, Faust's own stop follows."""
+    it = Stopped()
+    monkeypatch.setattr(it.coordinator, "request_rejoin", None)
+    async with asyncio.timeout(20.0):
+        await stop(it.app, it.stop_consumer)
+    assert it.acts == ["stop"]
+
+
+async def test_steps_after_a_last_commit_that_failed_are_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else the consumer's thread would go on as a member that processes nothing."""
+    it = Stopped()
+    it.consumer._thread.should_stop = True
+
+    async def fail() -> None:
+        raise KeyError("a transaction that has gone")
+
+    await stop(it.app, fail)
+    assert [
+        "What was processed last is not committed" in caplog.text,
+        "has gone" in caplog.text,
+    ] == [
+        True,
+        True,
+    ]
+
+
+async def test_a_round_that_nobody_answered_is_over_before_faust_stops() -> None:
+    """Faust's fetcher, stopped while the app is rebalancing, takes that for a crash."""
+    it = Stopped()
+    it.consumer.rounds = SimpleNamespace(end=lambda: it.acts.append("round ends"))
+    it.app._default_options = {"": {}}
+    it.consumer._thread.should_stop = True
+    await stop(it.app, it.stop_consumer)
+    assert it.acts == ["round ends", "stop"]
+
+
+async def test_what_is_not_given_away_goes_as_stock_lets_it_go() -> None:
+    """Nobody else subscribes to it: nobody is waited for."""
+    it = Stopped()
+    leaving = asyncio.ensure_future(hand_over(it.app, 30.0))
+    await asyncio.sleep(0.01)
+    it.answer("some")
+    assert not await leaving
+    assert it.acts == []
+
+
+@pytest.mark.parametrize("it", [{"instance_id": "one"}, {"chosen": EAGER}], ids=["static", "eager"])
+async def test_who_is_expected_back_or_would_stop_everybody_asks_for_no_round(
+    it: dict[str, Any],
+) -> None:
+    """A static member's partitions wait for it; an eager round stops all of them."""
+    stopped = Stopped(**it)
+    assert not await hand_over(stopped.app, 30.0)
+    assert (stopped.coordinator.asked, stopped.assignor.leaves) == (0, False)
+
+
+async def test_no_time_is_no_hand_over() -> None:
+    """The setting is 0."""
+    it = Stopped()
+    assert not await hand_over(it.app, 0.0)
+    assert it.coordinator.asked == 0
+
+
+async def answered(it: Stopped) -> None:
+    """The group answers the worker's round, if there is one, while it stops."""
+    stopping = asyncio.ensure_future(stop(it.app, it.stop_consumer))
+    await asyncio.sleep(0.01)
+    it.answer()
+    async with asyncio.timeout(20.0):
+        await stopping
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["default", "setting"])
+async def test_a_static_member_that_retires_hands_over_and_leaves(
+    tmp_path: Path, named: bool
+) -> None:
+    """The operator's file says so; it is used up."""
+    file = tmp_path / ("scale-in" if named else "retire")
+    file.touch()
+    settings = {"faust_assigner_retire_file": str(file)} if named else {}
+    it = Stopped(instance_id="one", folder=tmp_path, settings=settings)
+    await answered(it)
+    assert (it.coordinator.asked, it.acts) == (1, ["leave", "stop"])
+    assert not file.exists()
+
+
+async def test_a_static_member_without_that_file_is_expected_back(tmp_path: Path) -> None:
+    """No round, and no LeaveGroup when its consumer stops."""
+    it = Stopped(instance_id="one", folder=tmp_path)
+    await answered(it)
+    assert (it.coordinator.asked, it.acts) == (0, ["stop"])
+    assert it.coordinator._group_instance_id == "one"
+
+
+async def test_a_folder_of_that_name_retires_nobody(tmp_path: Path) -> None:
+    """It is no file that an operator has put there."""
+    it = Stopped(instance_id="one", folder=tmp_path)
+    (tmp_path / "retire").mkdir()
+    await answered(it)
+    assert (it.coordinator.asked, it.acts) == (0, ["stop"])
+
+
+@pytest.mark.parametrize("trouble", ["eager", "nobody answers"])
+async def test_a_static_member_that_retires_leaves_all_the_same(
+    tmp_path: Path, trouble: str
+) -> None:
+    """Where it cannot hand over, its consumer still sends LeaveGroup when it stops."""
+    (tmp_path / "retire").touch()
+    it = Stopped(
+        instance_id="one",
+        folder=tmp_path,
+        chosen=EAGER if trouble == "eager" else COOPERATIVE,
+        settings={"faust_assigner_leave_s": 0.01},
+    )
+    async with asyncio.timeout(20.0):
+        await stop(it.app, it.stop_consumer)
+    assert it.acts == ["stop"]
+    assert it.coordinator._group_instance_id is None
+
+
+async def test_the_file_says_nothing_to_a_dynamic_member(tmp_path: Path) -> None:
+    """It leaves in any case; the file stays for whom it is meant."""
+    (tmp_path / "retire").touch()
+    it = Stopped(folder=tmp_path)
+    await answered(it)
+    assert (it.acts, (tmp_path / "retire").exists()) == (["leave", "stop"], True)
+
+
+@pytest.mark.parametrize("reason", ["recovering", "crashed", "thread", "lost", "gave up", "apart"])
+async def test_a_worker_that_has_nothing_to_hand_over_asks_for_no_round(reason: str) -> None:
+    """Its partitions are reassigned when it exits."""
+    it = Stopped()
+    member = it.coordinator.membership
+    if reason == "recovering":
+        it.app.tables.recovery.is_flowing = False
+    elif reason == "crashed":
+        it.app._crash_reason = RuntimeError("a bug")
+    elif reason == "thread":
+        it.consumer._thread.should_stop = True
+    elif reason == "apart":
+        it.app._consumer = None
+    else:
+        member.lost, member.gave_up = reason == "lost", reason == "gave up"
+    assert not await hand_over(it.app, 30.0)
+    assert (it.coordinator.asked, it.assignor.leaves) == (0, False)

@@ -1,0 +1,146 @@
+"""Topics and tables that do not fit: when they are looked at, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
+
+from faust_assigner.app.membership.topics import ChecksTopics, refuse_patterns
+
+
+class Stock(dict[str, Any]):
+    """Of Faust's table manager."""
+
+    def __init__(self, app: Any) -> None:
+        super().__init__()
+        self.app, self.rounds = app, 0
+
+    def add(self, table: Any) -> Any:
+        """Manage it."""
+        self[table.name] = table
+        return table
+
+    async def on_start(self) -> None:
+        """It starts."""
+        self.rounds = -1
+
+    async def on_rebalance(self, *_: Any) -> None:
+        """A round."""
+        self.rounds += 1
+
+
+class Tables(ChecksTopics, Stock):  # type: ignore[misc]
+    """Ours over it."""
+
+
+class Made:
+    """A manager of an app with a topic and a table; ``counts`` are partitions that are known."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int | None] = {"orders": 4, "log": 4}
+        self.crashes: list[Exception] = []
+        consumer = SimpleNamespace(topic_partitions=self.counts.get)
+        self.app = SimpleNamespace(
+            consumer=consumer,
+            topics=[SimpleNamespace(topics=["orders", "log"])],
+            tables=SimpleNamespace(changelog_topics={"log"}),
+            crash=self._crash,
+            agents={},
+        )
+        self.tables = Tables(self.app)
+        self.table = SimpleNamespace(
+            name="counts",
+            is_global=False,
+            use_partitioner=False,
+            changelog_topic=SimpleNamespace(get_topic_name=lambda: "log"),
+            _verify_source_topic_partitions=self._verify,
+        )
+        self.tables.add(self.table)
+
+    async def _crash(self, error: Exception) -> None:
+        self.crashes.append(error)
+
+    def _verify(self, topic: str) -> None:
+        if self.counts["orders"] != self.counts["log"]:
+            raise PartitionsMismatch(topic)
+
+
+@pytest.fixture
+def made() -> Made:
+    """One whose topics fit."""
+    return Made()
+
+
+async def test_a_changelog_unlike_its_source_ends_the_worker_at_its_first_partitions(
+    made: Made,
+) -> None:
+    """A worker that is given none cannot know yet."""
+    made.counts["log"] = 5
+    await made.tables.on_rebalance(set(), set(), set())
+    with pytest.raises(PartitionsMismatch, match=r"log has 5 partitions.*orders: 4"):
+        await made.tables.on_rebalance({1}, set(), set())
+    assert made.tables.rounds == 1
+
+
+@pytest.mark.parametrize("kind", ["is_global", "use_partitioner"])
+def test_a_table_that_any_partition_may_write_needs_no_source_like_it(
+    made: Made, kind: str
+) -> None:
+    """Its keys choose the partition."""
+    made.counts["log"] = 5
+    setattr(made.table, kind, True)
+    assert made.tables.topic_problem() is None
+
+
+@pytest.mark.parametrize("unknown", ["orders", "log"])
+def test_topics_are_looked_at_until_all_counts_are_known(made: Made, unknown: str) -> None:
+    """What is unknown fits meanwhile."""
+    known, made.counts[unknown] = made.counts[unknown], None
+    assert made.tables.topic_problem() is None
+    made.counts[unknown] = 5
+    assert made.tables.topic_problem() is not None
+    assert made.tables.topic_problem() is not None, "a mismatch stays one"
+    made.counts[unknown] = known
+    assert made.tables.topic_problem() is None
+    made.counts[unknown] = 5
+    assert made.tables.topic_problem() is None, "a topic that grows later is left to the write"
+
+
+async def test_a_mismatch_at_a_write_ends_worker_and_agent(made: Made) -> None:
+    """The agent alone would leave a worker without work; where it fits nothing happens."""
+    made.app.loop = asyncio.get_running_loop()
+    made.table._verify_source_topic_partitions("orders")
+    made.counts["log"] = 5
+    with pytest.raises(PartitionsMismatch):
+        made.table._verify_source_topic_partitions("orders")
+    await asyncio.sleep(0)
+    assert [type(error) for error in made.crashes] == [PartitionsMismatch]
+
+
+def agent(pattern: str | None) -> Any:
+    """One that reads a pattern of topics, or names."""
+    return SimpleNamespace(
+        channel=SimpleNamespace(pattern=pattern and SimpleNamespace(pattern=pattern))
+    )
+
+
+async def test_with_an_agent_that_reads_a_pattern_no_table_starts(made: Made) -> None:
+    """Nothing of Faust's has begun by then."""
+    made.app.agents["a"] = agent("orders-.*")
+    with pytest.raises(ImproperlyConfigured, match="Agent a"):
+        await made.tables.on_start()
+    assert made.tables.rounds == 0
+    made.app.agents.clear()
+    await made.tables.on_start()
+    assert made.tables.rounds == -1
+
+
+def test_the_first_agent_by_name_with_a_pattern_is_named() -> None:
+    """Agents with names of topics, and channels, are well."""
+    refuse_patterns([("a", agent(None)), ("b", SimpleNamespace(channel=SimpleNamespace()))])
+    with pytest.raises(ImproperlyConfigured, match="Agent c"):
+        refuse_patterns([("d", agent("x")), ("c", agent("y")), ("a", agent(None))])

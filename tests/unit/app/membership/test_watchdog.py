@@ -1,0 +1,267 @@
+"""What the watchdog counts, what it misses, and when it begins a recovery again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.consumer.waits import waits_of
+from faust_assigner.app.membership import watchdog
+from faust_assigner.app.membership.watchdog import (
+    LOOK_S,
+    STALLED_S,
+    CannotGoOn,
+    Watched,
+    aiokafka_problem,
+    must_run,
+    runs,
+)
+from faust_assigner.app.retry import SAY_EVERY_S, Said
+
+
+def test_the_time_that_a_process_was_stopped_counts_as_no_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After an hour of sleep nothing has waited for an hour."""
+    counted: list[float] = []
+
+    def look(seconds: float, *, group_answers: bool) -> list[str]:
+        counted.append(seconds)
+        return []
+
+    monkeypatch.setattr(watchdog, "waits_of", lambda app: SimpleNamespace(look=look))
+    times = iter([1.0, 3_601.0])
+    monkeypatch.setattr(watchdog, "monotonic", lambda: next(times))
+    manager: Any = SimpleNamespace(app=SimpleNamespace(consumer=None))
+    looked = Watched._look_at_waits(manager, 0.0)
+    Watched._look_at_waits(manager, looked)
+    assert counted == [1.0, 2 * LOOK_S]
+
+
+def test_a_stalled_recovery_has_its_time_again_each_time_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not begun at each look once it was late."""
+    begun: list[float] = []
+    now = 0.0
+    monkeypatch.setattr(watchdog, "monotonic", lambda: now)
+    recovery = SimpleNamespace(
+        idle=True,
+        signal_recovery_start=SimpleNamespace(is_set=lambda: False),
+        _generation_id=2,
+        completed_generation=1,
+        begin_again=lambda: begun.append(now),
+    )
+    consumer = SimpleNamespace(between_generations=False, assignment=lambda: {"orders-0"})
+    manager: Any = SimpleNamespace(
+        recovery=recovery, app=SimpleNamespace(consumer=consumer, consumer_generation_id=2)
+    )
+    since: float | None = None
+    for look in range(26):
+        now = float(look)
+        since = Watched._begin_stalled_again(manager, since)
+    assert begun == [STALLED_S, 2 * STALLED_S + 1]
+
+
+# -- what must be running
+
+
+def service(*running: str, started: bool = True, stops: bool = False) -> Any:
+    """A service with tasks; those that have ended are not in ``running``."""
+    tasks = [
+        SimpleNamespace(
+            __wrapped__=SimpleNamespace(__name__=name), done=lambda name=name: name not in running
+        )
+        for name in ("_restart_recovery", "_slurp_changelogs", "_fetcher")
+    ]
+    return SimpleNamespace(started=started, should_stop=stops, _futures=tasks)
+
+
+@pytest.mark.parametrize(
+    ("started", "stops", "is_running"),
+    [(True, False, False), (False, False, True), (True, True, True)],
+)
+def test_a_task_that_has_ended_is_missed_in_a_service_that_runs(
+    started: bool, stops: bool, is_running: bool
+) -> None:
+    """One that has not begun, or stops, has no tasks."""
+    assert runs(service(started=started, stops=stops), "_fetcher") is is_running
+    assert runs(service("_fetcher"), "_fetcher")
+    assert not runs(service("_fetcher"), "_another")
+
+
+@pytest.mark.parametrize("which", ["_coordination_task", "_fetch_task"])
+async def test_a_task_of_aiokafkas_that_has_ended_is_a_problem(which: str) -> None:
+    """In a client that was not closed."""
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    consumer = SimpleNamespace(
+        _closed=False, _coordinator=SimpleNamespace(), _fetcher=SimpleNamespace()
+    )
+    part = consumer._fetcher if which == "_fetch_task" else consumer._coordinator
+    setattr(part, which, ended)
+    assert aiokafka_problem(consumer) is None
+    ended.set_exception(ValueError("a bug"))
+    problem = aiokafka_problem(consumer)
+    assert problem is not None
+    assert ("fetching" if which == "_fetch_task" else "membership") in problem
+    assert "a bug" in problem
+    consumer._closed = True
+    assert aiokafka_problem(consumer) is None
+    assert aiokafka_problem(None) is None
+
+
+class Manager(Watched):
+    """A table manager whose worker works."""
+
+    should_stop = False
+
+    def __init__(self, **app: Any) -> None:
+        self.recovery = service("_restart_recovery", "_slurp_changelogs")
+        self.recovery.waiting_for = None
+        self.mismatch: str | None = None
+        self.thread = SimpleNamespace(
+            started=True,
+            should_stop=False,
+            _thread=SimpleNamespace(is_alive=lambda: True),
+            _consumer=None,
+        )
+        self.app = SimpleNamespace(
+            should_stop=False,
+            _fetcher=service("_fetcher"),
+            consumer=SimpleNamespace(_thread=self.thread),
+            **app,
+        )
+
+    def topic_problem(self) -> str | None:
+        """Of topics."""
+        return self.mismatch
+
+    async def sleep(self, seconds: float) -> None:
+        """As mode's."""
+        await asyncio.sleep(0)
+
+
+def ended_recovery(manager: Any) -> None:
+    """Its loop."""
+    manager.recovery = service("_slurp_changelogs")
+
+
+def ended_replay(manager: Any) -> None:
+    """Its other loop."""
+    manager.recovery = service("_restart_recovery")
+
+
+def ended_fetcher(manager: Any) -> None:
+    """The fetcher."""
+    manager.app._fetcher = service()
+
+
+def ended_thread(manager: Any) -> None:
+    """The consumer's thread."""
+    manager.thread._thread.is_alive = lambda: False
+
+
+def uneven_topics(manager: Any) -> None:
+    """Topics that cannot work."""
+    manager.mismatch = "a mismatch"
+
+
+def overdue_wait(manager: Any) -> None:
+    """A commit beyond its deadline."""
+    manager.wait = waits_of(manager.app).during("The commit", "an answer", 1.0)
+    manager.wait.__enter__()
+    waits_of(manager.app).look(2.0, group_answers=True)
+
+
+def another_rooms(manager: Any) -> None:
+    """What another room has named."""
+    must_run(manager.app, "its own", lambda: "its thread")
+
+
+PROBLEMS: list[tuple[Callable[[Any], None], str]] = [
+    (ended_recovery, "_restart_recovery has ended"),
+    (ended_replay, "_slurp_changelogs has ended"),
+    (ended_fetcher, "the fetcher has ended"),
+    (ended_thread, "the consumer's thread has ended"),
+    (uneven_topics, "a mismatch"),
+    (overdue_wait, "The commit has waited"),
+    (another_rooms, "its thread"),
+]
+
+
+@pytest.mark.parametrize(("end", "text"), PROBLEMS, ids=[end.__name__ for end, _ in PROBLEMS])
+async def test_a_worker_without_something_it_needs_ends_after_three_looks(
+    end: Callable[[Any], None], text: str
+) -> None:
+    """It names what is missing; a worker that works has no problem, nor has one that stops."""
+    manager = Manager()
+    assert list(manager.problems()) == []
+    end(manager)
+    assert [found for _, found in manager.problems() if text in found]
+    manager.app.should_stop = True
+    assert list(manager.problems()) == []
+
+
+async def looks(found: list[str | None], *, stops: bool = False) -> None:
+    """One look after the other, each of which finds that; then the service stops."""
+
+    class Looked(Manager):
+        def problems(self) -> Any:
+            problem = found.pop(0)
+            self.app.should_stop = stops and not found
+            return iter([("thread", problem)] if problem else [])
+
+        def _begin_stalled_again(self, since: float | None) -> float | None:
+            self.should_stop = not found
+            return since
+
+    manager = Looked()
+    await Watched._watch(manager)
+
+
+async def test_a_problem_of_three_looks_in_a_row_ends_the_worker() -> None:
+    """What comes and goes does not, nor does anything in a worker that stops."""
+    await looks(["has ended", "has ended", None, "has ended", "has ended"])
+    await looks(["has ended", "another", "has ended"])
+    await looks(["has ended"] * 3, stops=True)
+    with pytest.raises(CannotGoOn, match="has ended"):
+        await looks(["has ended"] * 3)
+
+
+@pytest.mark.parametrize("reason", ["busy", "due", "complete", "old", "between", "nothing"])
+def test_a_recovery_is_not_begun_again_while_somebody_runs_it(
+    monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """Nor where nothing is left to recover."""
+    now = 0.0
+    monkeypatch.setattr(watchdog, "monotonic", lambda: now)
+    recovery = SimpleNamespace(
+        idle=reason != "busy",
+        signal_recovery_start=SimpleNamespace(is_set=lambda: reason == "due"),
+        _generation_id=1 if reason == "old" else 2,
+        completed_generation=2 if reason == "complete" else 1,
+    )
+    consumer = SimpleNamespace(
+        between_generations=reason == "between",
+        assignment=lambda: set() if reason == "nothing" else {"orders-0"},
+    )
+    manager: Any = SimpleNamespace(
+        recovery=recovery, app=SimpleNamespace(consumer=consumer, consumer_generation_id=2)
+    )
+    for now in (0.0, STALLED_S, 3 * STALLED_S):  # noqa: B007
+        assert Watched._begin_stalled_again(manager, 0.0) is None
+
+
+def test_each_step_that_a_recovery_waits_for_is_logged_after_a_minute(caplog: Any) -> None:
+    """The same step of a later recovery has a line of its own."""
+    said, manager = Said(), Manager()
+    for since, lines in ((SAY_EVERY_S - 5.0, 0), (SAY_EVERY_S + 5.0, 1), (SAY_EVERY_S + 9.0, 2)):
+        waiting = ("seek offsets", watchdog.monotonic() - since)
+        manager.recovery.waiting_for = waiting
+        for _ in range(2):
+            manager._say_what_it_waits_for(said)
+        assert caplog.text.count("seek offsets") == lines

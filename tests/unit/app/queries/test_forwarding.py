@@ -1,0 +1,149 @@
+"""A request for a key of another worker: where it may go, with which headers, and what comes back."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.app.router import Router
+from faust.exceptions import SameNode
+from faust.web.exceptions import ServiceUnavailable
+from yarl import URL
+
+from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.queries import forwarding as module
+from faust_assigner.app.queries.forwarding import CarefulRouter, install
+from faust_assigner.settings import table
+
+OWN, OTHER = URL("http://w0:6066"), URL("http://w1:6067")
+
+
+class Http:
+    """The app's HTTP client; ``asked`` has what each request said."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.headers = {"Content-Type": "application/json"}
+
+    def request(self, **asked: Any) -> Any:
+        """Send a request."""
+        self.asked.append(asked)
+        return self
+
+    async def __aenter__(self) -> Any:
+        async def read() -> bytes:
+            return b"answer"
+
+        return SimpleNamespace(read=read, status=201, headers=self.headers)
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+class Made:
+    """A careful router of the worker at ``OWN`` under these settings."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **said: Any) -> None:
+        values = {table.URLS: said.get("urls", ()), table.CREDENTIALS_TO: said.get("trusted", ())}
+        monkeypatch.setattr(module.settings, "read", lambda app, setting: values[setting])
+        self.http = Http()
+        conf = SimpleNamespace(canonical_url=OWN)
+        app = SimpleNamespace(conf=conf, http_client=self.http, assignor=None)
+        self.router: Any = mixed(CarefulRouter, into=Router)(app)  # type: ignore[arg-type]
+
+    async def forward(self, url: URL = OTHER, **options: Any) -> Any:
+        """A POST with credentials, forwarded there."""
+
+        async def read() -> bytes:
+            return b"body"
+
+        request = SimpleNamespace(
+            method="POST",
+            url=URL("http://w0:6066/counts/a?b=c"),
+            headers={
+                "Authorization": "secret",
+                "Cookie": "secret",
+                "Host": "w0:6066",
+                "Content-Length": "4",
+                "Accept": "text/plain",
+            },
+            read=read,
+        )
+        web = SimpleNamespace(bytes=lambda body, *, status, headers: (body, status, headers))
+        return await self.router.forward(url, web, request, **options)
+
+
+async def test_a_request_is_forwarded_with_its_body_and_without_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Headers of the connection stay, too; no redirect is followed."""
+    it = Made(monkeypatch)
+    it.http.headers |= {"X-Faust-Assigner-Lag": "3", "Set-Cookie": "no", "Server": "no"}
+    body, status, headers = await it.forward(also={"X-Hop": "1"}, timeout=7)
+    assert (body, status) == (b"answer", 201)
+    assert headers == {"Content-Type": "application/json", "X-Faust-Assigner-Lag": "3"}
+    assert it.http.asked == [
+        {
+            "method": "POST",
+            "url": URL("http://w1:6067/counts/a?b=c"),
+            "headers": [("Accept", "text/plain"), ("X-Hop", "1")],
+            "data": b"body",
+            "allow_redirects": False,
+            "timeout": 7,
+        }
+    ]
+
+
+@pytest.mark.parametrize(("trusted", "are_sent"), [(("w1",), True), (("w2", "*.w1"), False)])
+async def test_credentials_go_to_the_workers_that_a_setting_names(
+    monkeypatch: pytest.MonkeyPatch, trusted: tuple[str, ...], are_sent: bool
+) -> None:
+    """To no other one."""
+    it = Made(monkeypatch, trusted=trusted)
+    await it.forward()
+    names = {name for name, _ in it.http.asked[0]["headers"]}
+    assert names == ({"Accept", "Authorization", "Cookie"} if are_sent else {"Accept"})
+
+
+@pytest.mark.parametrize("url", [OWN, URL("http://w0:6066/path")])
+async def test_a_request_for_this_worker_is_not_sent(
+    monkeypatch: pytest.MonkeyPatch, url: URL
+) -> None:
+    """By host and port; with another port it is another worker."""
+    it = Made(monkeypatch)
+    with pytest.raises(SameNode):
+        await it.forward(url)
+    assert it.http.asked == []
+    await it.forward(URL("http://w0:6068"))
+    assert len(it.http.asked) == 1
+
+
+async def test_a_url_that_is_not_allowed_is_refused_counted_and_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each by itself."""
+    it = Made(monkeypatch, urls=("w1",))
+    evil, worse = URL("http://evil:80"), URL("http://169.254.169.254")
+    for url in (evil, worse, evil):
+        with pytest.raises(ServiceUnavailable):
+            await it.forward(url)
+    assert it.router.refused == {evil: 2, worse: 1}
+    assert len([one for one in caplog.records if "are refused" in one.getMessage()]) == 2
+    await it.forward()
+    assert len(it.http.asked) == 1
+
+
+def test_a_router_is_made_careful_once() -> None:
+    """The app's own class stays beneath."""
+
+    class Conf:
+        Router = Router
+
+    app = SimpleNamespace(conf=Conf())
+    install(app)
+    chosen = app.conf.Router
+    assert issubclass(chosen, CarefulRouter)
+    assert issubclass(chosen, Router)
+    install(app)
+    assert app.conf.Router is chosen

@@ -1,0 +1,74 @@
+"""How old a copy may be."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faust_assigner.app.queries.freshness import MOST_LOOKS, Look, Marks
+from tests.support.examples import examples
+
+
+def marks(*looks: tuple[float, int]) -> Marks:
+    """After these looks."""
+    found = Marks()
+    for look in looks:
+        found.note(Look(*look))
+    return found
+
+
+def test_a_copy_nobody_looked_at_has_no_age() -> None:
+    """Nor a lag: how much it lacks is not known."""
+    assert (marks().fresh_at(100), marks().lag(100)) == (None, None)
+
+
+def test_a_copy_is_as_old_as_the_last_look_whose_end_it_has_reached() -> None:
+    """Later looks tell what it lacks."""
+    seen = marks((1.0, 10), (2.0, 20), (3.0, 30))
+    assert seen.fresh_at(8) is None
+    assert (seen.fresh_at(9), seen.lag(9)) == (1.0, 20)
+    assert (seen.fresh_at(25), seen.lag(25)) == (2.0, 4)
+    assert (seen.fresh_at(29), seen.lag(29)) == (3.0, 0)
+
+
+def test_a_copy_that_is_not_looked_at_any_more_grows_old() -> None:
+    """What the broker does not say is not taken for nothing new."""
+    assert marks((1.0, 10)).fresh_at(50) == 1.0
+
+
+def test_a_copy_that_begins_anew_has_reached_nothing() -> None:
+    """Its files were set aside: what it had reached says nothing about them."""
+    seen = marks((1.0, 10), (2.0, 20))
+    assert seen.fresh_at(19) == 2.0
+    assert seen.fresh_at(4) is None
+
+
+def test_a_marker_at_the_end_is_no_record_that_is_lacking() -> None:
+    """As long as the copy stands where it stood when the marker was passed."""
+    seen = marks((1.0, 10))
+    assert seen.fresh_at(8) is None
+    seen.read_through(8, 10)
+    assert (seen.fresh_at(8), seen.lag(8)) == (1.0, 0)
+    assert seen.fresh_at(5) is None
+
+
+def test_looks_are_bounded() -> None:
+    """A copy that never catches up costs no memory."""
+    seen = marks(*((float(n), n + 1) for n in range(10 * MOST_LOOKS)))
+    assert len(seen.looks) == MOST_LOOKS
+    assert seen.fresh_at(0) is None
+
+
+@settings(max_examples=examples(300, 60), deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40))
+def test_the_age_is_never_less_than_it_is(history: list[tuple[int, bool]]) -> None:
+    """Against a model that knows when each record was written: all that is older has been applied."""
+    seen, written, applied = Marks(), list[float](), -1
+    for now, (records, looks) in enumerate(history):
+        written += [now + 0.5] * records
+        if looks:
+            seen.note(Look(float(now), len(written)))
+        applied = min(applied + 2, len(written) - 1)
+        fresh_at = seen.fresh_at(applied)
+        if fresh_at is not None:
+            assert all(at >= fresh_at for at in written[applied + 1 :])

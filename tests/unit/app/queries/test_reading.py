@@ -1,0 +1,172 @@
+"""Which rows an answer for a key may read, and what it says of itself."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.queries.decide import Here, Who
+from faust_assigner.app.queries.reading import AGE, KEY, LAG, ROLE, Reading, scoped
+from faust_assigner.app.tables.scope import SCOPE, NotHere
+
+
+def test_an_answer_from_two_copies_names_the_greatest_lag_and_the_greatest_age() -> None:
+    """The copy that is read last may be the better one."""
+    known = {TP("a", 0): Here(lag=7, age_s=2.0), TP("b", 0): Here(lag=1, age_s=0.5)}
+    standing: Any = SimpleNamespace(
+        app=SimpleNamespace(tables={}), bound_s=30.0, here=known.__getitem__
+    )
+    reading = Reading(standing, None, "k", TP("a", 0), Who.COPY_HERE)
+    reading._vouch(TP("b", 0))
+    assert reading.headers() == {ROLE: "standby", LAG: "7", AGE: "2.000"}
+
+
+class Store:
+    """A store of a table; keys are text."""
+
+    def __init__(
+        self, name: str, *, windowed: bool = False, partitions: tuple[int, ...] = (0,)
+    ) -> None:
+        self._dbs = dict.fromkeys(partitions, "db")
+        self.table = SimpleNamespace(
+            name=name,
+            window="window" if windowed else None,
+            is_global=False,
+            changelog_topic=SimpleNamespace(get_topic_name=lambda: name),
+        )
+
+    def _decode_key(self, key: bytes) -> Any:
+        text = key.decode()
+        return text if self.table.window is None else (text, (0.0, 10.0))
+
+
+A0, A1, A2 = (TP("a", number) for number in range(3))
+
+
+class Worker:
+    """A standing: which partitions are owned, and what is known of the others."""
+
+    bound_s = 30.0
+
+    def __init__(self, *owned: TP, **groups: int) -> None:
+        self.owned, self.known = set(owned), dict[TP, Here]()
+        ids = {"a": 1, "b": 1, **groups}
+        self.app = SimpleNamespace(
+            tables={}, assignor=SimpleNamespace(group_for_topic=ids.__getitem__)
+        )
+
+    def is_owner(self, tp: TP) -> bool:
+        """Owned."""
+        return tp in self.owned
+
+    def here(self, tp: TP) -> Here:
+        """What is known."""
+        return Here(is_owner=True) if tp in self.owned else self.known.get(tp, Here())
+
+
+def test_an_owner_looks_for_the_key_in_its_partition_first() -> None:
+    """Then in those that it owns and has open: a producer may place keys in its own way."""
+    store = Store("a", partitions=(2, 0, 1))
+    reading = Reading(Worker(A0, A2), store.table, "k", A2, Who.OWNER_HERE)  # type: ignore[arg-type]
+    assert reading.partitions_for(store, b"k") == [2, 0]
+    assert reading.partitions_for(store, b"other") is None
+    assert reading.partitions_for(Store("b"), b"k") is None, "of another table as ever"
+    assert reading.headers() == {ROLE: "owner"}
+
+
+def test_an_owner_that_lost_the_partition_meanwhile_does_not_answer() -> None:
+    """The next one has newer rows."""
+    store = Store("a")
+    reading = Reading(Worker(), store.table, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
+    with pytest.raises(NotHere):
+        reading.partitions_for(store, b"k")
+
+
+def test_from_a_copy_the_row_of_the_key_alone_is_read() -> None:
+    """Of its table and of those that are partitioned alike; windows of it are rows of it."""
+    worker = Worker(b2=2)
+    worker.known = {tp: Here(lag=0, age_s=1.0) for tp in (A1, TP("b", 1), TP("w", 1))}
+    store = Store("a", partitions=(0, 1))
+    reading = Reading(worker, store.table, 7, A1, Who.COPY_HERE)  # type: ignore[arg-type]
+    assert reading.partitions_for(store, b"7") == [1], "a number is text in a URL"
+    assert reading.partitions_for(Store("b", windowed=True, partitions=(1,)), b"7") == [1]
+    with pytest.raises(NotHere, match="the row of the key itself"):
+        reading.partitions_for(store, b"8")
+    with pytest.raises(NotHere, match="partitioned in another way"):
+        reading.partitions_for(Store("b2"), b"7")
+
+
+def test_an_old_copy_does_not_answer() -> None:
+    """Neither at first nor where another table is read for it."""
+    worker = Worker()
+    worker.known = {A0: Here(lag=9, age_s=31.0)}
+    with pytest.raises(NotHere, match="too old"):
+        Reading(worker, None, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
+    worker.known = {A0: Here(lag=9, age_s=29.0), TP("b", 0): Here(lag=0, age_s=31.0)}
+    reading = Reading(worker, None, "k", A0, Who.COPY_HERE)  # type: ignore[arg-type]
+    with pytest.raises(NotHere, match="too old"):
+        reading.partitions_for(Store("b"), b"k")
+
+
+@pytest.mark.parametrize(
+    ("who", "is_global", "may"),
+    [(Who.OWNER_HERE, False, True), (Who.COPY_HERE, True, True), (Who.COPY_HERE, False, False)],
+)
+def test_only_an_owner_reads_a_table_as_a_whole(who: Who, is_global: bool, may: bool) -> None:
+    """And everybody a global one."""
+    worker = Worker()
+    worker.known = {A0: Here(lag=0, age_s=0.0)}
+    reading = Reading(worker, None, "k", A0, who)  # type: ignore[arg-type]
+    table = SimpleNamespace(is_global=is_global)
+    if may:
+        reading.may_read_all(table)
+    else:
+        with pytest.raises(NotHere):
+            reading.may_read_all(table)
+
+
+class View:
+    """A view of Faust's."""
+
+    web = SimpleNamespace(json=lambda said, **options: (said["error"], options))
+
+
+async def answered(reading: Any, answer: Any) -> Any:
+    """What a view answers to a request that carries this reading."""
+    seen: list[Any] = []
+
+    async def view(view: Any, request: Any) -> Any:
+        seen.append(SCOPE.get())
+        return answer()
+
+    response = await scoped(view)(View(), {KEY: reading})
+    assert seen == [reading if isinstance(reading, Reading) else None]
+    assert SCOPE.get() is None
+    return response
+
+
+async def test_a_view_reads_in_the_scope_of_its_request_and_the_answer_says_so() -> None:
+    """A request without a reading is answered as ever."""
+    reading = Reading(Worker(A0), None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
+    response = await answered(reading, lambda: SimpleNamespace(headers={"a": "b"}))
+    assert response.headers == {"a": "b", ROLE: "owner"}
+    response = await answered(None, lambda: SimpleNamespace(headers={"a": "b"}))
+    assert response.headers == {"a": "b"}
+
+
+async def test_a_view_that_may_not_read_is_a_503_that_says_when_to_ask_again() -> None:
+    """Any other error is the app's; the scope ends in both cases."""
+    reading = Reading(Worker(A0), None, "k", A0, Who.OWNER_HERE)  # type: ignore[arg-type]
+
+    def fail(error: Exception) -> Any:
+        raise error
+
+    error, options = await answered(reading, lambda: fail(NotHere("the copy here is too old")))
+    assert "too old" in error
+    assert options == {"status": 503, "headers": {"Retry-After": "1", ROLE: "none"}}
+    with pytest.raises(ValueError, match="a bug"):
+        await answered(reading, lambda: fail(ValueError("a bug")))
+    assert SCOPE.get() is None

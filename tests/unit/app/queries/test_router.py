@@ -1,0 +1,336 @@
+"""Which workers are asked for a key, in which order and for how long, and what is answered then."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import pytest
+from faust.app.router import Router
+from faust.exceptions import SameNode
+from faust.types import TP
+from faust.web.exceptions import ServiceUnavailable
+from yarl import URL
+
+from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.queries import router as module
+from faust_assigner.app.queries.decide import Here, Who
+from faust_assigner.app.queries.reading import KEY, ROLE
+from faust_assigner.app.queries.router import (
+    CONNECT_S,
+    HOP,
+    MARK,
+    PATIENT_S,
+    SHUNNED_S,
+    ReadsRouter,
+)
+
+LOG, FORWARD_S = "shop-counts-changelog", 3.0
+OWN, OWNER, COPY, LAST = (URL(f"http://w{n}:6066") for n in range(4))
+COUNTS: Any = SimpleNamespace(changelog_topic=SimpleNamespace(get_topic_name=lambda: LOG))
+
+
+class Request(dict[Any, Any]):
+    """A request, forwarded by another worker or not."""
+
+    def __init__(self, method: str = "GET", *, is_forwarded: bool = False) -> None:
+        self.method, self.headers = method, {HOP: "1"} if is_forwarded else {}
+
+
+class Answer:
+    """A worker's answer."""
+
+    def __init__(self, status: int = 200, role: str | None = None) -> None:
+        self.status, self.headers = status, {} if role is None else {ROLE: role}
+
+
+class Careful:
+    """The careful router beneath: workers answer by URL, and ``asked`` has each with what was said to it."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.answers: dict[URL, Any] = {}
+        self.asked: list[tuple[URL, Any, Any]] = []
+
+    async def forward(self, url: URL, web: Any, request: Any, *, also: Any, timeout: Any) -> Any:
+        """Send it."""
+        self.asked.append((url, also, timeout))
+        answer = self.answers.get(url, Answer())
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async def route_topic_req(self, topic: Any, *_: Any) -> Any:
+        """Send it to the reader of the topic."""
+        return await self.forward(OWNER, None, None, also=None, timeout=None)
+
+
+class Made:
+    """The router of a worker at ``OWN``; the key's partition is 3, which ``OWNER`` has."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, here: Here, bound_s: float = 30.0) -> None:
+        self.now, self.owner, self.joined = 100.0, OWNER, True
+        self.here, self.copies = here, [COPY, LAST]
+        monkeypatch.setattr(module, "monotonic", lambda: self.now)
+        monkeypatch.setattr(module.settings, "read", lambda app, setting: FORWARD_S)
+        assignor = SimpleNamespace(
+            partition_of=self._partition_of,
+            owner_of=self._owner_of,
+            standbys_of=lambda tp: self.copies,
+        )
+        app = SimpleNamespace(
+            assignor=assignor, tables={"counts": COUNTS}, conf=SimpleNamespace(canonical_url=OWN)
+        )
+        standing = SimpleNamespace(
+            app=SimpleNamespace(tables={}),
+            bound_s=bound_s,
+            here=lambda tp: self.here,
+            is_owner=lambda tp: self.here.is_owner,
+        )
+        setattr(app, MARK, standing)
+        router = type("Made", (mixed(ReadsRouter, into=Careful),), {})  # type: ignore[arg-type]
+        router._get_table = lambda self, name: app.tables[name]
+        router._get_table_topic = staticmethod(lambda table: LOG)
+        router._get_serialized_key = staticmethod(lambda table, key: key.encode())
+        self.router: Any = router(app)
+        self.web = SimpleNamespace(json=lambda said, *, status, headers: (status, said["error"]))
+
+    def _partition_of(self, topic: str, key: bytes) -> TP:
+        if not self.joined:
+            raise KeyError(topic)
+        assert key == b"a"
+        return TP(topic, 3)
+
+    def _owner_of(self, tp: TP) -> URL:
+        if self.owner is None:
+            raise KeyError(tp)
+        return self.owner
+
+    async def get(self, *method: str, is_forwarded: bool = False) -> Any:
+        """The answer, and the role in which this worker is to answer by itself."""
+        request = Request(*method, is_forwarded=is_forwarded)
+        try:
+            return await self.router.route_req("counts", "a", self.web, request)
+        except SameNode:
+            return request[KEY].who
+
+    @property
+    def asked(self) -> list[URL]:
+        """The workers that were asked, in order."""
+        return [url for url, *_ in self.router.asked]
+
+
+NOT_HERE, FRESH = Here(), Here(lag=2, age_s=1.0)
+
+
+async def test_the_owner_answers_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the key that was asked, in its partition."""
+    it = Made(monkeypatch, Here(is_owner=True))
+    assert await it.get() is Who.OWNER_HERE
+    request = Request()
+    with pytest.raises(SameNode):
+        await it.router.route_req("counts", "a", it.web, request)
+    reading = request[KEY]
+    assert (reading.key, reading.tp, reading.table) == ("a", TP(LOG, 3), COUNTS)
+    assert it.asked == []
+
+
+async def test_another_worker_is_asked_as_the_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hop is marked; the limit is that of a read, or a patient one for what may change something."""
+    it = Made(monkeypatch, FRESH)
+    for method in ("GET", "HEAD", "POST"):
+        assert (await it.get(method)).status == 200
+    limits = [
+        aiohttp.ClientTimeout(total=s, sock_connect=CONNECT_S) for s in (FORWARD_S, PATIENT_S)
+    ]
+    assert it.router.asked == [
+        (OWNER, {HOP: "1"}, limits[0]),
+        (OWNER, {HOP: "1"}, limits[0]),
+        (OWNER, {HOP: "1"}, limits[1]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        aiohttp.ClientError(),
+        TimeoutError(),
+        OSError(),
+        RuntimeError("closed"),
+        ServiceUnavailable(),
+        SameNode(),
+        Answer(503, "none"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+async def test_a_copy_stands_in_for_an_owner_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, failure: Any
+) -> None:
+    """The one here first; where none is, those of others in turn."""
+    it = Made(monkeypatch, FRESH)
+    it.router.answers[OWNER] = failure
+    assert await it.get() is Who.COPY_HERE
+    it.here, it.router.answers[COPY] = NOT_HERE, failure
+    it.router._shunned.clear()
+    it.router.asked.clear()
+    assert (await it.get()).status == 200
+    assert it.asked == [OWNER, COPY, LAST]
+
+
+@pytest.mark.parametrize("answer", [Answer(503), Answer(503, "owner"), Answer(404, "none")])
+async def test_an_answer_that_its_view_gave_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    """An error of the app's own is one, too; no copy is asked."""
+    it = Made(monkeypatch, NOT_HERE)
+    it.router.answers[OWNER] = answer
+    assert await it.get() is answer
+    assert it.asked == [OWNER]
+
+
+async def test_a_worker_that_did_not_answer_is_asked_last_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As long as a copy can stand in; an answer without a role is no silence."""
+    it = Made(monkeypatch, NOT_HERE)
+    it.router.answers[OWNER] = OSError()
+    await it.get()
+    it.router.asked.clear()
+    it.now += SHUNNED_S - 0.1
+    await it.get()
+    assert it.asked == [COPY]
+    it.copies = []
+    assert (await it.get())[0] == 503
+    assert it.asked == [COPY, OWNER], "nobody else is there"
+    it.now += SHUNNED_S
+    it.router.answers[OWNER] = Answer(503, "none")
+    await it.get()
+    assert it.router._shunned[OWNER] <= it.now
+
+
+async def test_a_copy_that_grows_old_while_the_owner_is_asked_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next one is asked."""
+    it = Made(monkeypatch, FRESH)
+
+    class Silent(OSError):
+        def __init__(self) -> None:
+            it.here = Here(lag=2, age_s=31.0)
+
+    forward = it.router.forward
+
+    async def slow(url: URL, *args: Any, **options: Any) -> Any:
+        if url == OWNER:
+            raise Silent
+        return await forward(url, *args, **options)
+
+    it.router.forward = slow
+    assert (await it.get()).status == 200
+    assert it.asked == [COPY]
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("not joined", "has not joined"),
+        ("no owner", "being moved or restored"),
+        ("silent", "does not answer"),
+    ],
+)
+async def test_nobody_who_can_answer_means_503_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch, case: str, reason: str
+) -> None:
+    """After each worker that might."""
+    it = Made(monkeypatch, NOT_HERE)
+    it.joined, it.copies = case != "not joined", []
+    if case == "no owner":
+        it.owner = None  # type: ignore[assignment]
+    it.router.answers[OWNER] = OSError()
+    status, said = await it.get()
+    assert (status, reason in said) == (503, True)
+    assert it.asked == ([OWNER] if case == "silent" else [])
+
+
+@pytest.mark.parametrize("failure", [None, OSError(), ServiceUnavailable(), ValueError("a bug")])
+async def test_a_request_for_a_topic_is_for_its_reader_alone(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception | None
+) -> None:
+    """503 where that does not answer; a bug is raised."""
+    it = Made(monkeypatch, FRESH)
+    if failure is not None:
+        it.router.answers[OWNER] = failure
+    asked = it.router.route_topic_req("orders", "a", it.web, Request())
+    if isinstance(failure, ValueError):
+        with pytest.raises(ValueError, match="bug"):
+            await asked
+    else:
+        answer = await asked
+        assert (answer.status if failure is None else answer[0]) == (503 if failure else 200)
+
+
+# -- where a key is
+
+
+class Topic:
+    """A topic with these names, whose keys are made like that."""
+
+    def __init__(self, make: Any, *names: str) -> None:
+        self.topics, self._make = names, make
+
+    def prepare_key(self, key: str, _: None) -> tuple[bytes, None]:
+        """Make it."""
+        return self._make(key), None
+
+
+def serialized(*topics: Topic, use_partitioner: bool = False, joined: bool = True) -> bytes:
+    """The key "a" of a table beside these topics; "orders" and "clicks" are in its group."""
+    groups = {LOG: 1, "orders": 1, "clicks": 1, "other": 2} if joined else {}
+    app = SimpleNamespace(
+        topics=topics,
+        tables=SimpleNamespace(changelog_topics={LOG}),
+        assignor=SimpleNamespace(group_for_topic=groups.__getitem__),
+    )
+    changelog = Topic(lambda key: b"changelog", LOG)
+    changelog.get_topic_name = lambda: LOG  # type: ignore[attr-defined]
+    table = SimpleNamespace(app=app, changelog_topic=changelog, use_partitioner=use_partitioner)
+    made: Any = mixed(ReadsRouter, into=Router)  # type: ignore[arg-type]
+    return bytes(made._get_serialized_key(table, "a"))
+
+
+def broken(key: str) -> bytes:
+    """Keys of another kind."""
+    raise TypeError(key)
+
+
+RAW, JSON = (lambda key: b"raw"), (lambda key: b"json")
+
+
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        ((Topic(RAW, "orders"),), b"raw"),
+        ((Topic(RAW, "orders"), Topic(RAW, "clicks")), b"raw"),
+        ((Topic(RAW, "orders"), Topic(JSON, "clicks")), b"changelog"),
+        ((Topic(RAW, "orders"), Topic(broken, "clicks")), b"raw"),
+        ((Topic(RAW, "orders"), Topic(JSON, "other")), b"raw"),
+        ((Topic(RAW, "orders"), Topic(JSON, LOG)), b"raw"),
+        ((Topic(RAW, "orders"), Topic(JSON, "unknown")), b"raw"),
+        ((Topic(RAW, "other", "orders"),), b"raw"),
+        ((Topic(RAW, "other"),), b"changelog"),
+        ((), b"changelog"),
+    ],
+)
+def test_a_key_has_the_form_that_it_has_in_the_streams_beside_the_table(
+    topics: tuple[Topic, ...], expected: bytes
+) -> None:
+    """Where these topics agree; else that of the changelog."""
+    assert serialized(*topics) == expected
+
+
+def test_rows_that_are_placed_by_the_table_have_the_form_of_its_changelog() -> None:
+    """And so it is before the group is joined."""
+    orders = Topic(RAW, "orders")
+    assert serialized(orders, use_partitioner=True) == b"changelog"
+    assert serialized(orders, joined=False) == b"changelog"

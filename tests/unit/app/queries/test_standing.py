@@ -1,0 +1,232 @@
+"""Who owns a partition, how far a copy has come, and what proves that it has everything."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.queries.freshness import Look, Marks
+from faust_assigner.app.queries.standing import Standing
+from faust_assigner.app.tables.scope import ScopedStore
+
+COPY = TP("log", 0)
+
+
+class Following:
+    """A worker under transactions with one copy at offset 4; its changelog ends at 8 with markers."""
+
+    def __init__(self) -> None:
+        recovery: Any = SimpleNamespace(
+            _recovery_started_at=1.0, buffers={}, tp_to_table={COPY: "table"}
+        )
+
+        async def position(tp: TP) -> int:
+            return 8
+
+        self.app: Any = SimpleNamespace(
+            assignor=SimpleNamespace(generation=3),
+            consumer_generation_id=5,
+            tables=SimpleNamespace(recovery=recovery, changelog_queue=asyncio.Queue()),
+            consumer=SimpleNamespace(fetch_rounds=1, may_fetch=lambda tp: True, position=position),
+        )
+        self.standing = Standing(self.app, 5.0)
+        self.marks = self.standing.marks[COPY] = Marks()
+        self.marks.note(Look(100.0, 8))
+        self.standing._applied = lambda tp: 4  # type: ignore[method-assign]
+
+    async def look(self) -> float | None:
+        """One look after the fetcher went round; since when the copy is fresh."""
+        await self.standing._pass_markers([COPY])
+        self.app.consumer.fetch_rounds += 1
+        return self.marks.fresh_at(4)
+
+
+async def test_what_was_handed_out_a_round_ago_has_been_written() -> None:
+    """Nothing but markers is between the copy and the end."""
+    it = Following()
+    assert await it.look() is None
+    assert await it.look() == 100.0
+
+
+async def test_what_was_handed_out_in_this_round_of_the_fetcher_may_be_on_its_way() -> None:
+    """It is in the queue one round later."""
+    it = Following()
+    for _ in range(3):
+        await it.standing._pass_markers([COPY])
+    assert it.marks.fresh_at(4) is None
+
+
+@pytest.mark.parametrize("began", ["generation", "consumer_generation_id", "recovery"])
+async def test_what_was_handed_out_before_proves_nothing_of_what_began_since(began: str) -> None:
+    """A round, or a recovery, dropped what waited: the copy lacks it, and looked fresh."""
+    it = Following()
+    assert await it.look() is None
+    match began:
+        case "generation":
+            it.app.assignor.generation += 1
+        case "recovery":
+            it.app.tables.recovery._recovery_started_at += 1.0
+        case _:
+            it.app.consumer_generation_id += 1
+    assert await it.look() is None
+    assert await it.look() == 100.0
+
+
+# -- who owns, and what is known of a copy
+
+
+class Table:
+    """A table whose copy is at offset 4, unless it is in memory."""
+
+    is_global = False
+
+    def __init__(self, *, in_files: bool = True) -> None:
+        self.data = Files() if in_files else SimpleNamespace(_dbs={0: {b"offset": b"4"}})
+        if in_files:
+            self.data.table = self
+
+
+class Files(ScopedStore):
+    """A store with a database of partition 0."""
+
+    offset_key = b"offset"  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self._dbs: Any = {0: {b"offset": b"4"}}
+
+
+class Knowing:
+    """A worker with one partition, ``role`` of which is the assignor's word."""
+
+    def __init__(self, role: str = "standby", *, in_files: bool = True) -> None:
+        self.role, self.restored, self.sure, self.owner = role, True, True, "http://w/"
+        self.table = Table(in_files=in_files)
+        self.ends, self.asked = {COPY: 9}, list[Any]()
+        assignor = SimpleNamespace(
+            is_active=lambda tp: self.role == "active",
+            is_standby=lambda tp: self.role == "standby",
+            owner_of=self._owner_of,
+        )
+        self.recovery = SimpleNamespace(
+            is_restored=lambda tp: self.restored,
+            in_recovery=False,
+            buffers={},
+            flush_buffers=lambda: self.table.data._dbs[0].update({b"offset": b"6"}),
+            standby_tps={COPY},
+        )
+        client = SimpleNamespace(end_offsets="end_offsets")
+        thread = SimpleNamespace(_ensure_consumer=lambda: client, call_thread=self._ask)
+        self.app: Any = SimpleNamespace(
+            assignor=assignor,
+            in_transaction=False,
+            conf=SimpleNamespace(canonical_url="http://w"),
+            tables=SimpleNamespace(_changelogs={"log": self.table}, recovery=self.recovery),
+            consumer=SimpleNamespace(
+                is_surely_member=lambda: self.sure, between_generations=False, _thread=thread
+            ),
+        )
+        self.standing = Standing(self.app, 5.0)
+
+    def _owner_of(self, tp: TP) -> str:
+        if not self.owner:
+            raise KeyError(tp)
+        return self.owner
+
+    async def _ask(self, question: str, tps: list[TP]) -> dict[TP, int]:
+        self.asked.append((question, tps))
+        return self.ends
+
+
+@pytest.mark.parametrize("reason", [None, "copy", "restoring", "unsure"])
+def test_rows_are_this_workers_once_restored_and_while_it_is_surely_a_member(
+    reason: str | None,
+) -> None:
+    """Of an owner nothing else is asked."""
+    it = Knowing("standby" if reason == "copy" else "active")
+    it.restored, it.sure = reason != "restoring", reason != "unsure"
+    assert it.standing.is_owner(COPY) == (reason is None)
+    assert it.standing.here(COPY).is_owner == (reason is None)
+
+
+@pytest.mark.parametrize(
+    ("owner", "is_owner"), [("http://w/", True), ("http://v", False), ("", True)]
+)
+def test_a_global_table_is_its_writers(owner: str, is_owner: bool) -> None:
+    """Every worker has all of it; where no writer is known each answers."""
+    it = Knowing("active")
+    it.table.is_global, it.owner = True, owner
+    assert it.standing.is_owner(COPY) == is_owner
+
+
+@pytest.mark.parametrize("reason", ["memory", "closed", "neither", "no offset"])
+async def test_what_is_no_copy_is_not_known(reason: str) -> None:
+    """What is in memory does not say how far it has come."""
+    it = Knowing("none" if reason == "neither" else "standby", in_files=reason != "memory")
+    if reason == "closed":
+        it.table.data._dbs.clear()
+    elif reason == "no offset":
+        it.table.data._dbs[0].clear()
+    it.standing.marks[COPY] = Marks()
+    it.standing.marks[COPY].note(Look(1.0, 5))
+    assert it.standing.here(COPY).lag is None
+
+
+@pytest.mark.parametrize("reason", [None, "recovery", "between generations", "nothing"])
+def test_what_was_read_counts_once_it_is_written(reason: str | None) -> None:
+    """It is written for that, but not beside a recovery."""
+    it = Knowing()
+    it.recovery.buffers = {} if reason == "nothing" else {it.table: ["record"]}
+    it.recovery.in_recovery = reason == "recovery"
+    it.app.consumer.between_generations = reason == "between generations"
+    it.standing.marks[COPY] = Marks()
+    it.standing.marks[COPY].note(Look(1.0, 9))
+    assert it.standing.here(COPY).lag == (2 if reason is None else 4)
+
+
+async def test_a_look_asks_the_broker_for_all_copies_at_once() -> None:
+    """What is no copy any more is forgotten, and not asked for."""
+    it = Knowing()
+    await it.standing.look()
+    assert it.asked == [("end_offsets", [COPY])]
+    assert it.standing.marks[COPY].looks[-1].end == 9
+    it.role = "none"
+    await it.standing.look()
+    assert len(it.asked) == 1
+    assert it.standing.marks == {}
+
+
+async def test_the_mark_of_a_copy_that_becomes_the_owner_stays() -> None:
+    """It answers as a copy until it is restored."""
+    it = Knowing()
+    await it.standing.look()
+    it.role = "active"
+    await it.standing.look()
+    assert COPY in it.standing.marks
+    assert len(it.asked) == 1
+
+
+async def test_a_copy_that_leaves_while_the_broker_is_asked_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its mark is not there; under transactions the others were not looked at then."""
+    it, passed = Knowing(), list[Any]()
+    stays = TP("log", 1)
+    it.recovery.standby_tps, it.app.in_transaction = {COPY, stays}, True
+    it.app.assignor.is_standby = lambda tp: tp == stays or not it.asked
+    it.ends[stays] = 7
+    it.app.assignor.generation = it.app.consumer_generation_id = 3
+    it.recovery._recovery_started_at = 1.0
+
+    async def position(tp: TP) -> int:
+        passed.append(tp)
+        return 0
+
+    it.app.consumer.fetch_rounds, it.app.consumer.position = 1, position
+    it.app.consumer.may_fetch = lambda tp: True
+    await it.standing.look()
+    assert passed == [stays]
+    assert it.standing.marks.keys() == {stays}

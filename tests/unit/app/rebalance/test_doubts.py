@@ -1,0 +1,219 @@
+"""False claims: they are refused where they enter, cost the group no rounds, and their member is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from faust_assigner.app import assignor
+from faust_assigner.app.rebalance.doubts import Record, checked
+from faust_assigner.app.rebalance.member_claims import MemberClaims
+from faust_assigner.wire.join import JoinData
+from faust_assigner.wire.runs import Runs
+from tests.support.coordination.two_phase_group import ALL, TABLES, TOPICS, Group
+from tests.support.shop import TOPICS as SHOP
+from tests.support.shop import assignor_of
+from tests.support.shop import group as wire_group
+
+EVERYTHING = {topic: range(number) for topic, number in TOPICS.items()}
+
+#: What a liar claims in the round after generation ``now``.
+LIES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "far ahead": lambda now: {"generation": 2_000_000_000 + now, "holds": True},
+    "the round being formed": lambda now: {"generation": now + 1, "holds": True},
+    "the last round": lambda now: {"generation": now, "holds": True},
+    "far ahead, idle": lambda now: {"generation": 2_000_000_000 + now, "holds": False},
+    "far ahead, promised all": lambda now: {
+        "generation": 2_000_000_000 + now,
+        "holds": True,
+        "promised": EVERYTHING,
+        "among": 3,
+        "on_disk": EVERYTHING,
+        "standbys": {log: range(TOPICS[log]) for log in TABLES.changelogs},
+    },
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("records", [0, 1_000_000])
+def test_a_liar_that_joins_again_and_again_causes_no_second_rounds(lie: str, records: int) -> None:
+    """Forty joins: second rounds only until the liar has its share, and others keep what they own."""
+    group = Group(same_leader=True, records=records)
+    group.join("a")
+    group.join("b")
+    group.settle()
+    group.join("liar")
+    liar, second, kept = group.workers["liar"], [], set(ALL)
+    liar.is_eager = False
+    for number in range(40):
+        liar.said = JoinData(
+            "http://liar",
+            EVERYTHING,
+            cooperative=True,
+            changelogs=TABLES.changelogs,
+            **LIES[lie](group.generation),
+        )
+        found = group.play(misses={"liar"})
+        group.catch_up()
+        second.append(found.follows)
+        assert list(found.refused) == ["liar"]
+        if number > 5:
+            kept &= group.workers["a"].processed | group.workers["b"].processed
+    assert sum(second) <= 2, second
+    assert not any(second[5:])
+    assert kept == ALL - group.given("liar")
+
+
+def test_under_a_new_leader_each_time_a_claim_from_the_future_blocks_and_takes_nothing() -> None:
+    """A leader without a record takes the liar for a new member; others are never disbelieved for it."""
+    group = Group()
+    group.join("a")
+    group.join("b")
+    group.settle()
+    group.join("liar")
+    liar = group.workers["liar"]
+    liar.is_eager = False
+    for _ in range(20):
+        liar.said = JoinData("http://liar", EVERYTHING, **LIES["far ahead"](group.generation))
+        found = group.play(misses={"liar"})
+        assert list(found.refused) == ["liar"]
+        assert "it counts as a new member" in found.refused["liar"]
+        assert found.held_up == {}
+        assert {len(owners) for owners in group.owners.values()} == {1}
+
+
+def word(member_id: str, generation: int, *partitions: int, **said: Any) -> MemberClaims:
+    """One member's claim on orders."""
+    data = JoinData(
+        f"http://{member_id}", {"orders": Runs.of(partitions)}, generation=generation, **said
+    )
+    return MemberClaims(member_id, ("orders",), data, 4)
+
+
+RECORD = Record(9, {"a": JoinData(actives={"orders": [0, 1, 2]}, generation=9)})
+
+
+@pytest.mark.parametrize(
+    "truthful",
+    [
+        word("a", 9, 0, 1, 2, holds=True),
+        word("a", 9, 1),
+        word("a", 9),
+        word("a", 8, 4, 5, holds=True),  # it missed the answer and processes what it had
+        word("x", 8, 4, 5, holds=True),
+        word("x", -1, 4),
+        word("x", -1),
+    ],
+)
+def test_truthful_claims_are_taken_as_they_are(truthful: MemberClaims) -> None:
+    """Less than was given, older ones, and those of a member that has just come."""
+    assert checked([truthful], 10, 9, RECORD) == (truthful,)
+
+
+@pytest.mark.parametrize(
+    ("false", "why"),
+    [
+        (word("a", 10, 0), "it claims generation 10 while 10 is being formed; what it was given"),
+        (word("x", 11, 0), "it claims generation 11 while 10 is being formed; it counts as a new"),
+        (word("a", 9, 0, 3), "it claims partitions of orders that it was not given; what it was"),
+        (word("x", 9, 3, holds=True), "it claims partitions of orders that it was not given; it c"),
+    ],
+)
+def test_false_claims_are_replaced_by_the_leaders_record(false: MemberClaims, why: str) -> None:
+    """Or by nothing where the leader gave that member nothing."""
+    (found,) = checked([false], 10, 9, RECORD)
+    given = RECORD.given.get(false.member_id, JoinData())
+    assert str(found.refused).startswith(why)
+    assert (found.data.actives, found.data.generation) == (given.actives, given.generation)
+    assert found.data.holds is False
+
+
+def test_of_a_refused_member_nothing_is_left_but_what_the_leader_gave_it() -> None:
+    """Its other claims are as false: files, copies, promises, ids of groups, positions."""
+    log, given = {"log": [1]}, {"log": [0]}
+    data = JoinData(
+        "http://a",
+        standbys=log,
+        promised=log,
+        awaited=log,
+        on_disk=log,
+        former_actives=log,
+        overdue=log,
+        positions={"log": {1: 5}},
+        group_ids={"log": 7},
+        former_generation=9,
+        among=9,
+        generation=10,
+        holds=True,
+        rack_id="r1",
+    )
+    truth = JoinData(
+        actives=given, standbys=given, promised=given, awaited=given, among=2, generation=9
+    )
+    (found,) = checked([MemberClaims("a", ("log",), data, 4)], 10, 9, Record(9, {"a": truth}))
+    assert found.data == replace(truth, url="http://a", holds=True, rack_id="r1")
+
+
+def test_a_member_that_comes_back_under_another_name_contests_nothing() -> None:
+    """It was expelled: its claims of the last round are older than those of the members of that round."""
+    (found,) = checked([word("returned", 9, 0, 1, 4)], 10, 9, RECORD)
+    assert found.refused is None
+    assert found.data.generation == 8
+    assert list(found.data.actives["orders"]) == [0, 1, 4]
+
+
+@pytest.mark.parametrize(("generation", "own"), [(-1, 9), (3, 9), (10, 10)])
+def test_where_the_count_began_anew_or_is_unknown_nothing_is_refused(
+    generation: int, own: int
+) -> None:
+    """The leader's own last generation is no older than the one being formed."""
+    said = (word("a", 500, 0, holds=True), word("b", 12, 1))
+    assert checked(said, generation, own, RECORD) == said
+
+
+def test_a_record_of_another_round_is_not_used() -> None:
+    """Another leader has answered since."""
+    said = (word("a", 9, 0, 3), word("x", 9, 4, holds=True))
+    assert checked(said, 11, 10, RECORD) == said
+
+
+def test_two_billion_claimed_partitions_cost_nothing() -> None:
+    """They are compared as runs."""
+    false = word("a", 9)
+    many = replace(false, data=replace(false.data, actives={"orders": Runs([0], [2_000_000_000])}))
+    (found,) = checked([many], 10, 9, RECORD)
+    assert found.refused is not None
+
+
+def test_the_leader_names_the_liar_and_counts_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the log of each round, with the reason and what counts instead."""
+    now = count(5)
+    forming = next(now)
+    monkeypatch.setattr(assignor, "kafka_generation", lambda _: forming)
+    found = wire_group()
+    for app in found.apps.values():
+        app.assignor.holds = True
+    forming = next(now)
+    found.rebalance("m1")
+    liar, leader = assignor_of(found, "m2"), assignor_of(found, "m1")
+    false = JoinData(
+        "http://w2:6066",
+        {t: range(n) for t, n in SHOP.items()},
+        generation=2_000_000_000,
+        holds=True,
+    )
+    liar._say = lambda topics: false  # type: ignore[method-assign]
+    before = {m: assignor_of(found, m).assigned_actives() for m in ("m0", "m1")}
+    for _ in range(3):
+        forming = next(now)
+        found.rebalance("m1")
+        assert not leader.last_round.follows
+    assert before == {m: assignor_of(found, m).assigned_actives() for m in ("m0", "m1")}
+    assert leader.counters["refused_members"] == 3
+    assert "the claims of member m2 are refused: it claims generation 2000000000" in caplog.text

@@ -1,0 +1,503 @@
+"""The worker's service that asks for a follow-up round: when, when not, and that it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance.follow_up import Awaited, FollowUp
+
+A, B = TP("log", 0), TP("log", 1)
+GENERATION = 7
+
+
+class Thread:
+    """The consumer's thread, with aiokafka's coordinator behind it."""
+
+    def __init__(self) -> None:
+        self.rejoins = 0
+        self._consumer = SimpleNamespace(_coordinator=self)
+        self.generation = GENERATION
+        self._rejoin_needed_fut = SimpleNamespace(done=lambda: self.under_way)
+        self.under_way = False
+        self.on_rejoin: Any = lambda: None
+        self.thread_loop = asyncio.get_running_loop()
+
+    def request_rejoin(self) -> None:
+        """As aiokafka's."""
+        self.rejoins += 1
+        self.on_rejoin()
+
+    async def call_thread(self, function: Any, *arguments: Any) -> Any:
+        """Here there is one thread."""
+        return await function(*arguments)
+
+
+class App:
+    """What the service asks of a Faust app; ``ends`` are the broker's, ``read`` the recovery's offsets."""
+
+    def __init__(self, ends: dict[TP, int], read: dict[TP, int | None]) -> None:
+        self.ends, self.positions = ends, dict.fromkeys(ends, 0)
+        self.rebalancing = self.should_stop = False
+        self.thread = Thread()
+        self.consumer = SimpleNamespace(_thread=self.thread)
+        self.asked = self.thread._consumer
+        self.asked.end_offsets, self.asked.position = self.end_offsets, self.position
+        self.tables = SimpleNamespace(
+            recovery=SimpleNamespace(in_recovery=False, standby_offsets=read),
+            changelog_queue=asyncio.Queue(),
+        )
+        self.assignor = SimpleNamespace(
+            awaited=Awaited(GENERATION, frozenset(ends)),
+            counters=Counter(),
+            stops_nobody=False,
+            is_unheard=False,
+            read_to={},
+        )
+
+    async def end_offsets(self, tps: list[TP]) -> dict[TP, int]:
+        """As the broker knows them; aiokafka asks on and on for what is gone."""
+        if not self.ends.keys() >= set(tps):
+            await asyncio.sleep(5)
+        return {tp: self.ends[tp] for tp in tps}
+
+    async def position(self, tp: TP) -> int:
+        """Where the consumer will read on."""
+        return self.positions[tp]
+
+
+def service(app: App, cool_down_s: float | None = 30.0) -> FollowUp:
+    """The service of ``app``, not started: the test looks."""
+    return FollowUp(app, cool_down_s)
+
+
+async def looks(watch: FollowUp, *times: float) -> int:
+    """Look at these times; how many rounds have been asked for by then."""
+    for now in times:
+        await watch.look(now)
+    return watch.app.thread.rejoins
+
+
+async def test_one_round_is_asked_for_once_all_have_caught_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Counted, said, and never twice for one assignment."""
+    caplog.set_level(logging.INFO)
+    app = App({A: 10, B: 5}, {A: 9, B: 4})
+    assert await looks(service(app), 0, 31, 32, 33, 34, 99) == 1
+    assert app.assignor.counters == {"follow_ups": 1}
+    assert (
+        len([r for r in caplog.records if "follow-up round after generation 7" in r.getMessage()])
+        == 1
+    )
+
+
+@pytest.mark.parametrize(("stops_nobody", "least_s"), [(True, 5), (False, 30)])
+async def test_by_default_one_waits_less_where_rounds_stop_nobody(
+    stops_nobody: bool, least_s: float
+) -> None:
+    """What the last round was, counts."""
+    app = App({A: 10}, {A: 9})
+    app.assignor.stops_nobody = stops_nobody
+    watch = service(app, None)
+    assert await looks(watch, 0, least_s - 2, least_s - 1) == 0
+    assert await looks(watch, least_s, least_s + 1) == 1
+
+
+async def test_what_is_waited_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """At the beginning, with the time that is left; then once a minute how much is left to read."""
+    caplog.set_level(logging.INFO)
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    assert await looks(service(app), 0, 60, 61, 62, 120, 121, 122) == 0
+    progress = "1 of 2 awaited standbys have caught up, the others lack 499995 records"
+    assert caplog.messages == [
+        "2 standbys are awaited: when they have caught up, in 30 s at the earliest, a "
+        "round is asked for that moves their tasks here",
+        progress,
+        progress,
+    ]
+
+
+async def test_how_far_was_read_is_said_with_the_round_that_is_asked_for() -> None:
+    """The leader would not believe a copy of a log that ends with what is no record."""
+    app = App({A: 10, B: 7}, {A: None, B: 6})
+    app.positions[A] = 10
+    said: list[Any] = []
+    app.thread.on_rejoin = lambda: said.append(app.assignor.read_to)
+    assert await looks(service(app), 0, 31, 32) == 1
+    assert said == [{A: 10, B: 7}], "before this member joins"
+
+
+@pytest.mark.parametrize(("ahead", "said"), [("generation", {}), ("rejoin", {A: 10})])
+async def test_how_far_was_read_is_of_one_assignment(ahead: str, said: dict[TP, int]) -> None:
+    """One that came meanwhile has forgotten it; a round that has only begun is told."""
+    app = App({A: 10}, {A: 9})
+    app.thread.under_way = ahead == "rejoin"
+    app.thread.generation += ahead == "generation"
+    assert await looks(service(app), 0, 31, 32) == 0
+    assert app.assignor.read_to == said
+
+
+async def test_a_round_that_could_not_be_asked_for_is_asked_for_at_the_next_look() -> None:
+    """Its consumer was being made, say; there may be no other round for days."""
+    app = App({A: 10}, {A: 9})
+    watch = service(app)
+    coordinator, app.asked._coordinator = app.asked._coordinator, None
+    await looks(watch, 0, 31)
+    with pytest.raises(AttributeError):
+        await watch.look(32)
+    app.asked._coordinator = coordinator
+    assert await looks(watch, 33, 34) == 1
+
+
+async def test_one_that_is_behind_holds_the_round_back() -> None:
+    """Until it has all that was there a look ago."""
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    watch = service(app)
+    assert await looks(watch, 0, 31, 32, 33, 34) == 0
+    app.tables.recovery.standby_offsets[B] = 499_999
+    assert await looks(watch, 35) == 1
+
+
+async def test_a_changelog_that_grows_all_the_time_can_be_caught_up_with() -> None:
+    """A look behind is caught up; falling further behind is not."""
+    app = App({A: 10}, {A: 0})
+    watch = service(app)
+    for now in range(31, 40):
+        assert await looks(watch, 0 if now == 31 else now) == 0
+        app.ends[A] += 100
+        app.tables.recovery.standby_offsets[A] += 50
+    app.tables.recovery.standby_offsets[A] = app.ends[A] - 101
+    await watch.look(40)
+    app.ends[A] += 100
+    app.tables.recovery.standby_offsets[A] += 100
+    assert await looks(watch, 41) == 1
+
+
+async def test_an_end_that_is_no_record_is_read_when_nothing_waits() -> None:
+    """A transaction's marker has an offset and is never given to anybody."""
+    app = App({A: 10}, {A: 8})
+    watch = service(app)
+    assert await looks(watch, 0, 31, 32, 33) == 0
+    app.positions[A] = 10
+    app.tables.changelog_queue.put_nowait(SimpleNamespace(message=SimpleNamespace(tp=A)))
+    assert await looks(watch, 34) == 0
+    app.tables.changelog_queue.get_nowait()
+    assert await looks(watch, 35) == 1
+
+
+async def test_records_of_others_that_wait_hold_up_no_end() -> None:
+    """A worker that follows many has always some on their way."""
+    app = App({A: 10}, {A: None})
+    app.positions[A] = 10
+    app.tables.changelog_queue.put_nowait(SimpleNamespace(message=SimpleNamespace(tp=B)))
+    assert await looks(service(app), 0, 31, 32) == 1
+
+
+async def test_where_the_consumer_knows_no_position_what_was_applied_counts() -> None:
+    """As of a partition that it is still looked up for."""
+    app = App({A: 10}, {A: 9})
+    app.positions[A] = None  # type: ignore[assignment]
+    assert await looks(service(app), 0, 31, 32) == 1
+
+
+@pytest.mark.parametrize("end", [None, 0])
+async def test_an_end_that_is_not_known_is_not_reached(end: int | None) -> None:
+    """Under transactions it is known after the first fetch; an empty changelog is read at once."""
+    app = App({A: end}, {A: None})  # type: ignore[dict-item]
+    assert await looks(service(app), 0, 31, 32, 33) == (end is not None)
+
+
+async def test_a_round_cools_down_whoever_caused_it() -> None:
+    """Each assignment starts the time anew."""
+    app = App({A: 1}, {A: 0})
+    watch = service(app)
+    assert await looks(watch, 0, 10, 20, 29) == 0
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+    assert await looks(watch, 30, 40, 59) == 0
+    assert await looks(watch, 61, 62) == 1
+
+
+async def test_where_a_log_ended_for_the_last_assignment_is_not_where_it_ends() -> None:
+    """Long ago, perhaps, and the copy was begun anew."""
+    app = App({A: 10}, {A: 9})
+    watch = service(app)
+    assert await looks(watch, 0, 31) == 0
+    app.assignor.awaited, app.ends[A] = Awaited(GENERATION, frozenset({A})), 500
+    assert await looks(watch, 32, 63, 64) == 0
+
+
+@pytest.mark.parametrize("busy", ["rebalancing", "recovery", "taking on", "stopping"])
+async def test_never_while_there_is_something_under_way(busy: str) -> None:
+    """A rebalance, the restore of a table, of some beside streams that flow, the worker's end."""
+    app = App({A: 1}, {A: 0})
+    watch = service(app)
+
+    def be(state: bool) -> None:
+        app.rebalancing = state and busy == "rebalancing"
+        app.tables.recovery.in_recovery = state and busy == "recovery"
+        app.tables.recovery.is_taking_on = state and busy == "taking on"
+        app.should_stop = state and busy == "stopping"
+
+    be(True)
+    ends, app.asked.end_offsets = app.asked.end_offsets, None
+    assert await looks(watch, 0, 31, 32, 33) == 0, "and the broker is not asked"
+    be(False)
+    app.asked.end_offsets = ends
+    assert await looks(watch, 34, 35) == 1
+
+
+@pytest.mark.parametrize("ahead", ["generation", "rejoin"])
+async def test_a_round_that_has_begun_is_not_asked_for_again(ahead: str) -> None:
+    """The consumer's thread knows first; what it knows is not counted as asked for."""
+    app = App({A: 1}, {A: 0})
+    app.thread.under_way = ahead == "rejoin"
+    app.thread.generation += ahead == "generation"
+    assert await looks(service(app), 0, 31, 32, 33) == 0
+    assert not app.assignor.counters
+
+
+async def test_an_assignment_that_comes_during_a_look_counts() -> None:
+    """What was found out is of the former one."""
+    app = App({A: 1}, {A: 0})
+    watch = service(app)
+    assert await looks(watch, 0, 31) == 0
+
+    async def meanwhile(tps: list[TP]) -> dict[TP, int]:
+        app.assignor.awaited = Awaited(GENERATION + 1, frozenset({A}))
+        return {tp: app.ends[tp] for tp in tps}
+
+    app.asked.end_offsets = meanwhile
+    assert await looks(watch, 32) == 0
+
+
+async def test_a_rebalance_that_begins_during_a_look_counts() -> None:
+    """It is the round that was to be asked for."""
+    app = App({A: 1}, {A: 0})
+    watch = service(app)
+    assert await looks(watch, 0, 31) == 0
+
+    async def meanwhile(tps: list[TP]) -> dict[TP, int]:
+        app.rebalancing = True
+        return {tp: app.ends[tp] for tp in tps}
+
+    app.asked.end_offsets = meanwhile
+    assert await looks(watch, 32) == 0
+
+
+async def test_nobody_who_awaits_nothing_asks_the_broker() -> None:
+    """All other workers, nearly always."""
+    app = App({}, {})
+    app.asked.end_offsets = None  # type: ignore[assignment]
+    assert await looks(service(app), 0, 31, 32) == 0
+
+
+# -- with warm-ups
+
+
+def warming(app: App, deadline_s: float = 900.0) -> FollowUp:
+    """The service where rounds move only what has caught up; not started."""
+    app.assignor.overdue = frozenset()
+    return FollowUp(app, 30.0, deadline_s=deadline_s)
+
+
+async def test_those_that_are_done_do_not_wait_for_ever() -> None:
+    """Four cool-downs; the leader keeps back what has not caught up."""
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    watch = warming(app)
+    assert await looks(watch, 0, 31, 32, 118, 119) == 0
+    assert await looks(watch, 120) == 1
+    assert app.assignor.overdue == frozenset()
+
+
+async def test_a_changelog_that_is_gone_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker says of all others where they end; and it is given up like any that takes too long."""
+    monkeypatch.setattr(follow_up, "ASK_S", 0.01)
+    app = App({A: 10}, {A: 9})
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A, B}))
+    watch = warming(app, 600.0)
+    assert await looks(watch, 0, 31, 119) == 0
+    assert await looks(watch, 120) == 1
+    assert app.assignor.read_to == {A: 10}
+    app.assignor.awaited = Awaited(GENERATION, frozenset({B}))
+    assert await looks(watch, 130, 599) == 1
+    assert await looks(watch, 600) == 2
+    assert app.assignor.overdue == {B}
+
+
+async def test_a_position_that_is_never_known_ends_with_its_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """aiokafka waits for ever for that of what cannot be looked up."""
+    monkeypatch.setattr(follow_up, "ASK_S", 0.01)
+    app = App({A: 10, B: 10}, {A: 9, B: 3})
+    ended: list[TP] = []
+
+    async def position(tp: TP) -> int:
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            ended.append(tp)
+            raise
+        return 10
+
+    app.asked.position = position
+    assert await looks(warming(app), 0, 31, 119, 120) == 1
+    assert ended == [B, B]
+
+
+async def test_those_that_are_done_wait_less_where_rounds_stop_nobody() -> None:
+    """Four of its cool-downs."""
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    app.assignor.stops_nobody = True
+    assert await looks(FollowUp(app, None, deadline_s=900.0), 0, 6, 18, 19) == 0
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    app.assignor.stops_nobody = True
+    assert await looks(FollowUp(app, None, deadline_s=900.0), 0, 6, 20) == 1
+
+
+async def test_logs_of_no_known_group_are_tasks_of_their_own() -> None:
+    """Each by its name."""
+    app = App({A: 10, TP("rates", 0): 3}, {A: 9, TP("rates", 0): 0})
+    assert app.assignor.awaited.whole(frozenset({A})) == {A}
+
+
+async def test_a_part_of_a_tasks_state_is_not_what_is_waited_for() -> None:
+    """A small changelog beside a large one of the same task is there at once; a round would move nothing."""
+    small = TP("rates", 0)
+    app = App({A: 10, B: 10, small: 3}, {A: 2, B: 2, small: 2})
+    watch = warming(app)
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A, B, small}), {"log": 1, "rates": 1})
+    assert await looks(watch, 0.0, 31.0, 121.0, 151.0) == 0
+    app.tables.recovery.standby_offsets[A] = 9
+    assert await looks(watch, 181.0) == 1
+
+
+async def test_without_warm_ups_one_waits_for_all() -> None:
+    """A round would move those that are behind, too."""
+    app = App({A: 10, B: 500_000}, {A: 9, B: 4})
+    assert await looks(service(app), 0, 31, 32, 120, 121, 2000) == 0
+
+
+async def test_one_that_takes_too_long_is_given_up() -> None:
+    """The leader is told with the round that is asked for; and a member that has none done asks as well."""
+    app = App({A: 10}, {A: 0})
+    watch = warming(app, 600.0)
+    app.assignor.overdue = frozenset({B})
+    assert await looks(watch, 0, 31, 599) == 0
+    assert await looks(watch, 600) == 1
+    assert app.assignor.overdue == {A, B}, "with those of before"
+
+
+async def test_one_that_has_caught_up_at_last_is_not_given_up() -> None:
+    """However long it took, and whatever is given up beside it."""
+    app = App({A: 10, B: 10}, {A: 0, B: 0})
+    watch = warming(app, 100.0)
+    assert await looks(watch, 0, 99) == 0
+    app.tables.recovery.standby_offsets[B] = 9
+    assert await looks(watch, 100) == 1
+    assert app.assignor.overdue == {A}
+
+
+async def test_a_deadline_runs_over_rounds() -> None:
+    """Others may cause rounds all the time; what is waited for anew has its whole time."""
+    app = App({A: 10, B: 10}, {A: 0, B: 0})
+    watch = warming(app, 100.0)
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+    assert await looks(watch, 0, 31) == 0
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A, B}))
+    assert await looks(watch, 60, 91, 99) == 0
+    assert await looks(watch, 101) == 1
+    assert app.assignor.overdue == {A}
+    for now, awaited in ((110, {A}), (120, {A, B})):
+        app.assignor.awaited = Awaited(GENERATION, frozenset(awaited))
+        await watch.look(now)
+    app.assignor.overdue = frozenset()
+    assert await looks(watch, 218, 219) == 2
+    assert app.assignor.overdue == {A}, "what was not waited for meanwhile has its whole time"
+
+
+async def test_a_round_that_changed_nothing_makes_the_next_one_later() -> None:
+    """Twice as long each time, up to a limit; once something else is waited for, as ever."""
+    app = App({A: 1}, {A: 0})
+    app.assignor.overdue = frozenset()
+    watch = warming(app)
+    now, gaps = 0.0, []
+    for _ in range(7):
+        app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+        began, before = now, app.thread.rejoins
+        while app.thread.rejoins == before:
+            await watch.look(now)
+            now += 1
+        gaps.append(now - began)
+    assert gaps == pytest.approx([32, 62, 122, 242, 482, 962, 962], abs=2)
+    app.ends[B], app.tables.recovery.standby_offsets[B], app.positions[B] = 1, 0, 0
+    app.assignor.awaited = Awaited(GENERATION, frozenset({B}))
+    assert await looks(watch, now, now + 31, now + 32) == 8
+
+
+async def test_a_round_that_moved_what_was_done_makes_the_next_one_no_later() -> None:
+    """The others are waited for still, and that is no sign of a round in vain."""
+    app = App({A: 10, B: 10}, {A: 9, B: 0})
+    watch = warming(app)
+    assert await looks(watch, 0, 31, 120) == 1
+    app.assignor.awaited = Awaited(GENERATION, frozenset({B}))
+    app.tables.recovery.standby_offsets[B] = 9
+    assert await looks(watch, 121, 152, 153) == 2
+
+
+async def test_the_first_of_two_rounds_changes_nothing_of_what_is_waited_for() -> None:
+    """Its answer names none of it: a look in between, or none, comes to the same."""
+    for looks_between in (False, True):
+        app = App({A: 10, B: 10}, {A: 9, B: 0})
+        watch = warming(app, 600.0)
+        assert await looks(watch, 0, 31, 120) == 1
+        app.assignor.awaited = Awaited(GENERATION, follows=True)
+        assert await looks(watch, *[121] * looks_between) == 1
+        app.assignor.awaited = Awaited(GENERATION, frozenset({B}))
+        assert await looks(watch, 122, 153, 599) == 1
+        assert await looks(watch, 600) == 2
+        assert app.assignor.overdue == {B}
+
+
+async def test_who_has_caught_up_is_not_late_whatever_came_between() -> None:
+    """Rounds of others; the first look at an assignment cannot tell, and the second one asks."""
+    app = App({A: 10, B: 10}, {A: 9, B: 0})
+    watch = warming(app, 100.0)
+    assert await looks(watch, 0) == 0
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+    assert await looks(watch, 99, 130, 131) == 1
+    assert app.assignor.overdue == frozenset()
+
+
+async def test_what_the_leader_never_believes_is_given_up() -> None:
+    """A log that was cut off ends earlier than its owner says; there would be rounds in vain for ever."""
+    app = App({A: 10}, {A: 9})
+    watch, now = warming(app), 0.0
+    while not app.assignor.overdue and now < 4_000:
+        before = app.thread.rejoins
+        while app.thread.rejoins == before:
+            await watch.look(now)
+            now += 1
+        app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+    assert app.assignor.overdue == {A}
+    assert 900 <= now < 1_800
+
+
+async def test_a_static_member_with_another_capacity_asks_for_one_round() -> None:
+    """It came back without a round, so that no leader knows; at rest, once, and without a cool-down."""
+    app = App({}, {})
+    watch = service(app)
+    assert await looks(watch, 0.0, 100.0) == 0
+    app.assignor.is_unheard = True
+    app.rebalancing = True
+    assert await looks(watch, 101.0) == 0
+    app.rebalancing = False
+    assert await looks(watch, 102.0, 103.0, 200.0) == 1

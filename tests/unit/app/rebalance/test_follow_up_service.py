@@ -1,0 +1,79 @@
+"""The service that asks for follow-up rounds: that it is installed as it is set, and ends with its worker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance.follow_up import FollowUp, install
+from tests.support.faust_group import make_app
+from tests.unit.app.rebalance.test_follow_up import A, App, service
+
+
+async def test_the_service_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task is left, not even when every look fails."""
+    monkeypatch.setattr(follow_up, "LOOK_INTERVAL_S", 0.001)
+    app = App({A: 1}, {A: 0})
+    looked = 0
+
+    async def silent(*_: TP) -> dict[TP, int]:
+        nonlocal looked
+        looked += 1
+        raise ConnectionError("nobody answers")
+
+    app.asked.end_offsets = silent
+    before = asyncio.all_tasks()
+    watch = service(app, 0.001)
+    await watch.start()
+    async with asyncio.timeout(10):
+        while looked < 3:
+            await asyncio.sleep(0.005)
+    await watch.stop()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+    assert app.thread.rejoins == 0
+
+
+def configured(**options: Any) -> Any:
+    """An app whose settings have been asked for: Faust calls our fixup then."""
+    app = make_app("http://w", **options)
+    assert app.conf.id == "shop"
+    return app
+
+
+def test_it_is_installed_with_the_app() -> None:
+    """Once, as one of the app's services."""
+    app = configured()
+    assert [type(s) for s in app._extra_services] == [FollowUp]
+    assert install(app) is app._extra_services[0]
+    assert len(app._extra_services) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "taken"),
+    [
+        (None, [None]),
+        ("5", [5.0]),
+        (0, []),
+        ("0", []),
+        ("-1", [None]),
+        ("soon", [None]),
+        ("inf", [None]),
+        ("nan", [None]),
+    ],
+)
+def test_the_setting_is_seconds_and_zero_turns_it_off(said: Any, taken: list[float | None]) -> None:
+    """What is no number of seconds is said, and the default taken."""
+    app = configured(faust_assigner_follow_up_s=said)
+    assert [s.cool_down_s for s in app._extra_services] == taken
+
+
+def test_the_deadline_is_a_setting_and_off_with_warm_ups() -> None:
+    """As an app is set."""
+    assert configured()._extra_services[0].deadline_s == 900
+    assert configured(faust_assigner_warmup_deadline_s="60")._extra_services[0].deadline_s == 60
+    assert configured(faust_assigner_warmups="0")._extra_services[0].deadline_s is None

@@ -1,0 +1,635 @@
+"""What the consumer does with partitions that go and come, step by step, beside a Faust that notes it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter, deque
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.consumer.waits import waits_of
+from faust_assigner.app.rebalance import incremental as handing_over
+from faust_assigner.app.rebalance.incremental import HandsOver, ThreadListener, drop
+
+A, B, C, LOG = TP("orders", 0), TP("orders", 1), TP("orders", 2), TP("log", 0)
+
+
+class Host:
+    """What of Faust's consumer is asked, with every call in ``app.acts``."""
+
+    def __init__(self, app: Any, active: Iterable[TP]) -> None:
+        self.app, self.callback = app, self._handed
+        self.diag = SimpleNamespace(set_flag=lambda flag: None, unset_flag=lambda flag: None)
+        self._active_partitions, self._paused_partitions = set(active), set[TP]()
+        self._buffered_partitions, self._unacked_messages = set[TP](), set[Any]()
+        self._read_offset: dict[TP, Any] = {}
+        self._committed_offset: dict[TP, Any] = {}
+        self.first_read: dict[TP, int] = {}
+        self.in_transaction, self.flow_active, self.commits_under_way = False, True, 0
+        self.found: dict[TP, list[Any]] = {}
+        acts = app.acts
+        self.transactions = SimpleNamespace(
+            part_with=self.noting("part with"), take_on=self.noting("begin transactions")
+        )
+        self.fence = SimpleNamespace(lose=lambda: acts.append("lose"))
+        self._thread = SimpleNamespace(
+            call_thread=self._call,
+            _ensure_consumer=lambda: "client",
+            thread_loop=SimpleNamespace(call_soon_threadsafe=lambda wake: wake()),
+        )
+        self.woken: list[set[TP]] = []
+        self.fetcher = SimpleNamespace(wake=lambda: self.woken.append(set(self._active_partitions)))
+
+    def noting(self, what: str) -> Any:
+        """An awaitable of Faust's."""
+
+        async def note(*args: Any, **kwargs: Any) -> None:
+            self.app.acts.append((what, *args, *kwargs.values()) if args or kwargs else what)
+
+        return note
+
+    async def _call(self, function: Any, *args: Any) -> Any:
+        return await function(*args)
+
+    async def _handed(self, message: Any) -> str:
+        self.app.acts.append(("handed", message.tp))
+        return "done"
+
+    async def _getmany(self, active: Any, timeout: float) -> dict[TP, list[Any]]:
+        return dict(self.found)
+
+    def _set_active_tps(self, tps: set[TP]) -> set[TP]:
+        self._active_partitions = set(tps) - self._paused_partitions
+        return self._active_partitions
+
+    def pause_partitions(self, tps: Iterable[TP]) -> None:
+        """As Faust's."""
+        self._paused_partitions |= set(tps)
+        self._active_partitions -= set(tps)
+
+    def resume_partitions(self, tps: Iterable[TP]) -> None:
+        """As Faust's."""
+        self._paused_partitions -= set(tps)
+        self._active_partitions |= set(tps)
+
+    def assignment(self) -> set[TP]:
+        """As Faust's."""
+        return {A, B}
+
+    async def maybe_wait_for_commit_to_finish(self) -> bool:
+        """Whether there was one."""
+        self.commits_under_way -= 1
+        return self.commits_under_way >= 0
+
+    async def commit(self, topics: Any = None) -> None:
+        """Of some or all."""
+        self.app.acts.append(
+            ("commit", topics, max(0, self.commits_under_way), set(self._paused_partitions))
+        )
+
+    def _clean_unacked_messages(self) -> None:
+        self._unacked_messages = {m for m in self._unacked_messages if not m.done}
+
+    def _forget(self, tps: set[TP]) -> None:
+        self.app.acts.append(("forget", tps))
+
+    def stop_flow(self) -> None:
+        """As Faust's."""
+        self.app.acts.append("stop flow")
+
+
+class Consumer(HandsOver, Host):  # type: ignore[misc]
+    """Ours over it."""
+
+
+class Queue:
+    """A stream's."""
+
+    def __init__(self, *events: Any) -> None:
+        self._queue, self._putters = deque(events), deque[Any]()
+        self.acts: list[str] = []
+
+    def maybe_endorse_pressure_drop(self) -> None:
+        """There is room."""
+        self.acts.append("room")
+
+    def full(self) -> bool:
+        """Of two places."""
+        return len(self._queue) + len(self.acts[1:]) >= 2
+
+    def _wakeup_next(self, putters: Any) -> None:
+        self.acts.append(putters.popleft())
+
+
+def event(tp: TP) -> Any:
+    """A record in a stream."""
+    return SimpleNamespace(message=SimpleNamespace(tp=tp))
+
+
+def consumer_of(*active: TP) -> Any:
+    """A consumer that reads ``active``."""
+    acts: list[Any] = []
+
+    def note(what: str) -> Any:
+        return lambda *_: acts.append(what)
+
+    app = SimpleNamespace(
+        acts=acts,
+        should_stop=False,
+        client_only=False,
+        unassigned=True,
+        assignor=SimpleNamespace(leaves=False),
+        conf=SimpleNamespace(broker_rebalance_timeout=60.0, stream_wait_empty=True),
+        flow_control=SimpleNamespace(
+            _queues={Queue()}, suspend=note("suspend"), clear=note("clear")
+        ),
+        tables=SimpleNamespace(changelog_queue=Queue()),
+    )
+    consumer = Consumer(app, active)
+    app.tables.recovery = SimpleNamespace(
+        interrupt=consumer.noting("interrupt"),
+        flush_buffers=note("flush tables"),
+        take_on=consumer.noting("take on"),
+        stop_taking_on=note("stop taking on"),
+    )
+    app.producer = SimpleNamespace(flush=consumer.noting("flush producer"))
+    app.agents = SimpleNamespace(on_rebalance=consumer.noting("agents"))
+    app.topics = SimpleNamespace(
+        maybe_wait_for_subscriptions=consumer.noting("subscriptions"),
+        on_partitions_assigned=consumer.noting("topics"),
+    )
+    app.on_partitions_assigned = SimpleNamespace(send=consumer.noting("signal"))
+    app.on_partitions_revoked = SimpleNamespace(send=consumer.noting("revoked"))
+    app._start_span_from_rebalancing = lambda name: contextlib.nullcontext()
+    app.rebalancing = False
+    app.on_rebalance_return, app.on_rebalance_end = note("return"), note("end")
+    app.crash = consumer.noting("crash")
+    app._update_assignment = lambda tps: acts.append(("update", tps))
+    return consumer
+
+
+@pytest.fixture(autouse=True)
+def _overlay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the tables' changes, noted by the app that is asked."""
+
+    async def told() -> None:
+        TOLD.append("told")
+
+    TOLD.clear()
+    monkeypatch.setattr(handing_over, "told", told)
+    monkeypatch.setattr(
+        handing_over, "rest", lambda app, numbers: app.acts.append(("rest", numbers))
+    )
+
+
+TOLD: list[str] = []
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
+    in_transaction: bool,
+) -> None:
+    """And forgotten at the end; what stays is neither paused nor committed."""
+    consumer = consumer_of(A, B)
+    consumer.in_transaction, consumer.commits_under_way = in_transaction, 2
+    consumer._buffered_partitions = {A, B}
+    flush = consumer.app.producer.flush
+
+    async def flush_first() -> None:
+        assert TOLD == [], "rows land when their records were delivered"
+        await flush()
+
+    consumer.app.producer.flush = flush_first
+    await consumer.let_go({A})
+    gone = {A}
+    assert consumer.app.acts == [
+        "interrupt",
+        ("commit", gone, 0, gone),
+        *([("part with", gone)] if in_transaction else []),
+        "flush producer",
+        ("rest", {0}),
+        "flush tables",
+        ("revoked", gone),
+        ("forget", gone),
+    ]
+    assert TOLD == ["told"]
+    assert (consumer._active_partitions, consumer._buffered_partitions) == ({B}, {B})
+    assert consumer._paused_partitions == set()
+    assert consumer.leaving == frozenset()
+
+
+async def test_handlers_are_told_of_what_goes_while_it_is_still_here() -> None:
+    """Its records are committed by then; and a handler that fails ends the worker, as in Faust."""
+    consumer = consumer_of(A, B)
+    seen: list[Any] = []
+
+    async def handler(revoked: set[TP]) -> None:
+        seen.append((revoked, consumer.leaving, consumer._paused_partitions.copy()))
+        raise ValueError("handler")
+
+    consumer.app.on_partitions_revoked.send = handler
+    await consumer.let_go({A})
+    assert seen == [({A}, {A}, {A})]
+    assert [act[0] for act in consumer.app.acts[-2:]] == ["crash", "forget"]
+
+
+async def test_a_handler_that_awaits_a_cancelled_task_ends_no_round() -> None:
+    """Its cancellation would pass for the round's own, and end aiokafka's coordination."""
+    consumer = consumer_of(A, B)
+
+    async def handler(revoked: set[TP]) -> None:
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        await task
+
+    consumer.app.on_partitions_revoked.send = handler
+    await consumer.let_go({A})
+    assert consumer.app.acts[-1] == ("forget", {A})
+    assert "crash" not in [act[0] for act in consumer.app.acts]
+
+
+async def test_a_handler_that_does_not_return_holds_up_a_round_for_a_bounded_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It goes on beside the round, and how it ends is logged."""
+    consumer, may_end = consumer_of(A, B), asyncio.Event()
+    consumer.app.conf.broker_rebalance_timeout = 0.1
+
+    async def handler(revoked: set[TP]) -> None:
+        await may_end.wait()
+        raise ValueError("late")
+
+    consumer.app.on_partitions_revoked.send = handler
+    async with asyncio.timeout(20):
+        await consumer.let_go({A})
+    assert "has not returned after 0 s; 1 partitions" in caplog.text
+    assert consumer.app.acts[-1] == ("forget", {A})
+    may_end.set()
+    await asyncio.sleep(0.01)
+    assert "failed after its round: ValueError('late')" in caplog.text
+
+
+async def test_what_goes_is_forgotten_though_it_cannot_be_committed() -> None:
+    """The next owner repeats it."""
+    consumer = consumer_of(A, B)
+    seen: list[Any] = []
+
+    async def refused(topics: Any = None) -> None:
+        seen.append(consumer.leaving)
+        raise ConnectionError
+
+    consumer.commit = refused
+    with pytest.raises(ConnectionError):
+        await consumer.let_go({A})
+    assert consumer.app.acts[-1] == ("forget", {A})
+    assert (seen, consumer.leaving, consumer._paused_partitions) == ([{A}], frozenset(), set())
+
+
+@pytest.mark.parametrize(("leaves", "acts"), [(False, 0), (True, 7)])
+async def test_a_worker_that_stops_hands_over_only_where_it_leaves_so(
+    leaves: bool, acts: int
+) -> None:
+    """Else all of it ends at once."""
+    consumer = consumer_of(A)
+    consumer.app.should_stop, consumer.app.assignor.leaves = True, leaves
+    await consumer.let_go({A})
+    assert len(consumer.app.acts) == acts
+
+
+@pytest.mark.parametrize(
+    ("waits", "done", "is_late"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+async def test_records_under_way_have_half_of_the_rebalances_time(
+    waits: bool,
+    done: bool,
+    is_late: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Those that streams have begun, where the app waits for them; the next owner repeats the rest."""
+    consumer, clock = consumer_of(A, B), iter(range(0, 1000, 10))
+    monkeypatch.setattr(handing_over, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(handing_over, "LOOK_S", 0)
+    consumer.app.conf.stream_wait_empty = waits
+    consumer._unacked_messages = {
+        SimpleNamespaceOf(tp=A, done=done),
+        SimpleNamespaceOf(tp=B, done=False),
+    }
+    await consumer._finish({A})
+    assert ("with 1 records under way after 30 s" in caplog.text) == is_late
+    assert next(clock) == (50 if is_late else 10)
+
+
+class SimpleNamespaceOf(SimpleNamespace):
+    """With a place in sets."""
+
+    __hash__ = object.__hash__
+
+
+async def test_a_record_that_is_being_handed_over_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is in no stream yet; and what waits in queues goes."""
+    consumer = consumer_of(A, B)
+    (queue,) = consumer.app.flow_control._queues
+    queue._queue.extend([event(A), event(B)])
+    consumer._delivering = A
+
+    async def sleep(_: float) -> None:
+        queue._queue.append(event(A))
+        consumer._delivering = None
+
+    monkeypatch.setattr(handing_over.asyncio, "sleep", sleep)
+    await consumer._finish({A})
+    assert consumer._delivering is None
+    assert [one.message.tp for one in queue._queue] == [B]
+
+
+async def test_what_comes_is_paused_and_told_to_agents_topics_and_tables() -> None:
+    """With what stays as it was; what a full queue holds back stays held back."""
+    consumer = consumer_of(A, B, C)
+    consumer._paused_partitions, consumer._buffered_partitions = {C}, {B, C}
+    assigned, gone, gained = {A, B, LOG}, {C}, {LOG}
+    await consumer.take_on(assigned, gone, gained, ("actives", "standbys"), 7)
+    assert consumer.app.acts == [
+        "interrupt",
+        ("update", assigned),
+        ("agents", gone, gained),
+        "subscriptions",
+        ("topics", assigned),
+        ("take on", "actives", "standbys", gone),
+        ("signal", assigned),
+    ]
+    assert consumer._paused_partitions == {LOG}
+    assert consumer._buffered_partitions == {B}
+    assert consumer._active_partitions == {A}
+    assert not consumer.app.unassigned
+    assert consumer.woken
+
+
+async def test_a_round_is_answered_once_the_app_knows_what_it_has() -> None:
+    """Handlers of the signal are part of the round."""
+    consumer = consumer_of(A)
+    consumer.rounds.is_unanswered = True
+    await consumer.take_on({A}, set(), {A}, ({A}, set()), 7)
+    assert consumer.app.acts[-2:] == [("signal", {A}), "return"]
+
+
+async def test_transactions_learn_of_all_that_is_assigned() -> None:
+    """They know which of it is new."""
+    consumer = consumer_of(A)
+    consumer.in_transaction = True
+    await consumer.take_on({A, B}, set(), {B}, (), 7)
+    begun = [act for act in consumer.app.acts if act[0] == "begin transactions"]
+    assert begun == [("begin transactions", {A, B})]
+
+
+async def test_a_worker_that_stops_takes_nothing_on_and_one_that_fails_crashes() -> None:
+    """Else it would live on without its partitions."""
+    consumer = consumer_of(A)
+    consumer.app.agents.on_rebalance = None
+    await consumer.take_on({A}, set(), {A}, (), 7)
+    assert consumer.app.acts[-1][0] == "crash"
+    consumer.app.acts.clear()
+    consumer.app.should_stop = True
+    await consumer.take_on({A}, set(), {A}, (), 7)
+    assert not consumer.app.acts
+
+
+@pytest.mark.parametrize("delivering", [LOG, A, None])
+async def test_what_is_read_again_is_paused_and_nothing_of_it_waits(
+    delivering: TP | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a buffer, at hand, in the queue, or on its way into that."""
+    consumer, queue = consumer_of(A, LOG), Queue(event(LOG), event(A))
+    consumer.app.tables.changelog_queue = queue
+    consumer._buffered_partitions, consumer._in_hand = {A, LOG}, {A: [1], LOG: [2, 3]}
+    consumer._delivering = delivering
+
+    async def sleep(_: float) -> None:
+        queue._queue.append(event(LOG))
+        consumer._delivering = None
+
+    monkeypatch.setattr(handing_over.asyncio, "sleep", sleep)
+    await consumer.hold_back({LOG})
+    assert consumer._delivering == (A if delivering == A else None)
+    assert (consumer._paused_partitions, consumer._buffered_partitions) == ({LOG}, {A})
+    assert consumer._in_hand == {A: [1], LOG: []}
+    assert [one.message.tp for one in queue._queue] == [A]
+
+
+async def test_records_of_what_does_not_flow_are_neither_kept_at_hand_nor_handed_over() -> None:
+    """It may be resumed, from an earlier record, by the time that their turn comes."""
+    consumer = consumer_of(A)
+    consumer._buffered_partitions, consumer._paused_partitions = {B}, {C}
+    consumer.found = {A: [1], B: [2], C: [3]}
+    assert await consumer._getmany(None, 1.0) == {A: [1], B: [2]}
+    for tp in (A, B, C):
+        handed = await consumer.callback(SimpleNamespace(tp=tp))
+        assert handed == (None if tp == C else "done")
+    assert [act[1] for act in consumer.app.acts] == [A, B]
+    assert consumer._delivering is None
+
+
+def test_what_is_paused_is_not_wanted_though_its_queue_was_full() -> None:
+    """It is resumed from somewhere else."""
+    consumer = consumer_of(A)
+    consumer._buffered_partitions, consumer._paused_partitions = {B, C}, {C}
+    assert [tp for tp in (A, B, C, LOG) if consumer.is_wanted(tp)] == [A, B]
+
+
+async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those sought; what was never committed has none."""
+
+    async def sought(client: str, first_read: Any, tps: set[TP]) -> dict[TP, int | None]:
+        assert (client, first_read, tps) == ("client", {C: 4}, {A, B, C})
+        return {A: 7, B: None, C: None}
+
+    consumer = consumer_of()
+    consumer.first_read, consumer._committed_offset = {C: 4}, {B: 3}
+    monkeypatch.setattr(handing_over, "seek_committed", sought)
+    await consumer.seek_some({A, B, C})
+    assert consumer._read_offset == {A: 7, B: None, C: None}
+    assert consumer._committed_offset == {A: 7, B: 3}
+
+
+async def test_who_may_have_been_given_up_stops_at_once() -> None:
+    """First what is plain, from another thread; then all the rest."""
+    consumer = consumer_of(A, B)
+    consumer.stop_flow_now()
+    assert (consumer.flow_active, consumer.app.acts) == (False, ["lose"])
+    await consumer.stand_still()
+    assert consumer.app.acts == ["lose", "stop taking on", "stop flow", "suspend", "clear"]
+    assert consumer._paused_partitions == {A, B}
+
+
+def test_a_partition_that_was_paused_has_its_time_for_records_again() -> None:
+    """Faust complains of records that do not come; the first look after a pause tells nothing."""
+    consumer, complaints = consumer_of(A), list[float]()
+    for now, is_paused in ((1.0, False), (2.0, False), (3.0, True), (4.0, False), (5.0, False)):
+        consumer._paused_partitions = {A} if is_paused else set()
+        consumer._verify(lambda at, tp: complaints.append(at), now, A)
+    assert complaints == [2.0, 5.0]
+
+
+async def test_a_partition_that_comes_back_has_its_time_for_records_again() -> None:
+    """It was looked at before it went."""
+    consumer, complaints = consumer_of(A), list[float]()
+    consumer._verify(lambda at, tp: complaints.append(at), 1.0, A)
+    await consumer.take_on({A}, set(), {A}, ({A}, set()), 7)
+    consumer._paused_partitions.clear()
+    consumer._active_partitions.add(A)
+    for now in (2.0, 3.0):
+        consumer._verify(lambda at, tp: complaints.append(at), now, A)
+    assert complaints == [3.0]
+
+
+def test_the_fetcher_is_woken_once_there_is_something_to_fetch() -> None:
+    """Not before: it would find nothing, and wait again."""
+    consumer = consumer_of(A)
+    consumer.resume_partitions({B})
+    assert consumer.woken == [{A, B}]
+
+
+def test_who_waits_for_room_is_woken_where_there_is_some() -> None:
+    """As many as there are places; nobody where nothing was dropped."""
+    queue = Queue(event(A), event(A))
+    queue._putters.extend(["first", "second", "third"])
+    drop(queue, {B})
+    assert queue.acts == []
+    drop(queue, {A})
+    assert queue.acts == ["room", "first", "second"]
+
+
+async def test_a_client_that_has_started_is_told_whom_to_ask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is wanted, whether more is about to be, and whether all must stand still."""
+    monkeypatch.setattr(handing_over, "take_over", lambda *_: None)
+    recovery = SimpleNamespace(is_taking_on=False)
+    app = SimpleNamespace(
+        assignor=SimpleNamespace(counters=Counter()),
+        flow_control=SimpleNamespace(),
+        tables=SimpleNamespace(recovery=recovery),
+    )
+    thread = SimpleNamespace(app=app, consumer=SimpleNamespace(is_wanted="wanted", fence="fence"))
+    client = SimpleNamespace(
+        _fetcher=SimpleNamespace(),
+        _coordinator=SimpleNamespace(ensure_active_group=None, must_stand_still="still"),
+    )
+
+    async def start() -> None:
+        assert not vars(client._fetcher), "not before"
+
+    await handing_over._start(thread, client, start)
+    assert thread.consumer.fetcher is client._fetcher
+    assert (client._fetcher.is_wanted, app.flow_control.must_stand_still) == ("wanted", "still")
+    assert client._fetcher.counters is app.assignor.counters
+    for is_taking_on in (False, True):
+        recovery.is_taking_on = is_taking_on
+        assert client._fetcher.is_hurried() == is_taking_on
+
+
+# -- from the consumer's thread to the app's
+
+
+class Relay:
+    """A consumer's thread, its app and its consumer; ``acts`` are what the app's loop is to do."""
+
+    def __init__(self) -> None:
+        self.acts: list[Any] = []
+        self.recovery = SimpleNamespace(is_flowing=True, is_taking_on=False)
+        conf = SimpleNamespace(
+            broker_max_poll_interval=300.0,
+            broker_request_timeout=90.0,
+            broker_rebalance_timeout=60.0,
+        )
+        app = SimpleNamespace(conf=conf, tables=SimpleNamespace(recovery=self.recovery))
+        self.closed = False
+        consumer = SimpleNamespace(
+            loop=SimpleNamespace(call_soon_threadsafe=self._soon),
+            rounds=SimpleNamespace(begin="begin", end="end"),
+            left=SimpleNamespace(set="left"),
+            stop_flow_now=lambda: self.acts.append("stopped at once"),
+            _method_queue=SimpleNamespace(call=self._call),
+            **{name: named(name) for name in ("give_up", "let_go", "take_on", "stand_still")},
+        )
+        thread = SimpleNamespace(app=app, consumer=consumer, thread_loop=asyncio.get_running_loop())
+        self.waits: list[tuple[str, str, float]] = []
+        self.app, self.listener = app, ThreadListener(thread)
+
+    def _soon(self, what: str) -> None:
+        if self.closed:
+            raise RuntimeError("the loop is closed")
+        self.acts.append(what)
+
+    async def _call(self, promise: Any, method: Any, *args: Any) -> Any:
+        self.waits += [(w.what, w.step, w.limit_s) for w in waits_of(self.app)._waits]
+        self.acts.append((method.__name__, *args))
+        promise.set_result(None)
+        return promise
+
+
+def named(name: str) -> Any:
+    """A method of that name."""
+
+    def method() -> None:
+        """Never called here."""
+
+    method.__name__ = name
+    return method
+
+
+async def test_each_step_of_a_round_is_carried_to_the_app_with_what_it_needs() -> None:
+    """And counted as a wait of the rebalance, which agents may take long for."""
+    relay = Relay()
+    listener = relay.listener
+    await listener.gives_up()
+    await listener.let_go([A])
+    await listener.assigned([A, B], [C], [B], "roles", 7)
+    assert relay.acts == [
+        ("give_up",),
+        ("let_go", {A}),
+        ("take_on", {A, B}, {C}, {B}, "roles", 7),
+    ]
+    assert relay.waits[1] == ("A rebalance", "the app's let_go()", 300.0)
+    assert waits_of(relay.app)._waits == []
+
+
+async def test_streams_stop_before_the_app_is_told_to_stand_still() -> None:
+    """Its thread may be busy."""
+    relay = Relay()
+    await relay.listener.stand_still()
+    assert relay.acts == ["stopped at once", ("stand_still",)]
+
+
+async def test_a_member_that_gave_everything_away_ends_its_round() -> None:
+    """Whoever waits for that goes on."""
+    relay = Relay()
+    relay.listener.gave_away(True)
+    assert relay.acts == ["left", "end"]
+
+
+async def test_a_round_that_begins_is_noted_unless_the_worker_has_stopped() -> None:
+    """Its loop is closed then."""
+    relay = Relay()
+    relay.listener.joins()
+    assert relay.acts == ["begin"]
+    relay.closed = True
+    relay.listener.joins()
+
+
+@pytest.mark.parametrize("is_so", [True, False])
+async def test_the_coordinator_knows_what_the_recovery_does(is_so: bool) -> None:
+    """Whether partitions flow, and whether some are about to."""
+    relay = Relay()
+    relay.recovery.is_flowing, relay.recovery.is_taking_on = is_so, not is_so
+    assert relay.listener.is_flowing() is is_so
+    assert relay.listener.is_taking_on() is not is_so
+    with relay.listener.waiting("an answer") as wait:
+        assert (wait.what, wait.limit_s) == ("A rebalance", 150.0)

@@ -1,0 +1,109 @@
+"""The second of two rounds: the first one's target, as members tell it, or what is planned anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from faust_assigner import Member, plan
+from faust_assigner.app.rebalance.member_claims import MemberClaims
+from faust_assigner.app.rebalance.two_phase import landed
+from faust_assigner.model import NOBODY
+from faust_assigner.planner import Plan
+from faust_assigner.wire.join import JoinData
+from faust_assigner.wire.runs import Runs
+
+COUNTS = {"clicks": 2, "log": 4, "orders": 4}
+
+
+def planned(replicas: int = 1) -> Plan:
+    """Of three who say nothing."""
+    return plan(
+        [Member(m, list(COUNTS)) for m in "abc"], COUNTS, replicas=replicas, changelogs={"log"}
+    )
+
+
+def says(
+    name: str,
+    owned: Sequence[int] = (),
+    copies: Sequence[int] = (),
+    promised: Sequence[int] = (),
+    topics: Sequence[str] = ("orders", "log"),
+    **said: Any,
+) -> MemberClaims:
+    """A member after the first round."""
+
+    def of(numbers: Sequence[int]) -> dict[str, Runs]:
+        return {topic: Runs.of(numbers) for topic in topics} if numbers else {}
+
+    return MemberClaims(
+        name,
+        tuple(COUNTS),
+        JoinData(
+            "",
+            of(owned),
+            {"log": Runs.of(copies)} if copies else {},
+            promised=of(promised),
+            **{"generation": 7, "among": 3, **said},
+        ),
+        4,
+    )
+
+
+#: Unlike what is planned for them; all of it is told.
+SAID = (says("a", [3], [0, 1, 2]), says("b", [0], [1, 2, 3], promised=[2]), says("c", [1], [0, 3]))
+
+
+def owners(found: Plan, group: str = "orders") -> list[int]:
+    """Of each partition, the place of its owner."""
+    g = next(i for i, one in enumerate(found.groups) if group in one.topics)
+    return list(found.layout.of(g, found.flat_owner))
+
+
+def standbys(found: Plan) -> list[list[int]]:
+    """Of each partition of the log."""
+    g = next(i for i, one in enumerate(found.groups) if "log" in one.topics)
+    return found.flat_standby[found.layout.start[g] : found.layout.start[g + 1]].tolist()
+
+
+def test_what_was_given_and_promised_is_the_target() -> None:
+    """Of copies only as many as there are to be, by member, and none of its owner; the rest is planned."""
+    found = landed(planned(), SAID)
+    assert owners(found) == [1, 2, 1, 0]
+    assert standbys(found) == [[0], [0], [0], [1]]
+    assert standbys(landed(planned(2), SAID)) == [[0, 2], [0, 1], [0, NOBODY], [1, 2]]
+    assert owners(found, "clicks") == owners(planned(), "clicks")
+
+
+def test_copies_that_nobody_has_are_not_made_between_two_rounds() -> None:
+    """The plan's own would be of other tasks."""
+    none = [says(one.member_id, one.data.actives.get("log", Runs.of(())).numbers()) for one in SAID]
+    assert standbys(landed(planned(), none)) == [[NOBODY]] * 4
+
+
+@pytest.mark.parametrize(
+    "other",
+    [says("c", [3], generation=6), says("c", [3], among=2), says("c", [3], generation=-1, among=0)],
+    ids=["missed the answer", "was in another", "is new"],
+)
+def test_whoever_was_not_in_the_first_round_makes_it_be_planned_anew(other: MemberClaims) -> None:
+    """The target was not for it."""
+    anew = planned()
+    assert landed(anew, (*SAID[:2], other)) is anew
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_death_between_the_rounds_makes_it_be_planned_anew(count: int) -> None:
+    """Else its tasks would be nobody's."""
+    anew = planned()
+    assert landed(anew, SAID[:count]) is anew
+
+
+@pytest.mark.parametrize("topic", ["orders", "log"])
+def test_a_part_of_a_task_is_no_task(topic: str) -> None:
+    """What is told of one of its topics alone moves nothing."""
+    anew = planned()
+    said = [says(m, topics=(topic,), owned=range(4)) for m in "abc"]
+    assert owners(landed(anew, said)) == owners(anew)

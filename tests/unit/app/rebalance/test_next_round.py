@@ -1,0 +1,199 @@
+"""What a follow-up round would bring home, and whom the leader tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+from faust.types import TP
+
+from faust_assigner import Member, plan
+from faust_assigner.app.rebalance import leader
+from faust_assigner.app.rebalance.next_round import awaited
+from faust_assigner.planner import Plan
+from faust_assigner.wire.answer import AnswerWriter, decode_answer
+from faust_assigner.wire.directory import Directory
+from tests.support.faust_group import StockAssignor, WireGroup, make_app
+
+LOG = "shop-totals-changelog"
+TOPICS = {"orders": 12, LOG: 12}
+COUNTS = {"orders": 12, "log": 12}
+
+
+def member(name: str, owned: Sequence[int] = (), spare: Sequence[int] = (), **more: Any) -> Member:
+    """One that owns ``owned`` and stands by for ``spare``."""
+    return Member(
+        name,
+        list(COUNTS),
+        actives={"orders": owned, "log": owned} if owned else {},
+        standbys={"log": spare} if spare else {},
+        **{"generation": 3, **more},
+    )
+
+
+def remembers(*owned: int) -> dict[str, Any]:
+    """What its process before this one owned."""
+    return {"former_actives": {"orders": owned, "log": owned}, "former_generation": 1}
+
+
+def planned(members: Sequence[Member], replicas: int = 1) -> Plan:
+    """The planner with the rest settled."""
+    return plan(members, COUNTS, replicas=replicas, changelogs={"log"})
+
+
+def waits(members: Sequence[Member], replicas: int = 1) -> dict[str, Any]:
+    """What is awaited, by member."""
+    return awaited(planned(members, replicas), members, lambda again: planned(again, replicas))
+
+
+#: The owner of 8 to 11 died; its copies are all on ``a``, so that the loads are 8, 4 and none.
+UNEVEN = (member("a", range(4), range(8, 12)), member("b", range(4, 8)), member("c"))
+
+
+def test_the_members_that_tasks_will_move_to_wait_for_them() -> None:
+    """4 and 4 of 12 on those without a copy: what the next round moves is what they are told."""
+    found = planned(UNEVEN)
+    assert [len(found.actives(m)["orders"]) if found.actives(m) else 0 for m in "abc"] == [8, 4, 0]
+    told = waits(UNEVEN)
+    assert told.keys() == {"c"}
+    assert told["c"].keys() == {"log"}
+    assert len(told["c"]["log"]) == 4
+    assert set(told["c"]["log"]) <= set(found.standbys("c")["log"])
+    following = planned(
+        [
+            member(m, found.actives(m).get("orders", ()), found.standbys(m).get("log", ()))
+            for m in "abc"
+        ]
+    )
+    assert following.actives("c")["log"] == told["c"]["log"]
+    assert following.report()["cold_moves"] == following.report()["off_target"] == 0
+
+
+def test_loads_of_three_four_and_five_wait_for_one_task() -> None:
+    """One death, copies unevenly spread: one move makes it even."""
+    members = (
+        member("a", [0, 1, 2]),
+        member("b", [3, 4, 5], [9]),
+        member("c", [6, 7, 8], [10, 11]),
+    )
+    found = planned(members)
+    assert sorted(len(found.actives(m)["orders"]) for m in "abc") == [3, 4, 5]
+    told = waits(members)
+    assert [(m, len(topics["log"])) for m, topics in told.items()] == [("a", 1)]
+
+
+def test_what_members_owned_before_a_stop_counts_in_the_next_round_too() -> None:
+    """They go on saying it as long as they live: without it others would be told to get warm than move."""
+    members = (
+        member("a", [1, 4, 11], [6]),
+        member("b", [0, 6, 9], [1, 2, 4, 7, 11], **remembers(0, 3, 7, 10)),
+        member("c", [], [0, 3], **remembers(1, 2, 4, 8)),
+    )
+    found = planned(members)
+    following = planned(
+        [
+            replace(
+                one,
+                actives=found.actives(one.member_id),
+                standbys=found.standbys(one.member_id),
+                generation=4,
+            )
+            for one in members
+        ]
+    )
+    moves = [p for p in range(12) if following.flat_owner[p] != found.flat_owner[p]]
+    assert moves
+    assert waits(members) == {"c": {"log": moves}}
+
+
+def test_nothing_is_awaited_where_the_next_round_would_move_nothing() -> None:
+    """Even loads with tasks promoted against the target: a round would stop everybody for nothing."""
+    members = (member("a", [0, 1, 2], [9, 10, 11]), member("b", [3, 4, 5], [6, 7, 8]))
+    assert waits(members) == {}
+    assert waits((*UNEVEN[:2], member("c", range(8, 12)))) == {}
+
+
+def test_nothing_is_awaited_without_standbys() -> None:
+    """Nothing gets warm by waiting."""
+    assert waits(UNEVEN, replicas=0) == {}
+
+
+def test_the_planner_is_not_asked_again_when_all_are_where_they_belong() -> None:
+    """The second plan is paid for only off target."""
+    members = [member("a", range(6)), member("b", range(6, 12))]
+    assert awaited(planned(members), members, Mock(side_effect=AssertionError)) == {}
+
+
+# -- told over the wire
+
+
+def uneven(*, newcomer: Any = None) -> WireGroup:
+    """Over bytes: one of three dies in the round in which a fourth joins."""
+    found = WireGroup(TOPICS)
+    for name in "abc":
+        found.add(name, make_app(f"http://{name}:6066", tables=["totals"]), TOPICS)
+    found.rebalance()
+    found.remove("c")
+    found.add("d", newcomer or make_app("http://d:6066", tables=["totals"]), TOPICS)
+    found.rebalance("a")
+    return found
+
+
+def test_each_member_is_told_its_own() -> None:
+    """The newcomer waits for its share; nobody else waits for anything."""
+    found = uneven()
+    told = {m: app.assignor.awaited for m, app in found.apps.items()}
+    assert len(told["d"].tps) == 4
+    assert told["d"].tps <= found.apps["d"].assignor.assigned_standbys()
+    assert {tp.topic for tp in told["d"].tps} == {LOG}
+    assert not told["a"].tps | told["b"].tps
+    assert {wanted.generation for wanted in told.values()} == {1}
+    before = found.actives("orders")
+    found.rebalance("a")
+    moved = {TP(LOG, p) for p, m in found.actives("orders").items() if before[p] != m}
+    assert moved == told["d"].tps
+    assert not any(app.assignor.awaited.tps for app in found.apps.values())
+
+
+def test_a_stock_member_is_told_nothing() -> None:
+    """Its answer is Faust's own, to the key."""
+    found = uneven(newcomer=make_app("http://d:6066", assignor=StockAssignor, tables=["totals"]))
+    answer = decode_answer(ConsumerProtocolMemberAssignment.decode(found.synced["d"]).user_data)
+    assert (answer.awaited, answer.generation) == ({}, -1)
+
+
+def test_a_round_stands_though_the_next_cannot_be_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Said, and nobody waits."""
+    monkeypatch.setattr(leader, "awaited", Mock(side_effect=ZeroDivisionError))
+    monkeypatch.setenv("FAUST_ASSIGNER_WARMUPS", "0")
+    found = uneven()
+    assert sorted(found.actives("orders")) == list(range(12))
+    assert not any(app.assignor.awaited.tps for app in found.apps.values())
+    assert "follow-up" in caplog.text
+
+
+def test_only_standbys_that_were_given_are_awaited() -> None:
+    """Whatever a leader says: what is not here cannot catch up."""
+    app = make_app("http://w", tables=["totals"])
+    writer = AnswerWriter(Directory(), {}, generation=3, is_uniform=True)
+    raw = writer.for_ours({"orders": [0]}, {LOG: [1]}, "http://w", awaited={LOG: range(2**31)})
+    app.assignor.on_assignment(Mock(assignment=[("orders", [0]), (LOG, [1])], user_data=raw))
+    assert app.assignor.awaited.tps == {TP(LOG, 1)}
+    app.assignor.on_assignment(Mock(assignment=[("orders", [0])], user_data=raw))
+    assert app.assignor.awaited.tps == frozenset()
+
+
+def test_what_a_member_says_after_a_round_differs_from_before() -> None:
+    """Kafka starts no round for a follower whose metadata is the same."""
+    found = uneven()
+    words = []
+    for _ in range(3):
+        words.append(found.join_bytes()["d"])
+        found.rebalance("a")
+    assert len(set(words)) == 3

@@ -1,0 +1,136 @@
+"""How often the app and its sensors hear of a cooperative round, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.rebalance.rounds import Rounds
+
+
+class Topics(list[Any]):
+    """Faust's conductor: the channels, and the names that it has subscribed to."""
+
+    def __init__(self) -> None:
+        super().__init__([SimpleNamespace(topics=["orders"])])
+        self._topic_name_index = {"orders": None}
+        self._subscription_changed: Any = asyncio.Event()
+
+
+class App:
+    """Notes each call in ``acts``."""
+
+    def __init__(self) -> None:
+        self.rebalancing, self.acts, self.topics = False, list[str](), Topics()
+
+    def on_rebalance_start(self) -> None:
+        """As Faust's."""
+        self.rebalancing = True
+        self.acts.append("start")
+
+    def on_rebalance_return(self) -> None:
+        """As Faust's."""
+        self.acts.append("return")
+
+    def on_rebalance_end(self) -> None:
+        """As Faust's."""
+        self.rebalancing = False
+        self.acts.append("end")
+
+
+@pytest.fixture
+def app() -> App:
+    """An app at rest."""
+    return App()
+
+
+def test_a_round_is_begun_answered_and_ended_once(app: App) -> None:
+    """Whatever is said twice."""
+    rounds = Rounds(app)
+    rounds.begin()
+    assert app.rebalancing
+    rounds.answered()
+    rounds.answered()
+    assert (rounds.end(), rounds.end()) == (True, False)
+    assert app.acts == ["start", "return", "end"]
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_round_that_is_overtaken_ends_before_the_next_begins(app: App, answered: bool) -> None:
+    """Answered or not: a gauge that goes up for a round comes down for it."""
+    rounds = Rounds(app)
+    rounds.begin()
+    if answered:
+        rounds.answered()
+    rounds.begin()
+    assert app.acts == ["start", "return", "end", "start"]
+
+
+def test_an_eager_round_is_not_answered_twice(app: App) -> None:
+    """Faust itself says that it was."""
+    rounds = Rounds(app)
+    app.on_rebalance_start()
+    assert rounds.end()
+    assert app.acts == ["start", "end"]
+
+
+def test_an_eager_round_does_not_end_with_the_recovery_of_the_one_before(app: App) -> None:
+    """Which may be over between the beginning of the eager round and its answer."""
+    rounds = Rounds(app)
+    rounds.begin()
+    rounds.give_up()
+    app.on_rebalance_start()
+    rounds.restored()
+    assert app.acts[-1] == "start"
+    with rounds.answering():
+        app.on_rebalance_return()
+    assert app.acts == ["start", "return", "end", "start", "return"]
+    rounds.restored()
+    assert app.acts[-1] == "end"
+
+
+def test_an_eager_round_ends_after_its_answer_when_nothing_is_to_be_restored(app: App) -> None:
+    """Faust tells the app of the answer last of all."""
+    rounds = Rounds(app)
+    app.on_rebalance_start()
+    with rounds.answering():
+        rounds.restored()
+        assert app.acts == ["start"]
+        app.on_rebalance_return()
+    assert app.acts == ["start", "return", "end"]
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_a_topic_added_during_a_round_is_subscribed_to_after_it(app: App, added: bool) -> None:
+    """Faust's conductor passes over what changes while the app is rebalancing."""
+    rounds = Rounds(app)
+    rounds.begin()
+    if added:
+        app.topics.append(SimpleNamespace(topics=["replies"]))
+    rounds.end()
+    assert app.topics._subscription_changed.is_set() == added
+
+
+def test_a_worker_that_has_not_subscribed_yet_has_nothing_to_look_at_again(app: App) -> None:
+    """Its first subscription is of everything."""
+    app.topics._subscription_changed = None
+    app.topics.append(SimpleNamespace(topics=["replies"]))
+    rounds = Rounds(app)
+    rounds.begin()
+    assert rounds.end()
+
+
+def test_what_is_restored_for_the_round_before_does_not_end_a_round(app: App) -> None:
+    """The member waits for JoinGroup: sensors would time a round that ends before it is answered."""
+    rounds = Rounds(app)
+    rounds.begin()
+    rounds.answered()
+    rounds.begin()
+    rounds.restored()
+    assert (app.rebalancing, app.acts) == (True, ["start", "return", "end", "start"])
+    rounds.answered()
+    rounds.restored()
+    assert app.acts == ["start", "return", "end", "start", "return", "end"]

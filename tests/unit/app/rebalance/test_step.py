@@ -1,0 +1,122 @@
+"""One step of the two-phase rule, from what members say and where the plan puts each task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from faust_assigner.app.rebalance.member_claims import MemberClaims
+from faust_assigner.app.rebalance.placement import Placement
+from faust_assigner.app.rebalance.two_phase import Step, step
+from faust_assigner.model import NOBODY
+from faust_assigner.wire.join import STOCK, VERSION, JoinData
+from faust_assigner.wire.runs import Runs
+
+LOG = "log"
+
+
+def says(
+    name: str,
+    *actives: int,
+    is_stock: bool = False,
+    standbys: Sequence[int] = (),
+    promised: Sequence[int] = (),
+    **said: Any,
+) -> MemberClaims:
+    """A member that processes these partitions of both topics."""
+
+    def both(numbers: Sequence[int]) -> dict[str, Runs]:
+        return {topic: Runs.of(numbers) for topic in ("orders", LOG)} if numbers else {}
+
+    data = JoinData(
+        f"http://{name}",
+        both(actives),
+        {LOG: Runs.of(standbys)} if standbys else {},
+        promised=both(promised),
+        **{"generation": 7, "holds": bool(actives), **said},
+        version=STOCK if is_stock else VERSION,
+    )
+    return MemberClaims(name, ("orders", LOG), data, 4)
+
+
+def placed(
+    owners: Mapping[int, str],
+    members: str = "abc",
+    standbys: Mapping[str, Sequence[int]] | None = None,
+) -> Placement:
+    """Partition -> its owner, "" for nobody."""
+    column = np.array([members.index(owners[p]) if owners[p] else NOBODY for p in sorted(owners)])
+    actives = {m: [p for p in sorted(owners) if owners[p] == m] for m in members}
+    return Placement(
+        tuple(members),
+        {m: dict.fromkeys(("orders", LOG), mine) if mine else {} for m, mine in actives.items()},
+        {m: {LOG: list((standbys or {}).get(m, ()))} for m in members},
+        {"orders": column, LOG: column},
+        {"orders": 0, LOG: 0},
+    )
+
+
+def given(found: Step) -> dict[str, list[int]]:
+    """Member -> what of the source it gets now."""
+    return {
+        m: topics["orders"] for m, topics in found.placement.actives.items() if "orders" in topics
+    }
+
+
+def test_what_all_of_is_promised_is_not_in_the_answer() -> None:
+    """No topic without partitions; what is not held by anybody comes at once."""
+    found = step(
+        placed({0: "a", 1: "c", 2: "b", 3: "b"}), [says("a", 0, 1, 2), says("b"), says("c")]
+    )
+    assert given(found) == {"a": [0], "b": [3]}
+    assert found.promised == {"c": {"orders": [1], LOG: [1]}, "b": {"orders": [2], LOG: [2]}}
+
+
+def test_only_copies_that_are_there_are_followed_until_the_second_round() -> None:
+    """Of what else is promised nothing is followed, least of all a source."""
+    found = step(
+        placed({0: "b", 1: "b", 2: "b"}, standbys={"b": [2]}),
+        [says("a", 0, 1), says("b", standbys=(1,)), says("c")],
+    )
+    assert found.promised["b"][LOG] == [0, 1]
+    assert found.placement.standbys["b"] == {LOG: [1, 2]}
+
+
+def test_an_owner_that_processes_a_task_keeps_it_whoever_claims_it_from_before() -> None:
+    """A member that was frozen for some rounds names what it had then."""
+    found = step(placed({0: "a", 1: "a"}), [says("a", 0, 1), says("b", 0, generation=3), says("c")])
+    assert (given(found), found.promised, found.follows) == ({"a": [0, 1]}, {}, False)
+
+
+def test_what_was_promised_is_given_against_older_claims_only() -> None:
+    """A member that still processes it in the generation of the promise was not told of it."""
+    plan = placed({0: "b", 1: "b"})
+    old, same = says("a", 0, generation=7), says("c", 1, generation=6)
+    found = step(plan, [old, says("b", promised=(0, 1), among=3), same])
+    assert given(found) == {"b": [0]}
+    assert found.promised == {"b": {"orders": [1], LOG: [1]}}
+
+
+def test_a_task_that_nobody_gets_calls_for_no_second_round() -> None:
+    """The only member that reads its topic leaves."""
+    found = step(placed({0: "", 1: "a"}, "ab"), [says("a", 1), says("b"), says("c", 0)])
+    assert (given(found), found.promised, found.follows) == ({"a": [1]}, {}, False)
+
+
+def test_beside_a_stock_member_only_who_processes_a_task_keeps_it() -> None:
+    """Not who had it once and has given it up; and who leaves gets nothing, and hinders nobody else."""
+    said = [says("a", 0, 1), says("b", 0, holds=False), says("c", is_stock=True), says("gone", 2)]
+    found = step(placed({0: "c", 1: "a", 2: "c", 3: "b"}), said)
+    assert given(found) == {"a": [0, 1], "b": [3], "c": []}
+    assert found.follows
+    assert not found.promised
+
+
+@pytest.mark.parametrize("said", [(says("a", 0), says("b")), (says("a"), says("b", 1))])
+def test_where_nothing_has_to_go_there_is_one_round(said: tuple[MemberClaims, ...]) -> None:
+    """The plan is the answer."""
+    plan = placed({0: "a", 1: "b"}, "ab")
+    assert step(plan, said) == Step(plan)

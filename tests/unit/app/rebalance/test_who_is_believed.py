@@ -1,0 +1,271 @@
+"""Members that disagree: about ids, generations and what one of them held. The newest word counts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from faust_assigner.app.rebalance import member_claims
+from faust_assigner.app.rebalance.leader import _previous_ids
+from faust_assigner.app.rebalance.member import Memory, remember
+from faust_assigner.app.rebalance.member_claims import MemberClaims, claims_of, read_members
+from faust_assigner.wire.answer import Answer
+from faust_assigner.wire.bounded import TOPICS as MOST
+from faust_assigner.wire.directory import Directory
+from faust_assigner.wire.join import STOCK, VERSION, JoinData, encode_join
+from faust_assigner.wire.runs import Runs
+
+TOPICS = ("orders",)
+
+
+def joined(member_id: str, topics: tuple[str, ...] = TOPICS, **said: Any) -> MemberClaims:
+    """One member's word."""
+    return MemberClaims(member_id, topics, JoinData(f"http://{member_id}", **said), 4)
+
+
+def held(*members: MemberClaims, **view: Any) -> dict[str, tuple[list[int], int]]:
+    """Member -> its claims on orders and their date, as the planner takes them in generation 10."""
+    settled = {
+        "generation": 10,
+        "is_kafkas": True,
+        "last": Directory(),
+        "last_generation": -1,
+    } | view
+    found = claims_of(members, {"orders": 6}, {}, **settled)
+    return {
+        member.member_id: (list(member.actives.get("orders", ())), member.generation)
+        for member in found.members
+    }
+
+
+@pytest.mark.parametrize(("ages", "id_"), [((3, 7), 20), ((7, 3), 10), ((3, 3), 20)])
+def test_a_groups_id_is_the_newest_members_word(ages: tuple[int, int], id_: int) -> None:
+    """Transactional ids are built from it: a stale member's word would let two transactions share one."""
+    members = [
+        joined(f"m{i}", generation=age, group_ids={"orders": 10 * (i + 1)})
+        for i, age in enumerate(ages)
+    ]
+    assert _previous_ids(members) == {"orders": id_}
+    if ages[0] != ages[1]:
+        assert _previous_ids(members[::-1]) == {"orders": id_}
+
+
+def test_of_one_age_our_word_on_ids_goes_before_stocks() -> None:
+    """Stock numbers its groups anew each time."""
+    stock = joined("a", generation=3, group_ids={"orders": 1}, version=STOCK)
+    ours = joined("b", generation=3, group_ids={"orders": 2}, version=VERSION)
+    assert _previous_ids([stock, ours]) == _previous_ids([ours, stock]) == {"orders": 2}
+
+
+def test_the_answers_ids_go_before_those_a_member_remembers() -> None:
+    """Its own old one would have it open transactions under another's name; ids of gone topics stay."""
+    before = Memory(Answer({}, {}), 4, group_ids={"orders": 1, "gone": 2})
+    after = remember(
+        Answer({"orders": Runs.of([0])}, {}, group_ids={"orders": 7}),
+        {"orders": [0]},
+        kafkas=5,
+        before=before,
+    )
+    assert after.group_ids == {"orders": 7, "gone": 2}
+    again = remember(Answer({}, {}, group_ids={"orders": 8}), {}, kafkas=6, before=after)
+    assert again.group_ids == {"orders": 8, "gone": 2}
+
+
+def test_where_kafkas_generation_is_unknown_claims_are_dated_one_on() -> None:
+    """Else what a member owns would be as old as one that never owned anything."""
+    before = Memory(Answer({}, {}), 4)
+    assert remember(Answer({}, {}), {}, kafkas=-1, before=before).generation == 5
+    assert remember(Answer({}, {}), {}, kafkas=9, before=before).generation == 9
+    assert remember(Answer({}, {}, generation=7), {}, kafkas=9, before=before).generation == 7
+
+
+def directory(instance_id: str, partitions: list[int]) -> Directory:
+    """A leader's last assignment, in which ``instance_id`` owned ``partitions`` of six."""
+    owner = np.full(6, -1, dtype=np.int64)
+    owner[partitions] = 0
+    return Directory(("http://old",), {"orders": owner}, (instance_id,))
+
+
+def test_a_members_own_memory_goes_before_an_old_directory() -> None:
+    """The directory is for those that come back without one."""
+    last = {"last": directory("static-1", [4, 5]), "last_generation": 5}
+    knows = joined("m0", generation=8, actives={"orders": Runs.of([0])}, instance_id="static-1")
+    assert held(knows, **last) == {"m0": ([0], 8)}
+    forgot = joined("m0", instance_id="static-1")
+    assert held(forgot, **last) == {"m0": ([4, 5], 5)}
+
+
+def test_copies_are_those_it_was_given_and_those_whose_files_it_has() -> None:
+    """Between two rounds it has both; topics may share one claim and have unlike counts."""
+    both = Runs.of([1, 4, 5])
+    one = joined(
+        "m0",
+        ("log", "other"),
+        generation=9,
+        standbys={"log": both, "other": both},
+        on_disk={"log": Runs.of([0])},
+    )
+    found = claims_of(
+        [one],
+        {"log": 6, "other": 5},
+        {},
+        generation=10,
+        is_kafkas=True,
+        last=Directory(),
+        last_generation=-1,
+    )
+    assert {t: list(numbers) for t, numbers in found.members[0].standbys.items()} == {
+        "log": [0, 1, 4, 5],
+        "other": [1, 4],
+    }
+    assert found.beyond == {"other": 1}
+
+
+def test_who_claims_the_most_is_the_one_to_go_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all claims of a round only so much is laid out."""
+    monkeypatch.setattr(member_claims, "LEAST_BUDGET", 0)
+    greedy = joined(
+        "a",
+        generation=9,
+        **{
+            claims: {"orders": Runs.of([*range(6)])}
+            for claims in (
+                "actives",
+                "standbys",
+                "on_disk",
+                "former_actives",
+                "awaited",
+                "overdue",
+                "promised",
+            )
+        },
+    )
+    modest = [joined(name, generation=9, actives={"orders": Runs.of([*range(6)])}) for name in "bc"]
+    assert list(held(greedy, *modest).items()) == [
+        ("a", ([], -1)),
+        ("b", ([*range(6)], 9)),
+        ("c", ([*range(6)], 9)),
+    ]
+
+
+def test_of_a_global_table_only_what_ours_writes_is_a_claim() -> None:
+    """All of it is with everybody: nobody stands by for it, waits for it or gives it up."""
+    claims = {
+        name: {"global": Runs.of([1])}
+        for name in ("actives", "standbys", "on_disk", "awaited", "overdue")
+    }
+    said = [
+        joined(name, ("global",), generation=9, version=version, **claims)
+        for name, version in (("ours", VERSION), ("stock", STOCK))
+    ]
+    found = claims_of(
+        said,
+        {"global": 6},
+        {"global": False},
+        generation=10,
+        is_kafkas=True,
+        last=Directory(),
+        last_generation=-1,
+    )
+    assert [list(one.actives) for one in found.members] == [["global"], []]
+    assert not any(one.standbys or one.awaited or one.overdue for one in found.members)
+
+
+def test_what_is_promised_to_a_member_counts_as_its_own() -> None:
+    """Should the second round be another than was meant."""
+    promised = joined(
+        "m0",
+        generation=9,
+        actives={"orders": Runs.of([0])},
+        promised={"orders": Runs.of([3]), "gone": Runs.of([0])},
+        among=2,
+    )
+    assert held(promised) == {"m0": ([0, 3], 9)}
+
+
+def test_a_member_whose_word_is_refused_can_still_be_reached() -> None:
+    """Up to as many topics as there may be it is read."""
+    topics = [f"t{number}" for number in range(MOST + 1)]
+    metadata = {
+        str(count): SimpleNamespace(
+            subscription=topics[:count],
+            version=4,
+            user_data=encode_join(JoinData("http://w"), topics[:1]),
+        )
+        for count in (MOST, MOST + 1)
+    }
+    said = {
+        one.member_id: (one.refused, len(one.topics), one.data.url)
+        for one in read_members(metadata)
+    }
+    assert said == {
+        str(MOST): (None, MOST, "http://w"),
+        str(MOST + 1): (
+            f"{MOST + 1} topics, the limit is {MOST}; it counts as stateless",
+            MOST,
+            "http://w",
+        ),
+    }
+
+
+def test_a_claim_from_the_future_is_as_old_as_the_last_generation() -> None:
+    """Where Kafka counts, nobody is from the round being formed, or voids what the last one claims."""
+    claimed = {"orders": Runs.of([0])}
+    found = held(
+        joined("liar", generation=1_000_000, actives=claimed),
+        joined("now", generation=10, actives=claimed),
+        joined("last", generation=9, actives=claimed),
+    )
+    assert {member: age for member, (_, age) in found.items()} == {"liar": 9, "now": 9, "last": 9}
+
+
+def test_members_that_say_equal_bytes_of_other_topics_are_read_apart() -> None:
+    """Topics are named by their place in the subscription; what was read counts for equal ones only."""
+    said = {"a": ("alpha", "log"), "b": ("beta", "log"), "c": ("alpha", "log")}
+    metadata = {
+        member: SimpleNamespace(
+            subscription=list(topics),
+            version=4,
+            user_data=encode_join(
+                JoinData(
+                    f"http://{member}", group_ids={topics[0]: 3}, changelogs=frozenset({topics[0]})
+                ),
+                topics,
+            ),
+        )
+        for member, topics in said.items()
+    }
+    found = {one.member_id: one.data for one in read_members(metadata)}
+    assert {m: dict(data.group_ids) for m, data in found.items()} == {
+        "a": {"alpha": 3},
+        "b": {"beta": 3},
+        "c": {"alpha": 3},
+    }
+    assert {m: set(data.changelogs) for m, data in found.items()} == {
+        "a": {"alpha"},
+        "b": {"beta"},
+        "c": {"alpha"},
+    }
+
+
+def test_equal_bytes_of_two_fields_are_read_apart() -> None:
+    """An id 2 of t1 is written as the changelogs t3 and t4 are."""
+    topics = [f"t{i}" for i in range(6)]
+    logs = JoinData("http://a", changelogs=frozenset({"t3", "t4"}))
+    ids = JoinData("http://b", group_ids={"t1": 2})
+    metadata = {
+        member: SimpleNamespace(subscription=topics, version=4, user_data=encode_join(data, topics))
+        for member, data in (("a", logs), ("b", ids), ("c", logs))
+    }
+    found = {
+        one.member_id: (one.refused, set(one.data.changelogs), dict(one.data.group_ids))
+        for one in read_members(metadata)
+    }
+    assert found == {
+        "a": (None, {"t3", "t4"}, {}),
+        "b": (None, set(), {"t1": 2}),
+        "c": (None, {"t3", "t4"}, {}),
+    }

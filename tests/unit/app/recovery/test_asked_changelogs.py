@@ -1,0 +1,128 @@
+"""What following asks the broker, what it does with tables that are ahead, and how it catches up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.recovery import following
+from faust_assigner.app.recovery.following import Follows
+
+A, B = (TP("app-table-changelog", number) for number in range(2))
+
+
+class Base:
+    """Of the recovery beneath."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.standby_offsets: dict[TP, int | None] = {A: 3, B: None}
+        self.standby_highwaters = {A: 9, B: 9}
+        self.tp_to_table = {A: "table a", B: "table b"}
+        self.ahead: set[TP] = set()
+        self.error: Exception | None = None
+
+    async def _ahead(self, offsets: Any, ends: Any) -> set[TP]:
+        return {tp for tp in self.ahead if tp in ends}
+
+    async def _in_batches(
+        self, tps: Any, offsets: Any, highwaters: Any, stop: Any
+    ) -> AsyncGenerator[TP, None]:
+        assert offsets is self.standby_offsets
+        assert highwaters is self.standby_highwaters
+        for tp in tps:
+            offsets[tp] = None if tp == B else 8
+            yield tp
+        if self.error is not None:
+            raise self.error
+
+
+class Made(Follows, Base):  # type: ignore[misc]
+    """Ours over it."""
+
+
+class App:
+    """An app whose broker answers with the partition's number and the question; ``acts`` are in turn."""
+
+    should_stop = False
+
+    def __init__(self) -> None:
+        self.acts: list[Any] = []
+        asked = SimpleNamespace(
+            end_offsets=self._answering("end"), beginning_offsets=self._answering("first")
+        )
+        thread = SimpleNamespace(_ensure_consumer=lambda: asked, call_thread=self._call)
+        self.consumer = SimpleNamespace(
+            _thread=thread, seek_wait=self._seek, resume_partitions=self._resume
+        )
+
+    def _answering(self, name: str) -> Callable[[list[TP]], Awaitable[Any]]:
+        async def answer(tps: list[TP]) -> Any:
+            self.acts.append((name, tps))
+            return {TP(*tp): (name, tp.partition) for tp in [*tps, TP("other", 7)]}
+
+        return answer
+
+    async def _call(self, ask: Any, tps: Any) -> Any:
+        return await ask(tps)
+
+    async def _seek(self, offsets: Any) -> None:
+        self.acts.append(("seek", offsets))
+
+    def _resume(self, tps: Any) -> None:
+        self.acts.append(("resume", tps))
+
+    async def crash(self, error: Exception) -> None:
+        """Crash."""
+        self.acts.append(("crash", error))
+
+
+@pytest.fixture
+def it() -> Any:
+    """A recovery that follows."""
+    return Made(App())
+
+
+async def test_ends_and_beginnings_are_asked_for_in_order(it: Any) -> None:
+    """Of the partitions that are named; of none, nobody is asked."""
+    assert await it._ends({B, A}) == {A: ("end", 0), B: ("end", 1)}
+    assert await it._firsts([B]) == {B: ("first", 1)}
+    assert await it._ends([]) == {}
+    assert it.app.acts == [("end", [A, B]), ("first", [B])]
+
+
+async def test_a_table_ahead_of_its_changelog_begins_at_the_first_record(
+    it: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the check is off; others stay."""
+    begun: list[Any] = []
+    monkeypatch.setattr(following, "begin_anew", lambda *table: begun.append(table))
+    it.ahead = {B}
+    offsets = {A: 3, B: 50}
+    await it._refuse_ahead(offsets, {A: 9, B: 9}, {A: 1, B: 5})
+    assert offsets == {A: 3, B: 4}
+    assert begun == [("table b", B, 5)]
+
+
+async def test_each_standby_is_followed_from_where_its_batches_ended(it: Any) -> None:
+    """The next record; of one that has nothing, the first."""
+    await it._catch_up([A, B])
+    assert it.app.acts == [
+        ("seek", {A: 9}),
+        ("resume", {A}),
+        ("seek", {B: 0}),
+        ("resume", {B}),
+    ]
+    assert it._followed == {A, B}
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_an_error_while_catching_up_ends_a_worker_that_goes_on(it: Any, stops: bool) -> None:
+    """Its standbys would stand still unnoticed; one that stops needs none."""
+    it.error, it.app.should_stop = ValueError("a bug"), stops
+    await it._catch_up([A])
+    assert it.app.acts[2:] == ([] if stops else [("crash", it.error)])

@@ -1,0 +1,380 @@
+"""What one restore brings up, in which turn, from where to where, and what is told of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+
+from faust_assigner.app.recovery import bring_up
+from faust_assigner.app.recovery.bring_up import (
+    LOCAL,
+    REPLAY,
+    SCRATCH_MAX_AGE_S,
+    SCRATCH_PREFIX,
+    SNAPSHOT,
+    Cold,
+    Extent,
+    Finder,
+    Restored,
+    Settings,
+    Stop,
+    from_snapshot,
+    sweep_scratch,
+)
+
+A, B, C = (TopicPartition("log", number) for number in range(3))
+
+
+class Database:
+    """Notes what is written."""
+
+    def __init__(self, *, is_empty: bool = True) -> None:
+        self.is_empty, self.written = is_empty, list[Any]()
+
+    def write(self, batch: Any) -> None:
+        """Write."""
+        self.written.append(batch)
+
+
+class Job:
+    """A restore of ``colds``; what is told, and how far the progress is."""
+
+    def __init__(self, *colds: Cold, batched: bool = True) -> None:
+        self.told: list[Restored] = []
+        self.progress: list[Any] = []
+        self.refused: list[Any] = []
+        progress: Any = SimpleNamespace(
+            begin=lambda what: self.progress.append(dict(what)),
+            move=lambda tp, at: self.progress.append((tp, at)),
+            finish=lambda tp: self.progress.append(("finished", tp)),
+        )
+        self.settings = Settings(
+            None,
+            batched,
+            {},
+            "read_uncommitted",
+            Path("tables"),
+            unreadable=lambda tp, records: self.refused.append((tp, records)),
+            progress=progress,
+        )
+        self.it = bring_up._Job(self.settings, colds, Stop(), self.told.append)
+
+    def wait_for_snapshot(self, tp: TopicPartition) -> Future[Restored | None]:
+        """It is on its way."""
+        snapshot = self.it._snapshots[tp] = Future()
+        return snapshot
+
+
+def cold(tp: TopicPartition, offset: int = -1, highwater: int = 9, *, empty: bool = True) -> Cold:
+    """A partition at ``offset``, whose last record is ``highwater``."""
+    return Cold(tp, Database(is_empty=empty), offset, highwater, True)
+
+
+def snapshot_of(tp: TopicPartition, end_offset: int) -> Restored:
+    """It was taken from a snapshot up to there."""
+    return Restored(tp, SNAPSHOT, 1.0, 2.0, -1, end_offset, 100)
+
+
+@pytest.fixture(autouse=True)
+def _without_rocksdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bring_up, "is_empty", lambda database: database.is_empty)
+    monkeypatch.setattr(
+        bring_up,
+        "to_batch",
+        lambda records, position, *_: (("batch", len(records), position), ["refused"]),
+    )
+
+
+def record(key: bytes | None, value: bytes | None) -> Any:
+    """A changelog record."""
+    return SimpleNamespace(key=key, value=value)
+
+
+def test_partitions_are_read_in_their_order_from_behind_their_files() -> None:
+    """To the last offset there is, that included."""
+    job = Job(cold(A), cold(B, 4, empty=False), cold(C, 8, empty=False))
+    assert [job.it.begin() for _ in range(3)] == [
+        (A, Extent(0, 10)),
+        (B, Extent(5, 10)),
+        (C, Extent(9, 10)),
+    ]
+    assert job.it.is_over()
+    assert job.it.begin() is None
+    assert job.progress == [{A: (0, 10), B: (5, 10), C: (9, 10)}]
+
+
+def test_a_partition_that_lacks_nothing_is_done_with_at_once() -> None:
+    """It keeps what it has."""
+    job = Job(cold(A, 9, empty=False), cold(B))
+    assert job.it.begin() == (B, Extent(0, 10))
+    assert [(one.tp, one.source, one.end_offset) for one in job.told] == [(A, LOCAL, 9)]
+
+
+def test_without_batches_nothing_is_read() -> None:
+    """Snapshots alone are wanted; Faust's loop reads the rest."""
+    job = Job(cold(A), batched=False)
+    assert job.it.begin() is None
+    assert [(one.source, one.end_offset) for one in job.told] == [(REPLAY, -1)]
+
+
+def test_a_partition_waits_for_its_snapshot_and_others_go_on() -> None:
+    """Then it is read from behind that; where there is none, from its beginning."""
+    job = Job(cold(A), cold(B), cold(C))
+    first, second = job.wait_for_snapshot(A), job.wait_for_snapshot(B)
+    assert job.it.begin() == (C, Extent(0, 10))
+    assert job.it.begin() is None
+    assert not job.it.is_over()
+    first.set_result(snapshot_of(A, 5))
+    second.set_result(None)
+    assert job.it.begin() == (A, Extent(6, 10))
+    assert (A, 6) in job.progress
+    assert job.it.begin() == (B, Extent(0, 10))
+
+
+def test_what_was_written_is_counted_from_where_it_began() -> None:
+    """Offsets without records are passed, too; sizes are of keys and values, deletions included."""
+    job = Job(cold(A, 1, empty=False))
+    job.it.begin()
+    job.it.write(A, [record(b"ab", b"cde"), record(b"f", None)], 7)
+    job.it.write(A, [], 10)
+    job.it.finish(A)
+    (done,) = job.told
+    assert (done.source, done.start_offset, done.end_offset) == (LOCAL, 1, 9)
+    assert (done.replayed, done.replayed_bytes, done.bytes) == (8, 6, 0)
+    assert done.started <= done.ended
+    assert job.refused == [(A, ["refused"])] * 2
+    assert job.progress[1:] == [(A, 7), (A, 10), ("finished", A)]
+
+
+def test_a_partition_goes_on_from_its_snapshot() -> None:
+    """The source is the snapshot; what was read behind it is counted apart."""
+    job = Job(cold(A))
+    job.wait_for_snapshot(A).set_result(snapshot_of(A, 5))
+    job.it.begin()
+    job.it.write(A, [record(b"a", b"b")], 10)
+    job.it.finish(A)
+    assert [(one.source, one.bytes, one.replayed) for one in job.told] == [(SNAPSHOT, 100, 4)]
+
+
+def test_at_the_end_each_partition_has_been_told_once() -> None:
+    """A snapshot that came too late counts where it is further than what was read."""
+    job = Job(cold(A), cold(B), cold(C))
+    for tp in (A, B):
+        job.wait_for_snapshot(tp)
+    job.it.begin()  # C
+    job.it.finish(C)
+    for tp, end in ((A, 5), (B, -1)):
+        job.it._snapshots[tp].set_result(snapshot_of(tp, end))
+    done = job.it.end()
+    assert [one.tp for one in job.told] == [C, A, B]
+    assert (done[A].end_offset, done[A].source) == (5, SNAPSHOT)
+    assert done[B].source == REPLAY
+
+
+def test_only_empty_databases_that_take_files_wait_for_snapshots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is on disk stays."""
+    seen: list[Any] = []
+    monkeypatch.setattr(bring_up, "Finder", lambda settings, tps, stop: seen.append(tps))
+    other = cold(C)
+    job = Job(cold(A), cold(B, 4, empty=False), Cold(C, other.database, -1, 9, False))
+    pool: Any = SimpleNamespace(submit=lambda step, settings, finder, cold, stop: cold.tp)
+    job.it.begin_snapshots(pool)
+    assert (seen, job.it._snapshots) == ([], {}), "no snapshots are configured"
+    job.it._settings = bring_up.replace(job.settings, snapshots="somewhere")
+    job.it.begin_snapshots(pool)
+    assert seen == [[A]]
+    assert job.it._snapshots == {A: A}
+
+
+def test_a_thread_is_told_to_stop_or_stops_when_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which begins again with each sign of life; a stop that was told stays."""
+    now = 100.0
+    monkeypatch.setattr(bring_up.time, "monotonic", lambda: now)
+    stop, told = Stop(10.0), Stop()
+    now = 109.0
+    assert not stop()
+    stop.renew()
+    now = 118.0
+    assert not stop()
+    now = 120.0
+    assert stop()
+    told.renew()
+    assert not told()
+    told.set()
+    told.renew()
+    assert told()
+
+
+def test_under_transactions_the_end_is_that_of_what_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Asked for anew; what the group told before stays where nobody answers."""
+    before = [cold(A, highwater=3)]
+    settings = Job().settings
+    answers: list[Any] = [{A: SimpleNamespace(end=21)}, None]
+    monkeypatch.setattr(bring_up, "extents_of", lambda *_: None)
+    monkeypatch.setattr(bring_up, "run_until_stopped", lambda *_: answers.pop(0))
+
+    def ends() -> list[int]:
+        return [one.highwater for one in bring_up._with_committed_ends(settings, before, Stop())]
+
+    assert ends() == [3]
+    settings = bring_up.replace(settings, isolation_level="read_committed")
+    assert [ends(), ends()] == [[20], [3]]
+
+
+# -- snapshots
+
+
+class Found:
+    """A finder with one snapshot, whose last offset is 41; ``meanwhile`` happens while it is fetched."""
+
+    def __init__(self, meanwhile: Any = lambda: None, *, has: bool = True) -> None:
+        self.meanwhile, self.has, self.fetched = meanwhile, has, 0
+
+    def fetch(self, tp: TopicPartition, folder: Path, decoding: Any) -> Any:
+        """Fetch it."""
+        self.fetched += 1
+        self.meanwhile()
+        manifest = SimpleNamespace(next_offset=42, bytes=7, snapshot_id="s", keys=1)
+        return (manifest, ["file"], True) if self.has else None
+
+
+@pytest.mark.parametrize("reason", [None, "none", "stopped before", "stopped", "filled", "broken"])
+def test_a_snapshot_is_taken_into_a_database_that_is_empty_still(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str | None
+) -> None:
+    """Whatever prevents it leaves the partition to the replay; no scratch stays."""
+    taken, database, stops = list[Any](), Database(), [reason == "stopped before"]
+
+    def meanwhile() -> None:
+        stops[0] |= reason == "stopped"
+        database.is_empty = reason != "filled"
+
+    def ingest(database: Any, paths: Any, *, move: bool) -> None:
+        if reason == "broken":
+            raise OSError("full")
+        taken.append((paths, move))
+
+    monkeypatch.setattr(bring_up, "ingest", ingest)
+    finder: Any = Found(meanwhile, has=reason != "none")
+    settings = bring_up.replace(Job().settings, folder=tmp_path)
+    restored = from_snapshot(settings, finder, Cold(A, database, -1, 9, True), lambda: stops[0])
+    assert taken == ([(["file"], True)] if reason is None else [])
+    assert finder.fetched == (reason != "stopped before")
+    if reason is None:
+        assert restored is not None
+        assert (restored.source, restored.start_offset, restored.end_offset) == (SNAPSHOT, -1, 41)
+    else:
+        assert restored is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_older_snapshot_is_tried_where_one_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: Any
+) -> None:
+    """For whatever reason; its files are removed before the next one is fetched."""
+    finder = Finder.__new__(Finder)
+    manifests = [SimpleNamespace(snapshot_id=name) for name in ("late", "damaged", "rows", "good")]
+
+    def fetch(manifest: Any, own: Path) -> list[Path]:
+        assert [path.name for path in tmp_path.iterdir()] == []
+        own.mkdir()
+        (own / "1.sst").touch()
+        if manifest.snapshot_id == "damaged":
+            raise OSError("checksum")
+        return [own / "1.sst"]
+
+    refusals = {"rows": "does not decode"}
+    monkeypatch.setattr(
+        bring_up, "refusal_of_rows", lambda _, manifest, paths: refusals.get(manifest.snapshot_id)
+    )
+    verdicts = [(one, "too late" if one.snapshot_id == "late" else None) for one in manifests]
+    finder._judges = {"log": SimpleNamespace(verdicts=lambda partition: iter(verdicts))}  # type: ignore[dict-item]
+    finder._catalog = SimpleNamespace(fetch=fetch)  # type: ignore[assignment]
+    found = finder.fetch(A, tmp_path)
+    assert found is not None
+    assert (found[0].snapshot_id, found[1], found[2]) == (
+        "good",
+        [tmp_path / "good" / "1.sst"],
+        True,
+    )
+    assert [word in caplog.text for word in ("too late", "checksum", "does not decode")] == [
+        True
+    ] * 3
+
+
+def test_scratch_of_killed_processes_is_removed_after_a_day(tmp_path: Path) -> None:
+    """Younger ones may be in use; nothing else is touched."""
+    now = time.time()
+    for name, age_s in (
+        (f"{SCRATCH_PREFIX}old", SCRATCH_MAX_AGE_S + 60),
+        (f"{SCRATCH_PREFIX}young", SCRATCH_MAX_AGE_S - 60),
+        ("counts-0.db", 10 * SCRATCH_MAX_AGE_S),
+    ):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (now - age_s, now - age_s))
+    sweep_scratch(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"{SCRATCH_PREFIX}young",
+        "counts-0.db",
+    ]
+
+
+def test_scratch_lies_beside_tables_whose_folder_may_not_be_there_yet(tmp_path: Path) -> None:
+    """A first start, with folders above it that are missing, too; two restores use it at once."""
+    settings = bring_up.replace(Job().settings, folder=tmp_path / "v1" / "tables")
+    with bring_up.scratch_folder(settings) as one, bring_up.scratch_folder(settings) as other:
+        assert {Path(one).parent, Path(other).parent} == {settings.folder}
+        assert Path(one).name.startswith(SCRATCH_PREFIX)
+    assert list(settings.folder.iterdir()) == []
+
+
+# -- all of it
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("fails", [None, "snapshots", "replay"])
+def test_a_restore_ends_with_what_it_has_whatever_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: Any, fails: str | None, stopped: bool
+) -> None:
+    """Without snapshots it replays; without a replay Faust's own continues. A stop is no warning."""
+    stop, replays, told = Stop(), list[Any](), list[Any]()
+    if stopped:
+        stop.set()
+
+    def begin_snapshots(job: Any, pool: Any) -> None:
+        if fails == "snapshots":
+            raise OSError("no storage")
+
+    def run(what: Any, stop: Any) -> None:
+        replays.append(what)
+        if fails == "replay":
+            raise OSError("no broker")
+
+    def replay(connection: Any, work: Any, *, isolation_level: str, **_: Any) -> Any:
+        return list(work.tps), isolation_level
+
+    caplog.set_level("INFO")
+    monkeypatch.setattr(bring_up._Job, "begin_snapshots", begin_snapshots)
+    monkeypatch.setattr(bring_up, "replay", replay)
+    monkeypatch.setattr(bring_up, "run_until_stopped", run)
+    found = bring_up.bring_up(Job().settings, [cold(A), cold(B)], stop, told.append)
+    assert replays == [([A, B], "read_uncommitted")]
+    assert list(found) == [one.tp for one in told] == [A, B]
+    assert ("No snapshots, tables are replayed" in caplog.text) == (fails == "snapshots")
+    gave_up = [one for one in caplog.records if "gave up" in one.getMessage()]
+    assert [one.levelname for one in gave_up] == (
+        [] if fails != "replay" else ["INFO" if stopped else "WARNING"]
+    )

@@ -1,0 +1,678 @@
+"""Recovery by state, step by step, beside a Faust that notes what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.recovery import by_partition as by_state
+from faust_assigner.app.recovery.by_partition import ByState, TablesByState
+
+A, B, C, D = (TP("log", number) for number in range(4))
+SOURCES = [TP("orders", number) for number in range(4)]
+
+
+class Host:
+    """What of Faust's recovery and of ours below is asked, with every call in ``acts``."""
+
+    def __init__(self, app: Any, table: Any) -> None:
+        self.app, self.acts = app, app.acts
+        self.tables = app.tables
+        self.active_tps, self.standby_tps = set[TP](), set[TP]()
+        self.active_offsets: dict[TP, Any] = defaultdict(lambda: None)
+        self.standby_offsets: dict[TP, Any] = defaultdict(lambda: None)
+        self.active_highwaters, self.standby_highwaters = dict[TP, int](), dict[TP, int]()
+        self.actives_for_table: Any = defaultdict(set)
+        self.standbys_for_table: Any = defaultdict(set)
+        self.progress = SimpleNamespace(
+            begin=lambda *_: None,
+            give_up=lambda: None,
+            move=lambda *_: None,
+            finish=lambda tp: self.acts.append(("finished", tp)),
+        )
+        self.restored: dict[TP, int] = {}
+        self.completed = asyncio.Event()
+        self.lacking = 0
+
+    def add_active(self, table: Any, tp: TP) -> None:
+        """As Faust's."""
+        self.active_tps.add(tp)
+        self.actives_for_table[table].add(tp)
+
+    def flush_buffers(self) -> None:
+        """As Faust's."""
+        self.acts.append("flush")
+
+    def revoke(self, tp: TP) -> None:
+        """As Faust's."""
+        self.acts.append(("revoke", tp))
+
+    def _to_open(self) -> set[TP]:
+        return {A, B, C}
+
+    async def _open_tables(self) -> None:
+        self.acts.append(("open tables", set(ByState._to_open(self))))  # type: ignore[arg-type]
+
+    async def settle(self) -> None:
+        """As ours."""
+        self.acts.append("settle")
+
+    def begin_again(self) -> None:
+        """As ours."""
+        self._note_end("begin_again")
+
+    def tables_failed(self, table: str, error: BaseException) -> None:
+        """As ours."""
+        self._note_end("tables_failed")
+
+    async def _ahead(self, offsets: Any, ends: Any) -> frozenset[TP]:
+        return frozenset()
+
+    async def on_stop(self) -> None:
+        """As Faust's."""
+        self._note_end("on_stop")
+
+    async def on_rebalance(self, *_: Any) -> None:
+        """As Faust's."""
+        self._note_end("on_rebalance")
+
+    def _note_end(self, what: str) -> None:
+        self.acts.append((what, self.is_taking_on, self.is_flowing))  # type: ignore[attr-defined]
+
+    async def _take(self, event: Any) -> None:
+        self.acts.append(("take", event.message.tp))
+
+    def need_recovery(self) -> bool:
+        """As Faust's."""
+        self.lacking -= 1
+        return self.lacking >= 0
+
+    def _set_recovery_started(self) -> None:
+        self.app.in_recovery = True
+
+    def _set_recovery_ended(self) -> None:
+        self.acts.append("ended")
+
+
+class Recovery(ByState, Host):  # type: ignore[misc]
+    """Ours over it."""
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A recovery that flows, of one table in memory; ``acts`` are what it does."""
+    acts: list[Any] = []
+
+    def note(what: str) -> Any:
+        async def noting(*args: Any) -> None:
+            acts.append((what, *args) if args else what)
+
+        return noting
+
+    table = SimpleNamespace(
+        changelog_topic=SimpleNamespace(topics=["log"], get_topic_name=lambda: "log"),
+        data=None,
+        is_global=False,
+        use_partitioner=False,
+        on_rebalance=note("rebalance"),
+        call_recover_callbacks=note("callbacks"),
+    )
+    table.data = SimpleNamespace(on_recovery_completed=note("recovered"), _dbs={})
+    table = Table(**vars(table))
+    tables = Tables(totals=table)
+    tables._changelogs, tables.closings = {"log": table}, []
+    tables.on_actives_ready = lambda: acts.append("actives ready")
+    tables.on_standbys_ready = lambda: acts.append("standbys ready")
+    consumer = SimpleNamespace(
+        leaving=frozenset(),
+        between_generations=False,
+        _paused_partitions={*SOURCES, A, B},
+        hold_back=note("hold back"),
+        seek_some=note("seek"),
+        seek_wait=note("seek to"),
+        resume_partitions=lambda tps: acts.append(("resume", set(tps))),
+        pause_partitions=lambda tps: acts.append(("pause", set(tps))),
+        rounds=SimpleNamespace(restored=lambda: acts.append("rebalance end")),
+    )
+    app = SimpleNamespace(
+        acts=acts,
+        tables=tables,
+        consumer=consumer,
+        consumer_generation_id=7,
+        should_stop=False,
+        in_recovery=False,
+        conf=SimpleNamespace(broker_max_poll_interval=0),
+        on_rebalance_complete=SimpleNamespace(send=note("complete")),
+        crash=note("crash"),
+    )
+    recovery = Recovery(app, table)
+    recovery.is_flowing = True
+    recovery.writable = False
+
+    async def insisted(service: Any, what: str, ask: Any) -> None:
+        await ask()
+
+    monkeypatch.setattr(by_state, "insist", insisted)
+    monkeypatch.setattr(by_state, "is_writable", lambda store: recovery.writable)
+    monkeypatch.setattr(by_state, "store_of", lambda table: table.data)
+    monkeypatch.setattr(by_state, "close_all", lambda databases: acts.append(("close", *databases)))
+    monkeypatch.setattr(
+        by_state.overlay, "keep", lambda app, *tps: acts.append(("keep", *map(set, tps)))
+    )
+    monkeypatch.setattr(
+        by_state.overlay, "go_on", lambda app, tps: acts.append(("go on", set(tps)))
+    )
+    monkeypatch.setattr(by_state, "LOOK_S", 0)
+    return recovery
+
+
+class Table(SimpleNamespace):
+    """With a place in dicts."""
+
+    __hash__ = object.__hash__
+
+
+class Tables(dict):  # type: ignore[type-arg]
+    """A table manager."""
+
+    _changelogs: Any
+    on_actives_ready: Any
+    on_standbys_ready: Any
+
+
+async def test_who_is_what_is_noted_before_anything_is_restored(made: Any) -> None:
+    """A is kept, B was a copy and is owned now, C is a new copy, D went."""
+    made._complete, made._followed, made._replayed = {A, D}, {B}, frozenset({B})
+    made.active_tps, made.standby_tps = {A, D}, {B}
+    made.active_offsets.update({A: 5, D: 6, B: 2})
+    made.standby_offsets.update({B: 40, D: 7, C: 3})
+    met: list[Any] = []
+    made.meter = SimpleNamespace(begin=lambda *tps: met.append(tps))
+    assert await made._take_roles(frozenset({A, B}), frozenset({C})) == ({B}, {C})
+    assert made.acts == [
+        ("keep", {A, B}, {A}),
+        ("hold back", {B, C}),
+        "flush",
+        ("open tables", {B}),
+    ]
+    assert (made._complete, made._followed, made._replayed) == ({A}, set(), frozenset())
+    assert (made.active_tps, made.standby_tps) == ({A, B}, {C})
+    assert dict(made.active_offsets) == {A: 5, B: 40}, (
+        "a table in memory goes on where its copy was"
+    )
+    assert dict(made.standby_offsets) == {B: 40}
+    assert met == [({B}, {A, D}, {B})]
+
+
+async def test_a_table_of_which_all_write_is_read_to_its_end_once_more(made: Any) -> None:
+    """What was owned and followed, and is not followed now, lacks others' last changes."""
+    made._complete, made._followed = {A, B}, {A, B}
+    assert await made._take_roles(frozenset({A, B}), frozenset({B})) == ({A}, set())
+    assert made._complete == made._followed == {B}
+
+
+@pytest.mark.parametrize("writable", [True, False])
+async def test_what_went_is_closed_after_what_waits_was_written(made: Any, writable: bool) -> None:
+    """A later flush would open it again; a store that is not ours is told."""
+    made._complete, made._followed, made.writable = {A, B}, {A, C}, writable
+    (table,) = made.tables.values()
+    table.data._dbs = {0: "database"}
+    made._roles = frozenset({A, B}), frozenset({C})
+    await made._tell_stores({B, C, SOURCES[1]}, {A, SOURCES[0]})
+    assert (made._complete, made._followed) == ({B}, {C})
+    assert made.acts[0] == "flush"
+    assert set(made.acts[1:3]) == {("revoke", A), ("revoke", SOURCES[0])}
+    assert made.acts[3:] == [
+        ("close", "database") if writable else ("rebalance", {B, C, SOURCES[1]}, {A}, set(), 7)
+    ]
+    await made._tell_stores({B, C}, {SOURCES[0]})
+    assert len(made.acts) == 6, "no table's"
+
+
+@pytest.mark.parametrize("writable", [True, False])
+async def test_a_store_that_is_not_ours_is_told_of_what_came(made: Any, writable: bool) -> None:
+    """It opens its partitions then; ours is opened when it is restored."""
+    made._roles, made.writable = (frozenset({A}), frozenset()), writable
+    await made._tell_stores({A, B, C}, set())
+    told = [act for act in made.acts if act[0] == "rebalance"]
+    assert told == ([] if writable else [("rebalance", {A, B, C}, set(), {B, C}, 7)])
+
+
+async def test_an_interrupted_restore_has_ended_before_anything_else_begins(made: Any) -> None:
+    """It may take a step to its end, and leaves the tables settled."""
+
+    async def restore() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            made.acts.append("ended")
+
+    made._taking_on = asyncio.ensure_future(restore())
+    await asyncio.sleep(0)
+    assert made.is_taking_on
+    await made.interrupt()
+    assert made.acts == ["ended", "settle"]
+    assert not made.is_taking_on
+
+
+async def test_whoever_gives_everything_up_restores_no_more(made: Any) -> None:
+    """And nothing flows until the next recovery."""
+    task = made._taking_on = asyncio.ensure_future(asyncio.sleep(3600))
+    made.stop_taking_on()
+    assert not made.is_flowing
+    await asyncio.wait({task})
+    assert task.cancelled()
+
+
+@pytest.mark.parametrize("end", ["begin_again", "tables_failed", "on_stop", "on_rebalance"])
+async def test_whatever_begins_everything_anew_stops_what_is_restored_first(
+    made: Any, end: str
+) -> None:
+    """Faust's own part comes after that; what is owned is kept aside from it, for the time after."""
+    made._taking_on, made.active_tps = asyncio.ensure_future(asyncio.sleep(3600)), {A}
+    ended = getattr(made, end)(
+        *{"tables_failed": ("totals", OSError()), "on_rebalance": ({A}, set(), {A}, 7)}.get(end, ())
+    )
+    if ended is not None:
+        await ended
+    assert made.acts == [(end, False, False)]
+    if end in ("begin_again", "on_rebalance"):
+        assert made._roles == (frozenset({A}), frozenset())
+        assert made.active_tps == set()
+    if end == "on_rebalance":
+        assert made._before == (frozenset({A}), frozenset())
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_streams_do_not_wait_for_copies(made: Any, stops: bool) -> None:
+    """Not even for their files; and a restore that fails ends its worker, unless that ends by itself."""
+    steps: list[str] = []
+
+    def step(name: str, answer: Any = None) -> Any:
+        async def stepping(*_: Any) -> Any:
+            steps.append(name)
+            if name == "follow":
+                raise OSError
+            return answer
+
+        return stepping
+
+    made._take_roles, made._restore_actives = step("roles", ({A}, {C})), step("restore")
+    made._finish, made._open_copies, made._follow = (
+        step("finish"),
+        step("open copies"),
+        step("follow"),
+    )
+    made.app.should_stop = stops
+    await made._take_on(frozenset({A}), frozenset({C}))
+    assert steps == ["roles", "restore", "finish", "open copies", "follow"]
+    assert [act[0] for act in made.acts] == ["crash"] * (not stops)
+
+
+def test_what_is_about_to_go_is_not_restored(made: Any) -> None:
+    """Nor is anything while nothing flows."""
+    made._complete, made.app.consumer.leaving = {A, B}, frozenset({B})
+    assert [tp for tp in (A, B, C) if made.is_restored(tp)] == [A]
+    made.is_flowing = False
+    assert not made.is_restored(A)
+
+
+@pytest.mark.parametrize(
+    ("generation", "between", "flows"), [(7, False, True), (6, False, False), (7, True, False)]
+)
+def test_only_the_recovery_of_the_present_generation_lets_flow(
+    made: Any, generation: int, between: bool, flows: bool
+) -> None:
+    """It begins with nothing restored and nothing followed."""
+    made.is_flowing, made._complete, made._followed = False, {A}, {B}
+    made.app.consumer.between_generations = between
+    made._flows(generation)
+    assert made.is_flowing == flows
+    assert (made._complete, made._followed) == ((set(), set()) if flows else ({A}, {B}))
+
+
+@pytest.mark.parametrize("is_flowing", [True, False])
+async def test_roles_are_of_changelogs_and_taken_on_where_streams_flow(
+    made: Any, is_flowing: bool
+) -> None:
+    """Else Faust's own recovery will take them on, and must find none booked."""
+    taken: list[Any] = []
+
+    async def take_on(*roles: Any) -> None:
+        taken.append(roles)
+
+    made._take_on, made.is_flowing, made.active_tps = take_on, is_flowing, {D}
+    await made.take_on({A, SOURCES[0]}, {B}, {C})
+    assert made.acts[:3] == ["settle", "flush", ("revoke", C)]
+    assert made._roles == (frozenset({A}), frozenset({B}))
+    if is_flowing:
+        await made._taking_on
+    assert taken == [made._roles] * is_flowing
+    assert made.active_tps == ({D} if is_flowing else set())
+
+
+async def test_only_what_is_being_read_is_applied(made: Any) -> None:
+    """What was fetched for another role is older than the rows by now."""
+    made._followed, made._replayed = {A}, frozenset({B})
+    for tp in (A, B, C):
+        await made._take(SimpleNamespace(message=SimpleNamespace(tp=tp)))
+    assert made.acts == [("take", A), ("take", B)]
+
+
+@pytest.mark.parametrize(("pending", "ready"), [(set(), {0, 1, 2, 3}), ({B}, {0, 2, 3})])
+async def test_what_is_ready_is_sought_and_resumed(
+    made: Any, pending: set[TP], ready: set[int]
+) -> None:
+    """Sources alone; changelogs are resumed by who reads them."""
+    sources = {SOURCES[number] for number in ready}
+    await made._let_flow(pending, frozenset())
+    assert made.acts == [("seek", sources), ("resume", sources)]
+
+
+async def test_a_table_is_told_of_its_part_and_of_its_end(made: Any) -> None:
+    """Of copies too, since one in memory forgets the rest; callbacks come once all of it is there."""
+    (table,) = made.tables.values()
+    made.actives_for_table[table], made.standbys_for_table[table] = {A, B}, {C}
+    for chunk, pending in (({A}, {B}), ({B}, {TP("other", 0)}), ({TP("other", 0)}, set())):
+        await made._tell_tables(chunk)
+        made._begin_callbacks(pending)
+        await made._callbacks.over()
+    assert made.acts == [*[("recovered", {A, B, C}, {C})] * 2, "callbacks"]
+
+
+@pytest.mark.parametrize("standbys", [set(), {C}])
+async def test_whoever_waits_for_all_actives_is_told(made: Any, standbys: set[TP]) -> None:
+    """Copies are ready at once only where there are none."""
+    made.standby_tps = standbys
+    await made._finish()
+    assert made.completed.is_set()
+    assert made.acts == [
+        "complete",
+        "actives ready",
+        *["standbys ready"] * (not standbys),
+        "rebalance end",
+    ]
+
+
+async def test_a_replay_reads_its_part_alone_and_leaves_it_paused(made: Any) -> None:
+    """Sources do not starve meanwhile."""
+    made.active_offsets, made.active_highwaters, made.lacking = {A: 4, B: None}, {A: 9, B: 9}, 1
+    await made._replay(frozenset({A, B}))
+    assert made.acts[:2] == [("seek to", {A: 5, B: 0}), ("resume", {A, B})]
+    assert set(made.acts[2:4]) == {("finished", A), ("finished", B)}
+    assert made.acts[4:] == ["flush", "ended", ("pause", {A, B})]
+    assert not made.app.in_recovery
+    assert made._replayed == frozenset()
+
+
+@pytest.mark.parametrize("by_all", [False, True])
+async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool) -> None:
+    """Unless all write the table; what was restored before is remembered."""
+    (table,) = made.tables.values()
+    table.use_partitioner = by_all
+
+    async def brought_up(*_: Any) -> AsyncGenerator[frozenset[TP], None]:
+        for tp in (B, A):
+            made.restored[tp] = 3
+            yield frozenset({tp})
+
+    async def ends(tps: Any) -> dict[TP, int]:
+        return dict.fromkeys(tps, 10)
+
+    async def firsts(tps: Any) -> dict[TP, int]:
+        return dict.fromkeys(tps, 4)
+
+    made._brought_up, made._ends, made._firsts = brought_up, ends, firsts
+    made.restored, made._complete, made.active_offsets = {C: 1}, {C}, {A: None, B: 7}
+    made.app.consumer._paused_partitions = {SOURCES[0], SOURCES[1], SOURCES[2]}
+    await made._restore_actives({A, B})
+    flows = [act for act in made.acts if act[0] in ("resume", "go on")]
+    assert flows == (
+        [("go on", {B}), ("go on", {A}), ("resume", set(SOURCES[:3]))]
+        if by_all
+        else [
+            ("resume", {SOURCES[2]}),
+            ("go on", {B}),
+            ("resume", {SOURCES[1], SOURCES[2]}),
+            ("go on", {A}),
+            ("resume", set(SOURCES[:3])),
+        ]
+    )
+    assert made._complete == {A, B, C}
+    assert made.restored == {A: 3, B: 3, C: 1}
+    assert made.active_offsets == {A: 3, B: 7}
+    assert made.active_highwaters == {A: 9}
+
+
+async def test_who_is_interrupted_before_a_table_knows_what_it_has_restores_it_again(
+    made: Any,
+) -> None:
+    """Sets are taken from their rows then; without it a set began anew, empty."""
+    (table,) = made.tables.values()
+    reached = asyncio.Event()
+
+    async def told(*_: Any) -> None:
+        reached.set()
+        await asyncio.sleep(3600)
+
+    async def brought_up(*_: Any) -> AsyncGenerator[frozenset[TP], None]:
+        yield frozenset({A})
+
+    async def at(tps: Any) -> dict[TP, int]:
+        return dict.fromkeys(tps, 4)
+
+    table.data.on_recovery_completed = told
+    made._brought_up, made._ends, made._firsts = brought_up, at, at
+    restoring = asyncio.ensure_future(made._restore_actives({A}))
+    await reached.wait()
+    restoring.cancel()
+    await asyncio.wait({restoring})
+    assert made._complete == set()
+    assert ("go on", {A}) not in made.acts
+
+
+async def test_every_flow_owes_the_callbacks_of_every_table(made: Any) -> None:
+    """Whether this worker has a part of it or not, as in Faust."""
+    made._flows(7)
+    made._callbacks.begin(lambda table: True)
+    await made._callbacks.over()
+    assert made.acts == ["callbacks"]
+
+
+async def test_no_callback_outlives_the_recovery(made: Any) -> None:
+    """They use tables, which are closed next."""
+    ended: list[str] = []
+
+    async def callback() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("cancelled")
+
+    (table,) = made.tables.values()
+    table.call_recover_callbacks = callback
+    made._callbacks.owe([table])
+    made._callbacks.begin(lambda table: True)
+    await asyncio.sleep(0)
+    await made.on_stop()
+    assert ended == ["cancelled"]
+
+
+async def test_an_interrupted_restore_reports_no_progress_any_more(made: Any) -> None:
+    """Nobody goes on with it."""
+    made.progress.give_up = lambda: made.acts.append("gave up")
+    await made.interrupt()
+    assert made.acts == ["settle", "gave up"]
+
+
+async def test_a_table_in_memory_goes_on_from_the_later_of_its_two_offsets(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was owned, then followed, and is owned again."""
+    made._followed = {B}
+    made.standby_offsets.update({B: 40})
+
+    async def opened(_: Any) -> None:
+        made.active_offsets[B] = 60
+
+    monkeypatch.setattr(Host, "_open_tables", opened)
+    await made._take_roles(frozenset({B}), frozenset())
+    assert made.active_offsets[B] == 60
+
+
+async def test_copies_are_opened_apart_from_what_is_kept(made: Any) -> None:
+    """Agents write that; a database of it would be closed first."""
+    made.add_standby = lambda table, tp: made.standby_tps.add(tp)
+    made._taken = frozenset({A})
+    await made._open_copies({B})
+    assert made.acts == [("open tables", {B})]
+
+
+# -- callbacks, windows and the time of a restore
+
+
+class Callback:
+    """The callback of the one table, which returns when it is told to; ``flows`` are sources by then."""
+
+    def __init__(self, made: Any) -> None:
+        self.made, self.began, self.may_end = made, asyncio.Event(), asyncio.Event()
+        (table,) = made.tables.values()
+        table.call_recover_callbacks = self
+        made._callbacks.owe([table])
+
+    async def __call__(self) -> None:
+        """Run."""
+        self.began.set()
+        await self.may_end.wait()
+
+    @property
+    def flows(self) -> list[set[TP]]:
+        """What was resumed, in turn."""
+        return [act[1] for act in self.made.acts if act[0] == "resume"]
+
+
+def restores(made: Any, *tps: TP) -> None:
+    """Changelogs of four records; one partition after the other is brought up."""
+
+    async def brought_up(*_: Any) -> AsyncGenerator[frozenset[TP], None]:
+        for tp in tps:
+            yield frozenset({tp})
+
+    async def ends(tps: Any) -> dict[TP, int]:
+        return dict.fromkeys(tps, 4)
+
+    async def firsts(tps: Any) -> dict[TP, int]:
+        return dict.fromkeys(tps, 0)
+
+    made._brought_up, made._ends, made._firsts = brought_up, ends, firsts
+    made.app.consumer._paused_partitions = {SOURCES[tp.partition] for tp in {*tps, C}}
+
+
+async def test_a_partition_flows_once_the_callback_of_its_table_has_returned(made: Any) -> None:
+    """It may fill what streams read."""
+    callback = Callback(made)
+    restores(made, A)
+    restoring = asyncio.ensure_future(made._restore_actives({A}))
+    await callback.began.wait()
+    await asyncio.sleep(0)
+    assert SOURCES[0] not in {tp for flow in callback.flows for tp in flow}
+    callback.may_end.set()
+    await asyncio.wait_for(restoring, 10.0)
+    assert SOURCES[0] in callback.flows[-1]
+
+
+async def test_what_was_restored_before_waits_for_a_callback_that_runs(made: Any) -> None:
+    """It flows after that, though nothing is left to restore."""
+    callback = Callback(made)
+    restores(made)
+    made._complete = {C}
+    restoring = asyncio.ensure_future(made._restore_actives(set()))
+    await callback.began.wait()
+    await asyncio.sleep(0)
+    assert callback.flows == []
+    callback.may_end.set()
+    await asyncio.wait_for(restoring, 10.0)
+    assert callback.flows == [{SOURCES[2]}]
+
+
+async def test_each_restored_part_renews_the_time_and_opens_windows_anew(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions that flow fetch again; windows of others are looked through once they are here."""
+    renewed: list[str] = []
+
+    class Time:
+        def __init__(self, seconds: float | None) -> None:
+            assert seconds == 300.0 * by_state.SILENT_SHARE
+
+        def renew(self) -> None:
+            renewed.append("x")
+
+    restored: list[Any] = []
+    monkeypatch.setattr(by_state, "Stop", Time)
+    monkeypatch.setattr(by_state.windows, "restored", lambda _, tps: restored.append(set(tps)))
+    made.app.conf.broker_max_poll_interval = 300.0
+    restores(made, A, B)
+    await made._restore_actives({A, B})
+    assert renewed == ["x", "x"]
+    assert restored == [{A}, {B}]
+
+
+def test_a_recovery_that_begins_again_keeps_the_roles_of_the_last_round(made: Any) -> None:
+    """Its books may have been put aside already."""
+    made._roles = frozenset({A}), frozenset({B})
+    made.begin_again()
+    assert made._roles == (frozenset({A}), frozenset({B}))
+    made.active_tps, made.standby_tps = {B}, {C}
+    made.begin_again()
+    assert made._roles == (frozenset({B}), frozenset({C}))
+
+
+@pytest.mark.parametrize("reason", [None, "generation", "between"])
+async def test_faust_s_own_recovery_opens_the_flow_of_its_generation_alone(
+    made: Any, reason: str | None
+) -> None:
+    """With every partition paused; then ours begins with the roles of the round."""
+    acts, app, taken = made.acts, made.app, list[Any]()
+
+    async def start() -> None:
+        acts.append("fetcher")
+
+    async def take_on(*roles: Any) -> None:
+        taken.append(roles)
+
+    app.flow_control = SimpleNamespace(resume=lambda: acts.append("flow"))
+    app.consumer.resume_flow = lambda: acts.append("consumer")
+    app._fetcher = SimpleNamespace(maybe_start=start)
+    app.consumer.between_generations = reason == "between"
+    made.take_on, made._roles = take_on, (frozenset({A}), frozenset({B}))
+    made.is_flowing, made.completed_generation = False, None
+    await made.on_recovery_completed(6 if reason == "generation" else 7)
+    if reason is None:
+        assert acts == ["ended", "flow", "consumer", "fetcher"]
+        assert taken == [(frozenset({A}), frozenset({B}), frozenset())]
+        assert (made.is_flowing, made.completed_generation) == (True, 7)
+    else:
+        assert (acts, taken, made.is_flowing) == (["ended"], [], False)
+
+
+def test_a_revocation_of_everything_stops_the_restore_first() -> None:
+    """Databases are closed next."""
+    acts: list[str] = []
+
+    class Stock:
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            acts.append("revoked")
+
+    class Tables(TablesByState, Stock):  # type: ignore[misc]
+        recovery = SimpleNamespace(stop_taking_on=lambda: acts.append("stopped"))  # type: ignore[assignment]
+
+    Tables().on_partitions_revoked({A})
+    assert acts == ["stopped", "revoked"]

@@ -1,0 +1,144 @@
+"""When the callbacks of on_recover are called, and what a round does to those that run: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.recovery import callbacks
+from faust_assigner.app.recovery.callbacks import RecoverCallbacks
+
+
+class Table:
+    """Its callback takes until ``may_end``; ``calls`` counts beginnings and ends."""
+
+    def __init__(self, name: str = "counts", error: Exception | None = None) -> None:
+        self.name, self.error, self.may_end, self.calls = name, error, asyncio.Event(), [0, 0]
+
+    async def call_recover_callbacks(self) -> None:
+        """As Faust's."""
+        self.calls[0] += 1
+        await self.may_end.wait()
+        if self.error is not None:
+            raise self.error
+        self.calls[1] += 1
+
+
+def everything(table: Any) -> bool:
+    """All of the table is restored."""
+    return True
+
+
+async def test_who_is_interrupted_while_a_callback_runs_leaves_it_running() -> None:
+    """It comes to its end, once, and the next round waits for that."""
+    table, due = Table(), RecoverCallbacks()
+    due.owe([table])
+    due.begin(everything)
+    waiting = asyncio.ensure_future(due.over())
+    await asyncio.sleep(0.01)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    assert (table.calls, due.running) == ([1, 0], {table})
+    due.begin(everything)
+    table.may_end.set()
+    await due.over()
+    assert (table.calls, due.running) == ([1, 1], frozenset())
+
+
+async def test_callbacks_wait_for_the_whole_table_and_are_not_forgotten() -> None:
+    """A table of which a part is pending keeps its turn; the others begin."""
+    first, second, due = Table(), Table(), RecoverCallbacks()
+    first.may_end.set()
+    second.may_end.set()
+    due.owe([first, second])
+    due.begin(lambda table: table is second)
+    await due.over()
+    assert (first.calls, second.calls) == ([0, 0], [1, 1])
+    due.begin(everything)
+    await due.over()
+    assert (first.calls, second.calls) == ([1, 1], [1, 1])
+
+
+async def test_a_table_restored_again_is_called_back_again_afterwards() -> None:
+    """Not twice at a time."""
+    table, due = Table(), RecoverCallbacks()
+    for _ in range(2):
+        due.owe([table])
+        due.begin(everything)
+    await asyncio.sleep(0.01)
+    assert table.calls == [1, 0]
+    table.may_end.set()
+    await due.over()
+    assert table.calls == [2, 2]
+
+
+async def test_a_table_called_back_twice_runs_until_the_second_end() -> None:
+    """The first callback's end is not taken for that of the second: rounds wait for both."""
+    table, due = Table(), RecoverCallbacks()
+    due.owe([table])
+    due.begin(everything)
+    await asyncio.sleep(0.01)
+    first_end, table.may_end = table.may_end, asyncio.Event()
+    due.owe([table])
+    due.begin(everything)
+    first_end.set()
+    while table.calls != [2, 1]:
+        await asyncio.sleep(0.01)
+    assert due.running == {table}
+    table.may_end.set()
+    await due.over()
+    assert (table.calls, due.running) == ([2, 2], frozenset())
+
+
+async def test_a_callback_that_fails_is_logged_and_ends_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Faust goes on, too."""
+    table, due = Table(error=ValueError("no cache")), RecoverCallbacks()
+    table.may_end.set()
+    due.owe([table])
+    due.begin(everything)
+    await due.over()
+    assert "Table counts: a callback of on_recover failed" in caplog.text
+    assert "no cache" in caplog.text
+
+
+async def test_a_callback_that_takes_long_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its table and what it holds up."""
+    monkeypatch.setattr(callbacks, "SAY_EVERY_S", 0.01)
+    table, due = Table(), RecoverCallbacks()
+    due.owe([table])
+    due.begin(everything)
+    waiting = asyncio.ensure_future(due.over())
+    while "of tables ['counts'] have run for" not in caplog.text:
+        await asyncio.sleep(0.01)
+    table.may_end.set()
+    await waiting
+
+
+async def test_a_worker_that_stops_cancels_them() -> None:
+    """Those that are due are not begun any more."""
+    table, other, due = Table(), Table("other"), RecoverCallbacks()
+    due.owe([table, other])
+    due.begin(lambda each: each is table)
+    await asyncio.sleep(0)
+    await due.stop()
+    due.begin(everything)
+    assert (table.calls, other.calls, due.running) == ([1, 0], [0, 0], frozenset())
+
+
+async def test_a_stop_cancels_the_callback_of_a_former_recovery_too() -> None:
+    """The table was restored again while its callback ran: none of both outlives the worker."""
+    table, due = Table(), RecoverCallbacks()
+    for _ in range(3):
+        due.owe([table])
+        due.begin(everything)
+        await asyncio.sleep(0)
+    await due.stop()
+    table.may_end.set()
+    await asyncio.sleep(0.01)
+    assert (table.calls, due.running) == ([1, 0], frozenset())

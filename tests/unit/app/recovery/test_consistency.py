@@ -1,0 +1,132 @@
+"""Tables against the ends of their changelogs: who is ahead, and who only seems to be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.exceptions import ConsistencyError
+from faust.types import TP
+
+from faust_assigner.app.recovery import consistency as module
+from faust_assigner.app.recovery.consistency import ANSWERS, Consistency, begin_anew
+
+A, B = TP("log", 0), TP("log", 1)
+TABLES = dict.fromkeys((A, B), SimpleNamespace(name="counts"))
+
+
+class Broker:
+    """Answers with these high watermarks of A, one after the other, the last for ever; B ends at 100."""
+
+    def __init__(self, *ends: int) -> None:
+        self.ends = list(ends)
+        self.asked: list[set[TP]] = []
+
+    async def __call__(self, tps: Collection[TP]) -> dict[TP, int]:
+        """One answer."""
+        self.asked.append(set(tps))
+        end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+        return {tp: end if tp == A else 100 for tp in tps}
+
+
+def consistency(broker: Broker, *, check: bool = True) -> Consistency:
+    """Of an app with that setting."""
+    app = SimpleNamespace(conf=SimpleNamespace(recovery_consistency_check=check))
+    return Consistency(app, broker, pause_s=0.0)
+
+
+async def test_a_table_ahead_of_its_changelog_is_refused(caplog: Any) -> None:
+    """The error and the log name table, partition, both offsets; the log says what to do."""
+    with pytest.raises(ConsistencyError) as found:
+        await consistency(Broker(13)).ahead(TABLES, {A: 40, B: 99}, {A: 13, B: 100})
+    for said in (str(found.value), caplog.text):
+        assert (
+            "Table counts: what this worker has of partition 0 goes up to offset 40 of log" in said
+        )
+        assert "the end offset of that changelog is 13 (40 > 12)" in said
+        assert "partition 1" not in said
+    assert "remove the files of the partition" in caplog.text
+    assert "recovery_consistency_check=False" in caplog.text
+
+
+async def test_without_the_check_it_is_named_and_goes_on(caplog: Any) -> None:
+    """As a warning."""
+    asked = consistency(Broker(13), check=False)
+    assert await asked.ahead(TABLES, {A: 40, B: 99}, {A: 13, B: 100}) == {A}
+    assert [(r.levelname, "The rows are kept" in r.message) for r in caplog.records] == [
+        ("WARNING", True)
+    ]
+
+
+@pytest.mark.parametrize(("offset", "is_ahead"), [(11, False), (12, False), (13, True)])
+async def test_the_last_offset_is_one_less_than_the_end(offset: int, is_ahead: bool) -> None:
+    """A file that has the last record is not ahead, one that has the next is."""
+    asked = consistency(Broker(13), check=False)
+    assert (await asked.ahead(TABLES, {A: offset}, {A: 13}) == {A}) is is_ahead
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+async def test_an_empty_changelog_is_behind_any_file(offset: int) -> None:
+    """Faust takes offset 0, and the end of a changelog with one record, for unknown."""
+    asked = consistency(Broker(0), check=False)
+    assert await asked.ahead(TABLES, {A: offset}, {A: 0}) == {A}
+    assert await asked.ahead(TABLES, {A: None}, {A: 0}) == set()
+    assert await asked.ahead(TABLES, {A: -1}, {A: 0}) == set()
+
+
+async def test_behind_an_open_transaction_nothing_is_ahead() -> None:
+    """Committed readers see its beginning as the end; the high watermark is beyond the file."""
+    broker = Broker(50)
+    assert await consistency(broker).ahead(TABLES, {A: 40, B: 99}, {A: 13, B: 100}) == set()
+    assert broker.asked == [{A}], "the broker is asked once, of what seemed to be ahead"
+
+
+async def test_a_leader_that_tells_an_old_end_for_a_moment_refuses_nothing() -> None:
+    """All of some answers in a row must say it."""
+    broker = Broker(13, 13, 41)
+    assert await consistency(broker).ahead(TABLES, {A: 40}, {A: 13}) == set()
+    assert len(broker.asked) == ANSWERS == 3
+
+
+async def test_the_broker_is_not_asked_where_nothing_seems_to_be_ahead() -> None:
+    """Each recovery compares."""
+    broker = Broker(13)
+    assert await consistency(broker).ahead(TABLES, {A: 12, B: None}, {A: 13, B: 0}) == set()
+    assert broker.asked == []
+
+
+async def test_a_new_change_below_the_file_is_proof_however_long_the_changelog_is_by_now() -> None:
+    """A topic made again grows beyond the file in a second."""
+    broker = Broker(100)
+    asked = consistency(broker)
+    asked.doubt(A, 3)
+    asked.doubt(A, 4)
+    assert asked.doubt_is_new.is_set()
+    with pytest.raises(ConsistencyError, match=r"the end offset of that changelog is 4 \(40 > 3\)"):
+        await asked.ahead(TABLES, {A: 40}, {A: 100})
+    assert broker.asked == []
+
+
+async def test_the_broker_is_asked_for_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is open at the end of a changelog is there; committed readers see an earlier end."""
+    asked: list[Any] = []
+
+    async def extents_of(connection: Any, tps: Any, *, isolation_level: str) -> Any:
+        asked.append((connection, tps, isolation_level))
+        return {tp: SimpleNamespace(end=50) for tp in tps}
+
+    monkeypatch.setattr(module, "extents_of", extents_of)
+    monkeypatch.setattr(module, "connection_of", lambda app: "connection")
+    app = SimpleNamespace(conf=SimpleNamespace(recovery_consistency_check=True))
+    assert await Consistency(app).ahead(TABLES, {A: 40}, {A: 13}) == set()
+    assert asked == [("connection", [A], "read_uncommitted")]
+
+
+def test_a_file_that_begins_anew_has_what_is_before_the_first_record() -> None:
+    """That is read next; the file says so at once."""
+    told: list[Any] = []
+    table = SimpleNamespace(data=SimpleNamespace(set_persisted_offset=lambda *at: told.append(at)))
+    begin_anew(table, A, 7)
+    assert told == [(A, 6)]

@@ -1,0 +1,221 @@
+"""Many records asked about together: the same answer as one by one, in one call."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+import pytest
+from faust.serializers.codecs import Codec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faust_assigner.app.recovery import decoding
+from faust_assigner.app.recovery.decoding import decoding_of, refusal_of_rows
+from faust_assigner.snapshots.sst import OFFSET_KEY
+
+
+class Order(faust.Record):
+    """A row of a table of models."""
+
+    name: str
+    pieces: int
+
+
+class Backwards(Codec):
+    """Someone's own serializer."""
+
+    def _loads(self, s: bytes) -> Any:
+        return json.loads(s[::-1])
+
+    def _dumps(self, s: Any) -> bytes:
+        return json.dumps(s).encode()[::-1]
+
+
+def table_of(value_serializer: Any = None, **options: Any) -> Any:
+    """A table of an app that nobody starts."""
+    app = faust.App("shop", broker="kafka://127.0.0.1:1", store="memory://", web_enabled=False)
+    table = app.Table("totals", **options)
+    if value_serializer is not None:
+        table.changelog_topic.schema.value_serializer = value_serializer
+    return table
+
+
+TABLES: dict[str, dict[str, Any]] = {
+    "numbers": {"key_type": str, "value_type": int},
+    "texts": {"key_type": str, "value_type": str},
+    "bytes": {"key_type": bytes, "value_type": bytes},
+    "anything": {},
+    "decimals": {"key_type": int, "value_type": Decimal},
+    "models": {"key_type": str, "value_type": Order},
+    "raw": {"key_type": str, "value_type": str, "value_serializer": "raw"},
+}
+#: What may be in a changelog: good ones, and each kind of bad one.
+PAYLOADS = [
+    b"1",
+    b'"a"',
+    b"1.5",
+    b"null",
+    b"[1]",
+    b"{}",
+    b'{"name": "a", "pieces": 2}',
+    b"NaN",
+    b"",
+    b" ",
+    b"{no json",
+    b"1,2",
+    b"[1",
+    b"2]",
+    b"]",
+    b"[",
+    b'"',
+    b'\\"',
+    b"\xff",
+    b'"\xc3',
+    b'\xa9"',
+    b'{"__faust": {"ns": "nothing.known"}}',
+    b'"\\ud800"',
+    b"9" * 5000,
+    b'"no number"',
+]
+
+
+def one_by_one(table: Any, keys: list[bytes], values: list[bytes]) -> bool:
+    """Faust's own answer for each pair."""
+    reason = decoding_of(table).reason
+    return all(
+        reason(SimpleNamespace(key=key, value=value, headers=(), offset=0)) is None
+        for key, value in zip(keys, values, strict=True)
+    )
+
+
+@pytest.mark.parametrize("kind", sorted(TABLES))
+@settings(deadline=None)  # a busy machine is no defect of ours
+@given(st.lists(st.tuples(st.sampled_from(PAYLOADS), st.sampled_from(PAYLOADS)), max_size=4))
+def test_together_they_decode_as_one_by_one(kind: str, pairs: list[tuple[bytes, bytes]]) -> None:
+    """Two halves of a text never make up for each other, whatever stands between them."""
+    table = table_of(**TABLES[kind])
+    keys, values = [key for key, _ in pairs], [value for _, value in pairs]
+    assert decoding_of(table).all_decode(keys, values) == one_by_one(table, keys, values)
+
+
+def test_plain_texts_are_parsed_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is what it is for: no call for each record."""
+    calls, loads = [], decoding.faust_json.loads
+
+    def counted(text: str) -> Any:
+        calls.append(text)
+        return loads(text)
+
+    monkeypatch.setattr(decoding.faust_json, "loads", counted)
+    all_decode = decoding_of(table_of(key_type=str, value_type=int)).all_decode
+    assert all_decode([b'"a"'] * 1000, [b"7"] * 1000)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("serializer", [Backwards(), "binary", "json|binary", "unknown"], ids=str)
+def test_other_serializers_are_asked_for_each_record(serializer: Any) -> None:
+    """What they do is theirs."""
+    table = table_of(key_type=str, value_serializer=serializer)
+    assert not decoding_of(table).all_decode([b'"a"'], [b"1"])
+
+
+def test_a_schema_of_someones_own_is_asked_for_each_record() -> None:
+    """It may look at headers, at the topic, at anything."""
+
+    class Own(faust.Schema):
+        """Takes everything."""
+
+    table = table_of(schema=Own(key_type=str, value_type=int))
+    assert not decoding_of(table).all_decode([b'"a"'], [b"1"])
+
+
+def test_tables_of_plain_faust_are_not_asked_for_each_record() -> None:
+    """Or all of this were for nothing."""
+    for options in TABLES.values():
+        table = table_of(**options)
+        value = b'{"name": "1", "pieces": 1}' if table.value_type is Order else b"1"
+        assert decoding_of(table).all_decode([b"1"], [value])
+
+
+# -- the rows of a snapshot
+
+
+ROWS = [(b'"a"', b"1"), (b'"b"', b"2"), (OFFSET_KEY, b"41"), (b'"c"', b"3")]
+
+
+def refusal(
+    monkeypatch: pytest.MonkeyPatch,
+    table: Any,
+    rows: list[tuple[bytes, bytes]],
+    keys: list[str] | None = None,
+    values: list[str] | None = None,
+) -> tuple[str | None, bool]:
+    """Why a snapshot with these rows and types is refused, and whether its rows were read."""
+    read: list[Any] = []
+    monkeypatch.setattr(decoding, "_ROWS", 2)
+    monkeypatch.setattr(decoding, "read_items", lambda paths: read.append(paths) or iter(rows))
+    manifest: Any = SimpleNamespace(key_types=keys, value_types=values)
+    return refusal_of_rows(decoding_of(table), manifest, []), bool(read)
+
+
+def test_rows_that_decode_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faust's own offset is no row."""
+    table = table_of(key_type=str, value_type=int)
+    assert refusal(monkeypatch, table, ROWS) == (None, True)
+
+
+@pytest.mark.parametrize("at", [0, 1, 3])
+@pytest.mark.parametrize("bad", [(b'"x"', b'"no number"'), (b"{no json", b"1")])
+def test_one_row_that_does_not_decode_refuses_the_snapshot(
+    monkeypatch: pytest.MonkeyPatch, at: int, bad: tuple[bytes, bytes]
+) -> None:
+    """Wherever it stands; its key is named."""
+    rows = [*ROWS[:at], bad, *ROWS[at:]]
+    reason, _ = refusal(monkeypatch, table_of(key_type=str, value_type=int), rows)
+    assert reason is not None
+    assert f"the row of key {bad[0]!r} does not decode" in reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "values", "is_read"),
+    [
+        ("texts", ["str"], ["str"], False),
+        ("texts", ["str"], ["str", "int"], True),
+        ("texts", ["int"], ["str"], True),
+        ("texts", None, ["str"], True),
+        ("numbers", ["str"], ["int"], False),
+        ("numbers", ["str"], ["float"], True),
+        ("anything", ["str"], ["bool", "NoneType"], False),
+        ("anything", ["str"], ["dict"], True),
+        ("models", ["str"], ["dict"], True),
+    ],
+)
+def test_rows_are_read_unless_their_types_prove_that_they_decode(
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    keys: list[str] | None,
+    values: list[str] | None,
+    is_read: bool,
+) -> None:
+    """Both the keys' and the values'; a snapshot has millions of rows."""
+    table = table_of(**TABLES[kind])
+    assert refusal(monkeypatch, table, [], keys, values)[1] == is_read
+
+
+@pytest.mark.parametrize(
+    ("types", "part"), [((["string"], None), "key"), ((None, ["string"]), "value")]
+)
+def test_a_snapshot_of_json_is_refused_for_a_table_of_bytes(
+    monkeypatch: pytest.MonkeyPatch, types: Any, part: str
+) -> None:
+    """Its rows were changed on their way through the parser."""
+    table = table_of(**TABLES["raw"])
+    table.changelog_topic.schema.key_serializer = "raw"
+    reason, is_read = refusal(monkeypatch, table, ROWS, *types)
+    assert reason is not None
+    assert f"take it with --{part}-codec raw" in reason
+    assert not is_read

@@ -1,0 +1,264 @@
+"""A standby's database is exchanged in the generation that asked for it, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.recovery import restoring as recovery
+from faust_assigner.app.recovery.bring_up import SNAPSHOT
+from faust_assigner.app.recovery.restoring import RestoringRecovery
+
+HERE = TP("log", 0)
+
+
+class Exchanging(RestoringRecovery):
+    """The recovery of one standby; ``meanwhile`` runs while its database is built."""
+
+    def __init__(self, meanwhile: Any) -> None:
+        self.meanwhile = meanwhile
+        self.seeks: list[Any] = []
+        self.app = SimpleNamespace(
+            consumer_generation_id=3, consumer=SimpleNamespace(seek_wait=self._seek)
+        )
+        self.standby_tps, self.standby_offsets, self.restored = {HERE}, {HERE: 0}, {}
+        self.tp_to_table = {HERE: SimpleNamespace(data=None)}
+        self._stop = recovery.Stop()
+
+    async def _seek(self, offsets: Any) -> None:
+        self.seeks.append(offsets)
+
+    async def _in_thread(self, function: Any, *arguments: Any) -> Any:
+        self.meanwhile(self)
+        return Path("built"), SimpleNamespace(next_offset=100_000, bytes=1, snapshot_id="s")
+
+    def flush_buffers(self) -> None:
+        """Nothing is buffered."""
+
+
+def overtake(one: Any) -> None:
+    """The next generation begins, with the same standby."""
+    one.app.consumer_generation_id += 1
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "exchanged"),
+    [
+        (lambda one: None, True),
+        (overtake, False),
+        (lambda one: one.standby_tps.clear(), False),
+        (lambda one: one.stop_restoring(), False),
+        (lambda one: one.standby_offsets.update({HERE: 99_990}), False),
+    ],
+    ids=[
+        "nothing happens",
+        "a generation",
+        "it is no standby any more",
+        "a revocation",
+        "the replay is quicker",
+    ],
+)
+async def test_an_exchange_that_was_overtaken_touches_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, meanwhile: Any, exchanged: bool
+) -> None:
+    """The directory may be an active's by now, open and in use."""
+    replaced: list[Any] = []
+    monkeypatch.setattr(recovery, "_replace_database", lambda *given: replaced.append(given))
+    one = Exchanging(meanwhile)
+    await one._exchange(HERE, 3, SimpleNamespace(folder=tmp_path), None)  # type: ignore[arg-type]
+    assert bool(replaced) == bool(one.seeks) == bool(one.restored) == exchanged
+    assert (one.standby_offsets[HERE] == 99_999) == exchanged
+
+
+async def test_what_was_read_is_written_before_its_database_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It would be written into the new one, behind what that has."""
+    acts: list[str] = []
+    monkeypatch.setattr(recovery, "_replace_database", lambda *given: acts.append("replaced"))
+    one = Exchanging(lambda one: None)
+    one.flush_buffers = lambda: acts.append("flushed")  # type: ignore[method-assign]
+    await one._exchange(HERE, 3, SimpleNamespace(folder=tmp_path), None)  # type: ignore[arg-type]
+    assert acts == ["flushed", "replaced"]
+    assert one.seeks == [{HERE: 99_999}]
+
+
+class Store:
+    """A store of one database, which is a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.acts = folder / "0.db", list[str]()
+        self.path.mkdir()
+        (self.path / "old").touch()
+        self._dbs = {0: SimpleNamespace(close=lambda: self.acts.append("closed"))}
+
+    def partition_path(self, partition: int) -> Path:
+        """Its folder."""
+        return self.path
+
+    def _db_for_partition(self, partition: int) -> None:
+        self.acts.append(f"opened {[path.name for path in self.path.iterdir()]}")
+
+
+@pytest.mark.parametrize("is_built", [True, False])
+def test_a_database_is_replaced_whole_or_stays(tmp_path: Path, is_built: bool) -> None:
+    """An empty one in its place would pass for what the loop believes it has."""
+    store, scratch = Store(tmp_path), tmp_path / "scratch"
+    scratch.mkdir()
+    if is_built:
+        (scratch / "database").mkdir()
+        (scratch / "database" / "new").touch()
+        recovery._replace_database(store, 0, scratch / "database")
+        assert store.acts == ["closed", "opened ['new']"]
+    else:
+        with pytest.raises(OSError, match="No such file"):
+            recovery._replace_database(store, 0, scratch / "database")
+        assert [path.name for path in store.path.iterdir()] == ["old"]
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(("before", "start"), [(0, 0), (7, 7), (None, -1)])
+async def test_an_exchange_is_recorded_with_the_offsets_before_and_after(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: int | None, start: int
+) -> None:
+    """The ledger counts what came from the snapshot; the record at the first offset is one of them."""
+    monkeypatch.setattr(recovery, "_replace_database", lambda *given: None)
+    one = Exchanging(lambda one: None)
+    one.standby_offsets[HERE] = before
+    await one._exchange(HERE, 3, SimpleNamespace(folder=tmp_path), None)  # type: ignore[arg-type]
+    found = one.restored[HERE]
+    assert (found.tp, found.source, found.bytes) == (HERE, SNAPSHOT, 1)
+    assert (found.start_offset, found.end_offset) == (start, 99_999)
+    assert found.started <= found.ended
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 50])
+async def test_a_snapshot_is_worth_an_exchange_from_the_least_gap_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, offset: int
+) -> None:
+    """Measured from the last record of the standby to the last record of the snapshot."""
+    monkeypatch.setattr(recovery, "_replace_database", lambda *given: None)
+    for gap, is_exchanged in ((99_999 - offset, True), (99_999 - offset + 1, False)):
+        monkeypatch.setattr(recovery, "MIN_STANDBY_GAP", gap)
+        one = Exchanging(lambda one: None)
+        one.standby_offsets[HERE] = offset
+        await one._exchange(HERE, 3, SimpleNamespace(folder=tmp_path), None)  # type: ignore[arg-type]
+        assert bool(one.restored) == is_exchanged
+
+
+class Standbys(RestoringRecovery):
+    """A recovery of standbys with these highwaters and offsets; exchanges are noted."""
+
+    def __init__(self, **standbys: tuple[int | None, int | None]) -> None:
+        self.app = SimpleNamespace(consumer_generation_id=3)
+        self.standby_highwaters, self.standby_offsets, self.tp_to_table = {}, {}, {}
+        for name, (highwater, offset) in standbys.items():
+            tp = TP(name, 0)
+            self.standby_offsets[tp], self.tp_to_table[tp] = offset, SimpleNamespace(data=name)
+            if highwater is not None:
+                self.standby_highwaters[tp] = highwater
+        self.standby_tps = set(self.standby_offsets)
+        self.exchanged, self.looked_for = list[str](), list[Any]()
+        self.error: Exception | None = None
+
+    async def _in_thread(self, function: Any, *arguments: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        self.looked_for.append([tp.topic for tp in arguments[1]])
+
+    async def _exchange(self, tp: TP, generation_id: int, *_: Any) -> None:
+        self.exchanged.append(tp.topic)
+        if tp.topic == "c-stops":
+            self.stop_restoring()
+
+
+@pytest.fixture
+def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "settings_of", lambda app: None)
+    monkeypatch.setattr(recovery, "takes_files", lambda store: store != "ttl")
+    monkeypatch.setattr(recovery, "MIN_STANDBY_GAP", 100)
+
+
+@pytest.mark.usefixtures("_settings")
+async def test_standbys_far_behind_are_exchanged_in_order() -> None:
+    """Not one that lacks fewer records, of which the end is not known, or whose files are of another kind."""
+    far = {"b": (150, 50), "a": (1000, -1)}
+    one = Standbys(**far, near=(150, 51), unknown=(None, 5), fresh=(900, None), ttl=(1000, 0))
+    await one._exchange_standbys(3)
+    assert one.exchanged == ["a", "b"]
+    assert one.looked_for == [["a", "b"]]
+
+
+@pytest.mark.usefixtures("_settings")
+async def test_no_snapshot_is_looked_for_where_no_standby_is_far_behind() -> None:
+    """A look lists the storage and asks the broker."""
+    one = Standbys(near=(150, 51))
+    await one._exchange_standbys(3)
+    assert one.looked_for == []
+
+
+@pytest.mark.usefixtures("_settings")
+async def test_a_stop_or_another_generation_ends_the_exchanges() -> None:
+    """The partitions after that are no longer this worker's."""
+    one = Standbys(**{"b": (1000, 0), "c-stops": (1000, 0), "d": (1000, 0)})
+    await one._exchange_standbys(2)
+    assert one.exchanged == []
+    await one._exchange_standbys(3)
+    assert one.exchanged == ["b", "c-stops"]
+
+
+@pytest.mark.usefixtures("_settings")
+async def test_standbys_are_replayed_where_the_storage_fails(caplog: Any) -> None:
+    """The error is logged, and the task ends."""
+    one = Standbys(a=(1000, 0))
+    one.error = OSError("no storage")
+    await one._exchange_standbys(3)
+    assert one.exchanged == []
+    assert "Standbys go on by replay: OSError('no storage')" in caplog.text
+
+
+@pytest.mark.parametrize("error", [None, OSError("full")])
+def test_a_database_is_built_and_closed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: Any, error: Exception | None
+) -> None:
+    """An open one could not take the place of the standby's; one that fails leaves the standby to replay."""
+    acts: list[Any] = []
+
+    def ingest(database: Any, paths: Any, *, move: bool) -> None:
+        acts.append(("ingested", paths, move))
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(recovery, "ingest", ingest)
+    monkeypatch.setattr(recovery, "decoding_of", lambda table: "decoding")
+    database = SimpleNamespace(close=lambda: acts.append("closed"))
+    options = SimpleNamespace(open=lambda path: acts.append(path) or database)
+    table = SimpleNamespace(data=SimpleNamespace(rocksdb_options=options))
+
+    def fetch(tp: TP, folder: Path, decoding: Any) -> Any:
+        assert (tp, folder, decoding) == (HERE, tmp_path, "decoding")
+        return "manifest", ["file"], False
+
+    finder: Any = SimpleNamespace(fetch=fetch)
+    built = recovery._build_database(finder, HERE, tmp_path, table)
+    assert acts == [tmp_path / "database", ("ingested", ["file"], False), "closed"]
+    assert built == (None if error else (tmp_path / "database", "manifest"))
+    assert ("log-0 goes on by replay: full" in caplog.text) == (error is not None)
+    finder.fetch = lambda *_: None
+    assert recovery._build_database(finder, HERE, tmp_path, table) is None
+
+
+def test_a_database_takes_a_place_that_is_empty(tmp_path: Path) -> None:
+    """A standby whose folder was removed meanwhile; a folder of an earlier exchange is not needed for it."""
+    store, scratch = Store(tmp_path), tmp_path / "scratch"
+    (scratch / "database").mkdir(parents=True)
+    (scratch / "database" / "new").touch()
+    (store.path / "old").unlink()
+    store.path.rmdir()
+    store._dbs.clear()
+    recovery._replace_database(store, 0, scratch / "database")
+    assert store.acts == ["opened ['new']"]

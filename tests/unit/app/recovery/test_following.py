@@ -1,0 +1,195 @@
+"""What is brought up beside streams: which chunk flows when, and standbys that lack much."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.recovery import following
+from faust_assigner.app.recovery.bring_up import MIN_STANDBY_GAP
+from faust_assigner.app.recovery.by_partition import ByState
+from faust_assigner.app.recovery.following import Follows
+from faust_assigner.app.recovery.restoring import RestoringRecovery
+
+A, B, C, D = (TP("app-table-changelog", number) for number in range(4))
+
+
+def told_in(order: list[TP], seen: list[Any]) -> Any:
+    """A bringing up that ends in ``order``, whatever was asked first."""
+
+    async def in_batches(
+        tps: Any, offsets: Any, highwaters: Any, stop: Any
+    ) -> AsyncGenerator[TP, None]:
+        seen.append(list(tps))
+        for tp in order:
+            offsets[tp] = highwaters[tp]
+            yield tp
+
+    return in_batches
+
+
+async def chunks_of(
+    order: list[TP], left: dict[TP, int], chunks: list[frozenset[TP]]
+) -> tuple[Any, Any]:
+    """The chunks as they come, and what was asked for."""
+    seen: list[Any] = []
+    recovery = SimpleNamespace(active_offsets={}, _in_batches=told_in(order, seen))
+    found = [
+        chunk
+        async for chunk in ByState._brought_up(
+            recovery, list(chunks), left, dict.fromkeys(left, 9), None
+        )
+    ]  # type: ignore[arg-type]
+    return found, seen
+
+
+async def test_a_chunk_comes_once_all_of_it_is_there() -> None:
+    """In the order of their ends, not of their beginnings; all are asked for at once, in their order."""
+    chunks = [frozenset({A}), frozenset({B, C}), frozenset({D})]
+    found, seen = await chunks_of([B, D, A, C], {A: 5, B: 6, C: 7, D: 8}, chunks)
+    assert found == [chunks[2], chunks[0], chunks[1]]
+    assert seen == [[A, B, C, D]]
+
+
+async def test_a_chunk_that_lacks_nothing_waits_for_nobody() -> None:
+    """And nothing is read for it."""
+    chunks = [frozenset({A}), frozenset({B})]
+    found, seen = await chunks_of([A], {A: 5, B: 0}, chunks)
+    assert found == [chunks[1], chunks[0]]
+    assert seen == [[A]]
+
+
+class Consumer:
+    """Notes what is sought and resumed."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+
+    async def seek_wait(self, offsets: dict[TP, int]) -> None:
+        """Note it."""
+        self.calls.append(("seek", dict(offsets)))
+
+    def resume_partitions(self, tps: Any) -> None:
+        """Note it."""
+        self.calls.append(("resume", set(tps)))
+
+
+@pytest.fixture
+def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Standbys A and B lack little and much, C lacks much in a store that is not ours; D is followed."""
+    kind = type("Following", (Follows,), {"_standby_gap": RestoringRecovery._standby_gap})
+    made: Any = object.__new__(kind)
+    ends = {A: 10, B: MIN_STANDBY_GAP + 10, C: MIN_STANDBY_GAP + 100}
+    stores = {A: "ours", B: "ours", C: "memory"}
+
+    async def asked(tps: Any) -> dict[TP, int]:
+        return {tp: ends[tp] for tp in tps}
+
+    async def none(tps: Any) -> dict[TP, int]:
+        return dict.fromkeys(tps, 0)
+
+    async def nothing_ahead(offsets: Any, ends: Any) -> frozenset[TP]:
+        return frozenset()
+
+    async def insisted(service: Any, what: str, ask: Any) -> Any:
+        return await ask()
+
+    monkeypatch.setattr(following, "insist", insisted)
+    monkeypatch.setattr(following, "is_writable", lambda store: store == "ours")
+    monkeypatch.setattr(
+        following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots=None)
+    )
+    vars(made).update(
+        app=SimpleNamespace(consumer=Consumer()),
+        standby_offsets={A: None, B: 9, C: None, D: 3},
+        standby_highwaters={D: 3},
+        standby_tps={A, B, C, D},
+        _followed={D},
+        _catching_up=None,
+        tp_to_table={tp: SimpleNamespace(data=store) for tp, store in stores.items()},
+        _ends=asked,
+        _firsts=none,
+        _ahead=nothing_ahead,
+    )
+    return made
+
+
+async def test_standbys_that_lack_much_are_read_in_batches(recovery: Any) -> None:
+    """The others flow meanwhile; each is followed from where the batches came to."""
+    seen: list[Any] = []
+    recovery._in_batches = told_in([B], seen)
+    await recovery._follow({A, B, C})
+    consumer = recovery.app.consumer
+    assert consumer.calls == [("seek", {A: 0, B: 10, C: 0}), ("resume", {A, C, D})]
+    assert recovery._followed == {A, C, D}
+    await recovery._catching_up
+    assert seen == [[B]]
+    assert consumer.calls[2:] == [("seek", {B: MIN_STANDBY_GAP + 10}), ("resume", {B})]
+    assert recovery._followed == {A, B, C, D}
+
+
+def test_who_is_nearest_to_its_end_is_first(recovery: Any) -> None:
+    """Of those that are ours to write."""
+    recovery.tp_to_table = dict.fromkeys((A, B, D), SimpleNamespace(data="ours")) | {
+        C: SimpleNamespace(data="memory")
+    }
+    recovery.standby_highwaters = {A: 100, B: 100, C: 50, D: 100}
+    recovery.standby_offsets = {A: 1, B: 40, C: 9, D: 40}
+    assert recovery._in_order([D, C, A, B]) == [B, D, A]
+
+
+async def test_a_standby_that_was_interrupted_is_not_followed(recovery: Any) -> None:
+    """The next round takes it on anew, from what is in its database."""
+
+    async def endless(*_: Any) -> AsyncGenerator[TP, None]:
+        await asyncio.sleep(3600)
+        yield B
+
+    recovery._in_batches = endless
+    await recovery._follow({A, B, C})
+    recovery._catching_up.cancel()
+    await asyncio.wait({recovery._catching_up})
+    assert recovery._followed == {A, C, D}
+    assert ("resume", {B}) not in recovery.app.consumer.calls
+
+
+async def test_with_snapshots_a_standby_waits_for_one(
+    recovery: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is quicker than any replay; Faust's loop reads on meanwhile."""
+    exchanged: list[int] = []
+    monkeypatch.setattr(
+        following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots="s")
+    )
+    recovery._generation_id, recovery._exchange_standbys = 7, exchanged.append
+    recovery.add_future = lambda future: None
+    await recovery._follow({A, B, C})
+    assert (recovery._followed, exchanged) == ({A, B, C, D}, [7])
+    await recovery._follow(set())
+    assert exchanged == [7], "once for each"
+
+
+async def test_what_is_to_be_restored_first_is_asked_for_first() -> None:
+    """Whatever its number."""
+    _, seen = await chunks_of([D, A, B], {A: 5, B: 6, D: 8}, [frozenset({D}), frozenset({A, B})])
+    assert seen == [[D, A, B]]
+
+
+async def test_a_copy_ahead_of_its_changelog_begins_before_the_first_record(recovery: Any) -> None:
+    """Its file says so; the others stay where they are."""
+    persisted: dict[TP, int] = {}
+    table = SimpleNamespace(data=SimpleNamespace(set_persisted_offset=persisted.__setitem__))
+    recovery.tp_to_table = {A: table}
+
+    async def ahead(offsets: Any, ends: Any) -> frozenset[TP]:
+        return frozenset({A})
+
+    recovery._ahead = ahead
+    offsets = {A: 40, B: 7}
+    await recovery._refuse_ahead(offsets, {A: 9, B: 9}, {A: 3, B: 0})
+    assert (offsets, persisted) == ({A: 2, B: 7}, {A: 2})

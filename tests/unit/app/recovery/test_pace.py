@@ -1,0 +1,125 @@
+"""A restore beside streams: how long a live record waits, and the share that is taken. No clock runs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from faust_assigner.app.recovery.pace import (
+    FIRST_RECORDS,
+    IDLE_TURN_S,
+    LIVE_S,
+    LIVE_TURN_S,
+    MOST_RECORDS,
+    Pace,
+)
+
+
+class Worker:
+    """A restore on one core, in virtual time: ``record_s`` is what a record costs it."""
+
+    def __init__(self, share: float, record_s: float) -> None:
+        self.now = self.spent = 0.0
+        self.live = 0
+        self.record_s = record_s
+        self.pace = Pace(share, lambda: self.live, clock=lambda: self.spent, now=lambda: self.now)
+        #: (begin, end) of each turn.
+        self.turns: list[tuple[float, float]] = []
+
+    def run(self, seconds: float, *, live_every_s: float | None = None) -> int:
+        """Restore for so long; returns the records that it did."""
+        until, records = self.now + seconds, 0
+        while self.now < until:
+            if live_every_s is not None:
+                self.live = int(self.now / live_every_s) + 1
+            most, began = self.pace.begin(), self.now
+            self.spent += most * self.record_s
+            self.now += most * self.record_s
+            self.turns.append((began, self.now))
+            self.now += self.pace.end(most)
+            records += most
+        return records
+
+    def held(self, arrivals: list[float]) -> list[float]:
+        """How long each live record waits for the turn under way at its arrival."""
+        return [
+            max((end - at for begin, end in self.turns if begin <= at < end), default=0.0)
+            for at in arrivals
+        ]
+
+
+@pytest.mark.parametrize("record_s", [1e-6, 3e-6, 20e-6, 1e-3])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_live_record_waits_for_one_short_turn_at_most(share: float, record_s: float) -> None:
+    """Whatever a record of the changelog costs; a single one cannot be cut."""
+    worker = Worker(share, record_s)
+    worker.run(0.5)  # alone, its turns are long
+    settled = worker.now + IDLE_TURN_S + MOST_RECORDS * record_s
+    worker.live += 1
+    worker.run(settled - worker.now)
+    begun = len(worker.turns)
+    worker.run(1.5, live_every_s=0.01)
+    draw = random.Random(1)
+    arrivals = [draw.uniform(worker.turns[begun][0], worker.turns[-1][1]) for _ in range(500)]
+    waits = worker.held(arrivals)
+    assert max(waits) <= max(LIVE_TURN_S, record_s) * 1.01
+    assert max(waits) > 0
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_beside_live_records_a_restore_takes_its_share(share: float) -> None:
+    """And with none again all there is."""
+    worker = Worker(share, 3e-6)
+    worker.run(0.2, live_every_s=0.01)
+    spent, began = worker.spent, worker.now
+    worker.run(2.0, live_every_s=0.01)
+    assert (worker.spent - spent) / (worker.now - began) == pytest.approx(share, rel=0.02)
+    worker.now += LIVE_S
+    spent, began = worker.spent, worker.now
+    worker.run(2.0)
+    assert worker.spent - spent == pytest.approx(worker.now - began)
+
+
+def test_costlier_records_make_shorter_turns_at_once() -> None:
+    """Records of a topic are of a kind, until they are not: one turn is too long, the next one is not."""
+    worker = Worker(0.5, 2e-6)
+    worker.run(0.5, live_every_s=0.01)
+    worker.record_s = 100e-6
+    worker.turns.clear()
+    worker.run(0.5, live_every_s=0.01)
+    assert all(end - begin <= LIVE_TURN_S * 1.01 for begin, end in worker.turns[1:])
+
+
+def test_a_first_turn_is_small_and_turns_grow_step_by_step() -> None:
+    """Nothing is known of their cost before, and one cheap turn says little of the next."""
+    worker = Worker(0.5, 1e-7)
+    sizes = []
+    for _ in range(6):
+        sizes.append(worker.pace.begin())
+        worker.spent += sizes[-1] * worker.record_s
+        worker.pace.end(sizes[-1])
+    assert sizes == [FIRST_RECORDS * 4**n for n in range(4)] + [MOST_RECORDS] * 2
+
+
+def test_a_turn_without_records_says_nothing_of_their_cost() -> None:
+    """The broker was slow."""
+    worker = Worker(0.5, 3e-6)
+    worker.run(0.2)
+    before = worker.pace.begin()
+    worker.spent += 1.0
+    assert worker.pace.end(0) == 0.0
+    assert worker.pace.begin() == before
+
+
+def test_a_record_that_cost_much_is_remembered_for_a_while() -> None:
+    """A cheap turn after it makes no long one: the next record may be of the dear kind again."""
+    spent = 0.0
+    pace = Pace(1.0, clock=lambda: spent, now=lambda: 0.0)
+    assert pace.begin() == FIRST_RECORDS
+    spent += 1e-3 * FIRST_RECORDS
+    pace.end(FIRST_RECORDS)
+    dear = pace.begin()
+    spent += 1e-6 * dear
+    pace.end(dear)
+    assert dear < pace.begin() < 2 * dear

@@ -1,0 +1,188 @@
+"""A restore's settings, the time of exchanges of standbys, log lines of progress, and sizes on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.recovery import restoring as recovery
+from faust_assigner.app.recovery.restoring import RestoringRecovery, connection_of, settings_of
+from faust_assigner.app.tables.disk import in_memory, state_sizes, tree_bytes
+from faust_assigner.settings.table import BATCHED_REPLAY, SNAPSHOTS
+
+
+def app_in(folder: Path, **options: Any) -> Any:
+    """An app that nobody starts."""
+    return faust.App(
+        "shop",
+        broker="kafka://127.0.0.1:9095",
+        web_enabled=False,
+        datadir=str(folder),
+        broker_request_timeout=45.0,
+        broker_client_id="w1",
+        **options,
+    )
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_a_restore_reads_as_the_app_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_transaction: bool
+) -> None:
+    """Its cluster, its tables' folder, its settings; under transactions what is committed alone."""
+    said = {SNAPSHOTS: "s3://bucket", BATCHED_REPLAY: False}
+    monkeypatch.setattr(recovery, "read_or_default", lambda app, setting: said[setting])
+    swept: list[Path] = []
+    monkeypatch.setattr(recovery, "sweep_scratch", swept.append)
+    monkeypatch.setattr(recovery, "unreadable_of", lambda app: "unreadable")
+    app = app_in(tmp_path)
+    app.in_transaction = in_transaction
+    found = settings_of(app)
+    assert (found.snapshots, found.batched, found.unreadable) == (
+        "s3://bucket",
+        False,
+        "unreadable",
+    )
+    assert found.isolation_level == ("read_committed" if in_transaction else "read_uncommitted")
+    assert found.folder == Path(app.conf.tabledir)
+    assert swept == [found.folder]
+    connection = connection_of(app)
+    assert found.connection == connection
+    assert connection["bootstrap_servers"] == ["127.0.0.1:9095"]
+    assert (connection["client_id"], connection["request_timeout_ms"]) == ("w1-restore", 45_000)
+    assert connection["security_protocol"] == "PLAINTEXT"
+
+
+class Base:
+    """Of the recovery beneath."""
+
+    async def on_recovery_completed(self, generation_id: int = 0) -> None:
+        """It is complete."""
+        self.acts.append("completed")  # type: ignore[attr-defined]
+
+    async def on_stop(self) -> None:
+        """It stops."""
+        self.acts.append("stopped")  # type: ignore[attr-defined]
+
+
+class Made(RestoringRecovery, Base):  # type: ignore[misc]
+    """Ours over it, of a worker in generation 3."""
+
+    def __init__(self) -> None:
+        self.app = SimpleNamespace(consumer_generation_id=3)
+        self.acts = list[Any]()
+        self.looks = 0
+
+    def add_future(self, future: Any) -> None:  # type: ignore[override]
+        """Begin it."""
+        self.acts.append("exchange")
+        future.close()
+
+    async def settle(self) -> None:
+        """Wait."""
+        self.acts.append("settled")
+
+    def stop_restoring(self) -> None:
+        """Stop."""
+        self.acts.append("told to stop")
+
+    @property
+    def should_stop(self) -> bool:  # type: ignore[override]
+        """After as many looks as there are answers."""
+        return not self.progress.answers
+
+    async def sleep(self, seconds: float) -> None:  # type: ignore[override]
+        """Pause."""
+        self.looks += 1
+
+
+@pytest.mark.parametrize(("generation", "snapshots"), [(3, "s3://b"), (2, "s3://b"), (3, None)])
+async def test_standbys_are_exchanged_once_the_streams_run(
+    monkeypatch: pytest.MonkeyPatch, generation: int, snapshots: str | None
+) -> None:
+    """In the generation that was recovered, where snapshots are named."""
+    monkeypatch.setattr(recovery, "read_or_default", lambda app, setting: snapshots)
+    it = Made()
+    await it.on_recovery_completed(generation)
+    is_exchanged = generation == 3 and snapshots is not None
+    assert it.acts == ["completed", *(["exchange"] if is_exchanged else [])]
+
+
+async def test_a_stop_lets_go_of_databases_before_the_tables_close_them() -> None:
+    """A thread that writes to a closed one would crash the worker."""
+    it = Made()
+    await it.on_stop()
+    assert it.acts == ["told to stop", "settled", "stopped"]
+
+
+class Progress:
+    """Whether it is idle at each look."""
+
+    def __init__(self, *answers: bool) -> None:
+        self.answers, self.figured = list(answers), 0
+
+    @property
+    def is_idle(self) -> bool:
+        """At this look."""
+        return self.answers.pop(0)
+
+    def figures(self) -> None:
+        """A look."""
+        self.figured += 1
+
+    def line(self) -> str:
+        """While it goes on."""
+        return "Restoring"
+
+    def end(self) -> str:
+        """At the end."""
+        return "Restored"
+
+
+async def test_a_restore_is_logged_while_it_goes_on_and_at_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once at the end; an idle recovery logs nothing."""
+    caplog.set_level("INFO")
+    it = Made()
+    progress: Any = Progress(True, False, False, True, True)
+    it.progress = progress
+    await RestoringRecovery._tell_progress.fun(it)  # type: ignore[attr-defined]
+    assert [one.getMessage() for one in caplog.records] == ["Restoring", "Restoring", "Restored"]
+    assert (progress.figured, it.looks) == (3, 5)
+
+
+def test_tables_without_files_are_named_in_order(tmp_path: Path) -> None:
+    """By their own store, or the app's."""
+    app = app_in(tmp_path, store="memory://")
+    app.Table("z")
+    app.Table("kept", store="rocksdb:kept")
+    app.Table("a")
+    assert in_memory(app) == ["a", "z"]
+    app = app_in(tmp_path, store="rocksdb://")
+    app.Table("lost", store="memory:x")
+    app.Table("kept")
+    assert in_memory(app) == ["lost"]
+
+
+def test_the_size_of_a_partition_is_that_of_all_its_files(tmp_path: Path) -> None:
+    """Below its folder; what is not there has none, and a table in memory has no size."""
+    (tmp_path / "3.db" / "sub").mkdir(parents=True)
+    (tmp_path / "3.db" / "a").write_bytes(b"12345")
+    (tmp_path / "3.db" / "b").write_bytes(b"12")
+    (tmp_path / "3.db" / "sub" / "c").write_bytes(b"123")
+    (tmp_path / "3.db" / "gone").symlink_to(tmp_path / "nowhere")
+    assert tree_bytes(tmp_path / "3.db") == 10
+    assert tree_bytes(tmp_path / "4.db") == 0
+    store = SimpleNamespace(partition_path=lambda partition: tmp_path / f"{partition}.db")
+    tables = {
+        "log": SimpleNamespace(data=store),
+        "sets": SimpleNamespace(data=SimpleNamespace(storage=store)),
+        "memory": SimpleNamespace(data={}),
+    }
+    tps = [TP(name, 3) for name in (*tables, "source")]
+    assert state_sizes(tps, tables) == {TP("log", 3): 10, TP("sets", 3): 10}

@@ -1,0 +1,361 @@
+"""Changelog records on their way into tables: which count, when they are written, when all are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict, deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+from mode.utils.queues import FlowControlEvent
+
+from faust_assigner.app.recovery import replay_loop
+from faust_assigner.app.recovery.replay_loop import ChangelogQueue, ReplayLoop
+
+A, B, C = TP("log", 0), TP("log", 1), TP("log", 2)
+
+
+def event(tp: TP, offset: int, *, generation: int | None = 3) -> Any:
+    """A changelog record."""
+    return SimpleNamespace(
+        message=SimpleNamespace(
+            tp=tp, offset=offset, generation_id=generation, key=b"k", value=b"v"
+        )
+    )
+
+
+class Host:
+    """Of Faust's recovery."""
+
+    num_samples_required_for_estimate = 2
+
+    def __init__(self, app: Any, tables: Any) -> None:
+        self.app, self.tables = app, tables
+        self.in_recovery, self.should_stop = True, False
+        self.active_tps, self.standby_tps = {A}, {B}
+        self.active_offsets, self.standby_offsets = {A: 4, C: None}, {B: 4}
+        self.active_highwaters, self.standby_highwaters = {A: 6}, {B: 6}
+        self._active_events_received_at: dict[TP, float] = {}
+        self._standby_events_received_at: dict[TP, float] = {}
+        self._processing_times: deque[float] = deque()
+        self._last_active_event_processed_at: float | None = None
+        self._actives_span = self._standbys_span = None
+        self._recovery_started_at = 1.0
+        self.signal_recovery_end = asyncio.Event()
+        self.flushes = 0
+        self.table = Table()
+        self.tp_to_table = defaultdict(lambda: self.table)
+        self.buffers: Any = defaultdict(list)
+        self.ended = 0
+
+    def _set_recovery_started(self) -> None:
+        self.in_recovery = True
+
+    def _set_recovery_ended(self) -> None:
+        self.in_recovery = False
+        self.ended += 1
+
+    def flush_buffers(self) -> None:
+        """Write."""
+        self.flushes += 1
+
+    def need_recovery(self) -> bool:
+        """Whether an active partition lacks records."""
+        return any(self.active_offsets[tp] < end for tp, end in self.active_highwaters.items())
+
+    def standby_remaining_total(self) -> int:
+        """What standbys lack."""
+        return sum(end - self.standby_offsets[tp] for tp, end in self.standby_highwaters.items())
+
+    def active_stats(self) -> dict[TP, Any]:
+        """What actives lack."""
+        return {
+            tp: SimpleNamespace(offset=self.active_offsets[tp], highwater=end)
+            for tp, end in self.active_highwaters.items()
+            if self.active_offsets[tp] < end
+        }
+
+
+class Table:
+    """A table with a callback."""
+
+    name, recovery_buffer_size, standby_buffer_size = "counts", 3, 5
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+        self.error: Exception | None = None
+
+    async def on_changelog_event(self, event: Any) -> None:
+        """The app's."""
+        self.seen.append(event.message.offset)
+        if self.error is not None:
+            raise self.error
+
+
+class Consumer:
+    """Of the app; positions are the next offsets to fetch."""
+
+    fetch_rounds = 1
+
+    def __init__(self) -> None:
+        self.positions: dict[TP, int | None] = {A: 7}
+        self.fetches = True
+        self.meanwhile: Any = lambda: None
+
+    def may_fetch(self, tp: TP) -> bool:
+        """Whether it is fetched."""
+        return self.fetches
+
+    async def position(self, tp: TP) -> int | None:
+        """The next offset; ``meanwhile`` happens while it is asked for."""
+        self.meanwhile()
+        position = self.positions[tp]
+        if position == -1:
+            raise RuntimeError("lost")
+        return position
+
+
+class Recovery(ReplayLoop, Host):  # type: ignore[misc]
+    """Ours over it."""
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
+    """A recovery that owns ``A`` up to offset 6 and stands by for ``B``; both tables are at 4."""
+    unreadable = SimpleNamespace(counts=Counter[TP]())
+    monkeypatch.setattr(replay_loop, "unreadable_of", lambda app: unreadable)
+    queue = SimpleNamespace(empty=lambda: True)
+    ready: list[str] = []
+    tables = SimpleNamespace(
+        changelog_queue=queue, standbys_ready=False, on_standbys_ready=lambda: ready.append("x")
+    )
+    tables.ready = ready
+    app = SimpleNamespace(consumer=Consumer(), consumer_generation_id=3)
+    return Recovery(app, tables)
+
+
+@pytest.mark.parametrize(
+    ("record", "is_taken"),
+    [
+        (event(A, 5), True),
+        (event(B, 5), True),
+        (event(C, 5), False),
+        (event(A, 5, generation=None), True),
+        (event(A, 5, generation=2), False),
+    ],
+    ids=["owned", "followed", "neither", "no generation", "old generation"],
+)
+async def test_the_queue_gives_records_of_this_generation_that_are_replayed(
+    made: Recovery, record: Any, is_taken: bool
+) -> None:
+    """A record without a generation is of a client without a group."""
+    made.app.tables = SimpleNamespace(recovery=made)
+    flow = FlowControlEvent()
+    flow.resume()
+    queue = ChangelogQueue(made.app, maxsize=4, flow_control=flow)
+    for one in (record, event(A, 99)):
+        queue.put_nowait(one)
+    found = await asyncio.wait_for(queue.get(), 5.0)
+    assert found.message.offset == (record.message.offset if is_taken else 99)
+
+
+async def test_a_record_that_a_table_has_counts_for_nothing_but_the_time(made: Recovery) -> None:
+    """The one after it is applied, and shown to the app."""
+    for offset in (3, 4, 5):
+        await made._take(event(A, offset))
+    assert made.table.seen == [5]
+    assert [one.message.offset for one in made.buffers[made.table]] == [5]
+    assert made.active_offsets[A] == 5
+    assert set(made._active_events_received_at) == {A}
+    assert made._standby_events_received_at == {}
+
+
+async def test_the_first_record_of_an_empty_table_is_applied(made: Recovery) -> None:
+    """Its offset is None."""
+    made.active_tps.add(C)
+    await made._take(event(C, 0))
+    assert made.active_offsets[C] == 0
+
+
+async def test_a_record_of_a_copy_moves_the_copy(made: Recovery) -> None:
+    """And no estimate of the time that owned partitions need."""
+    for offset in (5, 6):
+        await made._take(event(B, offset))
+    assert (made.standby_offsets[B], set(made._standby_events_received_at)) == (6, {B})
+    assert made._active_events_received_at == {}
+    assert not made._processing_times
+
+
+@pytest.mark.parametrize(("tp", "size"), [(A, 3), (B, 5)], ids=["owned", "copy"])
+async def test_a_buffer_is_written_when_it_is_full(made: Recovery, tp: TP, size: int) -> None:
+    """Owned tables and copies have sizes of their own."""
+    for offset in range(5, 5 + size - 1):
+        await made._take(event(tp, offset))
+    assert made.flushes == 0
+    await made._take(event(tp, 5 + size - 1))
+    assert made.flushes == 1
+
+
+async def test_an_app_whose_callback_fails_gets_its_rows(made: Recovery, caplog: Any) -> None:
+    """The log says it once a minute."""
+    made.table.error = RuntimeError("a bug")
+    for offset in (5, 6):
+        await made._take(event(A, offset))
+    assert len(made.buffers[made.table]) == 2
+    assert len(caplog.records) == 1
+
+
+async def test_the_estimate_uses_the_newest_samples(
+    made: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as Faust wants; the oldest goes first."""
+    now = 0.0
+    monkeypatch.setattr(replay_loop, "monotonic", lambda: now)
+    for offset, at in ((5, 1.0), (6, 2.0), (7, 4.0), (8, 8.0)):
+        now = at
+        await made._take(event(A, offset))
+    assert list(made._processing_times) == [2.0, 4.0]
+
+
+def test_a_recovery_ends_once_all_that_was_read_is_written(made: Recovery) -> None:
+    """And tells whoever waits for it."""
+    made._maybe_end()
+    assert (made.ended, made.flushes) == (0, 0)
+    made.active_offsets[A] = 6
+    made._maybe_end()
+    assert (made.ended, made.flushes, made.signal_recovery_end.is_set()) == (1, 1, True)
+    made._maybe_end()
+    assert (made.ended, made.flushes) == (1, 1)
+
+
+def test_a_recovery_whose_last_write_failed_does_not_end(made: Recovery) -> None:
+    """The failure begins it again, from what is in the file."""
+
+    def fail() -> None:
+        made.active_offsets[A] = 4
+
+    made.active_offsets[A] = 6
+    made.flush_buffers = fail  # type: ignore[method-assign]
+    made._maybe_end()
+    assert made.ended == 0
+    assert not made.signal_recovery_end.is_set()
+
+
+@pytest.mark.parametrize("state", ["recovering", "lacking", "none", "ready"])
+def test_standbys_are_ready_once_the_actives_are_and_nothing_is_lacking(
+    made: Recovery, state: str
+) -> None:
+    """The app is told once."""
+    made.active_offsets[A], made.standby_offsets[B] = 6, 6
+    if state == "recovering":
+        made.active_offsets[A] = 5
+    elif state == "lacking":
+        made.standby_offsets[B] = 5
+    elif state == "none":
+        made.standby_tps.clear()
+    made._maybe_end()
+    assert made.tables.ready == (["x"] if state == "ready" else [])
+    made.tables.standbys_ready = True
+    made._maybe_end()
+    assert len(made.tables.ready) == (state == "ready")
+
+
+def test_the_span_of_standbys_ends_once(made: Recovery) -> None:
+    """After each round that had one."""
+    ends: list[str] = []
+    made.active_offsets[A], made.standby_offsets[B] = 6, 6
+    made.tables.standbys_ready = True
+    made._standbys_span = SimpleNamespace(finish=lambda: ends.append("x"))
+    for _ in range(3):
+        made._maybe_end()
+    assert (ends, made.tables.ready) == (["x"], ["x"])
+
+
+def test_a_new_recovery_knows_nothing_of_the_last(made: Recovery) -> None:
+    """Neither what was fetched nor that it had ended."""
+    made._fetched[A] = 1
+    made.signal_recovery_end.set()
+    made._set_recovery_started()
+    assert made._fetched == {}
+    assert not made.signal_recovery_end.is_set()
+
+
+async def test_offsets_without_records_are_passed_over_one_round_after_the_fetch(
+    made: Recovery, caplog: Any
+) -> None:
+    """In that round the last batch may still be on its way."""
+    for rounds, offset in ((1, 4), (1, 4), (2, 6)):
+        made.app.consumer.fetch_rounds = rounds
+        await made._look_for_the_end()
+        assert made.active_offsets[A] == offset
+    assert "restored" not in caplog.text, "markers of transactions are no trouble"
+
+
+@pytest.mark.parametrize(
+    "reason", ["queued", "not fetched", "before the end", "no position", "lost"]
+)
+async def test_a_partition_is_not_passed_over_while_records_may_come(
+    made: Recovery, reason: str
+) -> None:
+    """However often it is looked at."""
+    consumer = made.app.consumer
+    if reason == "queued":
+        made.tables.changelog_queue.empty = lambda: False
+    elif reason == "not fetched":
+        consumer.fetches = False
+    else:
+        consumer.positions[A] = {"before the end": 6, "no position": None, "lost": -1}[reason]
+    for consumer.fetch_rounds in range(1, 5):
+        await made._look_for_the_end()
+    assert made.active_offsets[A] == 4
+
+
+async def test_a_round_that_was_fetched_while_the_position_was_asked_for_counts(
+    made: Recovery,
+) -> None:
+    """The batch of that round may be on its way still."""
+    consumer = made.app.consumer
+
+    def fetch() -> None:
+        consumer.fetch_rounds += 1
+
+    consumer.meanwhile = fetch
+    await made._look_for_the_end()
+    await made._look_for_the_end()
+    assert made.active_offsets[A] == 4
+    consumer.fetch_rounds += 1
+    await made._look_for_the_end()
+    assert made.active_offsets[A] == 6
+
+
+async def test_a_position_of_the_recovery_before_counts_for_nothing(made: Recovery) -> None:
+    """It began again while the position was asked for."""
+
+    def begin_again() -> None:
+        made._recovery_started_at = 2.0
+
+    made.app.consumer.meanwhile = begin_again
+    await made._look_for_the_end()
+    assert made._fetched == {}
+
+
+async def test_records_that_were_not_read_are_an_error_in_the_log(
+    made: Recovery, caplog: Any
+) -> None:
+    """They do not decode; rows lack them."""
+    made.unreadable.counts[A] = 1
+    for made.app.consumer.fetch_rounds in (1, 2):
+        await made._look_for_the_end()
+    assert [(r.levelname, "offset 4 and the end, 6" in r.message) for r in caplog.records] == [
+        ("ERROR", True)
+    ]
+
+
+async def test_outside_of_a_recovery_nothing_is_passed_over(made: Recovery) -> None:
+    """Its offsets are those of its own changes."""
+    made.in_recovery = False
+    for made.app.consumer.fetch_rounds in (1, 2):
+        await made._look_for_the_end()
+    assert made.active_offsets[A] == 4

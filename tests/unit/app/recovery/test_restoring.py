@@ -1,0 +1,315 @@
+"""Where a restore comes into Faust's recovery: what it may delay, and that it never breaks it."""
+
+import asyncio
+import gc
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+import pytest
+from aiokafka import TopicPartition
+from faust.tables.recovery import ServiceStopped
+from faust.types import TP
+
+from faust_assigner.app.recovery import bring_up
+from faust_assigner.app.recovery import restoring as recovery
+from faust_assigner.app.recovery.bring_up import SNAPSHOT, Cold, Extent, Restored, Settings
+from faust_assigner.app.recovery.restoring import (
+    RestoringRecovery,
+    RestoringTables,
+    install,
+    takes_files,
+)
+
+HERE = TP("app-table-changelog", 0)
+
+
+@pytest.fixture
+async def app() -> Any:
+    """An app whose recovery restores, not started."""
+    made = faust.App(
+        "restoring", broker="kafka://127.0.0.1:1", store="rocksdb://", web_enabled=False
+    )
+    install(made)
+    return made
+
+
+@pytest.fixture
+async def restoring(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The app's recovery with one lagging partition, Faust's own steps replaced by their results."""
+    service = app.tables.recovery
+    service.active_highwaters[HERE] = 9
+
+    async def build_offsets(
+        self: Any, consumer: Any, tps: Any, destination: Any, title: str
+    ) -> None:
+        destination.update(dict.fromkeys(tps, -1))
+
+    base = type(service).__mro__[2]
+    monkeypatch.setattr(base, "_build_offsets", build_offsets)
+    monkeypatch.setattr(
+        RestoringRecovery,
+        "_cold",
+        lambda self, tp, offsets, highwaters: Cold(TopicPartition(*tp), None, -1, 9, True),
+    )
+    monkeypatch.setattr(
+        recovery,
+        "settings_of",
+        lambda app: Settings("somewhere", True, {}, "read_uncommitted", None),
+    )  # type: ignore[arg-type]
+    return service
+
+
+def answer(offset: int) -> Any:
+    """A restore that brings the partition to ``offset``."""
+    return lambda settings, partitions, stop, told: {
+        HERE: Restored(HERE, SNAPSHOT, 0.0, 1.0, -1, offset, 10)
+    }
+
+
+async def build(service: Any, title: str = "active") -> dict[TP, int]:
+    """Faust's call, as it makes it."""
+    offsets: dict[TP, int] = {}
+    await service._wait(service._build_offsets(None, {HERE}, offsets, title), timeout=60.0)
+    return offsets
+
+
+async def test_a_restored_offset_is_what_recovery_goes_on_from(
+    restoring: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the source is there for the ledger."""
+    monkeypatch.setattr(recovery, "bring_up", answer(7))
+    assert await build(restoring) == {HERE: 7}
+    assert restoring.active_highwaters[HERE] == 9
+    assert recovery.restored_partitions(restoring.app)[HERE].source == "snapshot"
+
+
+async def test_an_offset_beyond_the_known_highwater_raises_the_highwater(
+    restoring: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Faust would take it for a changelog that lost its records, and crash."""
+    monkeypatch.setattr(recovery, "bring_up", answer(12))
+    assert await build(restoring) == {HERE: 12}
+    assert restoring.active_highwaters[HERE] == 12
+
+
+async def test_a_restore_that_raises_leaves_fausts_offsets(
+    restoring: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then Faust replays."""
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("of any kind")
+
+    monkeypatch.setattr(recovery, "bring_up", broken)
+    assert await build(restoring) == {HERE: -1}
+
+
+async def test_standbys_wait_for_nothing(restoring: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their offsets are built as Faust builds them, within Faust's time."""
+    monkeypatch.setattr(recovery, "bring_up", answer(7))
+    assert await build(restoring, "standby") == {HERE: -1}
+
+
+async def test_a_restore_may_take_longer_than_a_request(
+    restoring: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Faust gives offsets one request timeout, and at its end leaves recovery for good."""
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.3)
+        return answer(7)(*arguments)
+
+    monkeypatch.setattr(recovery, "bring_up", slow)
+    offsets: dict[TP, int] = {}
+    await restoring._wait(restoring._build_offsets(None, {HERE}, offsets, "active"), timeout=0.05)
+    assert offsets == {HERE: 7}
+    with pytest.raises(ServiceStopped):  # what comes next has its time limit again
+        await restoring._wait(asyncio.sleep(5), timeout=0.05)
+
+
+async def test_a_rebalance_stops_the_thread_and_waits_for_it(
+    restoring: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its databases may be another's a moment later."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def until_stopped(settings: Any, partitions: Any, stop: Any, told: Any) -> dict[TP, Restored]:
+        begun.set()
+        while not stop():
+            time.sleep(0.01)
+        time.sleep(0.1)
+        ended.set()
+        return {}
+
+    monkeypatch.setattr(recovery, "bring_up", until_stopped)
+    building = asyncio.ensure_future(build(restoring))
+    await asyncio.to_thread(begun.wait, 5)
+    building.cancel()
+    await asyncio.wait([building], timeout=0.05)
+    assert not ended.is_set()
+    restoring.app.tables.on_partitions_revoked({HERE})
+    await restoring.settle()
+    assert ended.is_set()
+
+
+async def test_a_thread_that_fails_after_its_waiter_is_gone_is_no_error_of_asyncio(
+    restoring: Any,
+) -> None:
+    """A full disk while a round begins: it is met again by whoever opens the table next, and said then."""
+    may_fail, complaints = threading.Event(), list[Any]()
+
+    def fail() -> None:
+        may_fail.wait(10)
+        raise OSError("No space left on device")
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    waiter = asyncio.ensure_future(restoring._in_thread(fail))
+    await asyncio.sleep(0.01)
+    waiter.cancel()
+    await asyncio.gather(waiter, return_exceptions=True)
+    del waiter  # its traceback leads to the thread's task
+    may_fail.set()
+    await restoring.settle()
+    await asyncio.sleep(0.01)
+    gc.collect()
+    assert complaints == []
+
+
+async def test_the_recovery_is_made_once_and_keeps_fausts_tasks(app: Any) -> None:
+    """Every loop of Faust's recovery runs in ours."""
+    service = app.tables.recovery
+    assert app.tables.recovery is service
+    assert isinstance(app.tables, RestoringTables)
+    names = {task.fun.__name__ for task in service._get_tasks()}
+    assert {"_restart_recovery", "_slurp_changelogs", "_publish_stats"} <= names
+
+
+def test_installing_twice_is_installing_once(app: Any) -> None:
+    """Whoever calls it, the fixup or a person."""
+    chosen = app.conf.TableManager
+    install(app)
+    assert app.conf.TableManager is chosen
+
+
+def test_installing_late_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """A table manager that exists is left as it is."""
+    late = faust.App("late", broker="kafka://127.0.0.1:1", web_enabled=False)
+    assert late.tables is not None
+    install(late)
+    assert "in use before" in caplog.text
+    assert not isinstance(late.tables, RestoringTables)
+
+
+def test_nothing_is_installed_where_nothing_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No snapshots, no batches: Faust as it is."""
+    monkeypatch.setenv("FAUST_ASSIGNER_BATCHED_REPLAY", "0")
+    monkeypatch.delenv("FAUST_ASSIGNER_SNAPSHOTS", raising=False)
+    plain = faust.App("plain", broker="kafka://127.0.0.1:1", web_enabled=False)
+    install(plain)
+    assert not issubclass(plain.conf.TableManager, RestoringTables)
+
+
+def test_stores_whose_values_are_not_the_changelogs_take_no_files(tmp_path: Any) -> None:
+    """Memory tables, set tables, databases with a TTL, read-only ones."""
+    app = faust.App(
+        "stores",
+        broker="kafka://127.0.0.1:1",
+        store="rocksdb://",
+        datadir=str(tmp_path),
+        web_enabled=False,
+    )
+    (tmp_path / "v1" / "tables").mkdir(parents=True, exist_ok=True)
+    plain = app.Table("plain")
+    assert takes_files(plain.data)
+    assert not takes_files(app.Table("ttl", options={"ttl": 60}).data)
+    assert not takes_files(app.Table("read", options={"read_only": True}).data)
+    assert not takes_files(app.SetTable("set").data)
+    memory = faust.App("memory", broker="kafka://127.0.0.1:1", store="memory://", web_enabled=False)
+    assert not takes_files(memory.Table("table").data)
+    assert not takes_files(SimpleNamespace())
+
+
+def test_the_last_offset_to_reach_is_the_one_before_the_committed_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end is the next record's offset: who waits for that one waits for a minute, at each restore."""
+
+    async def extents(connection: Any, tps: Any) -> Any:
+        return {tp: Extent(0, 30) for tp in tps}
+
+    monkeypatch.setattr(bring_up, "extents_of", extents)
+    tp = TopicPartition(*HERE)
+    for isolation_level, reached in (("read_committed", 29), ("read_uncommitted", 9)):
+        settings: Any = Settings(None, True, {}, isolation_level, None)  # type: ignore[arg-type]
+        (cold,) = bring_up._with_committed_ends(
+            settings, [Cold(tp, None, -1, 9, True)], bring_up.Stop()
+        )
+        assert cold.highwater == reached
+
+
+async def test_a_restore_that_fails_forgets_what_the_one_before_did(
+    restoring: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger would count it twice."""
+    monkeypatch.setattr(recovery, "bring_up", answer(7))
+    await build(restoring)
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("of any kind")
+
+    monkeypatch.setattr(recovery, "bring_up", broken)
+    await build(restoring)
+    assert restoring.restored == {}
+
+
+@pytest.mark.parametrize(
+    ("persisted", "offset", "highwater", "in_transaction", "start"),
+    [
+        (3, 7, 9, False, 7),
+        (8, 7, 9, False, 8),
+        (None, -1, 9, False, -1),
+        (8, 8, 8, False, None),
+        (8, 8, 8, True, 8),
+        (None, None, 9, False, None),
+    ],
+)
+async def test_a_partition_is_read_from_its_file_or_from_the_first_record_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+    app: Any,
+    persisted: int | None,
+    offset: int | None,
+    highwater: int,
+    in_transaction: bool,
+    start: int | None,
+) -> None:
+    """Not where nothing is left; under transactions the end may be one that is not known yet."""
+    monkeypatch.setattr(recovery, "is_writable", lambda store: True)
+    monkeypatch.setattr(recovery, "takes_files", lambda store: True)
+    monkeypatch.setattr(recovery, "decoding_of", lambda table: None)
+    store = SimpleNamespace(
+        persisted_offset=lambda tp: persisted, _db_for_partition=lambda partition: "database"
+    )
+    table = SimpleNamespace(data=store, _on_changelog_event=None)
+    service = app.tables.recovery
+    service.tp_to_table[HERE] = table
+    app.in_transaction = in_transaction
+    found = service._cold(HERE, {HERE: offset}, {HERE: highwater})
+    assert (None if found is None else found.offset) == start
+    table._on_changelog_event = "callback"
+    assert service._cold(HERE, {HERE: offset}, {HERE: highwater}) is None, "it sees each record"
+
+
+async def test_settling_stops_the_threads_that_it_waits_for(app: Any) -> None:
+    """They would go on for as long as there are records."""
+    service = app.tables.recovery
+    assert not service._stop()
+    await service.settle()
+    assert service._stop()

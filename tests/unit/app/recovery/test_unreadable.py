@@ -1,0 +1,122 @@
+"""Records that do not decode: which are kept, up to which size, and how often they are logged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+import pytest
+from aiokafka import TopicPartition
+from faust.types import TP
+
+from faust_assigner.app.recovery import unreadable as module
+from faust_assigner.app.recovery.batched_replay import whole
+from faust_assigner.app.recovery.unreadable import UnreadableRecords, keep, reason_of, unreadable_of
+
+HERE, OTHER = TP("log", 3), TP("log", 4)
+
+
+def bad(offset: int, key: bytes | None = b"k", value: bytes | None = b"v") -> Any:
+    """A record and why it does not decode."""
+    return offset, key, value, ValueError(f"bad {offset}")
+
+
+def lines_in(folder: Path, tp: TP = HERE) -> list[dict[str, Any]]:
+    """What was kept of a partition."""
+    file = folder / module.FOLDER / f"{tp.topic}-{tp.partition}.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_a_record_is_kept_with_all_that_is_needed_to_mend_it(tmp_path: Path) -> None:
+    """Key and value as they are in base64, or null; what is there stays."""
+    keep(tmp_path, HERE, [bad(1), bad(2, None, None)])
+    keep(tmp_path, HERE, [bad(3, b"", b"")])
+    assert lines_in(tmp_path) == [
+        {"offset": 1, "key": "aw==", "value": "dg==", "error": "ValueError('bad 1')"},
+        {"offset": 2, "key": None, "value": None, "error": "ValueError('bad 2')"},
+        {"offset": 3, "key": "", "value": "", "error": "ValueError('bad 3')"},
+    ]
+
+
+def test_a_file_that_is_large_enough_takes_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic of which nothing decodes would fill the disk."""
+    monkeypatch.setattr(module, "FILE_BYTES", 100)
+    for offset in range(0, 40, 4):
+        keep(tmp_path, HERE, [bad(offset + n) for n in range(4)])
+    kept = lines_in(tmp_path)
+    assert [one["offset"] for one in kept] == list(range(len(kept)))
+    size = len(json.dumps(kept[0])) + 1
+    assert 100 / size <= len(kept) < 100 / size + 1.5
+
+
+def test_a_disk_that_takes_nothing_is_logged(tmp_path: Path, caplog: Any) -> None:
+    """The restore goes on."""
+    (tmp_path / module.FOLDER).write_text("a file in the place of the folder")
+    keep(tmp_path, HERE, [bad(1)])
+    assert "are not kept" in caplog.text
+
+
+def test_each_partition_is_logged_by_itself(tmp_path: Path, caplog: Any) -> None:
+    """Without a record nothing is."""
+    app: Any = SimpleNamespace(conf=SimpleNamespace(tabledir=tmp_path))
+    found = unreadable_of(app)
+    assert unreadable_of(app) is found
+    assert isinstance(found, UnreadableRecords)
+    found(HERE, [])
+    assert (caplog.records, found.counts) == ([], {})
+    found(HERE, [bad(1), bad(2)])
+    found(OTHER, [bad(7)])
+    found(HERE, [bad(3)])
+    assert found.counts == {HERE: 3, OTHER: 1}
+    said = [one.getMessage() for one in caplog.records]
+    assert [text.partition(" records")[0] for text in said] == [
+        "Changelog log-3: 2",
+        "Changelog log-4: 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "is_bad"),
+    [
+        (b'"a"', b"1", False),
+        (b'"a"', None, False),
+        (b'"a"', b"{no json", True),
+        (b"{no json", b"1", True),
+        (b"{no json", None, True),
+        (None, b"1", True),
+    ],
+)
+def test_a_row_needs_a_key_and_a_value_that_decode(
+    key: bytes | None, value: bytes | None, is_bad: bool
+) -> None:
+    """A deletion has no value."""
+    app = faust.App("shop", broker="kafka://127.0.0.1:1", store="memory://", web_enabled=False)
+    reason = reason_of(app.Table("counts", key_type=str, value_type=int))
+    found = reason(SimpleNamespace(key=key, value=value, headers=()))
+    assert (found is not None) == is_bad
+
+
+def test_a_bare_record_is_completed_for_a_schema_of_someones_own() -> None:
+    """As a consumer hands it out: with sizes, -1 for what is not there."""
+    record = SimpleNamespace(
+        offset=7,
+        timestamp=5,
+        timestamp_type=1,
+        key=b"abc",
+        value=None,
+        checksum=None,
+        headers=[("a", b"b")],
+    )
+    found = whole(TopicPartition("log", 3), record)
+    assert (found.topic, found.partition, found.offset) == ("log", 3, 7)
+    assert (found.timestamp, found.timestamp_type, found.checksum) == (5, 1, None)
+    assert (found.key, found.value, found.headers) == (b"abc", None, (("a", b"b"),))
+    assert (found.serialized_key_size, found.serialized_value_size) == (3, -1)
+    record.key, record.value = None, b""
+    found = whole(TopicPartition("log", 3), record)
+    assert (found.serialized_key_size, found.serialized_value_size) == (-1, 0)

@@ -1,0 +1,352 @@
+"""Files that fail: who is told, what is written no more, and what is set aside once for each damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.stores.rocksdb import Store as RocksDBStore
+from faust.types import TP
+
+from faust_assigner.app.tables.files import (
+    ASIDE,
+    CarefulStore,
+    corrupt_folders,
+    is_damage,
+    is_storage_error,
+    take_care_of,
+)
+from tests.support.made_up_tables import MadeUp, done, process
+
+
+def test_files_that_were_set_aside_are_not_set_aside_again(tmp_path: Path) -> None:
+    """What replaced them is good: a flag that stays throws away each database that is opened anew."""
+    it = MadeUp(tmp_path, "counts")
+    try:
+        store = it.tables["counts"].data
+        damage = OSError("Corruption: block checksum mismatch")
+        assert is_damage(damage)
+        store._db_for_partition(0)[b"k"] = b"damaged"
+        store._condemned.add(0)
+        store.close_partition(0)
+        store._db_for_partition(0)[b"k"] = b"replayed"
+        assert store.set_aside == {0: 1}
+        assert store.partition_path(0).with_name(store.partition_path(0).name + ASIDE).is_dir()
+        store.close_partition(0)
+        assert store._db_for_partition(0)[b"k"] == b"replayed"
+        assert store.set_aside == {0: 1}
+        store._put_aside(3, damage)
+        assert corrupt_folders(it.app) == 2
+    finally:
+        it.close()
+
+
+def test_an_error_that_names_no_file_is_about_each_partition_of_the_batch(tmp_path: Path) -> None:
+    """Which of them lacks a change is not known; one that names a file is about that file alone."""
+    it = MadeUp(tmp_path, "counts")
+    try:
+        store = it.tables["counts"].data
+        assert [store._is_about(Exception("No space left on device"), p) for p in (0, 1)] == [
+            True,
+            True,
+        ]
+        named = Exception(f"IO error: {store.partition_path(1)}/000004.log")
+        assert [store._is_about(named, p) for p in (0, 1)] == [False, True]
+    finally:
+        it.close()
+
+
+def test_a_database_that_is_opened_anew_takes_records_and_offsets_again(tmp_path: Path) -> None:
+    """What it lacked is replayed into it: a mark that stays would replay it at every start."""
+    it = MadeUp(tmp_path, "counts")
+    try:
+        table = it.tables["counts"]
+        store, tp = table.data, TP(table.changelog_topic.get_topic_name(), 0)
+        store._lacking.add(0)
+        store.set_persisted_offset(tp, 5)
+        assert store.persisted_offset(tp) is None
+        store.close_partition(0)
+        store.set_persisted_offset(tp, 5)
+        assert store.persisted_offset(tp) == 5
+    finally:
+        it.close()
+
+
+# -- what fails, and who is told
+
+
+class Failing:
+    """A table with files, whose recovery notes what it is told; databases fail with ``error``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.made = MadeUp(folder, "counts")
+        self.table = self.made.tables["counts"]
+        self.store, self.told = self.table.data, list[tuple[str, str]]()
+        self.topic = self.table.changelog_topic.get_topic_name()
+        self.doubts: list[Any] = []
+        recovery = SimpleNamespace(
+            tables_failed=lambda table, error: self.told.append((table, str(error))),
+            consistency=SimpleNamespace(doubt=lambda *doubt: self.doubts.append(doubt)),
+        )
+        self.made.app.tables._recovery = recovery
+        self.made.app._consumer._unacked_messages = set()
+
+    def fail(self, error: Exception) -> None:
+        """From here on the databases say that."""
+        for partition in self.store._dbs:
+            self.store._dbs[partition] = Broken(error)
+
+
+class Unacked(list[Any]):
+    """Records under way."""
+
+    discard = list.remove
+
+
+class Broken:
+    """A database that can be neither read nor written."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "close":
+            return lambda: None
+        raise self.error
+
+    def __getitem__(self, key: bytes) -> Any:
+        raise self.error
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        raise self.error
+
+
+@pytest.fixture
+def it(tmp_path: Path) -> Iterator[Failing]:
+    """Both partitions open."""
+    failing = Failing(tmp_path)
+    for partition in (0, 1):
+        failing.store._db_for_partition(partition)
+    yield failing
+    failing.made.close()
+    done()
+
+
+def record(it: Failing, partition: int) -> Any:
+    """A changelog record."""
+    message = SimpleNamespace(
+        tp=TP(it.topic, partition), partition=partition, offset=3, key=b'"a"', value=b"1"
+    )
+    return SimpleNamespace(message=message, key="a", value=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_bad"),
+    [
+        ("Corruption: block checksum mismatch", True),
+        ("Corruption: IO error: No space left on device", True),
+        ("IO error: No such file or directory: 000004.sst", True),
+        ("Invalid argument: not an sstable", True),
+        ("IO error: No space left on device", False),
+        ("IO error: No such file: lock hold by current process", False),
+        ("IO error: Too many open files: No such file", False),
+        ("something else", False),
+    ],
+)
+def test_bad_files_are_told_from_a_disk_that_may_recover(text: str, is_bad: bool) -> None:
+    """Waiting is of no use for the former, and a replay of no use for the latter."""
+    assert is_damage(Exception(text)) is is_bad
+
+
+@pytest.mark.parametrize(
+    ("error", "is_so"),
+    [(Exception("RocksDB's"), True), (OSError("full"), True), (ValueError("a bug"), False)],
+)
+def test_what_rocksdb_or_the_disk_says_is_told_from_a_bug(error: Exception, is_so: bool) -> None:
+    """rocksdict raises plain exceptions."""
+    assert is_storage_error(error) is is_so
+
+
+@pytest.mark.parametrize("is_bad", [True, False])
+def test_a_read_that_fails_stops_the_streams_and_its_record_is_repeated(
+    it: Failing, is_bad: bool
+) -> None:
+    """Only bad files are set aside when they are opened again."""
+    text = "Corruption: bad block" if is_bad else "IO error: disk is gone"
+    event = process(1)
+    unacked = it.made.app._consumer._unacked_messages = Unacked([event.message])
+    it.fail(Exception(text))
+    with pytest.raises(Exception, match=text):
+        it.store.row_of(1, b'"a"')
+    assert it.told == [("counts", text)]
+    assert (it.store._lacking, it.store._condemned) == ({1}, {1} if is_bad else set())
+    assert event.message.acked
+    assert unacked == [], "no commit passes it"
+
+
+def test_a_bug_in_a_view_stops_no_stream(it: Failing) -> None:
+    """It is the app's."""
+    it.fail(ValueError("a bug"))
+    with pytest.raises(ValueError, match="bug"):
+        it.store.row_of(1, b'"a"')
+    assert (it.told, it.store._lacking) == ([], set())
+
+
+def test_nothing_is_written_behind_a_change_that_is_missing(it: Failing) -> None:
+    """It would pass for complete; other partitions go on."""
+    it.store._lacking.add(0)
+    it.table.apply_changelog_batch([record(it, 0), record(it, 1)])
+    assert it.store.persisted_offset(TP(it.topic, 0)) is None
+    assert it.store.persisted_offset(TP(it.topic, 1)) == 3
+
+
+def test_an_offset_that_cannot_be_written_begins_the_table_again(it: Failing) -> None:
+    """Its file is replayed from the one before."""
+    it.fail(OSError("full"))
+    it.store.set_persisted_offset(TP(it.topic, 1), 5)
+    assert it.told == [("counts", "full")]
+    it.store.set_persisted_offset(TP(it.topic, 1), 6)
+    assert len(it.told) == 1, "it is told once for a file"
+    it.fail(ValueError("a bug"))
+    with pytest.raises(ValueError, match="bug"):
+        it.store.set_persisted_offset(TP(it.topic, 0), 5)
+
+
+def test_a_database_that_goes_is_of_this_table(it: Failing) -> None:
+    """Partitions of other topics have the same numbers."""
+    it.store.revoke_partitions(it.table, {TP("another", 0), TP(it.topic, 1)})
+    assert list(it.store._dbs) == [0]
+
+
+@pytest.mark.parametrize("is_storage", [True, False])
+async def test_what_does_not_open_at_a_rebalance_is_opened_by_the_recovery(
+    it: Failing, is_storage: bool, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Any other error is raised."""
+
+    def broken(partition: int) -> Any:
+        raise OSError("full") if is_storage else ValueError("a bug")
+
+    monkeypatch.setattr(it.store, "_db_for_partition", broken)
+    if is_storage:
+        assert await it.store._try_open_db_for_partition(0) is None
+        assert "counts-0 is opened when it is needed" in caplog.text
+    else:
+        with pytest.raises(ValueError, match="bug"):
+            await it.store._try_open_db_for_partition(0)
+
+
+@pytest.mark.parametrize("reason", [None, "global", "reads back"])
+def test_a_change_below_the_file_is_told_to_the_recovery(it: Failing, reason: str | None) -> None:
+    """Not where others write the table, nor where its own records are read back meanwhile."""
+    it.table.is_global = reason == "global"
+    it.table.recovery_buffer_size = 1 if reason == "reads back" else 1000
+    assert it.store.doubt(1, 7) == (reason is None)
+    assert it.doubts == ([(TP(it.topic, 1), 7)] if reason is None else [])
+
+
+def test_a_careful_store_is_made_as_faust_makes_its_own(tmp_path: Path) -> None:
+    """Types, serializers and options of the table: a store without them reads no row as it was written."""
+    options = {"write_buffer_size": 1 << 20}
+    app = MadeUp(tmp_path, "counts").app
+    table = app.Table("typed", key_type=int, value_type=float, partitions=2, options=options)
+    table.key_serializer, table.value_serializer = "raw", "json"
+    plain = table._new_store_by_url("rocksdb://")
+    take_care_of(table)
+    careful = table._new_store_by_url("rocksdb://")
+    assert not isinstance(plain, CarefulStore)
+    assert isinstance(careful, CarefulStore)
+    names = ("url", "app", "table", "table_name", "key_type", "value_type", "loop", "options")
+    names += ("key_serializer", "value_serializer")
+    assert {name: getattr(careful, name) for name in names} == {
+        name: getattr(plain, name) for name in names
+    }
+    assert (careful.key_type, careful.value_type, careful.options) == (int, float, options)
+
+
+class Opening:
+    """Opens of one partition's database: each fails with the next error, None succeeds."""
+
+    def __init__(self, it: Failing, monkeypatch: pytest.MonkeyPatch, *errors: str | None) -> None:
+        self.errors = list(errors)
+        monkeypatch.setattr(RocksDBStore, "_open_for_partition", self)
+
+    def __call__(self, partition: int) -> str:
+        """Open it."""
+        error = self.errors.pop(0)
+        if error is not None:
+            raise Exception(error)
+        return "opened"
+
+
+@pytest.mark.parametrize(
+    ("errors", "is_aside", "is_opened"),
+    [
+        ([None], False, True),
+        (["Corruption: bad magic", None], True, True),
+        (["Corruption: bad magic", "Corruption: again"], True, False),
+        (["IO error: lock hold by current process", None], False, True),
+        (["IO error: lock hold by current process", "IO error: lock hold by"], False, False),
+        (["IO error: No space left on device"], False, False),
+    ],
+)
+def test_a_corrupt_folder_is_set_aside_and_an_empty_database_opened(
+    it: Failing,
+    monkeypatch: pytest.MonkeyPatch,
+    errors: list[str | None],
+    is_aside: bool,
+    is_opened: bool,
+) -> None:
+    """A lock of this process is tried once more; everything else is raised, for the recovery to wait."""
+    opening, path = Opening(it, monkeypatch, *errors), it.store.partition_path(0)
+    aside = path.with_name(path.name + ASIDE)
+    if is_opened:
+        assert it.store._open_for_partition(0) == "opened"
+    else:
+        with pytest.raises(Exception, match=str(errors[-1])):
+            it.store._open_for_partition(0)
+    assert opening.errors == []
+    assert aside.exists() == is_aside
+    assert path.exists() != is_aside
+    assert it.store.set_aside == ({0: 1} if is_aside else {})
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_what_was_set_aside_before_makes_room(it: Failing, is_folder: bool) -> None:
+    """One is kept for each partition, a file or a folder; folders are counted."""
+    path = it.store.partition_path(0)
+    aside = path.with_name(path.name + ASIDE)
+    if is_folder:
+        aside.mkdir()
+        (aside / "old").touch()
+    else:
+        aside.touch()
+    it.store._put_aside(0, "corrupt")
+    assert aside.is_dir()
+    assert not (aside / "old").exists()
+    it.store._put_aside(0, "corrupt")
+    assert it.store.set_aside == {0: 2}
+
+
+@pytest.mark.parametrize("way", ["_get", "_set", "_del", "_contains"])
+def test_each_access_that_fails_is_told_to_the_recovery(it: Failing, way: str) -> None:
+    """With the partition of the record that is processed."""
+    it.fail(OSError("gone"))
+    it.made.app._consumer._unacked_messages = Unacked([process(1).message])
+    with pytest.raises(OSError, match="gone"):
+        getattr(it.store, way)(b"k", *([b"v"] if way == "_set" else []))
+    assert it.told == [("counts", "gone")]
+    assert it.store._lacking == {1}
+
+
+@pytest.mark.parametrize("way", ["_get", "_contains"])
+def test_a_look_from_outside_of_any_stream_doubts_each_open_database(it: Failing, way: str) -> None:
+    """A web view looks for its key in all of them."""
+    done()
+    it.fail(OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        getattr(it.store, way)(b"k")
+    assert it.store._lacking == {0, 1}

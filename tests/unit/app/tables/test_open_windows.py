@@ -1,0 +1,199 @@
+"""The open windows of a table: those a copy in memory follows, and those found in the rows of files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.tables import open_windows
+from faust_assigner.app.tables.open_windows import OpenWindows
+from faust_assigner.app.tables.store import OverlaidStore
+
+
+class Table(SimpleNamespace):
+    """What of a table in memory has to do with windows."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            data=SimpleNamespace(data={}),
+            _partition_timestamp_keys=defaultdict(set),
+            _partition_timestamps=defaultdict(list),
+            _partition_latest_timestamp=defaultdict(int),
+            _to_key=lambda key: key,
+        )
+
+    @property
+    def remembered(self) -> int:
+        """Ends of windows and sets of rows that are kept for partition 0."""
+        return len(self._partition_timestamps[0]) + len(self._partition_timestamp_keys)
+
+
+def changed(key: str, begin: float, value: bytes | None) -> Any:
+    """A changelog record of the window that begins then."""
+    message = SimpleNamespace(partition=0, value=value)
+    return SimpleNamespace(key=(key, (begin, begin + 10.0)), message=message)
+
+
+def test_a_copy_in_memory_forgets_windows_whose_rows_were_deleted() -> None:
+    """A copy closes no window itself; its heap must not grow with every window that its owner closes."""
+    table = Table()
+    windows = OpenWindows(table)
+    for number in range(100):
+        begin = number * 10.0
+        windows.applied([changed("a", begin, b"1"), changed("b", begin, b"1")])
+        windows.applied([changed("a", begin, None), changed("b", begin, None)])
+    assert table.remembered == 0
+
+
+def test_a_row_that_is_deleted_and_set_again_is_in_the_heap_once() -> None:
+    """An older window, which has a row, comes first in the heap all the while."""
+    table = Table()
+    windows = OpenWindows(table)
+    windows.applied([changed("old", 0.0, b"1")])
+    for _ in range(100):
+        windows.applied([changed("a", 10.0, b"1"), changed("a", 10.0, None)])
+    assert table.remembered <= 4
+    windows.applied([changed("a", 10.0, b"1"), changed("old", 0.0, None)])
+    assert (windows.first(0), windows.some(0, 20.0, 5)) == (20.0, [("a", (10.0, 20.0))])
+
+
+# -- what goes, and what was restored
+
+
+def test_a_partition_that_goes_leaves_nothing_and_takes_no_other_along() -> None:
+    """The rows of a table in memory go with it: its next owner changes them."""
+    table = Table()
+    windows = OpenWindows(table)
+    for partition, key in ((0, "a"), (1, "b")):
+        row = (key, (0.0, 10.0))
+        windows.add(row, partition)
+        table.data.data[row] = 1
+    windows.forget(0)
+    assert (windows.first(0), windows.first(1)) == (None, 10.0)
+    assert list(table.data.data) == [("b", (0.0, 10.0))]
+    assert dict(table._partition_latest_timestamp) == {1: 10.0}
+    assert list(windows.partitions()) == [1]
+
+
+def test_the_latest_window_stays_the_latest() -> None:
+    """A late record opens an earlier one."""
+    table = Table()
+    windows = OpenWindows(table)
+    for begin in (10.0, 0.0):
+        windows.add(("a", (begin, begin + 10.0)), 0)
+    assert table._partition_latest_timestamp[0] == 20.0
+    assert windows.first(0) == 10.0
+
+
+def test_what_was_replayed_into_memory_is_known_when_it_was_restored() -> None:
+    """Its changes came by here."""
+    windows = OpenWindows(Table())
+    windows.applied([changed("a", 0.0, b"1")])
+    windows.restored(0)
+    assert windows.first(0) == 10.0
+
+
+# -- rows of files
+
+
+class Database:
+    """Keys in order; ``meanwhile`` happens after each piece that was read."""
+
+    def __init__(self, *begins: float) -> None:
+        self.rows = [f"{begin:08.1f}".encode() for begin in sorted(begins)]
+        self.pieces = list[bytes | None]()
+        self.meanwhile: Any = lambda: None
+
+    def keys(self, from_key: bytes | None) -> Any:
+        """From that one on."""
+        self.pieces.append(from_key)
+        self.meanwhile()
+        return iter([row for row in self.rows if from_key is None or row >= from_key])
+
+
+class Files(OverlaidStore):
+    """A store of one database."""
+
+    offset_key = b"offset"  # type: ignore[assignment]
+
+    def __init__(self, database: Database) -> None:
+        self._dbs, self.waiting = {0: database}, list[bytes]()
+
+    def waiting_rows(self, partition: int) -> Any:
+        """Rows that wait for their changelog."""
+        return iter(self.waiting)
+
+    def _db_for_partition(self, partition: int) -> Any:
+        return self._dbs[partition]
+
+    def _decode_key(self, raw: bytes | None) -> Any:
+        begin = float(raw or b"")
+        return "a", (begin, begin + 10.0)
+
+
+def in_files(*begins: float) -> tuple[OpenWindows, Files, Any]:
+    """The windows of a table whose rows are in files."""
+    table = Table()
+    table.data = Files(Database(*begins))
+    table.name = "counts"
+    return OpenWindows(table), table.data, table.data._dbs[0]
+
+
+async def look(windows: OpenWindows, *, goes_on: bool = True) -> bool:
+    """Look through partition 0."""
+    return await asyncio.wait_for(windows.look_through(0, lambda: goes_on), 10.0)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 5])
+async def test_all_rows_are_looked_through_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Each once, and all of them only once for each restore."""
+    monkeypatch.setattr(open_windows, "ROWS", 2)
+    windows, _files, database = in_files(*(10.0 * row for row in range(rows)))
+    assert await look(windows)
+    assert sorted(windows._table._partition_timestamps[0]) == [
+        10.0 * row + 10 for row in range(rows)
+    ]
+    assert len(database.pieces) == rows // 2 + 1
+    assert await look(windows)
+    assert len(database.pieces) == rows // 2 + 1
+    windows.restored(0)
+    assert windows.first(0) is None
+    assert await look(windows)
+    assert len(database.pieces) == 2 * (rows // 2 + 1)
+    assert len(windows._table._partition_timestamps[0]) == rows
+
+
+async def test_rows_that_wait_for_their_changelog_are_looked_through_as_well() -> None:
+    """What is no row of a window is passed over: the offset, and keys that do not decode."""
+    windows, files, _database = in_files(20.0)
+    files.waiting = [b"5.0", b"offset", b"\xff"]
+    assert await look(windows)
+    assert sorted(windows._table._partition_timestamps[0]) == [15.0, 30.0]
+
+
+@pytest.mark.parametrize("reason", ["goes", "another database"])
+async def test_a_look_ends_where_the_partition_goes(
+    monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """It counts for nothing; the next one begins anew."""
+    monkeypatch.setattr(open_windows, "ROWS", 1)
+    windows, files, database = in_files(0.0, 10.0, 20.0)
+    if reason == "another database":
+        database.meanwhile = lambda: files._dbs.update({0: Database()})
+    assert not await look(windows, goes_on=reason != "goes")
+    assert len(database.pieces) == 1
+    files._dbs[0] = Database(30.0)
+    assert await look(windows)
+
+
+async def test_changes_of_files_that_are_replayed_open_no_windows() -> None:
+    """They are looked through once they are all there; it was closed by its owner else."""
+    windows, _files, _ = in_files()
+    windows.applied([changed("a", 0.0, b"1")])
+    assert windows.first(0) is None

@@ -1,0 +1,123 @@
+"""From which databases a view reads while it answers for one key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.streams import _current_event
+
+from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedStore, ScopedTable
+
+
+class Stock:
+    """Of a store: rows by partition and key; the databases that are open."""
+
+    def __init__(self) -> None:
+        self.rows = {(0, b"k"): b"of 0", (1, b"k"): b"of 1"}
+        self._dbs = {0: "db", 1: "db"}
+        self.table = SimpleNamespace(is_global=False)
+
+    def row_of(self, partition: int, key: bytes) -> bytes | None:
+        """One row."""
+        return self.rows.get((partition, key))
+
+    def _get(self, key: bytes) -> bytes | None:
+        return b"as ever"
+
+    def _contains(self, key: bytes) -> bool:
+        return True
+
+    def _dbs_for_actives(self) -> Iterator[Any]:
+        return iter(["all"])
+
+
+class Store(ScopedStore, Stock):  # type: ignore[misc]
+    """Ours over it."""
+
+
+class Request:
+    """A scope that looks in these partitions, and lets nothing be read as a whole."""
+
+    def __init__(self, partitions: Sequence[int] | None) -> None:
+        self.partitions = partitions
+
+    def partitions_for(self, store: Any, key: bytes) -> Sequence[int] | None:
+        """Where to look."""
+        return self.partitions
+
+    def may_read_all(self, table: Any) -> None:
+        """Nothing."""
+        raise NotHere("one key only")
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """One; no scope is left behind."""
+    token = SCOPE.set(None)
+    yield Store()
+    SCOPE.reset(token)
+
+
+def test_within_a_request_a_key_is_read_from_its_partitions_in_their_order(store: Store) -> None:
+    """The first that has it; one without it, not at all."""
+    SCOPE.set(Request([1, 0]))
+    assert (store._get(b"k"), store._contains(b"k")) == (b"of 1", True)
+    del store.rows[1, b"k"]
+    assert (store._get(b"k"), store._contains(b"k")) == (b"of 0", True)
+    SCOPE.set(Request([1]))
+    assert (store._get(b"k"), store._contains(b"k")) == (None, False)
+
+
+def test_an_empty_row_is_a_row(store: Store) -> None:
+    """The next partition is not asked."""
+    store.rows[0, b"k"] = b""
+    SCOPE.set(Request([0, 1]))
+    assert (store._get(b"k"), store._contains(b"k")) == (b"", True)
+
+
+def test_a_partition_that_is_not_open_is_an_error_and_no_missing_row(store: Store) -> None:
+    """Whoever asked tries again; 404 would be false."""
+    del store._dbs[1]
+    SCOPE.set(Request([0, 1]))
+    with pytest.raises(NotHere):
+        store._get(b"k")
+    with pytest.raises(NotHere):
+        store._contains(b"k")
+
+
+@pytest.mark.parametrize("reason", ["no request", "an agent", "a global table", "as ever"])
+def test_elsewhere_rows_are_read_as_ever(store: Store, reason: str) -> None:
+    """Streams read on while views answer."""
+    SCOPE.set(None if reason == "no request" else Request(None if reason == "as ever" else [0]))
+    store.table.is_global = reason == "a global table"
+    event = SimpleNamespace()
+    token = _current_event.set((lambda: event) if reason == "an agent" else None)  # type: ignore[arg-type]
+    try:
+        assert (store._get(b"k"), store._contains(b"k")) == (b"as ever", True)
+        if reason in ("no request", "an agent"):
+            assert list(store._dbs_for_actives()) == ["all"]
+            assert InMemory().data == "rows"
+    finally:
+        _current_event.reset(token)
+
+
+class Kept:
+    """A table that is kept elsewhere."""
+
+    data = "rows"
+
+
+class InMemory(ScopedTable, Kept):
+    """Ours over it."""
+
+
+def test_a_table_is_read_as_a_whole_only_where_the_request_lets_it(store: Store) -> None:
+    """Whatever it is kept in."""
+    SCOPE.set(Request([0]))
+    with pytest.raises(NotHere):
+        store._dbs_for_actives()
+    with pytest.raises(NotHere):
+        InMemory().data  # noqa: B018

@@ -1,0 +1,148 @@
+"""Tables of sets: their files are their changelogs, and sets are what files say; real RocksDB, no broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables.files import take_care_of
+from faust_assigner.app.transactions.shares import Share
+from tests.support.made_up_tables import MadeUp, answer, done, process
+
+OFFSET = b"__faust\0offset__"
+ADD, DISCARD, UPDATE = 0x1, 0x2, 0xF
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_processed() -> Iterator[None]:
+    """Afterwards."""
+    yield
+    done()
+
+
+class Sets(MadeUp):
+    """An app with a table of sets, of whose partitions the first is restored."""
+
+    def __init__(self, folder: Path, store: str = "rocksdb://", **settings: Any) -> None:
+        super().__init__(folder, **settings)
+        self.table = self.app.SetTable(
+            "seen", key_type=str, value_type=int, partitions=2, store=store
+        )
+        take_care_of(self.table)
+        self.tables["seen"] = self.table
+        self.log = TP(self.table.changelog_topic.get_topic_name(), 0)
+        vars(self.app)["assignor"] = SimpleNamespace(assigned_actives=lambda: {self.log})
+        process(0)
+        overlay.go_on(self.app, {self.log})
+
+    def rows(self) -> dict[bytes, bytes]:
+        """What the file holds, the offset too."""
+        return dict(self.table.data.storage._db_for_partition(0).items())
+
+    def read(self, *records: tuple[int, int, Any]) -> None:
+        """These come from the changelog, of one key: offset, operation, value."""
+        self.table.apply_changelog_batch(
+            [
+                SimpleNamespace(
+                    key=[operation, "k"],
+                    value=value,
+                    message=SimpleNamespace(tp=self.log, partition=0, offset=offset),
+                )
+                for offset, operation, value in records
+            ]
+        )
+
+    def close(self) -> None:
+        """As a process ends."""
+        for database in self.table.data.storage._dbs.values():
+            database.close()
+        self.table.data.storage._dbs.clear()
+
+
+async def test_a_row_is_the_set_after_the_operation_whose_offset_it_has(tmp_path: Path) -> None:
+    """Stock's is the one before it: a restart with files lost each set's last operation."""
+    it = Sets(tmp_path)
+    it.table["k"].add(1)
+    it.table["k"].update({2, 3})
+    it.table["k"].discard(1)
+    await answer(*((record, number) for number, record in enumerate(it.sent)))
+    assert it.rows() == {b'"k"': b"[2,3]", OFFSET: b"2"}
+    it.close()
+
+
+async def test_what_was_replayed_is_in_the_file_and_stays_in_the_set(tmp_path: Path) -> None:
+    """Stock notes the offset alone, and puts the row of before in the place of the set."""
+    it = Sets(tmp_path)
+    it.read((0, ADD, 1), (1, ADD, 2), (2, UPDATE, [[3], [1]]))
+    it.read((3, DISCARD, 2), (4, ADD, 4))
+    assert it.rows() == {b'"k"': b"[3,4]", OFFSET: b"4"}
+    await it.table.data.on_recovery_completed(set(), set())
+    assert it.table["k"].data == {3, 4}
+    it.close()
+    again = Sets(tmp_path)
+    again.read((4, ADD, 4), (5, ADD, 5))
+    await again.table.data.on_recovery_completed(set(), set())
+    assert again.table["k"].data == {3, 4, 5}
+    again.close()
+
+
+@pytest.mark.parametrize("store", ["rocksdb://", "memory:///"])
+async def test_the_end_of_a_recovery_takes_nothing_from_sets_that_were_kept(
+    tmp_path: Path, store: str
+) -> None:
+    """Rows of the store take the place of all sets then."""
+    it = Sets(tmp_path, store)
+    for number in range(3):
+        it.table["k"].add(number)
+    await it.table.data.on_recovery_completed(set(), set())
+    assert it.table["k"].data == {0, 1, 2}
+    if store == "rocksdb://":
+        it.close()
+
+
+async def test_what_was_replayed_stays_in_a_set_in_memory(tmp_path: Path) -> None:
+    """Of a partition that was elsewhere meanwhile."""
+    it = Sets(tmp_path, "memory:///")
+    it.table["k"].add(1)
+    await it.table.data.on_recovery_completed(set(), set())
+    it.read((0, ADD, 1), (1, ADD, 7))
+    await it.table.data.on_recovery_completed(set(), set())
+    assert it.table["k"].data == {1, 7}
+
+
+async def test_what_an_aborted_transaction_added_is_added_again(tmp_path: Path) -> None:
+    """A set that kept it would send nothing for it, and no changelog would ever have it."""
+    share = Share("one", begun=True)
+    it = Sets(tmp_path, share=lambda: share)
+    seen = it.table["k"]
+    seen.add(1)
+    share.commit()
+    await answer((it.sent.popleft(), 0))
+    share = Share("one", begun=True)
+    seen.add(2)
+    await answer((it.sent.popleft(), 2))
+    share.abandon()
+    assert (seen.data, it.rows()) == ({1}, {b'"k"': b"[1]", OFFSET: b"0"})
+    seen.add(2)
+    assert [record.message.value for record in it.sent] == [b"2"]
+    it.close()
+
+
+async def test_what_others_did_meanwhile_is_in_a_set_that_comes_back(tmp_path: Path) -> None:
+    """And what was let go before it counted is not."""
+    it = Sets(tmp_path)
+    it.table["k"].add(1)
+    await answer((it.sent[0], 0))
+    it.table["k"].add(2)
+    overlay.give_up(it.app)
+    assert it.table["k"].data == {1}
+    it.read((1, ADD, 7), (2, DISCARD, 1))
+    await it.table.data.on_recovery_completed(set(), set())
+    assert (it.table["k"].data, it.rows()) == ({7}, {b'"k"': b"[7]", OFFSET: b"2"})
+    it.close()

@@ -1,0 +1,146 @@
+"""Tables whose changelogs others write, too: rows wait until they are read back; real RocksDB, no broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables.files import take_care_of
+from faust_assigner.app.transactions.shares import Share
+from tests.support.made_up_tables import MadeUp, answer, done, process
+
+OFFSET = b"__faust\0offset__"
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_processed() -> Iterator[None]:
+    """Afterwards."""
+    yield
+    done()
+
+
+class Shared(MadeUp):
+    """With one more table, whose records go to partition 1 whatever is processed."""
+
+    def __init__(self, folder: Path, *, is_global: bool, **settings: Any) -> None:
+        super().__init__(folder, **settings)
+        self.app._consumer.key_partition = lambda topic, key: 1
+        make = self.app.GlobalTable if is_global else self.app.Table
+        self.table = make(
+            "prices", key_type=str, value_type=int, partitions=2, use_partitioner=True
+        )
+        take_care_of(self.table)
+        self.tables["prices"] = self.table
+        overlay.go_on(self.app, {self.log(0), self.log(1)})
+
+    def log(self, partition: int) -> TP:
+        """Of the table."""
+        return TP(self.table.changelog_topic.get_topic_name(), partition)
+
+    def rows(self, partition: int) -> dict[bytes, bytes]:
+        """What a file holds, the offset too."""
+        return dict(self.table.data._db_for_partition(partition).items())
+
+    def read(self, *records: tuple[int, str, int]) -> None:
+        """These come from changelog 1: offset, key, value."""
+        self.table.data.apply_changelog_batch(
+            [
+                SimpleNamespace(
+                    message=SimpleNamespace(
+                        tp=self.log(1),
+                        partition=1,
+                        offset=offset,
+                        key=b'"%s"' % key.encode(),
+                        value=b"%d" % value,
+                    )
+                )
+                for offset, key, value in records
+            ],
+            None,
+            None,
+        )
+
+
+async def test_a_change_is_over_the_file_until_it_is_read_back(tmp_path: Path) -> None:
+    """Stock writes it at once, to another partition's file, and moves the offset past others' records."""
+    it = Shared(tmp_path, is_global=True)
+    process(0)
+    it.table["a"] = 1
+    await answer((it.sent[0], 7))
+    assert (it.table["a"], it.rows(0), it.rows(1)) == (1, {}, {})
+    it.read((6, "b", 2), (7, "a", 1))
+    assert (it.rows(0), it.rows(1)) == ({}, {b'"a"': b"1", b'"b"': b"2", OFFSET: b"7"})
+    assert overlay.usage_of(it.app).changes == 0
+    it.close()
+
+
+async def test_the_last_in_the_changelog_is_what_readers_see(tmp_path: Path) -> None:
+    """Of ours and others', in whatever order they are heard of."""
+    it = Shared(tmp_path, is_global=True)
+    process(0)
+    it.table["a"], it.table["b"] = 1, 1
+    it.read((5, "a", 2))
+    assert it.table["a"] == 1
+    await answer((it.sent[0], 6))
+    it.read((6, "a", 1), (7, "a", 3), (8, "b", 1), (9, "b", 4))
+    assert it.table["a"] == 3
+    await answer((it.sent[1], 8))
+    assert it.table["b"] == 4
+    assert (overlay.usage_of(it.app).changes, overlay.usage_of(it.app).bytes) == (0, 0)
+    it.close()
+
+
+async def test_what_is_given_up_and_answered_late_is_forgotten_once(tmp_path: Path) -> None:
+    """It comes from the changelog."""
+    it = Shared(tmp_path, is_global=True)
+    process(0)
+    it.table["a"] = 1
+    overlay.give_up(it.app)
+    await answer((it.sent[0], 6))
+    it.read((6, "a", 1))
+    it.table["a"] = 2
+    assert (it.table["a"], overlay.usage_of(it.app).changes) == (2, 1)
+    it.close()
+
+
+@pytest.mark.parametrize("is_global", [True, False])
+async def test_an_aborted_change_reaches_no_file(tmp_path: Path, is_global: bool) -> None:
+    """And readers see what was before."""
+    share = Share("one", begun=True)
+    it = Shared(tmp_path, is_global=is_global, share=lambda: share)
+    process(0)
+    it.table["a"] = 1
+    await answer((it.sent[0], 7))
+    assert it.table["a"] == 1
+    share.abandon()
+    assert (it.table.get("a"), it.rows(0), it.rows(1)) == (None, {}, {})
+    it.close()
+
+
+async def test_what_nobody_reads_back_lands_as_in_stock_without_an_offset(tmp_path: Path) -> None:
+    """Its changelog is another partition's; that one's file must not pass for one that has it."""
+    it = Shared(tmp_path, is_global=False)
+    process(0)
+    it.table["a"] = 1
+    assert it.rows(0) == {}
+    await answer((it.sent[0], 7))
+    assert (it.table["a"], it.rows(0), it.rows(1)) == (1, {b'"a"': b"1"}, {})
+    it.close()
+
+
+async def test_a_row_without_a_record_is_in_the_file_at_once_where_others_write_too(
+    tmp_path: Path,
+) -> None:
+    """No record will ever be read back for it, so it would wait over the file."""
+    it = Shared(tmp_path, is_global=True)
+    process(1)
+    it.table["a"] = 1
+    it.table.data._set(b'"b"', b"2")
+    assert it.rows(1) == {b'"b"': b"2"}
+    it.close()

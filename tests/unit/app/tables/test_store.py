@@ -1,0 +1,311 @@
+"""Changes over files, where they land and where they do not; real RocksDB, no broker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.consumer import room as overlay_consumer
+from faust_assigner.app.consumer.room import Lands
+from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.tables import write_behind as overlay
+from faust_assigner.app.tables.changes import Usage
+from faust_assigner.app.transactions.shares import Share
+from tests.support.made_up_tables import MadeUp, answer, done, process
+
+LOG = TP("overlaid-counts-changelog", 0)
+
+
+@pytest.fixture
+def it(tmp_path: Path) -> Iterator[MadeUp]:
+    """One table, its partition 0 restored."""
+    made = MadeUp(tmp_path, "counts")
+    made.tables["counts"].data.go_on(0)
+    yield made
+    made.close()
+    done()
+
+
+def rows(it: MadeUp) -> dict[bytes, bytes]:
+    """What the file of partition 0 holds, the offset too."""
+    return dict(it.tables["counts"].data._db_for_partition(0).items())
+
+
+OFFSET = b"__faust\0offset__"
+
+
+async def test_a_row_and_its_offset_are_on_disk_once_the_changelog_has_it(it: MadeUp) -> None:
+    """Not before; readers see it at once."""
+    counts = it.tables["counts"]
+    process(0)
+    counts["a"] = 1
+    assert (counts["a"], rows(it)) == (1, {})
+    await answer((it.sent[0], 7))
+    assert rows(it) == {b'"a"': b"1", OFFSET: b"7"}
+
+
+async def test_what_is_acknowledged_out_of_turn_waits(it: MadeUp) -> None:
+    """A record may be sent again; the file never has the second without the first."""
+    counts = it.tables["counts"]
+    process(0)
+    counts["a"], counts["b"] = 1, 2
+    await answer((it.sent[1], 8))
+    assert rows(it) == {}
+    await answer((it.sent[0], 7))
+    assert rows(it) == {b'"a"': b"1", b'"b"': b"2", OFFSET: b"8"}
+
+
+async def test_what_is_acknowledged_is_written_before_a_store_stops(it: MadeUp) -> None:
+    """And the rest is not."""
+    counts = it.tables["counts"]
+    process(0)
+    counts["a"], counts["b"] = 1, 2
+    it.sent[0].set_result(SimpleNamespace(offset=7))
+    counts.data._arrived(it.sent[0])
+    await counts.data.stop()
+    assert rows(it) == {b'"a"': b"1", OFFSET: b"7"}
+
+
+async def test_a_table_that_is_reset_has_no_rows(it: MadeUp) -> None:
+    """Neither in the file nor over it."""
+    counts = it.tables["counts"]
+    process(0)
+    counts["a"] = 1
+    await answer((it.sent[0], 7))
+    counts["b"] = 1
+    it.close()
+    counts.data.reset_state()
+    assert (rows(it), counts.data._get(b'"b"'), len(counts.data.overlays[0])) == ({}, None, 0)
+
+
+async def test_a_partition_given_up_lands_what_counts_and_nothing_that_comes_late(
+    it: MadeUp,
+) -> None:
+    """Between the two others may have written; the next owner's file is the one that counts."""
+    counts = it.tables["counts"]
+    process(0)
+    counts["a"], counts["b"] = 1, 2
+    it.sent[0].set_result(SimpleNamespace(offset=7))
+    counts.data._arrived(it.sent[0])
+    overlay.give_up(it.app)
+    await answer((it.sent[1], 9))
+    counts["c"] = 3
+    await answer((it.sent[2], 10))
+    assert rows(it) == {b'"a"': b"1", OFFSET: b"7"}
+    assert overlay.usage_of(it.app).changes == 1
+    overlay.keep(it.app, set(), set())
+    assert (overlay.usage_of(it.app).changes, overlay.usage_of(it.app).bytes) == (0, 0)
+
+
+async def test_only_the_partitions_of_these_numbers_rest(it: MadeUp) -> None:
+    """The others go on landing."""
+    counts = it.tables["counts"]
+    process(0)
+    counts.data.go_on(1)
+    for partition in range(2):
+        process(partition)
+        counts["a"] = partition
+    overlay.rest(it.app, {1})
+    await answer((it.sent[0], 0), (it.sent[1], 0))
+    found = [counts.data.persisted_offset(TP(LOG.topic, partition)) for partition in range(2)]
+    assert found == [0, None]
+    overlay.go_on(it.app, {TP(LOG.topic, 1)})
+    assert counts.data.persisted_offset(TP(LOG.topic, 1)) == 0
+
+
+async def test_a_deletion_is_of_the_partition_whose_changelog_has_it(it: MadeUp) -> None:
+    """Faust's is of the one where the key was seen last."""
+    counts = it.tables["counts"]
+    process(0)
+    counts.data.go_on(1)
+    for partition in (0, 1):
+        process(partition)
+        counts["a"] = partition
+    process(0)
+    del counts["a"]
+    await answer((it.sent[0], 0), (it.sent[2], 1), (it.sent[1], 0))
+    assert rows(it) == {OFFSET: b"1"}
+    assert counts.data.row_of(1, b'"a"') == b"1"
+
+
+async def test_a_change_without_a_record_waits_for_those_before_it(it: MadeUp) -> None:
+    """A window that has expired is removed from the store alone."""
+    counts = it.tables["counts"]
+    process(0)
+    counts["a"] = 1
+    counts.data.pop("a")
+    assert "a" not in counts
+    await answer((it.sent[0], 7))
+    overlay.go_on(it.app, {LOG})
+    assert rows(it) == {OFFSET: b"7"}
+    counts["a"] = 1
+    await answer((it.sent[1], 8))
+    counts.data.pop("a")
+    assert rows(it) == {OFFSET: b"8"}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_a_transaction_counts_once_it_is_committed(tmp_path: Path, committed: bool) -> None:
+    """All of it, or nothing."""
+    share = Share("one", begun=True)
+    it = MadeUp(tmp_path, "counts", share=lambda: share, faust_assigner_overlay=False)
+    counts = it.tables["counts"]
+    process(0)
+    overlay.go_on(it.app, {LOG})
+    counts["a"] = 1
+    await answer((it.sent[0], 7))
+    assert (rows(it), counts["a"]) == ({}, 1)
+    share.commit() if committed else share.abandon()
+    assert rows(it) == ({b'"a"': b"1", OFFSET: b"7"} if committed else {})
+    assert counts.get("a") == (1 if committed else None)
+    it.close()
+
+
+async def test_what_a_replay_has_brought_is_below_what_waits_of_another_transaction(
+    tmp_path: Path,
+) -> None:
+    """Two producers change one row: the one that has not committed is later in the changelog."""
+    one, other = shares = [Share(line, begun=True) for line in ("one", "other")]
+    it = MadeUp(tmp_path, "counts", share=lambda: shares[0])
+    counts = it.tables["counts"]
+    counts.data.go_on(0)
+    process(0)
+    counts["a"] = 0
+    shares.reverse()
+    counts["a"] = 1
+    await answer((it.sent[1], 0))
+    other.commit()
+    assert (counts["a"], rows(it)) == (1, {}), "nobody knows yet which is the later one"
+    counts.data.apply_changelog_batch(
+        [
+            SimpleNamespace(
+                message=SimpleNamespace(tp=LOG, partition=0, offset=0, key=b'"a"', value=b"1")
+            )
+        ],
+        None,
+        None,
+    )
+    assert (counts["a"], rows(it)) == (0, {b'"a"': b"1", OFFSET: b"0"})
+    one.abandon()
+    assert counts["a"] == 1
+    it.close()
+    done()
+
+
+async def test_without_the_overlay_rows_are_written_at_once(tmp_path: Path) -> None:
+    """At least once, where the setting says so, and for a table whose changes go where others write."""
+    it = MadeUp(tmp_path, "counts", faust_assigner_overlay=False)
+    counts = it.tables["counts"]
+    process(0)
+    counts["a"] = 1
+    assert rows(it) == {b'"a"': b"1"}
+    assert list(overlay.overlaid(it.app)) == []
+    it.close()
+
+
+class Consumer:
+    """As far as it matters."""
+
+    in_transaction = should_stop = False
+
+    def __init__(self, app: Any) -> None:
+        self.app, self.callback, self.commits, self.delivered = app, self._deliver, 0, list[Any]()
+
+    async def _deliver(self, message: Any) -> None:
+        self.delivered.append(message)
+
+    def _is_changelog_tp(self, tp: TP) -> bool:
+        return tp.topic == LOG.topic
+
+    async def commit(self) -> None:
+        """Count it."""
+        self.commits += 1
+
+
+async def test_a_record_waits_while_too_many_changes_do(
+    it: MadeUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until some have landed, or for a second: an agent may wait for it. Changelogs are read on."""
+    it.app.tables.overlay_usage = it.tables["counts"].data.usage = Usage(10**9, 2)
+    counts = it.tables["counts"]
+    process(0)
+    consumer = mixed(Lands, into=Consumer)(it.app)
+    counts["a"] = 1
+    await consumer.callback(SimpleNamespace(tp=TP("source", 0)))
+    counts.data.overlays.clear()
+    consumer._usage.changes = 2
+    assert consumer._usage.is_full
+    await consumer.callback(SimpleNamespace(tp=LOG))
+    waiting = asyncio.ensure_future(consumer.callback(SimpleNamespace(tp=TP("source", 0))))
+    await asyncio.sleep(0.05)
+    assert (len(consumer.delivered), waiting.done()) == (2, False)
+    consumer._usage.changes = 1
+    await waiting
+    consumer._usage.bytes = 10**9
+    monkeypatch.setattr(overlay_consumer, "LONGEST_S", 0.05)
+    consumer.in_transaction, began = True, time.monotonic()
+    async with asyncio.timeout(10.0):
+        await consumer.callback(SimpleNamespace(tp=TP("source", 0)))
+    assert (len(consumer.delivered), consumer.commits) == (4, 1)
+    assert time.monotonic() - began >= 0.05
+
+
+class Doubts:
+    """Of a recovery: what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[TP, int]] = []
+
+    def doubt(self, tp: TP, offset: int) -> None:
+        """A file is beyond a new change."""
+        self.told.append((tp, offset))
+
+
+async def test_a_new_change_below_the_file_lands_nowhere_and_is_told(it: MadeUp) -> None:
+    """Its changelog was made again: the change would pass for one that the file has."""
+    doubts = it.app.tables.recovery.consistency = Doubts()
+    counts = it.tables["counts"]
+    process(0)
+    counts["a"] = 1
+    await answer((it.sent[0], 7))
+    counts["a"] = 2
+    counts["b"] = 3
+    await answer((it.sent[1], 0), (it.sent[2], 1))
+    assert (doubts.told, counts["a"], counts["b"]) == ([(LOG, 0)], 2, 3)
+    assert rows(it) == {b'"a"': b"1", OFFSET: b"7"}
+
+
+async def test_a_change_that_a_replay_has_brought_is_no_doubt(it: MadeUp) -> None:
+    """It was made before the file was restored; one made after is behind all of it."""
+    doubts = it.app.tables.recovery.consistency = Doubts()
+    counts = it.tables["counts"]
+    process(0)
+    counts["a"] = 1
+    overlay.hold(it.app)
+    counts.data.set_persisted_offset(LOG, 9)
+    overlay.go_on(it.app, {LOG})
+    await answer((it.sent[0], 7))
+    assert (doubts.told, rows(it)) == ([], {OFFSET: b"9"})
+    counts["a"] = 2
+    await answer((it.sent[1], 10))
+    assert (doubts.told, rows(it)) == ([], {b'"a"': b"2", OFFSET: b"10"})
+
+
+def test_a_record_that_the_file_has_is_not_applied_again(it: MadeUp) -> None:
+    """The row may have changed since without a record; the next record counts."""
+    store = it.tables["counts"].data
+    database = store._db_for_partition(0)
+    database[b'"a"'], database[OFFSET] = b"2", b"7"
+    for offset, value in ((6, b"0"), (7, b"1"), (8, b"3")):
+        message = SimpleNamespace(partition=0, offset=offset, key=b'"a"', value=value)
+        before = rows(it)
+        store.apply_changelog_batch([SimpleNamespace(message=message)], bytes, bytes)
+        assert (rows(it) == before) is (offset < 8)
+    assert rows(it) == {b'"a"': b"3", OFFSET: b"8"}

@@ -1,0 +1,576 @@
+"""Which windows are closed, when, as part of which record, and which rows are deleted for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+import pytest
+from faust.exceptions import ProducerSendError
+from faust.streams import _current_event
+from faust.types import TP
+
+from faust_assigner.app.tables import window_closing as closings
+from faust_assigner.app.tables.window_closing import Closing, committed, install, restored, revoked
+
+SOURCE, OTHER, LOG = TP("orders", 0), TP("payments", 0), TP("log", 0)
+KEY, LATER = ("a", (0.0, 9.9)), ("b", (10.0, 19.9))
+
+
+class Window:
+    """Rows expire 100 s after their window has ended."""
+
+    expires = 100.0
+
+    def stale(self, end: float, now: float) -> bool:
+        """As Faust's."""
+        return end <= now - self.expires
+
+
+class Table(dict[Any, Any]):
+    """A windowed table in memory, and the places where the closing hooks in."""
+
+    name, last_closed_window, should_stop = "counts", 0.0, False
+    is_global = use_partitioner = False
+    _window_ranges = apply_changelog_batch = _new_changelog_topic = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = SimpleNamespace(data=self, get=self.get)
+        self.window = Window()
+        self.changelog_topic = SimpleNamespace(get_topic_name=lambda: "log")
+        self.closed: list[Any] = []
+        self.error: Exception | None = None
+        self.meanwhile: Callable[[], None] = lambda: None
+        self._partition_timestamps: Any = defaultdict(list)
+        self._partition_timestamp_keys: Any = defaultdict(set)
+        self._partition_latest_timestamp: Any = defaultdict(int)
+
+    def _should_expire_keys(self) -> bool:
+        return True
+
+    async def on_window_close(self, key: Any, value: Any) -> None:
+        """The app's."""
+        self.closed.append((key, value))
+        self.meanwhile()
+        if self.error is not None:
+            raise self.error
+
+    def __delitem__(self, key: Any) -> None:
+        super().__delitem__(key)
+        self._maybe_del_key_ttl(key, 0)  # type: ignore[attr-defined]
+
+
+class Consumer:
+    """Of the app; ``positions`` and ``ends`` are of the sources."""
+
+    def __init__(self) -> None:
+        self._rounds, self.fetches = 0, True
+        self.transactions = SimpleNamespace(is_fenced=False)
+        self._active_partitions, self._buffered_partitions = {SOURCE, LOG}, set[TP]()
+        self._committed_offset: dict[TP, int | None] = {SOURCE: 5}
+        self._unacked_messages: set[Any] = set()
+        self._acked: dict[TP, list[int]] = {}
+        self.positions, self.ends = {SOURCE: 5, OTHER: 5}, {SOURCE: 5, OTHER: 5}
+        self.counts = {"log": 4, "orders": 4, "payments": 4}
+        self.ended: list[TP] = []
+        self.under_way: list[Any] = []
+
+    @property
+    def fetch_rounds(self) -> int:
+        """One more at each look."""
+        self._rounds += self.fetches
+        return self._rounds
+
+    def assignment(self) -> set[TP]:
+        """What is assigned."""
+        return {SOURCE, OTHER}
+
+    def topic_partitions(self, topic: str) -> int:
+        """How many."""
+        return self.counts[topic]
+
+    async def highwaters(self, *tps: TP) -> dict[TP, int]:
+        """Ends."""
+        return {tp: self.ends[tp] for tp in tps}
+
+    async def position(self, tp: TP) -> int:
+        """The next offset."""
+        return self.positions[tp]
+
+    def record_ended(self, tp: TP) -> None:
+        """Done."""
+        self.ended.append(tp)
+
+
+class Made:
+    """A closing of a table whose partition 0 is owned; the machine's clock is at 1,000 s."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.restored, self.flushes = {LOG}, list[Any]()
+        self.consumer, self.table = Consumer(), Table()
+        self.flush_error: Exception | None = None
+        recovery = SimpleNamespace(
+            active_tps={LOG, TP("log", 1)}, is_restored=lambda tp: tp in self.restored
+        )
+        self.app = SimpleNamespace(
+            consumer=self.consumer,
+            consumer_generation_id=3,
+            in_transaction=False,
+            tables=SimpleNamespace(recovery=recovery, changelog_topics={"log"}),
+            conf=SimpleNamespace(broker_request_timeout=0.05),
+            producer=SimpleNamespace(flush=self._flush),
+        )
+        self.it = Closing(self.app, self.table, lambda: self.now, lambda: self.now)
+
+    async def _flush(self) -> None:
+        self.flushes.append(set(self.table))
+        if self.flush_error is not None:
+            raise self.flush_error
+
+    def row(self, key: Any = KEY, value: Any = 1) -> None:
+        """A row of partition 0, which no record of this worker's changed."""
+        self.table[key] = value
+        self.it.windows.add(key, 0)
+
+    def change(self, key: Any, offset: int, tp: TP = SOURCE, *, at: float | None = None) -> None:
+        """A record of this worker's changes a row."""
+        event = SimpleNamespace(message=SimpleNamespace(tp=tp, offset=offset))
+        token = _current_event.set(lambda: event)  # type: ignore[arg-type]
+        self.it._timestamp = at
+        try:
+            self.table[key] = offset
+            self.it._changed(key, 0)
+        finally:
+            self.it._timestamp = None
+            _current_event.reset(token)
+
+    async def close(self) -> list[Any]:
+        """Rows that one look closes."""
+        before = len(self.table.closed)
+        await asyncio.wait_for(self.it.close_windows(), 10.0)
+        return self.table.closed[before:]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    """One."""
+    monkeypatch.setattr(closings, "LOOK_S", 0.001)
+    monkeypatch.setattr(closings, "HANDED_OVER_S", 0.02)
+    return Made()
+
+
+# -- whose windows
+
+
+async def closes(made: Made) -> bool:
+    """Whether a window is closed whose partition's time, by committed records, is far beyond."""
+    made.change(KEY, 3)
+    made.change(LATER, 4, at=115.0)
+    made.it.times.commit({SOURCE: 5})
+    return await made.close() == [(KEY, 3)]
+
+
+async def test_a_window_is_closed_with_its_last_value_and_its_row_is_deleted(made: Made) -> None:
+    """A later one stays, and Faust's own mark moves."""
+    assert await closes(made)
+    assert set(made.table) == {LATER}
+    assert made.it.windows.first(0) == 19.9
+    assert made.table.last_closed_window == 0.0
+    assert await made.close() == []
+
+
+@pytest.mark.parametrize("reason", ["not restored", "no source", "fenced", "stopping"])
+async def test_no_window_is_closed_of_a_partition_that_is_not_here(made: Made, reason: str) -> None:
+    """Its owner closes it."""
+    if reason == "not restored":
+        made.restored.clear()
+    elif reason == "no source":
+        made.consumer._active_partitions.discard(SOURCE)
+    elif reason == "fenced":
+        made.consumer.transactions.is_fenced = True
+    else:
+        made.table.should_stop = True
+    assert not await closes(made)
+
+
+async def test_rows_of_a_partition_that_is_not_restored_are_not_looked_through(made: Made) -> None:
+    """That would open its database beside the restore."""
+    looked: list[int] = []
+
+    async def look_through(partition: int, goes_on: Callable[[], bool]) -> bool:
+        looked.append(partition)
+        return goes_on()
+
+    made.it.windows.look_through = look_through  # type: ignore[method-assign]
+    await made.close()
+    made.restored.clear()
+    await made.close()
+    assert looked == [0]
+
+
+async def test_a_source_whose_queue_is_full_flows(made: Made) -> None:
+    """It is paused for a moment only."""
+    made.consumer._active_partitions.discard(SOURCE)
+    made.consumer._buffered_partitions.add(SOURCE)
+    assert await closes(made)
+
+
+async def test_a_topic_with_other_partitions_is_no_source(made: Made) -> None:
+    """Its partition 0 has other keys."""
+    made.consumer._active_partitions.add(OTHER)
+    assert made.it._sources(0) == [SOURCE, OTHER]
+    made.consumer.counts["payments"] = 8
+    assert made.it._sources(0) == [SOURCE]
+
+
+async def test_once_a_record_has_changed_the_table_its_topic_alone_is_a_source(made: Made) -> None:
+    """Others are asked only while none is known."""
+    made.consumer._active_partitions.add(OTHER)
+    made.change(KEY, 3, OTHER)
+    assert made.it._sources(0) == [OTHER]
+
+
+async def test_a_restored_partition_begins_without_what_was_noted_of_it(made: Made) -> None:
+    """Others may have changed it meanwhile; one that goes is forgotten with its rows."""
+    made.change(KEY, 3, at=115.0)
+    committed([made.it], {SOURCE: 5})
+    assert made.it.times.time(0) == 115.0
+    restored([made.it], {TP("log", 1), TP("another", 0)})
+    assert made.it.times.time(0) == 115.0
+    restored([made.it], {LOG})
+    assert made.it.times.time(0) is None
+    made.change(KEY, 6, at=115.0)
+    committed([made.it], {SOURCE: 7})
+    revoked([made.it], TP("another", 0))
+    assert made.it.times.time(0) == 115.0
+    revoked([made.it], LOG)
+    assert made.it.times.time(0) is None
+    assert made.it.windows.first(0) is None
+
+
+# -- when
+
+
+def test_a_row_without_a_time_of_its_own_counts_from_its_windows_begin(made: Made) -> None:
+    """As where the app sets a window's row directly."""
+    made.change(LATER, 4)
+    made.it.times.commit({SOURCE: 5})
+    assert made.it.times.time(0) == 10.0
+
+
+def test_the_time_of_a_record_is_noted_for_its_rows_alone(made: Made) -> None:
+    """While Faust asks for its windows, and no longer."""
+    made.it._ranges = lambda timestamp: iter([made.it._timestamp])
+    assert list(made.it._note_timestamp(42.0)) == [42.0]
+    assert made.it._timestamp is None
+
+
+def test_what_the_app_changes_while_it_closes_windows_moves_no_time(made: Made) -> None:
+    """It is of no record that came."""
+    with made.it._under_way(SOURCE, 5) as event:
+        made.it._changed(LATER, 0)
+        assert event.message.offset == 4
+    made.it.times.commit({SOURCE: 9})
+    assert made.it.times.time(0) is None
+    assert made.it.times.topics == set()
+
+
+async def test_a_partitions_time_is_never_beyond_the_machines(made: Made) -> None:
+    """A record from the future closes nothing early."""
+    made.now = 100.0
+    assert not await closes(made)
+    made.now = 111.0
+    assert await made.close() == [(KEY, 3)]
+
+
+async def test_a_record_from_the_future_closes_what_the_machines_clock_closes(made: Made) -> None:
+    """And none of the windows between the two."""
+    made.row(LATER)
+    made.change(KEY, 4, at=900.0)
+    made.it.times.commit({SOURCE: 5})
+    made.now = 111.0
+    assert await made.close() == [(KEY, 4)]
+
+
+async def at_the_end(made: Made) -> bool:
+    """Whether a window is closed because no record is left."""
+    made.change(KEY, 4, at=5.0)
+    made.it.times.commit({SOURCE: 5})
+    made.now = 2_000.0
+    return bool(await made.close())
+
+
+async def test_at_the_end_of_the_log_time_goes_on(made: Made) -> None:
+    """All there is has been read, processed and committed."""
+    assert await at_the_end(made)
+
+
+@pytest.mark.parametrize(
+    "reason", ["more records", "more meanwhile", "no round", "under way", "acknowledged", "silent"]
+)
+async def test_no_time_goes_by_while_records_may_be_left(made: Made, reason: str) -> None:
+    """Of the source, at each of its stations."""
+    consumer = made.consumer
+    if reason == "more records":
+        consumer.ends[SOURCE] = 6
+    elif reason == "more meanwhile":
+        asked = consumer.highwaters
+
+        async def highwaters(*tps: TP) -> dict[TP, int]:
+            found = await asked(*tps)
+            consumer.ends[SOURCE] += 1
+            return found
+
+        consumer.highwaters = highwaters  # type: ignore[method-assign]
+    elif reason == "no round":
+        consumer.fetches = False
+    elif reason == "under way":
+        consumer._unacked_messages = {Message(SOURCE)}
+    elif reason == "acknowledged":
+        consumer._acked[SOURCE] = [7]
+    else:
+        consumer.positions.clear()
+    assert not await at_the_end(made)
+
+
+class Message:
+    """A record under way."""
+
+    acked = False
+
+    def __init__(self, tp: TP) -> None:
+        self.tp = tp
+
+
+async def test_a_record_that_was_changed_and_not_committed_is_not_the_end(made: Made) -> None:
+    """It may be processed again."""
+    made.change(KEY, 4, at=5.0)
+    made.it.times.commit({SOURCE: 4})
+    made.now = 2_000.0
+    assert await made.close() == []
+
+
+async def test_a_record_that_is_done_is_not_under_way(made: Made) -> None:
+    """Faust takes it out of its books a moment later."""
+    done = Message(SOURCE)
+    done.acked = True
+    made.consumer._unacked_messages = {done}
+    assert await at_the_end(made)
+
+
+# -- as part of which record
+
+
+async def test_windows_are_closed_as_part_of_the_last_committed_record(made: Made) -> None:
+    """Commits and revocations wait for it meanwhile, and it is done afterwards."""
+    seen: list[Any] = []
+
+    def look() -> None:
+        (message,) = made.consumer._unacked_messages
+        event = _current_event.get()()
+        assert event is not None
+        seen.append((message.tp, message.offset, message.generation_id, message.acked, event.key))
+        seen.append(message)
+
+    made.table.meanwhile = look
+    assert await closes(made)
+    assert seen[0] == (SOURCE, 4, 3, False, KEY)
+    assert seen[1].acked
+    assert made.consumer._unacked_messages == set()
+    assert made.consumer.ended == []
+
+
+async def test_of_several_sources_the_one_that_was_committed_furthest_is_taken(made: Made) -> None:
+    """A new topic has no committed record yet."""
+    made.consumer._active_partitions.add(OTHER)
+    made.consumer._committed_offset = {OTHER: 9, SOURCE: 5}
+    made.change(LATER, 8, OTHER, at=115.0)
+    seen: list[TP] = []
+    made.table.meanwhile = lambda: seen.extend(
+        message.tp for message in made.consumer._unacked_messages
+    )
+    assert await closes(made)
+    assert seen == [OTHER]
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_a_transaction_needs_a_committed_offset(made: Made, is_committed: bool) -> None:
+    """It is committed with one; its record is then told as ended."""
+    made.app.in_transaction = True
+    made.consumer._committed_offset = {SOURCE: 5} if is_committed else {}
+    assert await closes(made) == is_committed
+    assert made.consumer.ended == ([SOURCE] if is_committed else [])
+    assert made.flushes == [], "the transaction has both"
+
+
+async def test_without_transactions_what_the_app_sent_arrives_before_rows_are_deleted(
+    made: Made,
+) -> None:
+    """After a death in between the window is closed again."""
+    assert await closes(made)
+    assert made.flushes == [{KEY, LATER}]
+
+
+async def test_rows_stay_where_the_broker_does_not_answer(made: Made, caplog: Any) -> None:
+    """The window is closed again later; the log says so."""
+    made.flush_error = TimeoutError()
+    assert await closes(made)
+    assert set(made.table) == {KEY, LATER}
+    assert "windows stay open" in caplog.text
+    made.flush_error = None
+    assert await made.close() == [(KEY, 3)]
+    assert set(made.table) == {LATER}
+
+
+@pytest.mark.parametrize("in_transaction", [True, False])
+async def test_a_row_that_changes_while_it_is_closed_is_closed_again(
+    made: Made, in_transaction: bool
+) -> None:
+    """With the value that it has then."""
+    made.app.in_transaction = in_transaction
+
+    def change() -> None:
+        made.table.meanwhile = lambda: None
+        made.table[KEY] = 77
+        made.it._changed(KEY, 0)
+
+    made.table.meanwhile = change
+    made.change(KEY, 3)
+    made.change(LATER, 4, at=115.0)
+    made.it.times.commit({SOURCE: 5})
+    assert await made.close() == [(KEY, 3), (KEY, 77)]
+    assert set(made.table) == {LATER}
+
+
+async def test_a_window_without_a_row_is_forgotten(made: Made) -> None:
+    """Code of the app's may delete it past the table."""
+    made.row()
+    del made.table.data.data[KEY]
+    made.it.windows.add(KEY, 0)
+    made.it.times._times[0] = 900.0
+    assert await made.close() == []
+    assert made.it.windows.first(0) is None
+
+
+@pytest.mark.parametrize("goes", [True, False])
+async def test_a_send_that_fails_ends_the_worker_unless_the_partition_has_gone(
+    made: Made, goes: bool
+) -> None:
+    """Its next owner closes the window."""
+    made.table.error = ProducerSendError("fenced")
+    if goes:
+        made.table.meanwhile = made.restored.clear
+        assert await closes(made)
+    else:
+        with pytest.raises(ProducerSendError):
+            await closes(made)
+    assert KEY in made.table
+    assert made.consumer._unacked_messages == set()
+    assert not made.it._is_closing
+
+
+@pytest.mark.parametrize("what", ["the changelog", "the sources"])
+async def test_windows_that_end_together_are_closed_until_the_partition_goes(
+    made: Made, what: str
+) -> None:
+    """The rows that were closed are deleted, those that were not stay."""
+    made.app.in_transaction = True
+    other = ("c", KEY[1])
+    made.row(), made.row(other)
+    made.it.times._times[0] = 900.0
+    made.table.meanwhile = (
+        made.restored.clear if what == "the changelog" else made.consumer._active_partitions.clear
+    )
+    assert len(await made.close()) == 1
+    assert len(made.table) == 1
+
+
+async def test_many_windows_are_closed_some_at_a_time(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit waits for those of one record only; all are closed in the end, the earliest first."""
+    monkeypatch.setattr(closings, "MOST", 2)
+    keys = [(str(n), KEY[1]) for n in range(5)]
+    for key in [LATER, *keys]:
+        made.row(key)
+    made.it.times._times[0] = 900.0
+    closed = [key for key, _ in await made.close()]
+    assert (set(closed[:5]), closed[5]) == (set(keys), LATER)
+    assert [len(rows) for rows in made.flushes] == [6, 4, 2, 1]
+    assert made.table.last_closed_window == 10.0
+
+
+@pytest.mark.parametrize("is_assigned", [True, False])
+def test_rows_of_a_partition_whose_source_was_revoked_meanwhile_stay(
+    made: Made, is_assigned: bool
+) -> None:
+    """Its next owner closes these windows; a deletion of ours would take the rows from it."""
+    made.row()
+    if not is_assigned:
+        made.consumer.assignment = lambda: {OTHER}  # type: ignore[method-assign]
+    with made.it._under_way(SOURCE, 5):
+        made.it._delete([KEY])
+    assert (KEY not in made.table) == is_assigned
+
+
+def test_faust_is_told_of_the_latest_window_that_was_closed(made: Made) -> None:
+    """Partitions have times of their own; its mark does not go back."""
+    made.row(), made.row(LATER)
+    with made.it._under_way(SOURCE, 5):
+        made.it._delete([LATER, KEY])
+    assert made.table.last_closed_window == 10.0
+
+
+# -- which tables
+
+
+@pytest.mark.parametrize("kind", ["its owner", "everybody", "a partitioner"])
+async def test_windows_of_tables_that_others_write_are_left_to_faust(made: Made, kind: str) -> None:
+    """The app is called with values only, in every table; a zero is one."""
+    table = Table()
+    table.is_global, table.use_partitioner = kind == "everybody", kind == "a partitioner"
+    assert (install(made.app, table) is not None) == (kind == "its owner")
+    for value in (None, 0, 5):
+        await table.on_window_close(KEY, value)
+    assert table.closed == [(KEY, 0), (KEY, 5)]
+
+
+@pytest.mark.parametrize(
+    ("expires", "given", "said", "kept"),
+    [
+        (600.0, None, None, 600.0 + 86_400.0),
+        (timedelta(minutes=10), None, "30", 630.0),
+        (600.0, None, "0", 600.0),
+        (600.0, 5.0, None, 5.0),
+        (None, None, None, 0.0),
+    ],
+    ids=["a day more", "a setting", "as Faust", "asked for", "never expires"],
+)
+def test_a_changelog_keeps_windows_longer_than_they_are_open(
+    expires: Any, given: float | None, said: str | None, kept: float | None
+) -> None:
+    """A group that stands still for ``expires`` finds its open windows again."""
+    settings = {} if said is None else {"faust_assigner_window_retention_s": said}
+    app = faust.App("kept", broker="kafka://127.0.0.1:1", store="memory://", **settings)
+    table = app.Table("counts", default=int)
+    install(app, table)
+    table.tumbling(10.0, expires=expires)
+    if given is not None:
+        table.changelog_topic = table._new_changelog_topic(retention=given)
+    assert table.changelog_topic.retention == kept
+    assert table.changelog_topic.deleting
+
+
+def test_a_table_without_windows_keeps_its_changelog_for_ever() -> None:
+    """No retention is asked for: compaction alone removes rows."""
+    app = faust.App("forever", broker="kafka://127.0.0.1:1", store="memory://")
+    table = app.Table("counts", default=int)
+    install(app, table)
+    assert table.changelog_topic.retention is None

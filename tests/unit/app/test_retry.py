@@ -1,0 +1,107 @@
+"""Which errors are a broker's silence, how long a step is taken again, and how often that is logged."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+)
+
+from faust_assigner.app.retry import SAY_EVERY_S, Said, insist, is_silence, pause_s
+
+
+@pytest.mark.parametrize(
+    ("error", "is_so"),
+    [
+        (TimeoutError(), True),
+        (ConnectionResetError(), True),
+        (KafkaTimeoutError(), True),
+        (RequestTimedOutError(), True),
+        (CommitFailedError("lost"), False),
+        (IllegalStateError("not assigned"), False),
+        (TopicAuthorizationFailedError(), False),
+        (ValueError(), False),
+    ],
+)
+def test_only_what_may_pass_by_itself_is_silence(error: Exception, is_so: bool) -> None:
+    """The same request may succeed later."""
+    assert is_silence(error) is is_so
+
+
+def test_pauses_double_from_half_a_second_to_eight() -> None:
+    """Then they stay."""
+    assert [pause_s(attempt) for attempt in (0, 1, 2, 3, 4, 5, 10_000)] == [
+        0.5,
+        1.0,
+        2.0,
+        4.0,
+        8.0,
+        8.0,
+        8.0,
+    ]
+
+
+def test_trouble_is_logged_every_minute_for_as_long_as_it_lasts() -> None:
+    """Each minute counts from the line before; those that were left out are counted."""
+    now = 0.0
+    said = Said(lambda: now)
+    due = []
+    for minute_share in range(9):
+        now = minute_share * SAY_EVERY_S / 4
+        due.append(said.due("trouble"))
+    assert due == [True, False, False, False, True, False, False, False, True]
+    assert said.unsaid == {"trouble": 6}
+    assert said.due("another")
+
+
+class Service:
+    """Of mode; stops during its n-th sleep."""
+
+    should_stop = False
+
+    def __init__(self, stops_at: int = 99) -> None:
+        self.stops_at, self.slept = stops_at, list[float]()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        self.slept.append(seconds)
+        self.should_stop = len(self.slept) >= self.stops_at
+
+
+async def test_a_step_is_taken_until_it_is_answered(caplog: Any) -> None:
+    """Logged once a minute, with its name."""
+    answers: list[Any] = [TimeoutError(), KafkaTimeoutError(), "ends"]
+
+    async def step() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    service = Service()
+    assert await insist(service, "Ends of changelogs", step) == "ends"
+    assert service.slept == [0.5, 1.0]
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["Ends of changelogs"]
+
+
+async def test_a_step_of_a_service_that_stops_is_cancelled() -> None:
+    """However silent the broker is; another error ends it at once."""
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    service = Service(stops_at=2)
+    with pytest.raises(asyncio.CancelledError):
+        await insist(service, "Ends", lambda: fail(TimeoutError()))
+    assert len(service.slept) == 2
+    service = Service()
+    with pytest.raises(ValueError, match="a bug"):
+        await insist(service, "Ends", lambda: fail(ValueError("a bug")))
+    assert service.slept == []

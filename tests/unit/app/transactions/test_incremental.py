@@ -1,0 +1,65 @@
+"""Which transactions end and begin in a cooperative round."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+from faust.types import TP
+
+from faust_assigner.app.transactions.incremental import LetsGo
+
+A, B, LOG = TP("orders", 0), TP("orders", 1), TP("payments", 0)
+
+
+class Repaired:
+    """Of the repaired transactions: ids by partition, and what ends and begins."""
+
+    def __init__(self) -> None:
+        self._ids = {A: "shop-1-0", LOG: "shop-1-0", B: "shop-1-1"}
+        self.group = 1
+        self.acts: list[Any] = []
+
+    def ids_for(self, tps: Iterable[TP]) -> dict[TP, str]:
+        """In the groups of the last round."""
+        return {tp: f"shop-{self.group}-{tp.partition}" for tp in tps}
+
+    async def end(self, ids: Collection[str]) -> None:
+        """End; the partitions are nobody's here by then."""
+        self.acts.append(("end", set(ids), set(self._ids)))
+
+    async def begin(self, ids: Collection[str]) -> None:
+        """Begin."""
+        self.acts.append(("begin", set(ids), set(self._ids)))
+
+
+class Transactions(LetsGo, Repaired):  # type: ignore[misc]
+    """Ours over it."""
+
+
+@pytest.fixture
+def made() -> Transactions:
+    """One."""
+    return Transactions()
+
+
+async def test_what_is_let_go_ends_with_all_of_its_transaction(made: Transactions) -> None:
+    """Late sends of it find no transaction."""
+    await made.part_with({A, LOG})
+    assert made.acts == [("end", {"shop-1-0"}, {B})]
+
+
+async def test_what_is_kept_keeps_its_id_though_its_group_has_another(made: Transactions) -> None:
+    """Its transaction is open; only what comes begins."""
+    made.group = 2
+    await made.part_with({A, LOG})
+    await made.take_on({A, B})
+    assert made.acts[1] == ("begin", {"shop-2-0"}, {A, B})
+    assert made._ids == {A: "shop-2-0", B: "shop-1-1"}
+
+
+async def test_nothing_begins_that_is_open(made: Transactions) -> None:
+    """Kafka would end it."""
+    await made.take_on({A, B, LOG})
+    assert made.acts == [("begin", set(), {A, B, LOG})]

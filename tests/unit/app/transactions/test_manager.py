@@ -1,0 +1,497 @@
+"""The transactions of one consumer, step by step, over a producer that notes what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import (
+    ProducerFenced,
+    TransactionalIdAuthorizationFailed,
+    UnknownTopicOrPartitionError,
+)
+from faust.exceptions import ProducerSendError
+from faust.streams import _current_event
+from faust.types import TP
+
+from faust_assigner.app.transactions.manager import OwnTransactions, TransactionsRefused
+
+ORDERS, PAYMENTS, COPY = TP("orders", 0), TP("payments", 0), TP("orders", 1)
+ID, OTHER = "shop-1-0", "shop-2-0"
+
+
+class Client:
+    """aiokafka's producer of one transactional id."""
+
+    def __init__(self, acts: list[Any], name: str, *, is_open: bool = True) -> None:
+        self.acts, self.name = acts, name
+        self.error: BaseException | None = None
+        self.is_fatal = False
+        self.client = SimpleNamespace(close=self._close)
+        self._txn_manager = SimpleNamespace(
+            is_in_transaction=lambda: is_open,
+            is_fatal_error=lambda: self.is_fatal,
+            _transaction_waiter=SimpleNamespace(exception=lambda: self.error),
+        )
+
+    async def _close(self) -> None:
+        self.acts.append(("close", self.name))
+
+    async def start(self) -> None:
+        """Start, or fail."""
+        if self.error is not None:
+            raise self.error
+        self.acts.append(("start", self.name))
+
+    async def begin_transaction(self) -> None:
+        """Begin."""
+        self.acts.append(("begin", self.name))
+
+
+class Producer:
+    """Faust's, with every call in ``acts``."""
+
+    def __init__(self) -> None:
+        self.acts: list[Any] = []
+        self._transaction_producers: dict[str, Client] = {}
+        self._trn_locks: dict[str, asyncio.Lock] = {}
+        self.refusal: BaseException | None = None
+        self.commit_refusal: BaseException | None = None
+        self.start_refusal: BaseException | None = None
+
+    def have(self, name: str, *, is_open: bool = True) -> Client:
+        """A client that was started."""
+        client = self._transaction_producers[name] = Client(self.acts, name, is_open=is_open)
+        self._trn_locks[name] = asyncio.Lock()
+        return client
+
+    def _new_producer(self, *, transactional_id: str) -> Client:
+        client = Client(self.acts, transactional_id)
+        client.error = self.start_refusal
+        return client
+
+    async def abort_transaction(self, name: str) -> None:
+        """Abort."""
+        self.acts.append(("abort", name))
+
+    async def stop_transaction(self, name: str) -> None:
+        """Stop."""
+        self.acts.append(("stop", name))
+        self._transaction_producers.pop(name, None)
+
+    async def send(
+        self, topic: str, key: Any, value: Any, partition: Any, *_: Any, **to: Any
+    ) -> Any:
+        """Send."""
+        if self.refusal is not None:
+            raise self.refusal
+        self.acts.append(("send", topic, value, partition, to.get("transactional_id")))
+
+    async def commit_transactions(self, by_id: Mapping[str, Any], group: str, **_: Any) -> None:
+        """Commit."""
+        if self.commit_refusal is not None:
+            raise self.commit_refusal
+        self.acts.append(("commit", *by_id.items()))
+
+
+class Stock:
+    """Of Faust's transaction manager."""
+
+    def __init__(self, app: Any) -> None:
+        self.app, self.producer = app, app.producer
+        self.crashes: list[BaseException] = []
+        self.should_stop = False
+        self.consumer = SimpleNamespace(
+            lost=0, key_partition=lambda topic, key, partition: self.known
+        )
+        self.consumer.lose_membership = self._lose
+        self.known: int | None = None
+
+    def _lose(self) -> None:
+        self.consumer.lost += 1
+
+    async def crash(self, error: BaseException) -> None:
+        """Note it."""
+        self.crashes.append(error)
+
+    async def send(self, *_: Any) -> Any:
+        """Outside of every transaction."""
+        self.producer.acts.append("loose")
+
+
+class Manager(OwnTransactions, Stock):  # type: ignore[misc]
+    """Ours over it, with a partition of orders and one of payments in two transactions."""
+
+
+@pytest.fixture
+def made() -> Manager:
+    """A manager that owns ``ORDERS`` and ``PAYMENTS``; ``COPY`` is a standby."""
+    groups = {"orders": 1, "payments": 2}
+    assignor = SimpleNamespace(group_for_topic=groups.__getitem__, is_standby=lambda tp: tp == COPY)
+    app = SimpleNamespace(
+        in_transaction=True,
+        producer=Producer(),
+        assignor=assignor,
+        conf=SimpleNamespace(id="shop"),
+        _attachments=SimpleNamespace(_pending=[]),
+    )
+    manager = Manager(app)
+    manager._ids = {ORDERS: ID, PAYMENTS: OTHER}
+    for name in (ID, OTHER):
+        manager.producer.have(name)
+    return manager
+
+
+def record(offset: int, tp: TP = ORDERS) -> Any:
+    """An event."""
+    return SimpleNamespace(offset=offset, tp=tp)
+
+
+class Event:
+    """An event of ``app``."""
+
+    def __init__(self, app: Any, offset: int, tp: TP = ORDERS) -> None:
+        self.app, self.message = app, record(offset, tp)
+
+
+@contextmanager
+def processing(manager: Any, offset: int, tp: TP = ORDERS, *, app: Any = None) -> Iterator[Event]:
+    """While that record is processed."""
+    event = Event(app or manager.app, offset, tp)
+    token = _current_event.set(lambda: event)  # type: ignore[arg-type]
+    try:
+        yield event
+    finally:
+        _current_event.reset(token)
+
+
+async def send(manager: Any, value: bytes = b"v", topic: str = "out", partition: Any = 3) -> Any:
+    """Send within the record at hand."""
+    return await manager.send(topic, b"k", value, partition, None, None)
+
+
+def test_copies_have_no_transactional_id(made: Manager) -> None:
+    """Their owner has the producer of that id; a second one would end it."""
+    assert made.ids_for([ORDERS, COPY, PAYMENTS]) == {ORDERS: ID, PAYMENTS: OTHER}
+
+
+async def test_an_id_that_goes_ends_before_those_that_stay_begin(made: Manager) -> None:
+    """A worker may get back under another id what it had; a fence of the last generation is over."""
+    made.is_fenced = True
+    await made.on_rebalance({PAYMENTS}, set(), set())
+    assert made.producer.acts == [("abort", ID), ("stop", ID), ("begin", OTHER)]
+    assert not made.is_fenced
+    assert made.id_of(ORDERS) is None
+
+
+async def test_what_is_open_under_an_id_that_ends_is_abandoned(made: Manager) -> None:
+    """Its rows go back, and what is held back for its commit goes on."""
+    with processing(made, 4):
+        share = made.share_at_hand()
+    made.settle(ID)
+    await made.end({ID})
+    assert share is not None
+    assert share.abandoned
+    assert not made.is_settling(ID)
+
+
+async def test_a_transaction_that_is_not_open_is_not_aborted(made: Manager) -> None:
+    """aiokafka raises where there is none."""
+    made.producer.have(ID, is_open=False)
+    await made.end({ID})
+    assert made.producer.acts == [("stop", ID)]
+
+
+async def test_a_producer_with_a_fatal_error_is_replaced(made: Manager) -> None:
+    """It is stopped first: it would never send again."""
+    made.producer._transaction_producers[ID].is_fatal = True
+    await made.begin({ID})
+    assert made.producer.acts == [("stop", ID), ("start", ID), ("begin", ID)]
+
+
+async def test_a_producer_that_does_not_start_leaves_no_connection(made: Manager) -> None:
+    """The broker has none: the error says what to do."""
+    made.producer._transaction_producers.clear()
+    made.producer.start_refusal = TransactionalIdAuthorizationFailed()
+    with pytest.raises(TransactionsRefused, match="exactly_once"):
+        await made.begin({ID})
+    assert made.producer.acts == [("close", ID)]
+    assert ID not in made.producer._transaction_producers
+
+
+async def test_records_that_send_out_of_order_reach_the_highest(made: Manager) -> None:
+    """With concurrency a later record may send first."""
+    for offset in (7, 5):
+        with processing(made, offset):
+            await send(made)
+    assert made.reached(ID) == {ORDERS: 7}
+    assert made.sources() == {ORDERS: 7}
+
+
+async def test_a_record_of_another_app_sends_into_no_transaction_of_ours(made: Manager) -> None:
+    """Two apps may run in one process."""
+    with processing(made, 5, app=SimpleNamespace()):
+        await send(made)
+    assert made.producer.acts == ["loose"]
+
+
+async def test_a_record_whose_partition_has_gone_sends_nothing(made: Manager) -> None:
+    """Its next owner repeats it."""
+    del made._ids[ORDERS]
+    with processing(made, 5), pytest.raises(ProducerSendError):
+        await send(made)
+    assert made.producer.acts == []
+
+
+@pytest.mark.parametrize(("known", "partition"), [(None, 3), (0, 0)])
+async def test_the_partition_is_that_of_the_key_where_the_topic_is_known(
+    made: Manager, known: int | None, partition: int
+) -> None:
+    """Else the one that was asked for."""
+    made.known = known
+    with processing(made, 5):
+        await send(made)
+    assert made.producer.acts == [("send", "out", b"v", partition, ID)]
+
+
+async def test_nothing_is_sent_by_a_fenced_producer(made: Manager) -> None:
+    """Everything is about to be given up."""
+    made.is_fenced = True
+    with processing(made, 5), pytest.raises(ProducerSendError):
+        await send(made)
+    assert made.producer.acts == []
+
+
+async def test_a_send_that_is_cancelled_in_its_turn_does_not_hold_up_the_next(
+    made: Manager,
+) -> None:
+    """What it waited for is another send's, and goes on."""
+    with processing(made, 5):
+        made.close(ID)  # a commit is under way: sends wait for the next transaction
+        first = asyncio.ensure_future(send(made, b"1"))
+        second = asyncio.ensure_future(send(made, b"2"))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await asyncio.sleep(0.01)
+        assert not second.done(), "the commit is under way still"
+        made.begin_next()
+        await asyncio.wait_for(second, 5.0)
+    assert [act[2] for act in made.producer.acts] == [b"2"]
+
+
+async def test_what_is_sent_during_a_commit_waits_for_the_next_transaction(made: Manager) -> None:
+    """It belongs to a record after the offset that is committed."""
+    with processing(made, 4):
+        await send(made, b"before")
+        made.close(ID)
+    with processing(made, 5):
+        later = asyncio.ensure_future(send(made, b"after"))
+        await asyncio.sleep(0.01)
+        assert [act[2] for act in made.producer.acts] == [b"before"]
+        await made.commit({ORDERS: 5})
+        await later
+    assert [act[0] for act in made.producer.acts] == ["send", "commit", "send"]
+    assert made.reached(ID) == {ORDERS: 5}
+
+
+def future(publish: Any) -> Any:
+    """A message of a buffer, published by that."""
+
+    async def publish_message(fut: Any, *, wait: bool) -> None:
+        await publish()
+
+    channel = SimpleNamespace(publish_message=publish_message)
+    return SimpleNamespace(message=SimpleNamespace(channel=channel))
+
+
+async def failing() -> None:
+    """No broker."""
+    raise ProducerSendError("no broker")
+
+
+@pytest.mark.parametrize("is_abandoned", [True, False])
+async def test_a_change_that_cannot_be_published_ends_the_worker_unless_it_is_void(
+    made: Manager, is_abandoned: bool
+) -> None:
+    """Its transaction is never committed."""
+    with processing(made, 4):
+        made.send_soon(future(failing))
+        share = made.share_at_hand()
+    assert share is not None
+    share.abandoned = is_abandoned
+    await asyncio.sleep(0.01)
+    assert len(made.crashes) == (not is_abandoned)
+    made.close(ID)
+    with pytest.raises(ProducerSendError):
+        await made.commit({ORDERS: 5})
+    assert made.producer.acts == []
+    assert not share.committed
+
+
+async def test_a_commit_waits_for_all_that_was_sent(made: Manager) -> None:
+    """A change in the buffer is of the record before, and goes with it."""
+    gate = asyncio.Event()
+    with processing(made, 4):
+        made.send_soon(future(gate.wait))
+        share = made.share_at_hand()
+    made.close(ID)
+    committing = asyncio.ensure_future(made.commit({ORDERS: 5}))
+    await asyncio.sleep(0.01)
+    assert made.producer.acts == []
+    assert len(made._sending) == 1, "a task that nobody holds may be collected"
+    gate.set()
+    assert await committing
+    assert made._sending == set()
+    assert made.producer.acts == [("commit", (ID, {ORDERS: 5}))]
+    assert share is not None
+    assert share.committed
+
+
+async def test_each_id_is_committed_by_itself_in_the_order_of_ids(made: Manager) -> None:
+    """One that is refused leaves those before it committed."""
+    assert await made.commit({PAYMENTS: 9, ORDERS: 5})
+    assert made.producer.acts == [("commit", (ID, {ORDERS: 5})), ("commit", (OTHER, {PAYMENTS: 9}))]
+
+
+async def test_a_fence_gives_everything_up_once(made: Manager, caplog: Any) -> None:
+    """Shares are abandoned, those held back go on, and the worker joins again; the log says it once."""
+    shares = []
+    for tp in (ORDERS, PAYMENTS):
+        with processing(made, 4, tp):
+            shares.append(made.share_at_hand())
+    made.settle(ID)
+    made.producer.commit_refusal = ProducerFenced()
+    made.close(ID)
+    assert not await made.commit({ORDERS: 5})
+    assert made._note_fence(OTHER, ProducerFenced())
+    assert made.is_fenced
+    assert shares[1] is not None
+    assert shares[1].abandoned
+    assert not made.is_settling(ID)
+    assert made.consumer.lost == 1
+    assert caplog.text.count("was fenced") == 1
+
+
+async def test_a_fence_that_aiokafka_named_at_an_earlier_call_is_one(made: Manager) -> None:
+    """The calls after it fail with an error of their own."""
+    client = made.producer._transaction_producers[ID]
+    client.is_fatal, client.error = True, ProducerFenced()
+    assert made._note_fence(ID, RuntimeError("illegal operation"))
+    assert made.consumer.lost == 1
+
+
+@pytest.mark.parametrize("is_fatal", [True, False])
+async def test_another_error_of_a_commit_is_no_fence(made: Manager, is_fatal: bool) -> None:
+    """It ends the worker, which commits nothing more."""
+    client = made.producer._transaction_producers[ID]
+    client.is_fatal, client.error = is_fatal, None if is_fatal else ProducerFenced()
+    made.producer.commit_refusal = UnknownTopicOrPartitionError()
+    made.close(ID)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await made.commit({ORDERS: 5})
+    assert made.consumer.lost == 0
+
+
+async def test_a_fence_while_a_commit_waits_ends_it(made: Manager) -> None:
+    """Nothing is committed after a fence; what waits for the commit goes on."""
+    made.close(ID)
+    made.is_fenced = True
+    assert not await made.commit({ORDERS: 5})
+    assert made.producer.acts == []
+    assert made._shares[ID].begun.done()
+
+
+async def test_a_record_that_the_commit_has_to_wait_for_is_not_held_back(made: Manager) -> None:
+    """It has sent; the records after it wait, and go on when one of them has to be waited for, too."""
+    with processing(made, 4):
+        await send(made)
+    made.settle(ID)
+    await asyncio.wait_for(made.hold_back(Event(made.app, 4)), 5.0)
+    held = asyncio.ensure_future(made.hold_back(Event(made.app, 5)))
+    later = asyncio.ensure_future(made.hold_back(Event(made.app, 7)))
+    await asyncio.sleep(0.01)
+    assert not held.done()
+    with processing(made, 6):  # another of the same topic, which began before the commit
+        await send(made)
+    await asyncio.wait_for(held, 5.0)
+    assert not later.done()
+    made.let_go(ID)
+    await asyncio.wait_for(later, 5.0)
+
+
+async def test_records_of_other_transactions_are_not_held_back(made: Manager) -> None:
+    """Each id is committed by itself."""
+    made.settle(ID)
+    await asyncio.wait_for(made.hold_back(Event(made.app, 9, PAYMENTS)), 5.0)
+    with processing(made, 9, PAYMENTS):
+        assert await asyncio.wait_for(made.hold_value("value"), 5.0) == "value"
+
+
+async def test_a_batch_is_waited_for_where_a_record_in_it_has_sent(made: Manager) -> None:
+    """Not where its records come after all that was sent, nor outside of a commit."""
+    with processing(made, 4):
+        await send(made)
+    sent, later = Event(made.app, 4), Event(made.app, 5)
+    assert not made.waits_for([sent])
+    made.settle(ID)
+    assert made.waits_for([later, sent])
+    assert not made.waits_for([later])
+    assert not made.waits_for([Event(made.app, 0, PAYMENTS)])
+
+
+async def test_what_is_published_on_commit_is_of_the_closed_transaction_alone(
+    made: Manager,
+) -> None:
+    """After the block a send has the transaction of its own record again."""
+    made.close(ID)
+    with made.within(ORDERS):
+        await send(made, b"attached")
+    assert made.producer.acts == [("send", "out", b"attached", 3, ID)]
+    await send(made, b"alone")
+    assert made.producer.acts[1:] == ["loose"]
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+async def test_what_the_final_commit_left_open_is_aborted(made: Manager, fenced: bool) -> None:
+    """What was held back for it goes on; producers end where another worker has ended them."""
+    with processing(made, 4):
+        share = made.share_at_hand()
+    made.settle(ID)
+    made.app._attachments._pending.append("attached")
+    made.producer.have(OTHER, is_open=False)
+    await made.abandon(fenced=fenced)
+    assert share is not None
+    assert share.abandoned
+    assert made.sources() == {}
+    assert made.app._attachments._pending == []
+    assert not made.is_settling(ID)
+    stops = [("stop", ID), ("stop", OTHER)] if fenced else []
+    assert sorted(made.producer.acts) == sorted([("abort", ID), *stops])
+
+
+@pytest.mark.parametrize("by", ["a rebalance", "the end of its id"])
+async def test_a_commit_whose_transaction_was_given_up_meanwhile_commits_nothing(
+    made: Manager, by: str
+) -> None:
+    """As when a worker stops, and its last commit still waits for a send."""
+    with processing(made, 4):
+        share = made.share_at_hand()
+    assert share is not None
+    share.tail = asyncio.get_running_loop().create_future()
+    made.close(ID)
+    commit = asyncio.ensure_future(made.commit({ORDERS: 5}))
+    await asyncio.sleep(0)
+    await (made.abandon(fenced=False) if by == "a rebalance" else made.end([ID]))
+    assert share.abandoned
+    share.tail.set_result(None)
+    assert not await commit
+    assert "commit" not in {act[0] for act in made.producer.acts}
+    with processing(made, 5):
+        anew = made.share_at_hand()
+    assert anew is not None
+    assert anew.begun.done()
