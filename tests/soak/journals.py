@@ -16,8 +16,8 @@ faults end, the group must come to rest by itself, and
 ``--windows`` plays joins, SIGTERMs and SIGKILLs of workers that close windows instead (``closings.py``).
 
 Events fall at the times that the seed says, give or take a broker's start. ``--busy`` processes compute
-meanwhile, and sessions are longer then. The exit code is 1 where a promise was broken; then the logs are
-kept.
+meanwhile. With them, or on a machine that is busy at the start, sessions and deadlines are longer. The exit
+code is 1 where a promise was broken; then the logs are kept.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import shutil
 import signal
 import sys
@@ -56,6 +57,8 @@ SPARES = ("worker-5", "worker-6")
 WORK_S = 0.01
 #: Where other processes compute: a worker that is not frozen sends a heartbeat within such a session.
 BUSY_SESSION_S, BUSY_PATIENCE = 15.0, 2.0
+#: A machine on which more processes than this want each processor counts as busy.
+MOST_WAITING = 2.0
 #: Orders for each partition: one worker on a busy machine can do all of them.
 ORDERS_PER_S = 2.0
 
@@ -330,7 +333,8 @@ def main(
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # brokers come and go
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tell: Callable[[str], None] = lambda line: print(line, flush=True)  # noqa: E731
-    playing = play_windows if windows else partial(play, is_busy=processes > 0)
+    is_busy = processes > 0 or os.getloadavg()[0] > MOST_WAITING * (os.cpu_count() or 1)
+    playing = play_windows if windows else partial(play, is_busy=is_busy)
     chosen = guarantees or ("at_least_once", "exactly_once")
     with busy(processes):
         lives = [

@@ -34,10 +34,10 @@ def test_the_time_that_a_process_was_stopped_counts_as_no_wait(
         return []
 
     monkeypatch.setattr(watchdog, "waits_of", lambda app: SimpleNamespace(look=look))
-    times = iter([1.0, 3_601.0])
+    times = iter([1_001.0, 4_601.0])
     monkeypatch.setattr(watchdog, "monotonic", lambda: next(times))
     manager: Any = SimpleNamespace(app=SimpleNamespace(consumer=None))
-    looked = Watched._look_at_waits(manager, 0.0)
+    looked = Watched._look_at_waits(manager, 1_000.0)
     Watched._look_at_waits(manager, looked)
     assert counted == [1.0, 2 * LOOK_S]
 

@@ -47,6 +47,12 @@ def test_a_copy_that_is_too_old_or_of_unknown_age_is_not_read(here: Here) -> Non
     assert tried(here, copies=("c",)) == ["b", "c"]
 
 
+def test_a_bound_of_zero_allows_no_copy() -> None:
+    """Not even one that lacks nothing at this moment."""
+    assert not Here(lag=0, age_s=0.0).is_fresh(0.0)
+    assert Here(lag=0, age_s=0.0).is_fresh(0.1)
+
+
 def test_an_owner_that_restores_reads_its_copy_within_the_bound() -> None:
     """It stood by until a moment ago; a cold one asks those who have copies."""
     assert tried(FRESH, owner="a", copies=("c",)) == ["copy here", "c"]

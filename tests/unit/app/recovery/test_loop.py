@@ -13,6 +13,7 @@ import pytest
 from faust.exceptions import ConsistencyError
 from faust.tables.recovery import ServiceStopped
 from faust.types import TP
+from mode.utils.queues import FlowControlEvent
 
 from faust_assigner.app.recovery import loop as recovery_loop
 from faust_assigner.app.recovery.loop import SteadyRecovery, SteadyTables
@@ -657,3 +658,18 @@ def test_files_and_windows_hear_of_what_is_committed(made: Recovery) -> None:
 
     Tables().on_commit({A: 5})
     assert made.acts == [("files", {A: 5}), ("committed", {A: 5})]
+
+
+async def test_changelog_records_of_before_a_standstill_are_dropped() -> None:
+    """The recovery that goes on begins at the tables' offsets, and reads them again."""
+    flow = FlowControlEvent()
+    app = SimpleNamespace(conf=SimpleNamespace(stream_buffer_maxsize=10), flow_control=flow)
+    tables: Any = SimpleNamespace(app=app, _changelog_queue=None)
+    make: Any = SteadyTables.changelog_queue
+    queue = make.fget(tables)
+    flow.resume()
+    await queue.put("a record")
+    flow.suspend()
+    assert queue.qsize() == 1
+    flow.clear()
+    assert queue.empty()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,17 @@ def test_of_a_long_topic_the_newest_records_are_read_and_it_is_said(broker: Embe
     assert sorted(taken) == sorted(line(number).rstrip() for number in range(30, 40))
     assert left_out == "topic ledger has older rows that were not read"
     assert "was not read to its end" in late
+
+
+def test_one_partition_that_is_not_read_whole_is_reported(broker: EmbeddedBroker) -> None:
+    """The other partition is empty, so that nothing of it can be left out."""
+    with broker:
+        asyncio.run(_send(broker.bootstrap, [line(number) for number in range(3)], 1))
+        where = {"bootstrap_servers": [broker.bootstrap]}
+        reading = partial(read_lines_of, where, "ledger", lambda p, o, v: None)
+        assert asyncio.run(reading()) == ""
+        assert "was not read to its end" in asyncio.run(reading(seconds=-1.0))
+        assert "has older rows" in asyncio.run(reading(most_records=4))
 
 
 def test_a_topic_that_is_not_there_is_an_error(broker: EmbeddedBroker) -> None:

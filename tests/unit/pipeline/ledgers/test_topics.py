@@ -83,6 +83,18 @@ def test_an_end_that_lags_behind_takes_no_offset_back(now: list[Changelog]) -> N
     assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
 
 
+def test_a_partition_that_is_added_is_read_from_its_first_record(now: list[Changelog]) -> None:
+    """While it is empty its end is 0; a later end would skip records."""
+    reader = TopicStreamReader(SOURCE)
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    now.append(log("id-1", (0, 5), (2, 9), (0, 0)))
+    added = reader.latestOffset(end, reader.getDefaultReadLimit())
+    assert (added["2"], spans(reader, end, added)) == (0, [])
+    now.append(log("id-1", (0, 5), (2, 9), (0, 3)))
+    later = reader.latestOffset(added, reader.getDefaultReadLimit())
+    assert spans(reader, added, later) == [(2, 0, 3)]
+
+
 def test_a_run_that_takes_what_is_there_stops_where_it_stood(now: list[Changelog]) -> None:
     """Records come faster than they are read: it would never end."""
     reader = TopicStreamReader(SOURCE)

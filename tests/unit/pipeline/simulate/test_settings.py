@@ -17,7 +17,7 @@ from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.simulate.policies import Placement, arms, load
 from faust_assigner.pipeline.simulate.run import Run, SimRow, play, play_here
-from faust_assigner.pipeline.simulate.settings import recommend, summarise
+from faust_assigner.pipeline.simulate.settings import recommend, state_class, summarise
 
 
 def row(
@@ -46,6 +46,24 @@ def row(
         "state": "small",
     }
     return SimRow(**{**values, **more})
+
+
+@pytest.mark.parametrize(
+    ("records", "name"),
+    [
+        (0.0, "none"),
+        (0.5, "small"),
+        (10_000.0, "small"),
+        (10_001.0, "medium"),
+        (100_000.0, "medium"),
+        (100_001.0, "large"),
+    ],
+)
+def test_fleets_are_divided_by_the_records_of_an_average_partition(
+    records: float, name: str
+) -> None:
+    """A bound belongs to the class below it."""
+    assert state_class(records) == name
 
 
 def test_percentiles_are_exact_and_linear() -> None:
