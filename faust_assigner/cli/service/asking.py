@@ -60,6 +60,7 @@ _SHARED = (
         show_envvar=True,
         help="The caller's token; better said in the environment.",
     ),
+    click.option("--token-file", type=_file, help="A file with the caller's token."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
 
@@ -74,13 +75,21 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
         cert: Path | None,
         key: Path | None,
         token: str,
+        token_file: Path | None,
         server_name: str,
         **said: Any,
     ) -> None:
         with spoken_errors():
             from faust_assigner.service.client.channel import Access
 
-            access = Access(ca=ca, cert=cert, key=key, token=token, server_name=server_name)
+            access = Access(
+                ca=ca,
+                cert=cert,
+                key=key,
+                token=token,
+                token_file=token_file,
+                server_name=server_name,
+            )
             asyncio.run(_with_operator(at, access, lambda operator: command(operator, **said)))
 
     return offered(_SHARED)(run)

@@ -24,22 +24,27 @@ def seconds() -> float:
 class Access:
     """What opens the door: ``ca`` verifies the service, ``cert`` and ``key`` are the caller's (PEM files).
 
-    ``token`` is sent with each call. Without ``ca`` the channel is not encrypted, for loopback and tests.
-    ``server_name`` is the name in the service's certificate where it is not the address's.
+    ``token`` is sent with each call, or the text of ``token_file``, which is read for each call and may
+    change. The other files are read for each connection. Without ``ca`` the channel is not encrypted, for
+    loopback and tests. ``server_name`` is the name in the service's certificate where it is not the
+    address's.
     """
 
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
     token: str = ""
+    token_file: Path | None = None
     server_name: str = ""
 
     def __repr__(self) -> str:
-        return f"Access(ca={self.ca}, cert={self.cert}, token={'...' if self.token else None})"
+        token = self.token_file or ("..." if self.token else None)
+        return f"Access(ca={self.ca}, cert={self.cert}, token={token})"
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """The headers of a call."""
-        return (("authorization", f"Bearer {self.token}"),) if self.token else ()
+        """The headers of a call. Raises OSError where the token's file cannot be read."""
+        token = self.token_file.read_text().strip() if self.token_file else self.token
+        return (("authorization", f"Bearer {token}"),) if token else ()
 
     def open(self, target: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
         """A channel to ``target``; nothing is connected before the first call. OSError where files lack."""

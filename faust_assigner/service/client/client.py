@@ -265,6 +265,11 @@ class AssignerClient:
                 return
             except grpc.aio.AioRpcError as error:
                 log.info("%s: %s: %s", self.name, error.code().name, error.details())
+            except OSError as error:
+                if not self.streams:
+                    raise
+                # A token or a certificate is being exchanged: its file is away for a moment.
+                log.warning("%s: cannot register again: %s", self.name, error)
             attempt = 0 if self._session_id else attempt
             self._session_id, self._stream = "", None
             await asyncio.sleep(self._retry.wait(attempt, self._chance))
@@ -469,6 +474,8 @@ class AssignerClient:
             return await getattr(self._stub, method)(
                 request, timeout=timeout, metadata=self._access.metadata()
             )
+        except OSError as error:
+            raise _unavailable(f"the token cannot be read: {error}") from error
         except grpc.aio.AioRpcError as error:
             if (refused := refusal(error)) is not None:
                 raise refused from error

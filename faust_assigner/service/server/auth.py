@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.errors import WrongCaller
 from faust_assigner.service.faults import Unauthenticated
+from faust_assigner.service.server.certificates import Stamp, stamp_of
+
+log = logging.getLogger(__name__)
 
 #: Of a certificate, as gRPC calls them.
 _CERTIFICATE_NAMES: Final = ("x509_common_name", "x509_subject_alternative_name")
 _HASHED: Final = "sha256:"
+#: At the end of a name: all names that begin so.
+ANY_END: Final = "*"
 
 
 @dataclass(frozen=True)
 class Caller:
-    """The names a caller may act as; ``None``: nobody asked who it is, and it may act as anyone."""
+    """The names a caller may act as; ``None``: nobody asked who it is, and it may act as anyone.
+
+    A name that ends in ``*`` stands for every name that begins with what is before it.
+    """
 
     names: frozenset[str] | None
     is_admin: bool = False
@@ -29,7 +38,7 @@ class Caller:
         """The identity to act under as that consumer, "" without authentication. Raises WrongCaller."""
         if self.names is None:
             return ""
-        if consumer_name not in self.names:
+        if not any(_covers(name, consumer_name) for name in self.names):
             raise WrongCaller(f"{', '.join(sorted(self.names))} may not act as {consumer_name!r}")
         return consumer_name
 
@@ -39,11 +48,21 @@ class Caller:
             raise WrongCaller(f"{', '.join(sorted(self.names))} is no administrator (--admins)")
 
 
+def _covers(name: str, consumer_name: str) -> bool:
+    """Whether ``name`` is the consumer's, or a prefix of it with a star; a star alone is nobody's."""
+    if name.endswith(ANY_END) and len(name) > 1:
+        return consumer_name.startswith(name.removesuffix(ANY_END))
+    return name == consumer_name
+
+
 class Door(Protocol):
     """Tells who calls."""
 
     def caller(self, context: Any) -> Caller:
         """Of a call's context. Raises Unauthenticated."""
+
+    def look(self) -> None:
+        """Read again what has changed since the last look."""
 
 
 class OpenDoor:
@@ -53,16 +72,47 @@ class OpenDoor:
         """Anyone."""
         return Caller(None)
 
+    def look(self) -> None:
+        """Nothing to read."""
 
-@dataclass(frozen=True)
+
+@dataclass
 class TokenDoor:
-    """A token for each name; only its SHA-256 is kept."""
+    """Tokens of names, of which only the SHA-256 is kept. ``path``: the file that they are read from."""
 
-    digests: Mapping[str, bytes] = field(repr=False)
+    tokens: Sequence[tuple[str, bytes]] = field(repr=False)
     admins: Collection[str] = ()
+    path: Path | None = None
+    _stamp: Stamp | None = field(default=None, init=False)
+    _complaint: str = field(default="", init=False)
+
+    @classmethod
+    def of_file(cls, path: Path, admins: Collection[str] = ()) -> Self:
+        """The tokens of a file, which is looked at again by :meth:`look`. Raises ConfigError."""
+        stamp = stamp_of(path)
+        door = cls(read_tokens(path), admins, path)
+        door._stamp = stamp
+        return door
+
+    def look(self) -> None:
+        """Read the file again where it has changed. One that is wrong is logged, and the tokens stay."""
+        if self.path is None:
+            return
+        try:
+            stamp = stamp_of(self.path)
+            if stamp == self._stamp:
+                return
+            self.tokens = read_tokens(self.path)
+        except (OSError, ConfigError) as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                log.warning("The service goes on with the tokens that it has: %s", error)
+            return
+        self._stamp, self._complaint = stamp, ""
+        log.info("%s has changed: %d tokens are known now", self.path, len(self.tokens))
 
     def caller(self, context: Any) -> Caller:
-        """The name whose token the call carries; each is compared, in constant time."""
+        """The names whose token the call carries; each is compared, in constant time."""
         said = [
             value for key, value in context.invocation_metadata() or () if key == "authorization"
         ]
@@ -72,7 +122,7 @@ class TokenDoor:
                 "the call carries no token: say --token, or authorization: Bearer TOKEN"
             )
         digest = hashlib.sha256(token.strip().encode()).digest()
-        names = [name for name, known in self.digests.items() if hmac.compare_digest(known, digest)]
+        names = [name for name, known in self.tokens if hmac.compare_digest(known, digest)]
         if not names:
             raise Unauthenticated("the token is unknown")
         return Caller(frozenset(names), any(name in self.admins for name in names))
@@ -94,24 +144,33 @@ class CertificateDoor:
             raise Unauthenticated("the call comes without a client's certificate")
         return Caller(names, any(name in self.admins for name in names))
 
+    def look(self) -> None:
+        """Nothing to read: the handshake has."""
 
-def read_tokens(path: Path) -> dict[str, bytes]:
-    """A file of lines ``NAME TOKEN`` or ``NAME sha256:HEX``; # begins a comment. Raises ConfigError."""
+
+def read_tokens(path: Path) -> tuple[tuple[str, bytes], ...]:
+    """A file of lines ``NAME TOKEN`` or ``NAME sha256:HEX``; # begins a comment. Raises ConfigError.
+
+    A name may have several tokens, so that one can follow the other, and may end in ``*``.
+    """
     try:
         lines = path.read_text().splitlines()
-    except OSError as error:
-        raise ConfigError(f"tokens: {path} cannot be read: {error.strerror}") from error
-    found: dict[str, bytes] = {}
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"tokens: {path} cannot be read: {why}") from error
+    found: dict[tuple[str, bytes], None] = {}
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if len(words) != 2 or words[0] in found:
-            raise ConfigError(f"{path}, line {number}: wants NAME TOKEN, each name once")
-        found[words[0]] = _digest(words[1], f"{path}, line {number}")
+        if len(words) != 2:
+            raise ConfigError(f"{path}, line {number}: wants NAME TOKEN")
+        if ANY_END in words[0][:-1] or words[0] == ANY_END:
+            raise ConfigError(f"{path}, line {number}: a * stands at the end of a name's beginning")
+        found[words[0], _digest(words[1], f"{path}, line {number}")] = None
     if not found:
         raise ConfigError(f"{path} holds no token")
-    return found
+    return tuple(found)
 
 
 def _digest(said: str, where: str) -> bytes:

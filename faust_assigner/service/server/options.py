@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
-import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +13,11 @@ from faust_assigner.service.server.auth import (
     Door,
     OpenDoor,
     TokenDoor,
-    read_tokens,
+)
+from faust_assigner.service.server.certificates import (
+    Certificates,
+    check_authorities,
+    check_pair,
 )
 from faust_assigner.service.server.table import BY_NAME, flag
 from faust_assigner.service.settings import ServiceSettings
@@ -99,31 +101,27 @@ class Options:
 
     def check_files(self) -> None:
         """Raises ConfigError for what is no certificate, or not its key: gRPC would blame the address."""
-        said, context = self.said, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        said = self.said
         for role in ("tls", "etcd"):
             if said[f"{role}_cert"] and said[f"{role}_key"]:
-                with _loaded(f"--{role}-cert and --{role}-key", "a certificate and its key"):
-                    # Without the empty password somebody would be asked for that of an encrypted key.
-                    context.load_cert_chain(said[f"{role}_cert"], said[f"{role}_key"], password="")
+                flags = f"--{role}-cert and --{role}-key"
+                check_pair(said[f"{role}_cert"], said[f"{role}_key"], flags)
         for name in ("tls_client_ca", "etcd_ca"):
             if said[name]:
-                with _loaded(flag(BY_NAME[name]), "certificates"):
-                    context.load_verify_locations(said[name])
+                check_authorities(said[name], flag(BY_NAME[name]))
+
+    def certificates(self) -> Certificates | None:
+        """The files of the port on which consumers connect; ``None`` without TLS."""
+        said = self.said
+        if not said["tls_cert"]:
+            return None
+        return Certificates(said["tls_cert"], said["tls_key"], said["tls_client_ca"])
 
     def door(self) -> Door:
         """Who may come in. Raises ConfigError."""
         if self.said["tokens"]:
-            return TokenDoor(read_tokens(self.said["tokens"]), self.said["admins"])
+            return TokenDoor.of_file(self.said["tokens"], self.said["admins"])
         return CertificateDoor(self.said["admins"]) if self.said["tls_client_ca"] else OpenDoor()
-
-
-@contextlib.contextmanager
-def _loaded(flags: str, what: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        raise ConfigError(f"{flags}: not {what} in PEM: {why}") from error
 
 
 def is_loopback(host: str) -> bool:

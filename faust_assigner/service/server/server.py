@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -30,6 +29,8 @@ STREAMS_PER_CONNECTION: Final = 128
 IDLE_MS: Final = 300_000
 HANDSHAKE_MS: Final = 10_000
 STOP_GRACE_S: Final = 2.0
+#: How often the file of tokens is looked at.
+LOOK_S: Final = 2.0
 #: An old connection takes no calls any more; those under way have so long, and streams end then.
 AGE_GRACE_MS: Final = 5_000
 
@@ -81,7 +82,7 @@ class AssignerServer:
             ),
             maximum_concurrent_rpcs=options.said["max_calls"],
         )
-        door = options.door()
+        self._door = door = options.door()
         add_KafkaAssignerServicer_to_server(ConsumerServicer(node, door), self._server)
         add_KafkaAssignerAdminServicer_to_server(AdminServicer(node, door), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, self._server)
@@ -107,22 +108,23 @@ class AssignerServer:
         await self._server.start()
         if self._probing is not None:
             await self._probing.start()
-        self._tasks = [asyncio.create_task(self._health.follow(), name="assigner-health")]
+        works = {"health": self._health.follow(), "tokens": self._look()}
+        self._tasks = [
+            asyncio.create_task(work, name=f"assigner-{name}") for name, work in works.items()
+        ]
         return taken
 
     def _listen(self, address: str) -> int:
-        said = self._options.said
-        if not said["tls_cert"]:
+        certificates = self._options.certificates()
+        if certificates is None:
             return self._server.add_insecure_port(address)
-        client_ca = said["tls_client_ca"]
-        return self._server.add_secure_port(
-            address,
-            grpc.ssl_server_credentials(
-                [(said["tls_key"].read_bytes(), said["tls_cert"].read_bytes())],
-                client_ca.read_bytes() if client_ca else None,
-                require_client_auth=client_ca is not None,
-            ),
-        )
+        return self._server.add_secure_port(address, certificates.credentials())
+
+    async def _look(self) -> None:
+        """Read changed tokens again and again; never returns."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._door.look()
 
     async def stop(self) -> None:
         """Turn unhealthy, let the node end its streams, then close what is left, within STOP_GRACE_S."""

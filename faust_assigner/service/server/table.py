@@ -226,7 +226,8 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         FILE,
         None,
         "",
-        "who signs consumers' certificates, PEM; a consumer's name is then its certificate's",
+        "who signs consumers' certificates, PEM; a consumer's name is then its certificate's, or begins with "
+        "the certificate's name up to a `*` at its end",
         "none",
     ),
     _setting(
@@ -234,7 +235,8 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         FILE,
         None,
         "",
-        "a file of lines `NAME TOKEN` or `NAME sha256:HEX`; a consumer's name is then its token's",
+        "a file of lines `NAME TOKEN` or `NAME sha256:HEX`; a consumer's name is then its token's, or begins "
+        "with it up to a `*` at its end",
         "none",
     ),
     _setting("ADMINS", LIST, (), "", "the names that may use the operators' calls", "none"),

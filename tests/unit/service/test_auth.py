@@ -37,7 +37,7 @@ class Context:
 def tokens(tmp_path: Path, text: str) -> TokenDoor:
     """A door with a file's tokens; ``ops`` administers."""
     (tmp_path / "tokens").write_text(text)
-    return TokenDoor(read_tokens(tmp_path / "tokens"), ("ops",))
+    return TokenDoor.of_file(tmp_path / "tokens", ("ops",))
 
 
 def test_a_token_says_who_calls(tmp_path: Path) -> None:
@@ -116,7 +116,8 @@ def test_an_open_door_has_no_identity() -> None:
         ("", "holds no token"),
         ("a", "line 1"),
         ("a b c", "line 1"),
-        ("a x\na y", "line 2"),
+        ("* x", "line 1"),
+        ("a x\na*b y", "line 2"),
         ("a sha256:12", "64 hexadecimal"),
         ("a sha256:" + "g" * 64, "64 hexadecimal"),
     ],
@@ -126,6 +127,87 @@ def test_a_file_of_tokens_that_is_wrong_is_refused(tmp_path: Path, text: str, wh
     (tmp_path / "tokens").write_text(text)
     with pytest.raises(ConfigError, match=why):
         read_tokens(tmp_path / "tokens")
+
+
+def bearer(token: str) -> Context:
+    """A call that carries the token."""
+    return Context(("authorization", f"Bearer {token}"))
+
+
+def test_a_token_for_a_prefix_is_every_name_that_begins_so(tmp_path: Path) -> None:
+    """A Deployment that grows needs no new token; other names are refused."""
+    caller = tokens(tmp_path, f"shop-* {CANARY}").caller(bearer(CANARY))
+    assert [caller.acting_as(name) for name in ("shop-1", "shop-17", "shop-")] == [
+        "shop-1",
+        "shop-17",
+        "shop-",
+    ]
+    for name in ("shop", "ashop-1", "shop_1", "*", "shop-*"[:4]):
+        with pytest.raises(WrongCaller, match=r"shop-\* may not act as"):
+            caller.acting_as(name)
+    with pytest.raises(WrongCaller, match="no administrator"):
+        caller.administering()
+
+
+def test_a_certificate_for_a_prefix_is_every_name_that_begins_so() -> None:
+    """A star elsewhere, as in a name for hosts, or alone stands for nobody."""
+    names = [b"shop-*", b"*.shop.svc", b"*"]
+    caller = CertificateDoor().caller(Context(certificate={"x509_common_name": names}))
+    assert caller.acting_as("shop-1") == "shop-1"
+    for name in ("a.shop.svc", "other"):
+        with pytest.raises(WrongCaller):
+            caller.acting_as(name)
+
+
+def test_two_tokens_of_one_name_both_count(tmp_path: Path) -> None:
+    """While consumers go from the old one to the new one."""
+    door = tokens(tmp_path, "a old\na new\na new")
+    assert [door.caller(bearer(token)).acting_as("a") for token in ("old", "new")] == ["a", "a"]
+
+
+def test_tokens_are_read_again_when_the_file_changes(tmp_path: Path) -> None:
+    """A token that was taken out is refused, and a new one is known."""
+    door = tokens(tmp_path, "a old")
+    door.look()
+    (tmp_path / "next").write_text("a new-one")
+    (tmp_path / "next").replace(tmp_path / "tokens")
+    assert door.caller(bearer("old")).acting_as("a") == "a"
+    door.look()
+    assert door.caller(bearer("new-one")).acting_as("a") == "a"
+    with pytest.raises(Unauthenticated):
+        door.caller(bearer("old"))
+
+
+@pytest.mark.parametrize("text", ["a", None, ""])
+def test_a_file_that_became_wrong_leaves_the_tokens_that_there_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str | None
+) -> None:
+    """It is logged once, and read once it is right again."""
+    door = tokens(tmp_path, "a old")
+    if text is None:
+        (tmp_path / "tokens").unlink()
+    else:
+        (tmp_path / "tokens").write_text(text)
+    door.look()
+    door.look()
+    assert door.caller(bearer("old")).acting_as("a") == "a"
+    assert caplog.text.count("goes on with the tokens that it has") == 1
+    (tmp_path / "tokens").write_text("a newer-one")
+    door.look()
+    assert door.caller(bearer("newer-one")).acting_as("a") == "a"
+
+
+def test_a_callers_token_is_read_from_its_file_for_each_call(tmp_path: Path) -> None:
+    """A mounted secret changes under the process."""
+    from faust_assigner.service.client import Access
+
+    path = tmp_path / "token"
+    path.write_text("one\n")
+    access = Access(token_file=path)
+    assert access.metadata() == (("authorization", "Bearer one"),)
+    path.write_text("two")
+    assert access.metadata() == (("authorization", "Bearer two"),)
+    assert "two" not in repr(access)
 
 
 def test_no_token_is_ever_shown(tmp_path: Path) -> None:

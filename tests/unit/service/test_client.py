@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -13,6 +14,7 @@ import grpc.aio
 import pytest
 
 from faust_assigner.service.client import (
+    Access,
     Assigned,
     AssignerClient,
     Lost,
@@ -472,3 +474,28 @@ async def test_who_speaks_when_its_commands_have_ended_waits_for_no_connection()
             assert not await client.leave()
             assert not await client.ready(warm)
             await client.progress(warm, 0.5)
+
+
+async def test_a_token_whose_file_is_away_for_a_moment_ends_no_consumer(tmp_path: Path) -> None:
+    """It is exchanged: heartbeats and registrations go on when it is back."""
+    path = tmp_path / "token"
+    path.write_text("one")
+    part = Part(lives_ms=60_000)
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK, access=Access(token_file=path))
+        async with told_by(client):
+            await until(lambda: part.streams == 1)
+            path.unlink()
+            part.end.set()
+            await asyncio.sleep(0.3)
+            assert part.streams == 1
+            path.write_text("two")
+            await until(lambda: part.streams == 2)
+
+
+async def test_a_token_without_a_file_is_an_error_at_the_start(tmp_path: Path) -> None:
+    """It is a wrong path, and no exchange."""
+    client = AssignerClient("127.0.0.1:1", "a", access=Access(token_file=tmp_path / "none"))
+    with pytest.raises(FileNotFoundError):
+        await anext(client.commands())
+    await client.close()

@@ -40,7 +40,7 @@ class _Context:
         raise asyncio.CancelledError
 
 
-_TOKENS = TokenDoor({name: hashlib.sha256(f"of-{name}".encode()).digest() for name in "ab"})
+_TOKENS = TokenDoor([(name, hashlib.sha256(f"of-{name}".encode()).digest()) for name in "ab"])
 
 
 @pytest.mark.parametrize(("door", "robbed"), [(_TOKENS, False), (OpenDoor(), True)])

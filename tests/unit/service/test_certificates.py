@@ -1,0 +1,95 @@
+"""Certificates are read again when their files change; a half-written exchange harms no handshake."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.service.client import Access
+from faust_assigner.service.client.health import is_well
+from faust_assigner.service.server.certificates import Certificates
+from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.serve import running
+from tests.support.certificates import Authority, Pair
+
+
+def copied(pair: Pair, folder: Path) -> Pair:
+    """The pair under the names that the service reads."""
+    found = Pair(folder / "tls.crt", folder / "tls.key")
+    shutil.copy(pair.cert, found.cert)
+    shutil.copy(pair.key, found.key)
+    return found
+
+
+def shown_at(port: int) -> bytes:
+    """The certificate that the port shows."""
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", port))).strip()
+
+
+def der(path: Path) -> bytes:
+    """The certificate of a file."""
+    return ssl.PEM_cert_to_DER_cert(path.read_text()).strip()
+
+
+async def test_a_new_certificate_is_shown_to_the_next_connection(tmp_path: Path) -> None:
+    """Without a restart; cert-manager exchanges them every few weeks."""
+    authority = Authority(tmp_path)
+    pair = copied(authority.sign("one"), tmp_path)
+    said = {"bind": "127.0.0.1:0", "tls_cert": str(pair.cert), "tls_key": str(pair.key)}
+    async with running(Options.read(said, {})) as (port, *_):
+        access = Access(ca=authority.ca)
+        assert await is_well(f"127.0.0.1:{port}", "process", access)
+        first = await _asked(port)
+        copied(authority.sign("two"), tmp_path)
+        second = await _asked(port)
+        assert (first, second) == (der(tmp_path / "one.pem"), der(tmp_path / "two.pem"))
+        assert await is_well(f"127.0.0.1:{port}", "process", access)
+
+
+async def _asked(port: int) -> bytes:
+
+    return await asyncio.to_thread(shown_at, port)
+
+
+async def test_an_authority_that_is_exchanged_lets_in_what_the_new_one_signs(
+    tmp_path: Path,
+) -> None:
+    """And keeps out new connections of those that the old one has signed."""
+    server, old, new = (Authority(tmp_path, name) for name in ("server", "old", "new"))
+    pair, ca = copied(server.sign("service"), tmp_path), tmp_path / "client-ca.pem"
+    shutil.copy(old.ca, ca)
+    said = {"bind": "127.0.0.1:0", "tls_cert": str(pair.cert), "tls_key": str(pair.key)}
+    async with running(Options.read({**said, "tls_client_ca": str(ca)}, {})) as (port, *_):
+
+        async def is_let_in(authority: Authority, name: str) -> bool:
+            mine = authority.sign(name)
+            access = Access(ca=server.ca, cert=mine.cert, key=mine.key)
+            return await is_well(f"127.0.0.1:{port}", "process", access)
+
+        assert [await is_let_in(old, "a"), await is_let_in(new, "b")] == [True, False]
+        shutil.copy(new.ca, ca)
+        assert [await is_let_in(old, "c"), await is_let_in(new, "d")] == [False, True]
+
+
+def test_a_certificate_without_its_key_yet_is_not_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Files are exchanged one after the other: the last good pair serves, and the log says so once."""
+    authority = Authority(tmp_path)
+    pair = copied(authority.sign("one"), tmp_path)
+    certificates = Certificates(pair.cert, pair.key)
+    certificates.credentials()
+    assert certificates.changed() is None
+    two = authority.sign("two")
+    shutil.copy(two.cert, pair.cert)
+    assert (certificates.changed(), certificates.changed()) == (None, None)
+    assert caplog.text.count("goes on with its last certificates") == 1
+    shutil.copy(two.key, pair.key)
+    assert certificates.changed() is not None
+    assert certificates.changed() is None
+    pair.key.unlink()
+    assert certificates.changed() is None
