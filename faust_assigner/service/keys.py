@@ -28,6 +28,7 @@ from faust_assigner.service.records import (
 
 _CONSUMER_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _INCARNATION = re.compile(r"[A-Za-z0-9._:-]{0,128}")
+_ENDPOINT = re.compile(r"[!-~]{0,512}")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TO_ESCAPE = re.compile(r"[^A-Za-z0-9_-]")
 T = TypeVar("T")
@@ -55,6 +56,15 @@ def checked_incarnation(incarnation: str) -> str:
             f"an incarnation is up to 128 of A-Z a-z 0-9 . _ : -, got {incarnation[:200]!r}"
         )
     return incarnation
+
+
+def checked_endpoint(endpoint: str) -> str:
+    """The endpoint, if it can be one; "" is none. Raises ``BadRequest``."""
+    if not _ENDPOINT.fullmatch(endpoint):
+        raise BadRequest(
+            f"an endpoint is up to 512 printable ASCII characters without spaces, got {endpoint[:200]!r}"
+        )
+    return endpoint
 
 
 def checked_topic(name: str) -> str:
@@ -184,6 +194,7 @@ def dump_consumer(consumer: Consumer) -> bytes:
     ours = {
         "topics": list(consumer.topics),
         "rack": consumer.rack,
+        "endpoint": consumer.endpoint,
         "identity": consumer.identity,
         "capabilities": list(consumer.capabilities),
         "co_partitioned": [list(topics) for topics in consumer.co_partitioned],
@@ -220,6 +231,7 @@ def load_consumer(value: bytes) -> Consumer:
         registered_at=float(d["registered_at"]),
         topics=tuple(map(str, d.get("topics", ()))),
         rack=_text(d, "rack"),
+        endpoint=str(d.get("endpoint", "")),
         identity=str(d.get("identity", "")),
         capacity=capacity if 0 < capacity < math.inf else 1.0,
         capabilities=tuple(map(str, d.get("capabilities", ()))),

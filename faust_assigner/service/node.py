@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import (
     Keys,
     checked_consumer,
+    checked_endpoint,
     checked_incarnation,
     checked_topic,
 )
@@ -49,6 +50,7 @@ from faust_assigner.service.serving.beats import Beats
 from faust_assigner.service.serving.claims import check_claims
 from faust_assigner.service.serving.orders import Orders
 from faust_assigner.service.serving.registered import Registered
+from faust_assigner.service.serving.routes import RouteUpdate, followed
 from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Store
@@ -204,6 +206,7 @@ class AssignerNode:
         epochs, in strict mode once the lease of the replaced one has run out. Raises also ``Replaced``."""
         checked_consumer(consumer.name)
         checked_incarnation(consumer.incarnation)
+        checked_endpoint(consumer.endpoint)
         check_claims(consumer)
         for topic in consumer.topics:
             await self._catalogue.need(checked_topic(topic))
@@ -329,6 +332,18 @@ class AssignerNode:
                 return await self._registered.leave(consumer_name, incarnation)
         except NotFound:
             return Action.SHUTDOWN_NOW
+
+    def routes(self, topics: Collection[str], least_revision: int) -> AsyncIterator[RouteUpdate]:
+        """Whose each partition is, for ever: see :func:`followed`, which says what it raises."""
+        checked = tuple(map(checked_topic, topics))
+        return followed(
+            self._mirror,
+            self.condition,
+            self._clock,
+            checked,
+            least=least_revision,
+            every_s=self.settings.pulse_s,
+        )
 
     # -- for operators -------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class Consumer:
     ``holds``          topic -> partitions it keeps a warm replica of
     ``former``         topic -> partitions that it says it owned before; kept while the group is awaited alone
     ``weights``        topic -> partition -> what it costs, of those it knows; 1.0 is ordinary
+    ``endpoint``       where it takes requests, for callers that watch assignments
     ``identity``       who the channel says it is; "" where channels say nothing
     ``session``        one registration: a second one of the same name is another
     ``incarnation``    the process, among those that use the name; "" for all clients of the first proto
@@ -46,6 +47,7 @@ class Consumer:
     co_partitioned: tuple[tuple[str, ...], ...] = ()
     holds: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     former: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    endpoint: str = ""
     identity: str = ""
     session: str = ""
     incarnation: str = ""

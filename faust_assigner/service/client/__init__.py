@@ -15,6 +15,7 @@ from faust_assigner.service.client.commands import (
 )
 from faust_assigner.service.client.handlers import Handlers
 from faust_assigner.service.client.registration import Registration, Retry
+from faust_assigner.service.client.router import Route, Router
 
 __all__ = [
     "AbortWarm",
@@ -28,6 +29,8 @@ __all__ = [
     "Registration",
     "Release",
     "Retry",
+    "Route",
+    "Router",
     "Standbys",
     "TopicPartition",
     "Warm",

@@ -43,7 +43,8 @@ class Registration:
     are costs of partitions; ``replicas``
     gives those it holds at that moment; with ``keeps_replicas`` it is told which to hold. ``former`` gives
     the partitions that a process before this one owned, where its state is on disk: after an outage of the
-    whole group they come back to it.
+    whole group they come back to it. ``endpoint`` is where the consumer takes requests, as a URL or
+    ``host:port``: a ``Router`` tells it to callers.
     """
 
     topics: Collection[str] = ()
@@ -54,6 +55,7 @@ class Registration:
     replicas: Callable[[], Iterable[tuple[str, int]]] = tuple
     keeps_replicas: bool = False
     former: Callable[[], Iterable[tuple[str, int]]] = tuple
+    endpoint: str = ""
 
     def message(
         self,
@@ -74,6 +76,7 @@ class Registration:
             returns=returns,
             topics=sorted(self.topics),
             rack=self.rack,
+            endpoint=self.endpoint,
             capacity=self.capacity,
             copartitioned=[pb.TopicGroup(topics=sorted(group)) for group in self.copartitioned],
             weights_by_topic=_weights(self.weights),

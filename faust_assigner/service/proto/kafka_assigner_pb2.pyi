@@ -75,7 +75,7 @@ class TopicWeights(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ..., weights: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas", "incarnation", "returns", "former", "replicas_by_topic", "weights_by_topic")
+    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas", "incarnation", "returns", "former", "replicas_by_topic", "weights_by_topic", "endpoint")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +91,7 @@ class RegisterRequest(_message.Message):
     FORMER_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_BY_TOPIC_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_BY_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     topic: str
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -106,7 +107,8 @@ class RegisterRequest(_message.Message):
     former: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
     replicas_by_topic: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
     weights_by_topic: _containers.RepeatedCompositeFieldContainer[TopicWeights]
-    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ..., incarnation: _Optional[str] = ..., returns: _Optional[bool] = ..., former: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., replicas_by_topic: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., weights_by_topic: _Optional[_Iterable[_Union[TopicWeights, _Mapping]]] = ...) -> None: ...
+    endpoint: str
+    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ..., incarnation: _Optional[str] = ..., returns: _Optional[bool] = ..., former: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., replicas_by_topic: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., weights_by_topic: _Optional[_Iterable[_Union[TopicWeights, _Mapping]]] = ..., endpoint: _Optional[str] = ...) -> None: ...
 
 class AssignmentCommand(_message.Message):
     __slots__ = ("assignment", "warm", "release", "abort_warm", "standby", "pulse", "revision")
@@ -350,12 +352,48 @@ class ReportReplicasResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class WatchAssignmentsRequest(_message.Message):
+    __slots__ = ("topics", "least_revision")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    least_revision: int
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., least_revision: _Optional[int] = ...) -> None: ...
+
+class AssignmentsUpdate(_message.Message):
+    __slots__ = ("snapshot", "more", "revision", "routes", "unowned", "pulse_ms")
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    ROUTES_FIELD_NUMBER: _ClassVar[int]
+    UNOWNED_FIELD_NUMBER: _ClassVar[int]
+    PULSE_MS_FIELD_NUMBER: _ClassVar[int]
+    snapshot: bool
+    more: bool
+    revision: int
+    routes: _containers.RepeatedCompositeFieldContainer[Route]
+    unowned: _containers.RepeatedCompositeFieldContainer[TopicPartition]
+    pulse_ms: int
+    def __init__(self, snapshot: _Optional[bool] = ..., more: _Optional[bool] = ..., revision: _Optional[int] = ..., routes: _Optional[_Iterable[_Union[Route, _Mapping]]] = ..., unowned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., pulse_ms: _Optional[int] = ...) -> None: ...
+
+class Route(_message.Message):
+    __slots__ = ("partition", "owner", "epoch", "endpoint")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    partition: TopicPartition
+    owner: str
+    epoch: int
+    endpoint: str
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., endpoint: _Optional[str] = ...) -> None: ...
+
 class GetStateRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class Consumer(_message.Message):
-    __slots__ = ("consumer_name", "topics", "rack", "capacity", "registered_at", "incarnation", "status", "replicas")
+    __slots__ = ("consumer_name", "topics", "rack", "capacity", "registered_at", "incarnation", "status", "replicas", "endpoint")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     RACK_FIELD_NUMBER: _ClassVar[int]
@@ -364,6 +402,7 @@ class Consumer(_message.Message):
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     topics: _containers.RepeatedScalarFieldContainer[str]
     rack: str
@@ -372,7 +411,8 @@ class Consumer(_message.Message):
     incarnation: str
     status: ConsumerStatus
     replicas: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
-    def __init__(self, consumer_name: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., registered_at: _Optional[float] = ..., incarnation: _Optional[str] = ..., status: _Optional[_Union[ConsumerStatus, str]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ...) -> None: ...
+    endpoint: str
+    def __init__(self, consumer_name: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., registered_at: _Optional[float] = ..., incarnation: _Optional[str] = ..., status: _Optional[_Union[ConsumerStatus, str]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., endpoint: _Optional[str] = ...) -> None: ...
 
 class Assignment(_message.Message):
     __slots__ = ("partition", "owner", "epoch", "start_offset", "incarnation", "absent")

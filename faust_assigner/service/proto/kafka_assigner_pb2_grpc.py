@@ -81,6 +81,11 @@ class KafkaAssignerStub:
                 request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReportReplicasRequest.SerializeToString,
                 response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReportReplicasResponse.FromString,
                 _registered_method=True)
+        self.WatchAssignments = channel.unary_stream(
+                '/kafka_assigner.v1.KafkaAssigner/WatchAssignments',
+                request_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.WatchAssignmentsRequest.SerializeToString,
+                response_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.AssignmentsUpdate.FromString,
+                _registered_method=True)
 
 
 class KafkaAssignerServicer:
@@ -152,6 +157,14 @@ class KafkaAssignerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchAssignments(self, request, context):
+        """Whose each partition is, and again after every change: for callers that send requests to owners. Read-only; the
+        caller is no consumer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_KafkaAssignerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -199,6 +212,11 @@ def add_KafkaAssignerServicer_to_server(servicer, server):
                     servicer.ReportReplicas,
                     request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReportReplicasRequest.FromString,
                     response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReportReplicasResponse.SerializeToString,
+            ),
+            'WatchAssignments': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchAssignments,
+                    request_deserializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.WatchAssignmentsRequest.FromString,
+                    response_serializer=faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.AssignmentsUpdate.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -446,6 +464,33 @@ class KafkaAssigner:
             '/kafka_assigner.v1.KafkaAssigner/ReportReplicas',
             faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReportReplicasRequest.SerializeToString,
             faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.ReportReplicasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchAssignments(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/kafka_assigner.v1.KafkaAssigner/WatchAssignments',
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.WatchAssignmentsRequest.SerializeToString,
+            faust__assigner_dot_service_dot_proto_dot_kafka__assigner__pb2.AssignmentsUpdate.FromString,
             options,
             channel_credentials,
             insecure,

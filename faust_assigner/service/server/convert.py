@@ -36,6 +36,7 @@ from faust_assigner.service.records import (
     Status,
     TopicConfig,
 )
+from faust_assigner.service.serving.routes import Route, RouteUpdate
 
 #: Bytes of one list in a long answer. An update has three such lists at most, which is below the 4 MiB that
 #: clients of gRPC take by default.
@@ -123,6 +124,7 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
         ),
         incarnation=request.incarnation,
         returns=request.returns,
+        endpoint=request.endpoint,
         co_partitioned=tuple(tuple(sorted(group.topics)) for group in request.copartitioned),
         holds=await by_topic(request.replicas, request.replicas_by_topic),
         former={one.topic: tuple(sorted(set(one.partitions))) for one in request.former},
@@ -205,6 +207,29 @@ def _parts(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
     yield part, False
 
 
+def routed(update: RouteUpdate, pulse_ms: int) -> Iterator[pb.AssignmentsUpdate]:
+    """An update of the table of owners, in parts that belong together."""
+    parts = [(part, ()) for part, _ in _parts(map(_route, update.routes))]
+    if update.unowned:
+        gone = [((), part) for part, _ in _parts(map(message_of, update.unowned))]
+        parts = [*(parts if update.routes else ()), *gone]  # type: ignore[list-item]
+    for number, (routes, unowned) in enumerate(parts, 1):
+        yield pb.AssignmentsUpdate(
+            snapshot=update.full and number == 1,
+            more=number < len(parts),
+            revision=update.revision,
+            routes=routes,
+            unowned=unowned,
+            pulse_ms=pulse_ms,
+        )
+
+
+def _route(one: Route) -> pb.Route:
+    return pb.Route(
+        partition=message_of(one.at), owner=one.owner, epoch=one.epoch, endpoint=one.endpoint
+    )
+
+
 def plans(moves: Sequence[PlannedMove], revision: int) -> Iterator[pb.PlanResponse]:
     """A dry run in parts."""
     for part, _ in _parts(map(_move, moves)):
@@ -282,6 +307,7 @@ def _consumer(one: Consumer, counts: Mapping[str, int]) -> pb.Consumer:
             for topic, numbers in sorted(holds.items())
         ],
         incarnation=one.incarnation,
+        endpoint=one.endpoint,
     )
 
 

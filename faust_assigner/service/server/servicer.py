@@ -25,7 +25,13 @@ from faust_assigner.service.node import AssignerNode, CommandStream
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Ended
 from faust_assigner.service.server.auth import Door
-from faust_assigner.service.server.convert import by_topic, consumer_of, messages_of, partition_of
+from faust_assigner.service.server.convert import (
+    by_topic,
+    consumer_of,
+    messages_of,
+    partition_of,
+    routed,
+)
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +109,20 @@ class ConsumerServicer:
                     message.assignment.pulse_ms = _ms(self._node.settings.pulse_s)
                 is_first = False
                 yield message
+
+    async def WatchAssignments(
+        self, request: pb.WatchAssignmentsRequest, context: Any
+    ) -> AsyncIterator[pb.AssignmentsUpdate]:
+        """Whose each partition is, until the caller has seen enough; any caller that is known may ask."""
+        async with spoken(context):
+            self._door.caller(context)
+            pulse_ms = _ms(self._node.settings.pulse_s)
+            async with contextlib.aclosing(
+                self._node.routes(request.topics, request.least_revision)  # type: ignore[type-var]
+            ) as updates:
+                async for update in updates:
+                    for message in routed(update, pulse_ms):
+                        yield message
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
         """The consumer lives."""

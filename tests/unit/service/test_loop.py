@@ -127,7 +127,9 @@ async def test_many_states_that_are_asked_for_at_once_block_no_longer_than_one()
 
         async def ask() -> None:
             async for said in admin.GetState(pb.GetStateRequest(), None):
-                assert len(said.consumers[0].replicas) == said.topics[0].partition_count
+                assert (
+                    len(said.consumers[0].replicas[0].partitions) == said.topics[0].partition_count
+                )
 
         async with watched() as one:
             await ask()

@@ -1,0 +1,180 @@
+"""Who owns a partition now: a table that follows the service, for clients that send requests to owners.
+
+async with Router("127.0.0.1:50051", topics=["orders"]) as router:
+    await router.ready()
+    route = router.owner(("orders", 7))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Self
+
+import grpc.aio
+
+from faust_assigner.service.client.channel import Access, seconds
+from faust_assigner.service.client.commands import TopicPartition
+from faust_assigner.service.client.handlers import end
+from faust_assigner.service.client.messages import partition_of
+from faust_assigner.service.client.registration import Retry
+from faust_assigner.service.faults import refusal
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerStub
+
+log = logging.getLogger(__name__)
+
+#: A stream that says nothing for so many of its pulses is left for another instance.
+SILENT_PULSES: Final = 4
+#: Seconds to wait for the first word of a stream.
+FIRST_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Route:
+    """The owner of a partition. ``endpoint`` is what the owner gave with ``Registration(endpoint=...)``.
+
+    Send ``epoch`` with the request: an owner that holds the partition under another epoch can refuse it.
+    """
+
+    partition: TopicPartition
+    owner: str
+    epoch: int
+    endpoint: str = ""
+
+
+class Router:
+    """The table; see the module's text. It is read-only: it needs no registration.
+
+    While no instance answers, the last table stays, and :attr:`age_s` grows. Revisions never fall: an
+    instance that is behind the table is not believed.
+    """
+
+    def __init__(
+        self,
+        targets: str | Sequence[str],
+        *,
+        topics: Collection[str] = (),
+        access: Access | None = None,
+        retry: Retry | None = None,
+        clock: Callable[[], float] = seconds,
+    ) -> None:
+        self.targets = (targets,) if isinstance(targets, str) else tuple(targets)
+        self.revision = 0
+        self._topics = sorted(topics)
+        self._access = access or Access()
+        self._retry = retry or Retry()
+        self._clock = clock
+        self._chance = random.Random()
+        self._routes: dict[TopicPartition, Route] = {}
+        self._parts: list[pb.AssignmentsUpdate] = []
+        self._heard_at = -math.inf
+        self._moved = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._follow(), name="assigner-router")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._task is not None:
+            await end([self._task])
+
+    @property
+    def routes(self) -> Mapping[TopicPartition, Route]:
+        """The whole table, as it is now: it changes under the reader with each update."""
+        return MappingProxyType(self._routes)
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the service was heard of; infinite before the first table."""
+        return self._clock() - self._heard_at
+
+    def owner(self, partition: tuple[str, int]) -> Route | None:
+        """The partition's owner; None where no registered consumer owns it. Cost: one look-up."""
+        return self._routes.get(TopicPartition(*partition))
+
+    async def ready(self) -> None:
+        """Return once there is a table. Raises ServiceRefused, and OSError where the access's files lack."""
+        await self.until(1)
+
+    async def until(self, revision: int) -> None:
+        """Return once the table is not older than this revision. Raises as :meth:`ready`."""
+        while self.revision < revision:
+            if self._task is None:
+                raise RuntimeError("the router is used outside its `async with`")
+            moved = asyncio.ensure_future(self._moved.wait())
+            await asyncio.wait([moved, self._task], return_when=asyncio.FIRST_COMPLETED)
+            moved.cancel()
+            if self._task.done():
+                self._task.result()
+
+    async def _follow(self) -> None:
+        """Hold one stream after the other; ends where the service refuses this caller."""
+        attempt = refused = 0
+        while True:
+            heard_at = self._heard_at
+            # Where no instance has seen our revision, the group's past is another one: begin anew.
+            least = 0 if refused > len(self.targets) else self.revision
+            try:
+                await self._hold_one(self.targets[attempt % len(self.targets)], least)
+            except grpc.aio.AioRpcError as error:
+                if (told := refusal(error)) is not None:
+                    raise told from error
+                log.info("The router lost its stream: %s: %s", error.code().name, error.details())
+            except TimeoutError:
+                log.info("The router's stream says nothing; another instance is asked")
+            refused = 0 if self._heard_at > heard_at else refused + 1
+            attempt += 1
+            await asyncio.sleep(self._retry.wait(min(refused, 6), self._chance))
+
+    async def _hold_one(self, target: str, least: int) -> None:
+        """Read one stream until it ends."""
+        request = pb.WatchAssignmentsRequest(topics=self._topics, least_revision=least)
+        async with self._access.open(target) as channel:
+            stub: Any = KafkaAssignerStub(channel)
+            stream = stub.WatchAssignments(request, metadata=self._access.metadata())
+            self._parts, patience_s = [], FIRST_S
+            try:
+                while True:
+                    async with asyncio.timeout(patience_s):
+                        update = await stream.read()
+                    if update is grpc.aio.EOF:
+                        return
+                    patience_s = max(update.pulse_ms / 1000 * SILENT_PULSES, 1.0)
+                    self._take(update)
+            finally:
+                stream.cancel()
+
+    def _take(self, update: pb.AssignmentsUpdate) -> None:
+        """One message; the parts of an update take effect together."""
+        self._heard_at = self._clock()
+        self._parts.append(update)
+        if update.more:
+            return
+        parts, self._parts = self._parts, []
+        if parts[0].snapshot:
+            self._routes = {}
+        self._routes.update(
+            (route.partition, route) for part in parts for route in _routes(part.routes)
+        )
+        for part in parts:
+            for gone in part.unowned:
+                self._routes.pop(partition_of(gone), None)
+        self.revision = update.revision
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+
+def _routes(said: Iterable[pb.Route]) -> Iterable[Route]:
+    return (Route(partition_of(one.partition), one.owner, one.epoch, one.endpoint) for one in said)

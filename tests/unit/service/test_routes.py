@@ -1,0 +1,284 @@
+"""Who owns a partition now: what the service tells those that watch, and the router that follows it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.service.client import Access, Registration, Retry, Router
+from faust_assigner.service.client import TopicPartition as Spoken
+from faust_assigner.service.errors import BadRequest, StoreUnavailable
+from faust_assigner.service.faults import Unauthenticated
+from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.records import Consumer
+from faust_assigner.service.server.convert import consumer_of, routed
+from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.serve import running
+from faust_assigner.service.serving.routes import Route, RouteUpdate
+from tests.support.assigning.consumers import Bench, eventually, virtually
+from tests.support.assigning.instances import Consumer as Client
+from tests.support.assigning.instances import consumers, settled, until
+from tests.unit.service.stories import AT, store
+
+OTHER = TopicPartition("t", 1)
+QUICK = {"consumer_ttl": "2", "leader_ttl": "2", "debounce": "0.1", "rebalance_delay": "0"}
+
+
+@contextlib.asynccontextmanager
+async def watching(
+    node: AssignerNode, *topics: str, least: int = 0
+) -> AsyncIterator[list[RouteUpdate]]:
+    """What a watch of the instance is told, as it comes."""
+    told: list[RouteUpdate] = []
+
+    async def watch() -> None:
+        async for update in node.routes(topics, least):
+            told.append(update)
+
+    task = asyncio.create_task(watch())
+    try:
+        yield told
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def table(told: list[RouteUpdate]) -> dict[TopicPartition, str]:
+    """The owners by what was told."""
+    found: dict[TopicPartition, str] = {}
+    for update in told:
+        found = {} if update.full else found
+        found |= {route.at: route.owner for route in update.routes}
+        for at in update.unowned:
+            found.pop(at, None)
+    return found
+
+
+def test_a_watch_is_told_everything_once_and_then_what_changes() -> None:
+    """A move, under its new epoch; a topic that was not asked for is not told."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2, "u": 1})
+            await b.consumer(node, "a", consumer=Consumer(name="a", endpoint="a:1"))
+            await b.settles(3)
+            async with watching(node, "t") as told:
+                await eventually(lambda: told)
+                assert (told[0].full, table(told)) == (True, {AT: "a", OTHER: "a"})
+                assert {route.endpoint for route in told[0].routes} == {"a:1"}
+                epochs = {route.at: route.epoch for route in told[0].routes}
+                await node.orders.pin(AT, "b")
+                await b.consumer(node, "b")
+                await eventually(lambda: table(told).get(AT) == "b")
+                changes = [update for update in told[1:] if update.routes]
+                assert not any(update.full for update in changes)
+                [moved] = [one for update in changes for one in update.routes if one.at == AT]
+                assert moved.epoch > epochs[AT]
+                assert changes[-1].revision >= moved.epoch
+        await kept.close()
+
+    virtually(story)
+
+
+def test_the_partitions_of_a_dead_consumer_are_told_as_unowned() -> None:
+    """Before another one has them: a request would go to a process that is gone."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2}, debounce_s=5.0)
+            only = await b.consumer(node, "a")
+            await b.settles(2)
+            async with watching(node) as told:
+                await eventually(lambda: len(table(told)) == 2)
+                await only.expire()
+                await eventually(lambda: table(told) == {})
+                assert told[-1].unowned or told[-2].unowned
+        await kept.close()
+
+    virtually(story)
+
+
+def test_a_consumer_that_comes_back_elsewhere_is_told_with_its_new_endpoint() -> None:
+    """It owns what it owned, and takes requests at another port."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            wishes: dict[str, Any] = {"name": "a", "incarnation": "i"}
+            first = await b.consumer(node, "a", consumer=Consumer(**wishes, endpoint="a:1"))
+            await b.settles(1)
+            async with watching(node) as told:
+                await eventually(lambda: told)
+                await first.disconnect()
+                b.helpers.remove(first)
+                await b.consumer(node, "a", consumer=Consumer(**wishes, endpoint="a:2"))
+                await eventually(
+                    lambda: [r.endpoint for u in told for r in u.routes] == ["a:1", "a:2"]
+                )
+        await kept.close()
+
+    virtually(story)
+
+
+def test_a_watch_says_that_it_lives() -> None:
+    """An empty update, nine times in a consumer's time to live."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1}, consumer_ttl_s=9.0, consumer_keepalive_s=1.0)
+            async with watching(node) as told:
+                await asyncio.sleep(9.5)
+                assert len(told) == 10
+                assert not any(one.routes or one.unowned or one.full for one in told[1:])
+        await kept.close()
+
+    virtually(story)
+
+
+def test_an_instance_that_is_behind_the_caller_waits_and_then_refuses() -> None:
+    """Its answer would take the caller back to owners of before."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            await b.consumer(node, "a")
+            await b.settles(1)
+            ahead = node.revision + 1
+            async with watching(node, least=ahead) as told:
+                await asyncio.sleep(1.0)
+                assert told == []
+                await node.set_topic("t", 2)
+                await eventually(lambda: told)
+                assert told[0].revision >= ahead
+            with pytest.raises(StoreUnavailable, match="the caller"):
+                await anext(node.routes((), node.revision + 1_000))
+        await kept.close()
+
+    virtually(story)
+
+
+def test_an_instance_that_lost_its_store_ends_its_watches() -> None:
+    """Its table grows old, and nobody would know."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            updates = node.routes((), 0)
+            await anext(updates)
+            for task in node._tasks:
+                task.cancel()
+            await asyncio.sleep(20.0)
+            with pytest.raises(StoreUnavailable, match="no news"):
+                await anext(updates)
+        await kept.close()
+
+    virtually(story)
+
+
+def test_a_long_table_comes_in_parts_that_take_effect_together() -> None:
+    """Between two parts a router still says what was the case before."""
+    routes = tuple(
+        Route(TopicPartition("t" * 249, n), "c" * 128, 2**40, "e" * 512) for n in range(10_000)
+    )
+    gone = tuple(TopicPartition("g" * 249, n) for n in range(10_000))
+    router = Router("nowhere:1")
+    old = RouteUpdate(4, (Route(AT, "a", 1),), (), full=True)
+    for message in routed(old, 100):
+        router._take(message)
+    *firsts, last = routed(RouteUpdate(5, routes, gone), 100)
+    assert len(firsts) > 2
+    assert max(one.ByteSize() for one in (*firsts, last)) < 4 * 2**20
+    for message in firsts:
+        router._take(message)
+    assert (router.revision, set(router.routes)) == (4, {AT})
+    router._take(last)
+    assert (router.revision, len(router.routes)) == (5, 10_001)
+    for message in routed(RouteUpdate(6, full=True), 100):
+        router._take(message)
+    assert (router.revision, len(router.routes)) == (6, 0)
+
+
+@pytest.mark.parametrize("endpoint", ["a b", "a\n", "ä", "x" * 513])
+def test_an_endpoint_that_cannot_be_one_is_refused(endpoint: str) -> None:
+    """It is told to strangers."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            request = pb.RegisterRequest(consumer_name="a", endpoint=endpoint)
+            with pytest.raises(BadRequest, match="an endpoint is"):
+                await node.register(await consumer_of(request))
+        await kept.close()
+
+    virtually(story)
+
+
+async def test_a_router_follows_a_move() -> None:
+    """Over real sockets: the owners, their endpoints and epochs are those that the consumers know."""
+    options = Options.read({"bind": "127.0.0.1:0", "topic": "t=2", **QUICK}, {})
+    async with running(options) as (port, *_):
+        target = f"127.0.0.1:{port}"
+        retry = Retry(first_s=0.01, most_s=0.05)
+        async with Router(target, retry=retry) as router:
+            a, b = (
+                Client(target, name, registration=Registration(endpoint=f"{name}:1"))
+                for name in "ab"
+            )
+            async with consumers(a):
+                await settled([a], [2])
+                await until(lambda: len(router.routes) == 2)
+                route = router.owner(("t", 0))
+                assert route is not None
+                assert (route.owner, route.endpoint) == ("a", "a:1")
+                assert router.owner(Spoken("t", 9)) is None
+                async with consumers(b):
+                    await settled([a, b], [1, 1])
+                    await until(lambda: {r.owner for r in router.routes.values()} == {"a", "b"})
+                    owned = {r.partition: r.epoch for r in router.routes.values()}
+                    assert owned == {**a.working, **b.working}
+                    assert router.revision >= max(owned.values())
+
+
+async def test_a_router_whose_service_is_gone_keeps_its_table_and_its_age_grows() -> None:
+    """Requests still go to the owners that were; the caller knows how old that is."""
+    options = Options.read({"bind": "127.0.0.1:0", "topic": "t=1", **QUICK}, {})
+    async with contextlib.AsyncExitStack() as ends:
+        service = await ends.enter_async_context(contextlib.AsyncExitStack())
+        port, *_ = await service.enter_async_context(running(options))
+        one = Client(f"127.0.0.1:{port}", "a")
+        router = Router(f"127.0.0.1:{port}", retry=Retry(first_s=0.01, most_s=0.05))
+        await ends.enter_async_context(router)
+        async with consumers(one):
+            await settled([one], [1])
+            await until(lambda: router.owner(("t", 0)) is not None)
+            await service.aclose()
+            await until(lambda: router.age_s > 1.0)
+            route = router.owner(("t", 0))
+            assert route is not None
+            assert route.owner == "a"
+
+
+async def test_a_router_without_a_token_is_refused_where_it_waits(tmp_path: Path) -> None:
+    """And does not ask for ever."""
+    (tmp_path / "tokens").write_text("web secret")
+    said = {"bind": "127.0.0.1:0", "topic": "t=1", "tokens": str(tmp_path / "tokens")}
+    async with running(Options.read(said, {})) as (port, *_):
+        async with Router(f"127.0.0.1:{port}", access=Access(token="secret")) as router:
+            await router.ready()
+        with pytest.raises(Unauthenticated):
+            async with Router(f"127.0.0.1:{port}") as router:
+                await router.ready()
