@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.compaction import Compaction
 from faust_assigner.broker.groups import GroupService, Outcome, compute_now
 from faust_assigner.broker.groups.alarms import Alarms, Key
 from faust_assigner.broker.groups.configs import GroupConfigs
@@ -139,6 +140,7 @@ class Node:
             counters=self.counters,
         )
         self.catalogue.on_change = self._topics_changed
+        self.compaction = Compaction(self, settings.log_cleaner_dedupe_buffer_size)
 
     def _ring(self, alarm: Key) -> None:
         if isinstance(alarm, str):
@@ -173,6 +175,7 @@ class Node:
         self.alarms.start(loop)
         s = self.settings
         self._chores = [
+            loop.create_task(self.compaction.run(s.log_cleaner_backoff_ms)),
             loop.create_task(self._repeat(s.log_retention_check_interval_ms, self._retain)),
             loop.create_task(self._repeat(s.offsets_retention_check_interval_ms, self._expire)),
         ]

@@ -27,6 +27,10 @@ def _number(default: int, low: int, high: int, doc: str) -> Any:
     return field(default=default, metadata={"low": low, "high": high, "doc": doc})
 
 
+def _ratio(default: float, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
+
+
 def _flag(default: bool, doc: str) -> Any:
     return field(default=default, metadata={"doc": doc})
 
@@ -89,7 +93,28 @@ class Settings:
     log_cleanup_policy: str = _choice(
         "delete",
         ("delete", "compact", "compact,delete", "delete,compact"),
-        "default cleanup.policy of topics; 'compact' keeps every record (compaction is not done)",
+        "default cleanup.policy of topics; 'compact' keeps the latest record of each key",
+    )
+    log_cleaner_backoff_ms: int = _number(
+        15_000, 10, INT64_MAX, "how long the cleaner waits between two looks for logs to compact"
+    )
+    log_cleaner_dedupe_buffer_size: int = _number(
+        134_217_728,
+        4_096,
+        2**40,
+        "bytes of memory for the keys of one pass; a log with more keys is compacted in several passes",
+    )
+    log_cleaner_delete_retention_ms: int = _number(
+        DAY_MS, 0, INT64_MAX, "default delete.retention.ms of topics"
+    )
+    log_cleaner_max_compaction_lag_ms: int = _number(
+        INT64_MAX, 1, INT64_MAX, "default max.compaction.lag.ms of topics"
+    )
+    log_cleaner_min_cleanable_ratio: float = _ratio(
+        0.5, "default min.cleanable.dirty.ratio of topics"
+    )
+    log_cleaner_min_compaction_lag_ms: int = _number(
+        0, 0, INT64_MAX, "default min.compaction.lag.ms of topics"
     )
     log_message_timestamp_type: str = _choice(
         "CreateTime",
@@ -288,6 +313,8 @@ def _convert(name: str, setting: Field[Any], value: object) -> object:
         if text.lower() not in ("true", "false"):
             raise ConfigError(f"{name} must be true or false, not {text!r}")
         return text.lower() == "true"
+    if isinstance(setting.default, float):
+        return _convert_ratio(name, text)
     if "text" in setting.metadata:
         return text
     if "several" in setting.metadata:
@@ -305,6 +332,16 @@ def _convert(name: str, setting: Field[Any], value: object) -> object:
     low, high = setting.metadata["low"], setting.metadata["high"]
     if not low <= number <= high:
         raise ConfigError(f"{name} must be between {low} and {high}, not {number}")
+    return number
+
+
+def _convert_ratio(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ConfigError(f"{name} must be a number, not {text!r}") from None
+    if not 0.0 <= number <= 1.0:
+        raise ConfigError(f"{name} must be between 0 and 1, not {text}")
     return number
 
 

@@ -38,6 +38,8 @@ def kafka_type(setting: Field[Any]) -> int:
         return LIST
     if isinstance(setting.default, bool):
         return BOOLEAN
+    if isinstance(setting.default, float):
+        return DOUBLE
     return number_type(setting.metadata["high"]) if isinstance(setting.default, int) else STRING
 
 
@@ -112,11 +114,15 @@ TOPIC_CONFIGS: Final[Mapping[str, tuple[str, Kind]]] = {
 
 EFFECTIVE: Final = (
     "cleanup.policy",
+    "delete.retention.ms",
     "flush.messages",
+    "max.compaction.lag.ms",
     "max.message.bytes",
     "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms",
     "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
     "retention.bytes",
     "retention.ms",
 )
@@ -129,6 +135,16 @@ def check_configs(configs: Mapping[str, str]) -> str | None:
             return f"unknown topic config {name!r}"
         if not TOPIC_CONFIGS[name][1].check(value):
             return f"{value!r} is no value for topic config {name}"
+    return _lag_problem(configs)
+
+
+def _lag_problem(configs: Mapping[str, str]) -> str | None:
+    low, high = (
+        int(configs.get(name, TOPIC_CONFIGS[name][0]))
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if low > high:
+        return f"min.compaction.lag.ms ({low}) is above max.compaction.lag.ms ({high})"
     return None
 
 
@@ -137,9 +153,13 @@ def default_configs(settings: Settings) -> dict[str, str]:
     defaults = {name: default for name, (default, _) in TOPIC_CONFIGS.items()}
     return defaults | {
         "cleanup.policy": settings.log_cleanup_policy,
+        "delete.retention.ms": str(settings.log_cleaner_delete_retention_ms),
         "flush.messages": str(settings.log_flush_interval_messages),
+        "max.compaction.lag.ms": str(settings.log_cleaner_max_compaction_lag_ms),
         "max.message.bytes": str(settings.message_max_bytes),
         "message.timestamp.type": settings.log_message_timestamp_type,
+        "min.cleanable.dirty.ratio": str(settings.log_cleaner_min_cleanable_ratio),
+        "min.compaction.lag.ms": str(settings.log_cleaner_min_compaction_lag_ms),
         "retention.bytes": str(settings.log_retention_bytes),
         "retention.ms": str(settings.log_retention_ms),
     }

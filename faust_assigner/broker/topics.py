@@ -12,7 +12,8 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage.log import (
+from faust_assigner.broker.storage.entries import (
+    CLEAN,
     ENDED,
     FLOOR,
     INDEX,
@@ -20,8 +21,8 @@ from faust_assigner.broker.storage.log import (
     OPEN,
     PLACE_BYTES,
     START,
-    PartitionLog,
 )
+from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.store import Range, Store, prefix_range
 from faust_assigner.broker.topic_configs import check_configs
 from faust_assigner.errors import FaustAssignerError
@@ -77,8 +78,10 @@ class Catalogue:
             )
             progress()
         logs = {log.place: log for topic in self for log in topic.partitions}
-        starts = {key[1:]: value for key, value in self._store.scan(START)}
-        floors = {key[1:]: value for key, value in self._store.scan(FLOOR)}
+        starts, floors, cleans = (
+            {key[1:]: value for key, value in self._store.scan(kind)}
+            for kind in (START, FLOOR, CLEAN)
+        )
         place_of = slice(1, 1 + PLACE_BYTES)
         opened, ended = (self._by_place(kind) for kind in (OPEN, ENDED))
         for place in opened.keys() | ended.keys():
@@ -88,9 +91,9 @@ class Catalogue:
             progress()
             log = logs.pop(place, None)
             if log is not None:
-                log.restore(starts.get(place), floors.get(place), entries)
+                log.restore(starts.get(place), floors.get(place), cleans.get(place), entries)
         for place, log in logs.items():
-            log.restore(starts.get(place), floors.get(place), ())
+            log.restore(starts.get(place), floors.get(place), cleans.get(place), ())
 
     def _by_place(self, kind: bytes) -> dict[bytes, list[tuple[bytes, bytes]]]:
         """The pairs of one kind of key by topic id and partition."""

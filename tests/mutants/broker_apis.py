@@ -119,8 +119,8 @@ MUTANTS = (
     Mutant(
         "a time inside a trimmed batch points before the log",
         _LIST_OFFSETS,
-        "    offset = max(found[0], log.start_offset)",
-        "    offset = found[0]",
+        "    return max(found[0], log.start_offset), found[1]",
+        "    return found[0], found[1]",
         (f"{_AT_REQUESTS}a_time_inside_a_batch_that_was_trimmed_is_where_the_log_begins",),
     ),
     Mutant(

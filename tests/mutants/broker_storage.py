@@ -5,6 +5,9 @@ from __future__ import annotations
 from tests.mutants import Mutant
 
 _LOG = "faust_assigner/broker/storage/log.py"
+_BATCH_INDEX = "faust_assigner/broker/storage/batch_index.py"
+_CLEANING = "faust_assigner/broker/storage/cleaning.py"
+_CLEAN_WRITES = "faust_assigner/broker/storage/clean_writes.py"
 _BODIES = "faust_assigner/broker/storage/bodies.py"
 _RECORDS = "faust_assigner/broker/storage/records.py"
 _PRODUCERS = "faust_assigner/broker/storage/producers.py"
@@ -16,6 +19,7 @@ _RECOVERY = "faust_assigner/broker/storage/recovery.py"
 _GROUP_STORE = "faust_assigner/broker/storage/group_store.py"
 _JOURNAL = "faust_assigner/broker/storage/journal.py"
 
+_AT_CLEANING = "tests/unit/broker/test_cleaning.py::test_"
 _AT_FLUSHING = "tests/unit/broker/test_flushing.py::test_"
 _AT_GROUPS = "tests/unit/broker/test_groups.py::test_"
 _AT_LOG = "tests/unit/broker/test_log.py::test_"
@@ -24,6 +28,48 @@ _BY_RECORDS = "tests/integration/broker/apis/test_records.py::test_"
 _BY_FULL_DISK = "tests/integration/broker/test_full_disk.py::test_"
 
 MUTANTS = (
+    Mutant(
+        "compaction removes the latest record of a key",
+        _CLEANING,
+        "latest.get(key, NONE) <= at",
+        "latest.get(key, NONE) < at",
+        (f"{_AT_CLEANING}a_reader_of_a_removed_offset_gets_the_next_record",),
+    ),
+    Mutant(
+        "a gap of compaction is taken for a loss at the next start",
+        _CLEAN_WRITES,
+        "return entry if base <= expected else entry._replace(follows=expected)",
+        "return entry",
+        (f"{_AT_CLEANING}a_reader_of_a_removed_offset_gets_the_next_record",),
+    ),
+    Mutant(
+        "compaction touches records of an open transaction",
+        _CLEANING,
+        "stop = min(len(index) - 1, bisect_left(index.bases, log.stable_offset))",
+        "stop = len(index) - 1",
+        (f"{_AT_CLEANING}nothing_at_or_behind_an_open_transaction_is_touched",),
+    ),
+    Mutant(
+        "a tombstone goes before its retention is over",
+        _CLEANING,
+        "        if NONE < entry.horizon_ms <= self.now_ms:\n",
+        "        if NONE < entry.horizon_ms:\n",
+        (f"{_AT_CLEANING}a_tombstone_stays_for_its_retention_and_goes_then",),
+    ),
+    Mutant(
+        "compaction takes a producer's sequence away",
+        _CLEANING,
+        "is_last = self.last_batches.get(batch.producer_id) == base",
+        "is_last = False",
+        (f"{_AT_CLEANING}the_last_batch_of_a_known_producer_stays_without_records",),
+    ),
+    Mutant(
+        "a marker that is gone leaves the note of its aborted transaction",
+        _CLEAN_WRITES,
+        "    deletes += map(log.ended_key, markers)\n",
+        "",
+        (f"{_AT_CLEANING}aborted_records_go_at_once_and_their_marker_after_its_retention",),
+    ),
     Mutant(
         "a refused write moves the end",
         _LOG,
@@ -41,9 +87,11 @@ MUTANTS = (
     ),
     Mutant(
         "a batch half trimmed is gone",
-        _LOG,
-        "gone = bisect_right(self._nexts, new_start)",
-        "gone = bisect_left(self._nexts, new_start + 1) + 1 if self._nexts else 0",
+        _BATCH_INDEX,
+        """or later.\"\"\"
+        return bisect_right(self.nexts, offset)""",
+        """or later.\"\"\"
+        return bisect_right(self.nexts, offset) + 1 if self.nexts else 0""",
         (f"{_AT_LOG}a_trimmed_log_starts_later_and_remembers_it",),
     ),
     Mutant(
@@ -55,16 +103,16 @@ MUTANTS = (
     ),
     Mutant(
         "peaks of trimmed batches answer times",
-        _LOG,
-        "        if gone:\n            self._peaks = None\n",
-        "",
+        _BATCH_INDEX,
+        "                del column[:count]\n            self._peaks = None\n",
+        "                del column[:count]\n",
         (f"{_AT_STORE}a_time_is_found_in_a_log_that_is_not_in_order_of_time",),
     ),
     Mutant(
         "times in an unordered log are found too late",
-        _LOG,
-        'self._peaks = array("q", accumulate(self._max_timestamps, max))',
-        'self._peaks = array("q", self._max_timestamps)',
+        _BATCH_INDEX,
+        'self._peaks = array("q", accumulate(self._times, max))',
+        'self._peaks = array("q", self._times)',
         (f"{_AT_STORE}a_time_is_found_in_a_log_that_is_not_in_order_of_time",),
     ),
     Mutant(
@@ -77,13 +125,13 @@ MUTANTS = (
     Mutant(
         "producers are forgotten at a start",
         _LOG,
-        "            elif producer_id >= 0:\n",
-        "            elif False:\n",
+        "        elif producer_id >= 0:\n",
+        "        elif False:\n",
         (f"{_AT_LOG}a_reopened_log_is_the_log_that_was_written",),
     ),
     Mutant(
         "retention keeps one batch too many over its size",
-        _LOG,
+        _BATCH_INDEX,
         "if surplus > 0 else 0)",
         "if surplus > 0 else 0) - 1",
         (f"{_AT_LOG}retention_by_age_and_by_size_deletes_from_the_front",),

@@ -20,6 +20,7 @@ class GuardedStore(MemoryStore):
         deletes: Iterable[bytes] = (),
         *,
         ranges: Iterable[Range] = (),
+        is_rewrite: bool = False,
     ) -> None:
         """Put and delete, or StoreFailed."""
         pairs = list(puts)

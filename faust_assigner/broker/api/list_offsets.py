@@ -90,6 +90,12 @@ async def _find(
         if planned is None:
             return None
         timestamp = planned[1]
+    found = await _at_time(call, log, timestamp)
+    return found if found is not None and found[0] < end else None
+
+
+async def _at_time(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record that is not older than ``timestamp``."""
     reading = log.plan_time(timestamp)
     if reading is None:
         return None
@@ -102,10 +108,10 @@ async def _find(
         )
 
     batches, found = await call.node.aside(look)
-    if not log.settle(batches, reading):
-        return None  # trimmed meanwhile
-    offset = max(found[0], log.start_offset)
-    return (offset, found[1]) if offset < end else None
+    if not log.settle(batches, reading):  # trimmed or compacted away meanwhile
+        is_cleaned = reading.cleanings != log.cleanings
+        return await _at_time(call, log, timestamp) if is_cleaned else None
+    return max(found[0], log.start_offset), found[1]
 
 
 async def offset_for_leader_epoch(call: Call, request: Any) -> Values:

@@ -39,15 +39,38 @@ class Contents:
     without_key: Longs
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the records of a body are, record by record; offsets within the batch, times since its first.
+
+    Record n is ``body[ends[n - 1]:ends[n]]`` (from 0 for the first). Its key is the ``key_sizes[n]`` bytes
+    from ``keys_at[n]`` on. A size of -1 means a null key, or a null value: a tombstone.
+    """
+
+    offsets: Longs
+    times: Longs
+    keys_at: Longs
+    key_sizes: Longs
+    value_sizes: Longs
+    ends: Longs
+
+
 def read_body(body: bytes, count: int, base_timestamp: int) -> Contents:
     """Read ``count`` records that fill ``body``. Raises BadBody.
 
     Cost: about 0.15 us a record, and 0.1 us for each header.
     """
+    layout = read_layout(body, count)
+    # Times are 64 bits wide and wrap, as in Java.
+    times = layout.times + np.int64(base_timestamp)
+    return Contents(layout.offsets, times, np.flatnonzero(layout.key_sizes < 0))
+
+
+def read_layout(body: bytes, count: int) -> Layout:
+    """Find ``count`` records that fill ``body``. Raises BadBody. Cost as :func:`read_body`."""
     if count * SMALLEST_RECORD > len(body):
         raise BadBody("the records end early")
-    offsets, times = np.empty(count, np.int64), np.empty(count, np.int64)
-    has_key = np.empty(count, np.bool_)
+    columns = np.empty((6, count), np.int64)
     position = 0
     for first in range(0, count, AT_ONCE):
         stop = min(first + AT_ONCE, count)
@@ -57,14 +80,13 @@ def read_body(body: bytes, count: int, base_timestamp: int) -> Contents:
             begins, ends = _walk(body, position, stop - first)
             part = _read_together(body, begins, ends)
         except _Unusual:
-            position, part = _read_exactly(body, position, first, stop)
+            position, part = _read_exactly(body, position, stop - first, first)
         else:
             position = int(ends[-1])
-        offsets[first:stop], times[first:stop], has_key[first:stop] = part
+        columns[:, first:stop] = part
     if position != len(body):
         raise BadBody(f"{len(body) - position} bytes behind the last record")
-    # Times are 64 bits wide and wrap, as in Java.
-    return Contents(offsets, times + np.int64(base_timestamp), np.flatnonzero(~has_key))
+    return Layout(*columns)
 
 
 # -- together ---------------------------------------------------------------------------------------
@@ -101,22 +123,20 @@ def _walk(body: bytes, position: int, count: int) -> tuple[Longs, Longs]:
     return np.array(begins, np.int64), np.array(ends, np.int64)
 
 
-def _read_together(
-    body: bytes, begins: Longs, ends: Longs
-) -> tuple[Longs, Longs, NDArray[np.bool_]]:
+def _read_together(body: bytes, begins: Longs, ends: Longs) -> Longs:
     start = int(begins[0])
     data = np.frombuffer(body[start : int(ends[-1])] + PADDING, np.uint8)
-    ends = ends - start
+    beyond, ends = ends, ends - start
     times, at = _varints(data, begins - start + 1, ends)  # behind the attributes
     offsets, at = _varints(data, at, ends)
-    keys, at = _varints(data, at, ends)
-    values, at = _varints(data, at + np.maximum(keys, 0), ends)
+    keys, keys_at = _varints(data, at, ends)
+    values, at = _varints(data, keys_at + np.maximum(keys, 0), ends)
     headers, at = _varints(data, at + np.maximum(values, 0), ends)
     if headers.any():
         at = _after_all_headers(data, at, ends, headers)
     if (at != ends).any():
         raise _Unusual
-    return offsets, times, keys >= 0
+    return np.stack((offsets, times, keys_at + start, keys, values, beyond))
 
 
 def _varints(data: Bytes, at: Longs, ends: Longs) -> tuple[Longs, Longs]:
@@ -160,29 +180,28 @@ def _after_all_headers(data: Bytes, at: Longs, ends: Longs, headers: Longs) -> L
 
 
 def _read_exactly(
-    body: bytes, position: int, first: int, stop: int
-) -> tuple[int, tuple[Longs, Longs, NDArray[np.bool_]]]:
-    """The records from number ``first`` to ``stop``: the place behind them, and what they hold."""
-    offsets, times = np.empty(stop - first, np.int64), np.empty(stop - first, np.int64)
-    has_key = np.empty(stop - first, np.bool_)
+    body: bytes, position: int, count: int, first: int
+) -> tuple[int, NDArray[np.int64]]:
+    """The next ``count`` records, the first of them number ``first``: the place behind, and the columns."""
+    columns = np.empty((6, count), np.int64)
     try:
-        for number in range(first, stop):
+        for at in range(count):
             length, position = _signed_varint(body, position)
             end = position + length
             if length < 0 or end > len(body):
-                raise BadBody(f"record {number} claims {length} bytes")
+                raise BadBody(f"record {first + at} claims {length} bytes")
             time, position = _signed_varint(body, position + 1)
             offset, position = _signed_varint(body, position)
-            key_length, position = _signed_varint(body, position)
-            value_length, position = _signed_varint(body, position + max(key_length, 0))
+            key_length, key_at = _signed_varint(body, position)
+            value_length, position = _signed_varint(body, key_at + max(key_length, 0))
             position = _after_headers(body, position + max(value_length, 0))
             if position != end:
-                raise BadBody(f"record {number} is not {length} bytes long")
-            at = number - first
-            offsets[at], times[at], has_key[at] = _int64(offset), _int64(time), key_length >= 0
+                raise BadBody(f"record {first + at} is not {length} bytes long")
+            sizes = max(key_length, -1), max(value_length, -1)
+            columns[:, at] = (_int64(offset), _int64(time), key_at, *sizes, end)
     except IndexError:
         raise BadBody("the records end early") from None
-    return position, (offsets, times, has_key)
+    return position, columns
 
 
 def _after_headers(body: bytes, position: int) -> int:

@@ -18,14 +18,16 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.limits import MAX_UNPACKED_BYTES
 from faust_assigner.broker.storage.bodies import BadBody, Contents, read_body
-from faust_assigner.broker.storage.unpacking import TooMuch, Unreadable, unpack
+from faust_assigner.broker.storage.unpacking import TooMuch, Unreadable, pack, unpack
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")  # 61 bytes
 LENGTH_OVERHEAD: Final = 12  # base offset and length itself are not counted by the length field
 SMALLEST_LENGTH: Final = 14
 UP_TO_MAGIC: Final = 17
+CRC_AT: Final = 17
 CRC_FROM: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
+COUNT_AT: Final = 57
 MAGIC: Final = 2
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -64,6 +66,11 @@ class Batch:
     def is_transactional(self) -> bool:
         """Whether it belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is the marker that ends a transaction."""
+        return bool(self.attributes & CONTROL)
 
     @property
     def codec(self) -> int:
@@ -127,34 +134,28 @@ def _batch_size(data: bytes, position: int) -> int | None:
     return length + LENGTH_OVERHEAD if left >= length + LENGTH_OVERHEAD else None
 
 
+def read_header(data: bytes) -> Batch:
+    """The header of a batch that the broker stored itself; nothing in it is checked."""
+    base_offset, _, _, _, _, attributes, last_delta, *rest = HEADER.unpack_from(data)
+    return Batch(base_offset, len(data), attributes, last_delta, *rest)
+
+
 def parse_batch(data: bytes) -> Batch:
     """The header of a batch that was cut out, every claim in it checked. Raises BadBatch; cost: a CRC."""
     if len(data) < HEADER.size:
         raise BadBatch(f"{len(data)} bytes are no record batch", ErrorCode.corrupt_message)
-    base_offset, _, _, _, crc, attributes, last_delta, *rest = HEADER.unpack_from(data)
-    base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count = rest
-    if attributes & COMPRESSION_MASK > ZSTD:
-        raise BadBatch(
-            f"unknown codec {attributes & COMPRESSION_MASK}", ErrorCode.unknown_server_error
-        )
+    batch = read_header(data)
+    if batch.codec > ZSTD:
+        raise BadBatch(f"unknown codec {batch.codec}", ErrorCode.unknown_server_error)
+    (crc,) = struct.unpack_from(">I", data, CRC_AT)
     if crc32c(memoryview(data)[CRC_FROM:]) != crc:
         raise BadBatch("the checksum does not match", ErrorCode.corrupt_message)
+    count, last_delta = batch.count, batch.last_delta
     if count < 1 or last_delta != count - 1:
         raise BadBatch(f"the batch claims {count} records and last offset delta {last_delta}")
-    if producer_id >= 0 and base_sequence < 0 and not attributes & CONTROL:
-        raise BadBatch(f"producer {producer_id} with sequence {base_sequence}")
-    return Batch(
-        base_offset,
-        len(data),
-        attributes,
-        last_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        count,
-    )
+    if batch.has_producer and batch.base_sequence < 0 and not batch.is_control:
+        raise BadBatch(f"producer {batch.producer_id} with sequence {batch.base_sequence}")
+    return batch
 
 
 def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch]:
@@ -201,23 +202,44 @@ def _refuse_records(why: str, error: ErrorCode, numbers: Sequence[int]) -> NoRet
 
 def read_contents(data: bytes, batch: Batch) -> Contents:
     """Read every record. Raises BadBatch."""
-    body = data[HEADER.size :]
-    if batch.codec:
-        try:
-            body = unpack(batch.codec, body, MAX_UNPACKED_BYTES)
-        except Unreadable as error:
-            raise BadBatch(
-                f"the body cannot be unpacked: {error}", ErrorCode.unknown_server_error
-            ) from None
-        except TooMuch:
-            raise BadBatch(
-                f"the body unpacks to more than {MAX_UNPACKED_BYTES} bytes",
-                ErrorCode.message_too_large,
-            ) from None
     try:
-        return read_body(body, batch.count, batch.base_timestamp)
+        return read_body(unpacked_body(data, batch), batch.count, batch.base_timestamp)
     except BadBody as error:
         raise BadBatch(str(error)) from None
+
+
+def unpacked_body(data: bytes, batch: Batch) -> bytes:
+    """The records of a batch without their compression. Raises BadBatch."""
+    body = data[HEADER.size :]
+    if not batch.codec:
+        return body
+    try:
+        return unpack(batch.codec, body, MAX_UNPACKED_BYTES)
+    except Unreadable as error:
+        raise BadBatch(
+            f"the body cannot be unpacked: {error}", ErrorCode.unknown_server_error
+        ) from None
+    except TooMuch:
+        raise BadBatch(
+            f"the body unpacks to more than {MAX_UNPACKED_BYTES} bytes",
+            ErrorCode.message_too_large,
+        ) from None
+
+
+def with_records(data: bytes, batch: Batch, body: bytes, count: int, max_timestamp: int) -> bytes:
+    """The batch with ``count`` of its records, which are ``body``; its offsets and its producer stay.
+
+    A batch without records keeps the greatest timestamp that it had, and is not compressed, as in Kafka.
+    """
+    attributes = batch.attributes if count else batch.attributes & ~COMPRESSION_MASK
+    packed = pack(batch.codec, body) if count and batch.codec else body
+    changed = bytearray(data[: HEADER.size] + packed)
+    struct.pack_into(">i", changed, 8, len(changed) - LENGTH_OVERHEAD)
+    struct.pack_into(">h", changed, CRC_FROM, attributes)
+    struct.pack_into(">q", changed, MAX_TIMESTAMP_AT, max_timestamp)
+    struct.pack_into(">i", changed, COUNT_AT, count)
+    struct.pack_into(">I", changed, CRC_AT, crc32c(memoryview(changed)[CRC_FROM:]))
+    return bytes(changed)
 
 
 def place(data: bytes, base_offset: int, leader_epoch: int) -> bytes:
@@ -230,7 +252,7 @@ def _with_time(data: bytes, attributes: int, max_timestamp: int) -> tuple[bytes,
     changed = bytearray(data)
     struct.pack_into(">h", changed, CRC_FROM, attributes)
     struct.pack_into(">q", changed, MAX_TIMESTAMP_AT, max_timestamp)
-    struct.pack_into(">I", changed, 17, crc32c(memoryview(changed)[CRC_FROM:]))
+    struct.pack_into(">I", changed, CRC_AT, crc32c(memoryview(changed)[CRC_FROM:]))
     return bytes(changed), parse_batch(bytes(changed))
 
 
@@ -263,7 +285,7 @@ def find_timestamp(data: bytes, timestamp: int) -> tuple[int, int]:
     A batch stored before bodies were checked may be unreadable: then it is the batch's first offset, so that
     a reader sees at most a batch too much and never misses a record.
     """
-    batch = parse_batch(data)
+    batch = read_header(data)
     whole = (batch.base_offset, batch.max_timestamp)
     if batch.attributes & LOG_APPEND_TIME:
         return whole
@@ -275,4 +297,5 @@ def find_timestamp(data: bytes, timestamp: int) -> tuple[int, int]:
     if not new_enough.any():
         return whole
     number = int(new_enough.argmax())
-    return batch.base_offset + number, int(contents.timestamps[number])
+    delta = min(max(int(contents.offsets[number]), 0), batch.last_delta)
+    return batch.base_offset + delta, int(contents.timestamps[number])

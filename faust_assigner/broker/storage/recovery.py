@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes, unreadable
 from faust_assigner.broker.storage.store import RocksStore, Store, StoreFailed
 from faust_assigner.broker.topics import Catalogue
 
@@ -85,7 +86,7 @@ def _judge(store: RocksStore, losses: list[Loss], settings: Settings) -> None:
         by_log.setdefault(loss.log.place, []).append(loss)
     for those in by_log.values():
         spans = [(loss.first, loss.beyond) for loss in those]
-        those[0].log.accept_losses(spans, [loss.first for loss in those if loss.is_batch])
+        accept_losses(those[0].log, spans, [loss.first for loss in those if loss.is_batch])
 
 
 def _sentence(lost_writes: int, losses: list[Loss]) -> str:
@@ -111,11 +112,11 @@ def _missing_ends(store: RocksStore, catalogue: Catalogue) -> Iterator[Loss]:
 
 def _holes(catalogue: Catalogue) -> Iterator[Loss]:
     for name, log in _logs(catalogue):
-        for first, beyond in log.unexplained_holes():
+        for first, beyond in unexplained_holes(log):
             yield Loss(name, log, first, beyond)
 
 
 def _unreadable(catalogue: Catalogue, progress: Callable[[], None]) -> Iterator[Loss]:
     for name, log in _logs(catalogue):
-        for offset, beyond in log.unreadable(CHECK_BYTES, progress):
+        for offset, beyond in unreadable(log, CHECK_BYTES, progress):
             yield Loss(name, log, offset, beyond, is_batch=True)

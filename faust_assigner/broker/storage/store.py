@@ -24,8 +24,10 @@ from faust_assigner.errors import FaustAssignerError
 logger = logging.getLogger(__name__)
 FORMAT = b"format"  # the key of the version
 #: Version 2 has transactions. It is written when a producer first asks for one: an older broker would serve
-#: the aborted records of such a store as committed ones.
-FORMAT_VERSIONS = (b"1", b"2")
+#: the aborted records of such a store as committed ones. Version 3 has compacted logs, which an older broker
+#: would take for damaged ones.
+FORMAT_VERSIONS = (b"1", b"2", b"3")
+WITH_TRANSACTIONS, WITH_COMPACTION = FORMAT_VERSIONS[1:]
 BLOB_FROM_BYTES = 1_024
 KEEP_INFO_LOGS = 2
 SMALLEST_BUFFER, LARGEST_BUFFER = (
@@ -65,6 +67,11 @@ def prefix_range(prefix: bytes, size: int | None = None, known: Keys | None = No
     return Range(prefix, beyond, size, known)
 
 
+def raise_format(store: Store, version: bytes) -> tuple[tuple[bytes, bytes], ...]:
+    """The write that makes the store's format ``version``; none where it is that or a later one."""
+    return () if (store.get(FORMAT) or b"") >= version else ((FORMAT, version),)
+
+
 class Store(Protocol):
     """Ordered keys to values."""
 
@@ -83,8 +90,12 @@ class Store(Protocol):
         deletes: Iterable[bytes] = (),
         *,
         ranges: Iterable[Range] = (),
+        is_rewrite: bool = False,
     ) -> None:
-        """Delete and put, all or nothing. Raises StoreFailed."""
+        """Delete and put, all or nothing. Raises StoreFailed.
+
+        ``is_rewrite``: the batches are old ones in a new form, and no reader waits for them.
+        """
 
     def flush(self) -> int:
         """Wait for the disk: how many writes are on it for sure. From any thread. Raises StoreFailed."""
@@ -127,6 +138,7 @@ class MemoryStore:
         deletes: Iterable[bytes] = (),
         *,
         ranges: Iterable[Range] = (),
+        is_rewrite: bool = False,
     ) -> None:
         """Delete and put; a range whose keys are not given costs O(all keys)."""
         for first, beyond, _, known in ranges:
@@ -247,6 +259,7 @@ class RocksStore:
         deletes: Iterable[bytes] = (),
         *,
         ranges: Iterable[Range] = (),
+        is_rewrite: bool = False,
     ) -> None:
         """Delete and put, all or nothing.
 
@@ -280,7 +293,8 @@ class RocksStore:
             raise
         self.witness.note(self.sequence)
         for key, value in fresh:
-            self._recent.put(key, value)
+            if not is_rewrite or self._recent.get(key) is not None:
+                self._recent.put(key, value)
 
     def _need_room(self, size: int) -> None:
         self._unmeasured += size

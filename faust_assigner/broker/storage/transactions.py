@@ -81,6 +81,14 @@ class TransactionIndex:
         del self._aborted[:gone], self._lasts[:gone]
         return gone
 
+    def forget(self, last: int) -> bool:
+        """Forget the one whose marker is at offset ``last``; whether there was one."""
+        position = bisect_left(self._lasts, last)
+        if position == len(self._lasts) or self._lasts[position] != last:
+            return False
+        del self._aborted[position], self._lasts[position]
+        return True
+
     def lasts(self) -> tuple[int, ...]:
         """The offset of the marker of each aborted transaction."""
         return tuple(self._lasts)

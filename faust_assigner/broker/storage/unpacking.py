@@ -1,4 +1,4 @@
-"""The codecs of record batches, with a cap on the output. Safe in any thread; the work frees the GIL."""
+"""The codecs of record batches, with a cap on what unpacks. Safe in any thread; the work frees the GIL."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ XERIAL: Final = b"\x82SNAPPY\0"
 XERIAL_HEADER: Final = 16
 GZIP_MEMBER: Final = b"\x1f\x8b\x08"
 LZ4_MAGIC: Final = 0x184D2204
+#: A frame of independent blocks of at most 64 KiB, without checksums of content or blocks; the last byte is a
+#: checksum of the two before it.
+LZ4_HEADER: Final = struct.pack("<I", LZ4_MAGIC) + b"\x60\x40\x82"
+LZ4_BLOCK: Final = 64 * 1024
+LZ4_PLAIN: Final = 0x80000000  # the block is not compressed
+XERIAL_VERSIONS: Final = struct.pack(">ii", 1, 1)
 MOST_OF_SNAPPY: Final = 32  # bytes out for one in: a copy of 64 takes three
 FIRST_GUESS: Final = 256 * 1024
 TOO_SMALL: Final = "failed to write whole buffer"
@@ -34,6 +40,37 @@ def unpack(codec: int, body: bytes, limit: int) -> bytes:
         raise Unreadable(f"unknown codec {codec}") from None
     except (zlib.error, cramjam.DecompressionError, struct.error, IndexError) as error:
         raise Unreadable(str(error)) from None
+
+
+def pack(codec: int, body: bytes) -> bytes:
+    """Compress for readers of every client; the codecs as for :func:`unpack`."""
+    return _PACKERS[codec](body)
+
+
+def _pack_gzip(body: bytes) -> bytes:
+    stream = zlib.compressobj(wbits=31)
+    return stream.compress(body) + stream.flush()
+
+
+def _pack_snappy(body: bytes) -> bytes:
+    block = bytes(cramjam.snappy.compress_raw(body))
+    return XERIAL + XERIAL_VERSIONS + struct.pack(">i", len(block)) + block
+
+
+def _pack_lz4(body: bytes) -> bytes:
+    out = [LZ4_HEADER]
+    for first in range(0, len(body), LZ4_BLOCK):
+        part = body[first : first + LZ4_BLOCK]
+        packed = bytes(cramjam.lz4.compress_block(part, store_size=False))
+        if len(packed) < len(part):
+            out += (struct.pack("<I", len(packed)), packed)
+        else:
+            out += (struct.pack("<I", len(part) | LZ4_PLAIN), part)
+    return b"".join((*out, bytes(4)))
+
+
+def _pack_zstd(body: bytes) -> bytes:
+    return bytes(cramjam.zstd.compress(body))
 
 
 def _gzip(body: bytes, limit: int) -> bytes:
@@ -117,3 +154,4 @@ def _into(decompress: Callable[[bytes, bytearray], int], body: bytes, limit: int
 
 
 _CODECS: Final = {1: _gzip, 2: _snappy, 3: _lz4, 4: _zstd}
+_PACKERS: Final = {1: _pack_gzip, 2: _pack_snappy, 3: _pack_lz4, 4: _pack_zstd}

@@ -15,7 +15,12 @@ from typing import Final
 from faust_assigner.broker.groups.books import GroupBooks
 from faust_assigner.broker.limits import MAX_TRANSACTIONAL_IDS
 from faust_assigner.broker.storage.log import PartitionLog
-from faust_assigner.broker.storage.store import FORMAT, FORMAT_VERSIONS, Store, StoreFailed
+from faust_assigner.broker.storage.store import (
+    WITH_TRANSACTIONS,
+    Store,
+    StoreFailed,
+    raise_format,
+)
 from faust_assigner.broker.storage.transaction_store import (
     dump_transaction,
     load_transactions,
@@ -105,7 +110,7 @@ class TransactionService:
     def _carry_out(self, decision: Decision, transaction: Transaction) -> None:
         puts = [(transaction_key(transaction.transactional_id), dump_transaction(transaction))]
         if transaction.transactional_id not in self._known:
-            puts.append((FORMAT, FORMAT_VERSIONS[-1]))
+            puts += raise_format(self._store, WITH_TRANSACTIONS)
         deletes: list[bytes] = []
         then: list[Callable[[], None]] = []
         ended: tuple[tuple[Topic, PartitionLog], ...] = ()

@@ -28,17 +28,18 @@ def request_frame(api_key: int, version: int, correlation: int, values: dict[str
 
 
 def one_record(value: bytes = b"v", *, offset_delta: int = 0) -> bytes:
-    """The body of a batch with one record."""
-    fields = (
-        b"\0"
-        + _varint(0)
-        + _varint(offset_delta)
-        + _varint(-1)
-        + _varint(len(value))
-        + value
-        + _varint(0)
-    )
+    """The body of a batch with one record without a key."""
+    return keyed_record(None, value, offset_delta=offset_delta)
+
+
+def keyed_record(key: bytes | None, value: bytes | None, *, offset_delta: int = 0) -> bytes:
+    """The body of a batch with one record; a value of None is a tombstone."""
+    fields = b"\0" + _varint(0) + _varint(offset_delta) + _sized(key) + _sized(value) + _varint(0)
     return _varint(len(fields)) + fields
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _varint(-1) if data is None else _varint(len(data)) + data
 
 
 def _varint(value: int) -> bytes:

@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes
 from faust_assigner.broker.storage.producers import MAX_SEQUENCE, ProducerBook
 from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
@@ -388,23 +389,23 @@ def test_a_hole_in_a_log_is_told_and_what_follows_it_is_kept(store: Store) -> No
     key = TOPIC + struct.pack(">iq", 0, 2)
     store.write((), [b"b" + key, b"x" + key])
     again = PartitionLog(store, TOPIC, 0)
-    assert (again.end_offset, again.unexplained_holes()) == (4, [(2, 3)])
+    assert (again.end_offset, unexplained_holes(again)) == (4, [(2, 3)])
     assert struct.unpack(">q", again.read(2, 10**6, at_least_one=True)[:8]) == (3,)
-    again.accept_losses([(2, 3)], ())
+    accept_losses(again, [(2, 3)], ())
     assert append(again, batch()) == 4
-    assert PartitionLog(store, TOPIC, 0).unexplained_holes() == []
+    assert unexplained_holes(PartitionLog(store, TOPIC, 0)) == []
 
 
 def test_offsets_lost_at_the_end_are_not_given_again(store: Store) -> None:
     """The log goes on where it was told to; a reader between finds what comes after."""
     log = PartitionLog(store, TOPIC, 0)
     append(log, batch(count=2))
-    log.accept_losses([(2, 7)], ())
+    accept_losses(log, [(2, 7)], ())
     again = PartitionLog(store, TOPIC, 0)
     assert (again.end_offset, again.available(3)) == (7, 0)
     assert append(again, batch()) == 7
     assert struct.unpack(">q", again.read(3, 10**6, at_least_one=True)[:8]) == (7,)
-    assert PartitionLog(store, TOPIC, 0).unexplained_holes() == []
+    assert unexplained_holes(PartitionLog(store, TOPIC, 0)) == []
 
 
 def test_partitions_and_topics_do_not_see_each_other(store: Store) -> None:

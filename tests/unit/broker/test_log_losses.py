@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.losses import accept_losses, unexplained_holes, unreadable
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
 from tests.support.clients.raw_client import batch
@@ -56,7 +57,7 @@ def test_times_are_found_anew_after_a_loss_was_accepted(store: Store) -> None:
     log = written(store, 10, 90, 20)
     assert log.find_time(50) == (1, 90)
     lose(store, 1, index=False)
-    log.accept_losses([(1, 2)], [1])
+    accept_losses(log, [(1, 2)], [1])
     assert (log.find_time(50), log.find_time(15)) == (None, (2, 20))
 
 
@@ -65,13 +66,13 @@ def test_a_second_loss_leaves_the_first_one_accepted(store: Store) -> None:
     log = written(store, 1, 2, 3, 4, 5)
     lose(store, 1)
     again = PartitionLog(store, TOPIC, 0)
-    again.accept_losses([(1, 2)], ())
+    accept_losses(again, [(1, 2)], ())
     lose(store, 3)
     again = PartitionLog(store, TOPIC, 0)
-    assert again.unexplained_holes() == [(3, 4)]
-    again.accept_losses([(3, 4)], ())
+    assert unexplained_holes(again) == [(3, 4)]
+    accept_losses(again, [(3, 4)], ())
     last = PartitionLog(store, TOPIC, 0)
-    assert (last.unexplained_holes(), len(last.holes)) == ([], 2)
+    assert (unexplained_holes(last), len(last.holes)) == ([], 2)
     assert log.end_offset == last.end_offset
 
 
@@ -79,7 +80,7 @@ def test_the_last_batch_is_lost_and_its_offset_is_not_given_again(store: Store) 
     """Its index entry goes with it, so that the end comes from the accepted loss alone."""
     log = written(store, 1, 2, 3)
     lose(store, 2, index=False)
-    log.accept_losses([(2, 3)], [2])
+    accept_losses(log, [(2, 3)], [2])
     assert (log.end_offset, log.available(2)) == (3, 0)
     assert PartitionLog(store, TOPIC, 0).end_offset == 3
 
@@ -89,10 +90,10 @@ def test_a_hole_that_two_accepted_losses_cover_together_is_explained(store: Stor
     written(store, 1, 2, 3, 4, 5)
     lose(store, 1, 2)
     log = PartitionLog(store, TOPIC, 0)
-    log.accept_losses([(1, 2)], ())
-    assert PartitionLog(store, TOPIC, 0).unexplained_holes() == [(1, 3)]
-    log.accept_losses([(2, 3)], ())
-    assert PartitionLog(store, TOPIC, 0).unexplained_holes() == []
+    accept_losses(log, [(1, 2)], ())
+    assert unexplained_holes(PartitionLog(store, TOPIC, 0)) == [(1, 3)]
+    accept_losses(log, [(2, 3)], ())
+    assert unexplained_holes(PartitionLog(store, TOPIC, 0)) == []
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 10**6])
@@ -104,7 +105,7 @@ def test_each_broken_batch_is_named_however_many_are_read_at_a_time(
     lose(store, 1, index=False)
     store.write([(b"b" + TOPIC + struct.pack(">iq", 0, 3), batch()[:-1])])
     looks: list[None] = []
-    found = list(log.unreadable(chunk_bytes, lambda: looks.append(None)))
+    found = list(unreadable(log, chunk_bytes, lambda: looks.append(None)))
     assert found == [(1, 2), (3, 4)]
     assert len(looks) == (5 if chunk_bytes == 1 else 1), "progress is told after each read"
 
@@ -114,7 +115,7 @@ def test_chunks_are_read_by_their_own_bytes_after_a_trim(store: Store) -> None:
     log = written(store, 1, 2, 3, 4, 5)
     log.trim(2)
     looks: list[None] = []
-    assert list(log.unreadable(2 * len(batch()), lambda: looks.append(None))) == []
+    assert list(unreadable(log, 2 * len(batch()), lambda: looks.append(None))) == []
     assert len(looks) == 2
 
 
@@ -155,7 +156,7 @@ def test_erasing_leaves_no_key_of_any_kind(store: Store) -> None:
     """A topic of the same id never comes again; what stays would stay for ever."""
     log = written(store, 1, 2, 3)
     log.trim(1)
-    log.accept_losses([(3, 4)], ())
+    accept_losses(log, [(3, 4)], ())
     log.erase()
     assert [key for kind in (b"b", b"x", b"s", b"e") for key, _ in store.scan(kind)] == []
 

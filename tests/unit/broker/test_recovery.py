@@ -10,7 +10,8 @@ import pytest
 
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage.log import OFFSET, PartitionLog
+from faust_assigner.broker.storage.entries import OFFSET
+from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.recovery import StoreDamaged, examine
 from faust_assigner.broker.storage.store import RocksStore

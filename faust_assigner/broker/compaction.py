@@ -1,0 +1,132 @@
+"""Compaction in the background: find the partitions that are due, and clean them beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, Protocol, TypeVar
+
+from faust_assigner.broker.storage import clean_writes
+from faust_assigner.broker.storage.cleaning import KEY_COST, Cleanable, Rules, cleanable
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.store import StoreFailed
+from faust_assigner.broker.topics import Catalogue, Topic
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+LOOKED_AT_ONCE: Final = 500  # partitions between two turns of the event loop
+
+
+class Host(Protocol):
+    """The part of the broker that compaction uses."""
+
+    catalogue: Catalogue
+    clock: Callable[[], int]
+    counters: Counter[str]
+
+    def config(self, topic: Topic, name: str) -> str:
+        """A topic's effective setting."""
+
+    def aside(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Run work in a thread."""
+
+    def freed(self) -> None:
+        """Something was deleted, and its space is still taken."""
+
+
+class Compaction:
+    """The cleaner of one broker: one pass at a time, the dirtiest partition first."""
+
+    def __init__(self, host: Host, buffer_bytes: int) -> None:
+        self._host = host
+        self._max_keys = max(buffer_bytes // KEY_COST, 1)
+
+    async def run(self, backoff_ms: int) -> None:
+        """Look for partitions that are due, again and again; a failure is logged, and tried again later."""
+        while True:
+            await asyncio.sleep(backoff_ms / 1000)
+            try:
+                await self.clean_all()
+            except StoreFailed as error:
+                logger.error("compaction failed, tried again in %d ms: %s", backoff_ms, error)
+            except Exception:
+                logger.exception("a fault of ours in compaction; tried again in %d ms", backoff_ms)
+
+    async def clean_all(self) -> int:
+        """Compact the partitions that are due now, the dirtiest first; return how many bytes went."""
+        due: list[tuple[float, int, Topic, PartitionLog]] = []
+        for number, (topic, log) in enumerate(self._compacted()):
+            found = self._due(topic, log)
+            if found is not None:
+                due.append((-found.ratio, number, topic, log))
+            if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        due.sort(key=lambda one: one[:2])
+        freed = 0
+        for _, _, topic, log in due:
+            freed += await self._clean(topic, log)
+        if freed:
+            self._host.freed()
+        return freed
+
+    def _compacted(self) -> Iterator[tuple[Topic, PartitionLog]]:
+        for topic in list(self._host.catalogue):
+            if self._is_compacted(topic):
+                for log in topic.partitions:
+                    yield topic, log
+
+    def _is_compacted(self, topic: Topic) -> bool:
+        return "compact" in self._host.config(topic, "cleanup.policy")
+
+    def rules(self, topic: Topic) -> Rules:
+        """The topic's configs."""
+        config = self._host.config
+        return Rules(
+            float(config(topic, "min.cleanable.dirty.ratio")),
+            int(config(topic, "delete.retention.ms")),
+            int(config(topic, "min.compaction.lag.ms")),
+            int(config(topic, "max.compaction.lag.ms")),
+        )
+
+    def _due(self, topic: Topic, log: PartitionLog) -> Cleanable | None:
+        if log.deleted or not log.size:
+            return None
+        rules = self.rules(topic)
+        found = cleanable(log, rules, self._host.clock())
+        if found is None or not (found.is_overdue or found.ratio > rules.min_dirty_ratio):
+            return None
+        return found
+
+    async def _clean(self, topic: Topic, log: PartitionLog) -> int:
+        """Passes over one partition until it is not due any more."""
+        freed = 0
+        while self._is_compacted(topic):
+            found = self._due(topic, log)
+            if found is None:
+                break
+            freed += await self._pass(topic, log, found)
+        return freed
+
+    async def _pass(self, topic: Topic, log: PartitionLog, found: Cleanable) -> int:
+        host, before, freed = self._host, log.size, 0
+        work = clean_writes.begin(log, found, self.rules(topic), host.clock(), self._max_keys)
+        while await host.aside(work.map_some):
+            pass
+        while (chunk := await host.aside(work.clean_some)) is not None:
+            if log.deleted or not self._is_compacted(topic):
+                return freed
+            freed += clean_writes.apply(log, chunk)
+        clean_writes.end(log, work)
+        host.counters["log_compactions"] += 1
+        host.counters["bytes_compacted"] += freed
+        logger.info(
+            "compacted %s-%d up to offset %d: %d of %d bytes went",
+            topic.name,
+            log.number,
+            log.cleaned_to,
+            freed,
+            before,
+        )
+        return freed

@@ -1,0 +1,147 @@
+"""The batches of one partition in memory: columns of numbers, searched by offset, by size and by time."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from faust_assigner.broker.storage.records import HEADER
+
+
+class Row(NamedTuple):
+    """One batch: its first offset, the offset after its last, its bytes, its greatest timestamp in ms."""
+
+    base: int
+    following: int
+    size: int
+    max_timestamp: int
+
+
+class BatchIndex:
+    """Rows in ascending order of offsets. Between two rows may be offsets without a batch.
+
+    Cost: O(log batches) for a search, O(1) for :meth:`append`, O(batches) for the rest.
+    """
+
+    __slots__ = ("_ends", "_peaks", "_times", "bases", "nexts", "sizes")
+
+    def __init__(self) -> None:
+        self.bases = array("q")
+        self.nexts = array("q")  # the offset after each batch
+        self.sizes = array("q")
+        self._ends = array("q")  # running total of bytes after each batch
+        self._times = array("q")  # greatest timestamps
+        self._peaks: array[int] | None = None  # their running maximum, made for the first search
+
+    def __len__(self) -> int:
+        return len(self.bases)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return self.bytes_between(0, len(self.bases))
+
+    def append(self, base: int, following: int, size: int, max_timestamp: int) -> None:
+        """Add the last batch."""
+        self.bases.append(base)
+        self.nexts.append(following)
+        self.sizes.append(size)
+        self._ends.append((self._ends[-1] if self._ends else 0) + size)
+        self._times.append(max_timestamp)
+        if self._peaks is not None:
+            self._peaks.append(
+                max(self._peaks[-1], max_timestamp) if self._peaks else max_timestamp
+            )
+
+    def rows(self, first: int, stop: int) -> list[Row]:
+        """The batches from position ``first`` to before ``stop``."""
+        part = slice(first, stop)
+        columns = (self.bases[part], self.nexts[part], self.sizes[part], self._times[part])
+        return [Row(*row) for row in zip(*columns, strict=True)]
+
+    def replace(self, first: int, stop: int, rows: Iterable[Row]) -> None:
+        """Put other batches in the place of those from position ``first`` to before ``stop``."""
+        fresh = list(rows)
+        self.bases[first:stop] = array("q", (row.base for row in fresh))
+        self.nexts[first:stop] = array("q", (row.following for row in fresh))
+        self.sizes[first:stop] = array("q", (row.size for row in fresh))
+        self._times[first:stop] = array("q", (row.max_timestamp for row in fresh))
+        totals = np.cumsum(np.frombuffer(self.sizes, np.int64)) if self.sizes else np.empty(0)
+        self._ends = array("q", totals.astype(np.int64).tobytes())
+        self._peaks = None
+
+    def drop(self, count: int) -> None:
+        """Remove the first batches."""
+        if count:
+            for column in (self.bases, self.nexts, self.sizes, self._ends, self._times):
+                del column[:count]
+            self._peaks = None
+
+    # -- by offset and size ----------------------------------------------------------------------
+
+    def first_after(self, offset: int) -> int | None:
+        """The position of the first batch that ends after ``offset``."""
+        position = bisect_right(self.nexts, offset)
+        return position if position < len(self.nexts) else None
+
+    def stop_at(self, beyond: int | None) -> int:
+        """The position behind the last batch that begins before ``beyond`` (None: the end)."""
+        return len(self.bases) if beyond is None else bisect_left(self.bases, beyond)
+
+    def ended_before(self, offset: int) -> int:
+        """How many batches have no record at ``offset`` or later."""
+        return bisect_right(self.nexts, offset)
+
+    def bytes_between(self, first: int, stop: int) -> int:
+        """Bytes of the batches from position ``first`` to before ``stop``."""
+        if stop <= first:
+            return 0
+        return self._ends[stop - 1] - self._ends[first] + self.sizes[first]
+
+    def within(self, first: int, max_bytes: int) -> int:
+        """The position behind the last batch that still fits into ``max_bytes`` from ``first`` on."""
+        before = self._ends[first] - self.sizes[first]
+        return bisect_right(self._ends, before + max_bytes)
+
+    # -- by time ---------------------------------------------------------------------------------
+
+    def at_time(self, timestamp: int) -> int | None:
+        """The position of the first batch with a record that is not older than ``timestamp``."""
+        if self._peaks is None:
+            self._peaks = array("q", accumulate(self._times, max))
+        position = bisect_left(self._peaks, timestamp)
+        return position if position < len(self._peaks) else None
+
+    def newest_time(self) -> int | None:
+        """The greatest timestamp; None without batches."""
+        return max(self._times) if self._times else None
+
+    def max_timestamp(self, position: int) -> int:
+        """The greatest timestamp of one batch."""
+        return self._times[position]
+
+    def first_newer(self, timestamp: int, first: int, stop: int) -> int:
+        """The first position from ``first`` on with a timestamp beyond ``timestamp``; ``stop`` if none."""
+        newer = (n for n in range(first, stop) if self._times[n] > timestamp)
+        return next(newer, stop)
+
+    def overdue(self, oldest_ms: int | None, max_bytes: int | None) -> int:
+        """How many batches from the front are older than ``oldest_ms``, or too much for ``max_bytes``.
+
+        A batch that compaction emptied has no time; it goes with its predecessors.
+        """
+        count = 0
+        if oldest_ms is not None:
+            while count < len(self.bases) and (
+                0 <= self._times[count] < oldest_ms or self.sizes[count] == HEADER.size
+            ):
+                count += 1
+        if max_bytes is not None and self.bases:
+            surplus = self.size - max_bytes
+            count = max(count, self.within(0, surplus) if surplus > 0 else 0)
+        return count

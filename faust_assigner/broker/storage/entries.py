@@ -1,0 +1,56 @@
+"""Keys and values of one partition in the store: batches, index entries, log start, transactions.
+
+Every key of a partition is the kind of the key, the topic id (16 bytes), the partition number (4 bytes), and
+for most kinds an offset or a producer id (8 bytes). Numbers are big-endian, so that keys sort as numbers do.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+#: last offset delta, size, max timestamp, append time, producer id, producer epoch, base sequence
+ENTRY: Final = struct.Struct(">iqqqqhi")
+#: ... and of a batch that was cleaned, or whose predecessor was removed: ``follows`` and the delete horizon
+CLEANED_ENTRY: Final = struct.Struct(">iqqqqhiqq")
+OFFSET: Final = struct.Struct(">q")
+HOLE: Final = struct.Struct(">qq")
+PLACE_BYTES: Final = 20  # topic id and partition number, after the kind of key
+BATCHES, INDEX, START, FLOOR = b"b", b"x", b"s", b"e"  # kinds of keys
+# Open transactions by producer id, aborted transactions by the offset of their marker.
+OPEN, ENDED = b"u", b"a"
+CLEAN: Final = b"y"  # the offset up to which the log was compacted
+KINDS: Final = (BATCHES, INDEX, START, FLOOR, OPEN, ENDED, CLEAN)
+NONE: Final = -1
+Pair = tuple[bytes, bytes]
+
+
+class Entry(NamedTuple):
+    """The index entry of one batch. Sizes in bytes, times in ms.
+
+    ``follows``: compaction removed the batches in [follows, base offset of this batch); -1: none.
+    ``horizon_ms``: from then on compaction removes the batch's tombstones or marker; -1: not decided yet.
+    """
+
+    last_delta: int
+    size: int
+    max_timestamp: int
+    appended_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    follows: int = NONE
+    horizon_ms: int = NONE
+
+    def pack(self) -> bytes:
+        """The value in the store: 42 bytes, or 58 where compaction touched the batch."""
+        if self.follows == NONE and self.horizon_ms == NONE:
+            return ENTRY.pack(*self[:7])
+        return CLEANED_ENTRY.pack(*self)
+
+    @classmethod
+    def unpack(cls, value: bytes) -> Entry:
+        """Read a value of either length. Raises struct.error for any other length."""
+        if len(value) == ENTRY.size:
+            return cls(*ENTRY.unpack(value))
+        return cls(*CLEANED_ENTRY.unpack(value))

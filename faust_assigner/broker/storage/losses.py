@@ -1,0 +1,65 @@
+"""Damage of one partition's log: find the batches that are missing or broken, and go on without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from faust_assigner.broker.storage.batch_index import Row
+from faust_assigner.broker.storage.entries import FLOOR, HOLE, OFFSET
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.store import StoreFailed
+
+
+def unexplained_holes(log: PartitionLog) -> list[tuple[int, int]]:
+    """Offsets [first, beyond) that should be here and are not, save for losses accepted before."""
+    return [hole for hole in log.holes if not _covers(log.accepted, hole)]
+
+
+def _covers(accepted: Sequence[tuple[int, int]], hole: tuple[int, int]) -> bool:
+    """Whether ranges in ascending order leave nothing of ``hole`` uncovered."""
+    reached, beyond = hole
+    for first, end in accepted:
+        if first <= reached < end:
+            reached = end
+    return reached >= beyond
+
+
+def unreadable(
+    log: PartitionLog, chunk_bytes: int, progress: Callable[[], None]
+) -> Iterator[tuple[int, int]]:
+    """Offsets [first, beyond) of batches that are gone or broken. Reads all; ``progress`` may raise."""
+    index, first = log.index, 0
+    while first < len(index):
+        stop = max(index.within(first, chunk_bytes), first + 1)
+        rows = index.rows(first, stop)
+        if not _are_whole(log, rows):
+            for row in rows:
+                if not _are_whole(log, [row]):
+                    yield row.base, row.following
+        first = stop
+        progress()
+
+
+def _are_whole(log: PartitionLog, rows: Sequence[Row]) -> bool:
+    try:
+        found = log.store.get_many([log.batch_key(row.base) for row in rows])
+    except StoreFailed:
+        return False
+    return all(
+        data is not None and len(data) == row.size for data, row in zip(found, rows, strict=True)
+    )
+
+
+def accept_losses(
+    log: PartitionLog, losses: Sequence[tuple[int, int]], lost_batches: Iterable[int]
+) -> None:
+    """Go on without what is gone: no offset is given a second time, and no later start asks again."""
+    gone, index = set(lost_batches), log.index
+    keys = [key(base) for base in gone for key in (log.batch_key, log.index_key)]
+    end = max(log.end_offset, *(beyond for _, beyond in losses))
+    accepted = tuple(sorted({*log.accepted, *losses}))
+    pairs = b"".join(HOLE.pack(*hole) for hole in accepted)
+    log.store.write([(FLOOR + log.place, OFFSET.pack(end) + pairs)], keys)
+    log.accepted, log.end_offset = accepted, end
+    kept = [row for row in index.rows(0, len(index)) if row.base not in gone]
+    index.replace(0, len(index), kept)

@@ -1,0 +1,276 @@
+"""Compaction, fact by fact: what stays, what goes, and when."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+
+from faust_assigner.broker.storage import clean_writes
+from faust_assigner.broker.storage.cleaning import Rules, cleanable
+from faust_assigner.broker.storage.entries import ENDED
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.losses import unexplained_holes
+from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch, read_header
+from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
+from faust_assigner.broker.storage.unpacking import pack
+from tests.support.clients.raw_client import batch, keyed_record
+
+TOPIC = uuid.UUID(int=1).bytes
+DELETE_RETENTION_MS = 100
+Pair = tuple[bytes | None, bytes | None]
+
+
+@pytest.fixture
+def log() -> PartitionLog:
+    """An empty partition in memory."""
+    return PartitionLog(MemoryStore(), TOPIC, 0, is_new=True)
+
+
+def write(log: PartitionLog, *pairs: Pair, at_ms: int = 0, codec: int = 0, **header: Any) -> int:
+    """Append one batch of (key, value) records; return its base offset."""
+    body = b"".join(keyed_record(k, v, offset_delta=n) for n, (k, v) in enumerate(pairs))
+    attributes = header.pop("attributes", 0) | codec
+    packed = pack(codec, body) if codec else body
+    data = batch(packed, count=len(pairs), attributes=attributes, timestamp=at_ms, **header)
+    return log.append(parse_batch(data), data, at_ms)
+
+
+def clean(log: PartitionLog, now_ms: int = 0, max_keys: int = 1_000) -> None:
+    """One pass over all that may be cleaned."""
+    rules = Rules(0.0, DELETE_RETENTION_MS)
+    found = cleanable(log, rules, now_ms)
+    if found is None:
+        return
+    work = clean_writes.begin(log, found, rules, now_ms, max_keys)
+    while work.map_some():
+        pass
+    while (chunk := work.clean_some()) is not None:
+        clean_writes.apply(log, chunk)
+    clean_writes.end(log, work)
+
+
+def contents(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of every record, read by aiokafka."""
+    found = []
+    for row in log.index.rows(0, len(log.index)):
+        data = log.store.get(log.batch_key(row.base))
+        assert data is not None
+        if not read_header(data).is_control and read_header(data).count:
+            found += [(r.offset, r.key, r.value) for r in DefaultRecordBatch(data)]
+    return found
+
+
+def offsets(log: PartitionLog) -> list[int]:
+    """The offsets that have a record."""
+    return [offset for offset, _, _ in contents(log)]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_the_latest_record_of_each_key_stays_at_its_offset(log: PartitionLog, codec: int) -> None:
+    """In every codec; aiokafka reads the batches that were rewritten."""
+    big = b"x" * 200_000  # several blocks of lz4
+    write(log, (b"a", b"1"), (b"b", b"2"), (b"c", big), codec=codec)
+    write(log, (b"a", b"3"), codec=codec)
+    write(log, (b"end", b""))
+    clean(log)
+    assert contents(log) == [(1, b"b", b"2"), (2, b"c", big), (3, b"a", b"3"), (4, b"end", b"")]
+    assert log.index.size == sum(row.size for row in log.index.rows(0, len(log.index)))
+
+
+def test_a_reader_of_a_removed_offset_gets_the_next_record(log: PartitionLog) -> None:
+    """The log start stays where it was, and no batch is said to be missing."""
+    for value in (b"1", b"2", b"3"):
+        write(log, (b"a", value))
+    write(log, (b"b", b"4"))
+    clean(log)
+    assert (offsets(log), log.start_offset, log.end_offset) == ([2, 3], 0, 4)
+    reading = log.plan_read(0, 1, at_least_one=True)
+    assert reading is not None
+    assert (reading.first, reading.beyond) == (2, 3)
+    again = PartitionLog(log.store, TOPIC, 0)
+    assert (again.start_offset, again.end_offset, again.cleaned_to) == (0, 4, 3)
+    assert unexplained_holes(again) == []
+
+
+def test_a_batch_that_is_lost_after_compaction_is_still_noticed(log: PartitionLog) -> None:
+    """The gaps of compaction are known one by one; any other gap is damage."""
+    for key in (b"a", b"b", b"a", b"c", b"d"):
+        write(log, (key, b"v"))
+    clean(log)
+    assert offsets(log) == [1, 2, 3, 4]
+    log.store.write((), [log.batch_key(2), log.index_key(2)])
+    assert unexplained_holes(PartitionLog(log.store, TOPIC, 0)) == [(2, 3)]
+
+
+def test_a_tombstone_stays_for_its_retention_and_goes_then(log: PartitionLog) -> None:
+    """The time counts from the first pass over it, not from when it was written."""
+    write(log, (b"a", b"1"))
+    write(log, (b"a", None))
+    write(log, (b"b", b"2"))
+    clean(log, now_ms=1_000)
+    assert offsets(log) == [1, 2]
+    write(log, (b"b", b"3"))
+    clean(log, now_ms=1_000 + DELETE_RETENTION_MS - 1)
+    assert offsets(log) == [1, 2, 3]
+    write(log, (b"b", b"4"))
+    clean(log, now_ms=1_000 + DELETE_RETENTION_MS)
+    assert offsets(log) == [3, 4]
+
+
+def test_a_record_without_a_key_goes_and_an_empty_key_is_a_key(log: PartitionLog) -> None:
+    """They are from before the topic was compacted."""
+    write(log, (b"", b"1"))
+    write(log, (None, b"2"))
+    write(log, (b"z", b"3"))
+    clean(log)
+    assert offsets(log) == [0, 2]
+
+
+def test_nothing_at_or_behind_an_open_transaction_is_touched(log: PartitionLog) -> None:
+    """The last stable offset ends a pass."""
+    write(log, (b"a", b"1"))
+    write(log, (b"a", b"2"))
+    write(log, (b"a", b"3"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
+    write(log, (b"a", b"4"))
+    write(log, (b"a", b"5"))
+    clean(log)
+    assert offsets(log) == [1, 2, 3, 4]
+
+
+def end_transaction(log: PartitionLog, producer_id: int, *, commits: bool) -> None:
+    """Write a marker."""
+    ending = log.end_transaction(producer_id, 0, 0, commits=commits)
+    log.store.write(ending.puts, ending.deletes)
+    ending.stored()
+
+
+def test_aborted_records_go_at_once_and_their_marker_after_its_retention(
+    log: PartitionLog,
+) -> None:
+    """The note of the aborted transaction goes with the marker, from disk and from memory."""
+    write(log, (b"a", b"1"))
+    write(log, (b"a", b"2"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
+    end_transaction(log, 1, commits=False)
+    log.expire_producers(1)
+    write(log, (b"z", b"3"))
+    bases = []
+    for now in (0, 1, DELETE_RETENTION_MS, 1 + DELETE_RETENTION_MS):
+        write(log, (b"z", b"4"))
+        clean(log, now_ms=now)
+        bases.append(list(log.index.bases[:2]))
+        ended = list(log.store.scan(ENDED + log.place))
+        assert len(ended) == len(log.transactions.lasts()) == (2 in bases[-1])
+    assert bases == [[0, 2], [0, 2], [0, 2], [0, 6]]
+
+
+def test_the_last_batch_of_a_known_producer_stays_without_records(log: PartitionLog) -> None:
+    """After a restart its next sequence is the one that follows; a forgotten producer leaves nothing."""
+    write(log, (b"a", b"1"), (b"a", b"2"), producer_id=7, epoch=0, sequence=0)
+    write(log, (b"a", b"3"))
+    write(log, (b"b", b"4"))
+    clean(log)
+    assert (offsets(log), list(log.index.bases)) == ([2, 3], [0, 2, 3])
+    again = PartitionLog(log.store, TOPIC, 0)
+    assert dict(again.producers.items())[7].last_sequence == 1
+    again.expire_producers(1)
+    write(again, (b"b", b"5"), at_ms=1)
+    clean(again, now_ms=1)
+    assert list(again.index.bases) == [2, 3, 4]
+
+
+def test_young_records_wait_for_the_least_lag(log: PartitionLog) -> None:
+    """And overdue ones make a log cleanable whatever its ratio."""
+    for at_ms in (10, 20, 30, 40):
+        write(log, (b"a", b"v"), at_ms=at_ms)
+    found = cleanable(log, Rules(min_lag_ms=25), 50)
+    assert found is not None
+    assert (found.dirty, found.stop) == (0, 2)
+    assert cleanable(log, Rules(min_lag_ms=50), 50) is None
+    overdue = [cleanable(log, Rules(max_lag_ms=lag), 50) for lag in (39, 40)]
+    assert [one is not None and one.is_overdue for one in overdue] == [True, False]
+
+
+def test_the_dirty_ratio_is_of_bytes_behind_the_last_pass(log: PartitionLog) -> None:
+    """Without a pass everything is dirty, after one only what came since."""
+    for key in (b"a", b"b", b"c", b"d"):
+        write(log, (key, b"v"))
+    found = cleanable(log, Rules(), 0)
+    assert found is not None
+    assert found.ratio == 1.0
+    clean(log)
+    assert cleanable(log, Rules(), 0) is None
+    write(log, (b"e", b"v"))
+    found = cleanable(log, Rules(), 0)
+    assert found is not None
+    assert found.ratio == 0.25
+
+
+def test_more_keys_than_memory_are_cleaned_in_several_passes(log: PartitionLog) -> None:
+    """Each goes as far as its map; the next begins there."""
+    for n in range(12):
+        write(log, (b"%d" % (n % 6), b"v"))
+    reached = []
+    while cleanable(log, Rules(), 0) is not None:
+        clean(log, max_keys=1_000 if reached else 3)
+        reached.append(log.cleaned_to)
+    assert reached[0] <= reached[-1] == 11
+    assert len(offsets(log)) == 7  # six keys, and the older of the key of the last batch
+
+
+def test_a_record_that_claims_an_offset_far_away_deletes_nothing_later(log: PartitionLog) -> None:
+    """A batch that is not compressed is stored as its producer wrote it."""
+    body = keyed_record(b"a", b"1", offset_delta=10**6)
+    data = batch(body, timestamp=0)
+    log.append(parse_batch(data), data, 0)
+    write(log, (b"a", b"2"))
+    write(log, (b"z", b"3"))
+    clean(log)
+    assert [value for _, _, value in contents(log)] == [b"2", b"3"]
+
+
+def test_a_batch_that_is_compacted_away_while_it_is_read_is_passed_over(log: PartitionLog) -> None:
+    """A batch that is missing without that is damage."""
+    for value in (b"1", b"2", b"3"):
+        write(log, (b"a", value))
+    reading = log.plan_read(0, 10**6, at_least_one=True)
+    assert reading is not None
+    lost = [None, *log.load(reading)[1:]]
+    with pytest.raises(StoreFailed, match="is missing"):
+        log.settle(lost, reading)
+    clean(log)
+    assert log.settle(log.load(reading), reading) == [d for d in lost if d is not None]
+
+
+def test_a_log_that_is_trimmed_during_a_pass_keeps_the_rest(log: PartitionLog) -> None:
+    """Decisions about batches that are gone are left out."""
+    for n in range(6):
+        write(log, (b"%d" % (n % 2), b"v"))
+    rules = Rules(0.0, DELETE_RETENTION_MS)
+    found = cleanable(log, rules, 0)
+    assert found is not None
+    work = clean_writes.begin(log, found, rules, 0, 100)
+    while work.map_some():
+        pass
+    chunk = work.clean_some()
+    assert chunk is not None
+    log.trim(4)
+    clean_writes.apply(log, chunk)
+    clean_writes.end(log, work)
+    assert (offsets(log), log.start_offset) == ([4, 5], 4)
+    again = PartitionLog(log.store, TOPIC, 0)
+    assert (again.start_offset, again.end_offset, unexplained_holes(again)) == (4, 6, [])
+
+
+def test_an_emptied_batch_has_no_time_and_does_not_stop_retention(log: PartitionLog) -> None:
+    """ListOffsets by time does not find it, and retention.ms passes over it."""
+    write(log, (b"a", b"1"), at_ms=500, producer_id=7, epoch=0, sequence=0)
+    write(log, (b"a", b"2"), at_ms=10)
+    write(log, (b"b", b"3"), at_ms=20)
+    clean(log)
+    assert list(log.index.bases) == [0, 1, 2]
+    assert (log.find_time(100), log.newest_time()) == (None, (2, 20))
+    assert log.retain(1_000, retention_ms=985, retention_bytes=-1) == 2
+    assert log.start_offset == 2
