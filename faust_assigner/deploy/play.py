@@ -43,11 +43,15 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """One event: the members that stopped, the tasks that moved at once and later, and the new copies."""
+    """One event: the members that stopped, the tasks that moved at once and later, and the new copies.
+
+    ``is_for_good``: the stopped members do not come back, so a static one is waited for in vain.
+    """
 
     event: str
     stopped: tuple[str, ...]
     is_crash: bool
+    is_for_good: bool = False
     members: int = 0
     moved: tuple[Moved, ...] = ()
     later: tuple[Moved, ...] = ()
@@ -130,7 +134,8 @@ def play(fleet: Fleet, question: Question, stopped: Collection[str]) -> Iterator
         verb = "stops" if len(stopped) == 1 else "stop"
         crash = question.kind == LOSE_RACK
         event = f"{listed(stopped)} {'are lost' if crash else verb}"
-        yield _event(fleet.without(stopped), event, stopped, is_crash=crash)[0]
+        played = _event(fleet.without(stopped), event, stopped, is_crash=crash)[0]
+        yield replace(played, is_for_good=question.kind == SCALE)
 
 
 def _event(

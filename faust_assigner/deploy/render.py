@@ -115,9 +115,11 @@ def _moves(step: Step) -> str:
             if step.session_timeout_s is None
             else f"{span(step.session_timeout_s)}"
         )
+        names, verb = ", ".join(step.static), "are" if several else "is"
         text = (
-            f"none where {', '.join(step.static)} {'are' if several else 'is'} back within {limit} "
-            f"(static); else {text}"
+            f"none for {limit} ({names} {verb} static; at once where retired first); then {text}"
+            if step.is_for_good
+            else f"none where {names} {verb} back within {limit} (static); else {text}"
         )
     if step.later_moves:
         text += f"; {step.later_moves} later, each when its copy has caught up"

@@ -48,7 +48,8 @@ class Step:
     """One event, and what the planner does then.
 
     ``static`` are those of the ``stopped`` members that have an instance id: the group waits for them for
-    ``session_timeout_s``, and where they are back in time nothing moves. ``moves`` are made at once;
+    ``session_timeout_s``, and where they are back in time nothing moves. After a scale-in
+    (``is_for_good``) no member comes back: the moves are made after that time. ``moves`` are made at once;
     ``later_moves`` follow when the new owner's copy has caught up, so none of them is cold. Of the moves,
     ``cold`` are to an owner without the state, ``behind`` to one whose copy has not caught up. ``copy_bytes``
     are to be read into new copies, None where the size of a table is not known.
@@ -58,6 +59,7 @@ class Step:
     stopped: tuple[str, ...]
     static: tuple[str, ...]
     session_timeout_s: float | None
+    is_for_good: bool
     members: int
     moves: tuple[Move, ...]
     later_moves: int

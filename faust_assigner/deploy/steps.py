@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -73,6 +74,7 @@ def step_of(seen: Seen, played: Played, known: Known) -> Step:
         stopped=played.stopped,
         static=static,
         session_timeout_s=session_s,
+        is_for_good=played.is_for_good,
         members=played.members,
         moves=moves,
         later_moves=len(played.later),
@@ -127,7 +129,8 @@ def _pause(
     if not moves and not static:
         return 0.0, "no task moves"
     if static and not played.is_crash:
-        return _static_pause(static, session_s, longest, state, known)
+        restart_s = math.inf if played.is_for_good else known.restart_s
+        return _static_pause(static, session_s, longest, state, restart_s)
     if played.is_crash:
         if session_s is None:
             return None, f"the session timeout is not known; {state}"
@@ -145,23 +148,29 @@ def _static_pause(
     session_s: float | None,
     longest: float | None,
     state: str,
-    known: Known,
+    restart_s: float | None,
 ) -> tuple[float | None, str]:
+    """``restart_s`` is infinite for members that do not come back."""
     whom = listed(static)
     limit = "its session timeout" if session_s is None else f"{session_s:g} s (session timeout)"
-    if known.restart_s is None:
+    if restart_s is None:
         return None, (
             f"as long as {whom} takes to come back, which is not known (--restart SECONDS); the group "
             f"waits for {limit}, then its tasks move: {state}"
         )
-    if session_s is not None and known.restart_s < session_s:
+    if session_s is not None and restart_s < session_s:
         return (
-            known.restart_s,
-            f"{known.restart_s:g} s until {whom} is back; the group waits for {limit}",
+            restart_s,
+            f"{restart_s:g} s until {whom} is back; the group waits for {limit}",
         )
+    late = (
+        f"the group waits for {whom} for {limit}, unless retired first"
+        if restart_s == math.inf
+        else f"{whom} is not back within {limit}"
+    )
     if session_s is None or longest is None:
-        return None, f"{whom} is not back within {limit}; {state}"
-    return session_s + longest, f"{whom} is not back within {limit}; then {state}"
+        return None, f"{late}; {state}"
+    return session_s + longest, f"{late}; then {state}"
 
 
 def _seconds(seen: Seen, setting: str) -> float | None:

@@ -140,7 +140,7 @@ def _busy(report: Report, views: Sequence[View]) -> Iterator[str]:
     for member in report.members:
         yield from _member(member)
     yield from _standing(report.partitions)
-    if report.members and report.is_settled and not any(one.end for one in report.partitions):
+    if report.members and report.is_settled and all(one.end is None for one in report.partitions):
         yield "the brokers did not say where the partitions end"
 
 

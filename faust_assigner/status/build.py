@@ -121,8 +121,8 @@ def _partitions(
         is_changelog = topic in changelogs
         committed, end = evidence.committed.get(place), evidence.ends.get(place)
         lag = None
-        if not is_changelog and committed is not None and end is not None:
-            lag = max(0, end - committed)
+        if not is_changelog and end is not None and (committed is not None or end == 0):
+            lag = max(0, end - (committed or 0))
         found.append(
             Partition(
                 topic=topic,

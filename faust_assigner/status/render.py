@@ -69,11 +69,20 @@ def _head(report: Report) -> Iterator[Text]:
         return
     still = totals.standing_partitions
     heard = "" if totals.answered == totals.members else " by the workers that answered"
-    line = Text(f"lag {totals.lag:,} records, copies {totals.standby_lag:,} behind; ")
+    line = Text(f"{_lag(report)}, copies {totals.standby_lag:,} behind; ")
     processed = (
         f"{_count(still, 'partition')} not processed" if still else "all partitions processed"
     )
     yield line.append(processed + heard, style="yellow" if still else "")
+
+
+def _lag(report: Report) -> str:
+    sources = [one for one in report.partitions if not one.is_changelog and one.owner is not None]
+    dark = [one for one in sources if one.lag is None]
+    if dark and len(dark) == len(sources):
+        return "lag not known"
+    more = f" (not known of {_count(len(dark), 'partition')})" if dark else ""
+    return f"lag {report.totals.lag:,} records{more}"
 
 
 def _decision(report: Report) -> Text:
@@ -183,7 +192,8 @@ def condition(member: MemberReport) -> tuple[str, str]:
     if member.not_ready:
         return "bad", f"not ready: {member.not_ready[0]}"
     if member.restore_remaining_records:
-        return "changing", f"ready, restores {member.restore_remaining_records:,}"
+        left = _behind(member.restore_remaining_records, member.restore_remaining_s)
+        return "changing", f"ready, restores {left}"
     return "good", "ready"
 
 

@@ -66,7 +66,7 @@ def busy(made: MadeGroup, *, silent: bool = True, turn: int = 0) -> Evidence:
                 status,
                 copies=copies,
                 standing=standing,
-                not_ready=("1 partitions stand still: its records cannot be read",)
+                not_ready=("1 partition stands still: its records cannot be read",)
                 * bool(standing),
             ),
         )

@@ -188,14 +188,16 @@ def ready_problems(
         if one.reason != "restoring" and now - one.since >= patience.get(one.reason, 0.0)
     )
     found = [
-        f"{late[reason]} partitions stand still: {why}"
-        for reason, why in REASONS.items()
-        if late[reason]
+        f"{_stand_still(late[reason])}: {why}" for reason, why in REASONS.items() if late[reason]
     ]
     restoring = sum(one.reason == "restoring" for one in still)
     if restoring and stalled_s >= STALLED_S:
         found.append(
-            f"{restoring} partitions stand still: the restore of their tables has made no progress "
+            f"{_stand_still(restoring)}: the restore of their tables has made no progress "
             f"for {stalled_s:.0f} s"
         )
     return found
+
+
+def _stand_still(count: int) -> str:
+    return "1 partition stands still" if count == 1 else f"{count} partitions stand still"

@@ -33,6 +33,9 @@ logger = get_logger(__name__)
 
 #: Seconds between two looks at the worker, and between two questions to the broker and the disk.
 LOOK_S, ASK_S = 1.0, 5.0
+#: The same where neither an exporter nor a tool takes the answers. One answer says where a changelog
+#: ends; only earlier answers say since when a copy lacks that.
+IDLE_ASK_S = 30.0
 #: A tool that asks for the document waits so long for the broker's answer. Then the worker goes on asking for
 #: a minute.
 DOCUMENT_ASK_S, WATCHED_S = 1.0, 60.0
@@ -184,8 +187,14 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
     async def _ask_regularly(self) -> None:
         while not self.should_stop:
             await self.sleep(ASK_S)
-            if self._exporters.is_measured or self._clock() < self._watched_until:
+            if self._is_due():
                 await self._ask()
+
+    def _is_due(self) -> bool:
+        now = self._clock()
+        if self._exporters.is_measured or now < self._watched_until or self._asked_at is None:
+            return True
+        return now - self._asked_at >= IDLE_ASK_S
 
     async def _ask(self) -> None:
         """Look at the disk, and ask the broker how far copies are behind; not twice at a time."""

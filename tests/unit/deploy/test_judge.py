@@ -190,6 +190,28 @@ def test_a_static_member_is_waited_for_as_long_as_its_session() -> None:
     assert (late.pause_s, late.exit_code) == (60.4, 1)
 
 
+def test_a_static_member_that_is_scaled_away_costs_its_session() -> None:
+    """It does not come back, however fast restarts are; the answer names the way around the wait."""
+    made = at_rest()
+    made.offers["m2"] = {"holds": True, "instance_id": "w2"}
+    made.round()
+    found = look(made)
+    for restart_s in (None, 20.0):
+        less = asked(
+            found,
+            Question(kind="scale", size=2),
+            Budget(pause_s=30),
+            restart_s=restart_s,
+            recoveries=STANDBYS,
+        )
+        (step,) = less.steps
+        assert (step.static, step.is_for_good, less.exit_code) == (("w2",), True, 1)
+        assert less.pause_s == 60.4
+        assert "retired first" in step.pause
+    stopped = asked(found, Question(kind="stop", workers=("w2",)), restart_s=20.0)
+    assert (stopped.steps[0].is_for_good, stopped.pause_s) == (False, 20.0)
+
+
 def test_a_lost_rack_costs_the_session_timeout() -> None:
     """Nobody hands over; without copies in other racks the moves are cold."""
     made = MadeGroup()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +39,16 @@ def test_a_group_at_rest() -> None:
     assert set(found.sources) == {("orders", n) for n in range(6)}
     assert found.backlog == 6 * 100
     assert {source.owner for source in found.sources.values()} == {"w0", "w1", "w2"}
+
+
+def test_a_group_whose_topics_are_empty_is_at_rest() -> None:
+    """The brokers say that each partition ends at 0; only without their answer the size is held."""
+    made = group(2, end=0)
+    evidence = made.evidence(heard=heard(made), committed={})
+    assert look_of(evidence).busy == ()
+    assert look_of(replace(evidence, ends={})).busy == (
+        "the brokers did not say where the partitions end",
+    )
 
 
 def test_tasks_of_topics_with_other_counts_are_added() -> None:

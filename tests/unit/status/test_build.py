@@ -104,6 +104,16 @@ def test_a_lag_that_nobody_can_tell_is_unknown_and_not_zero() -> None:
     assert member(report, "w1").standby_lag is None
 
 
+def test_an_empty_partition_has_no_lag_before_its_first_commit() -> None:
+    """Without a record nothing waits; with one record the committed offset is needed."""
+    for end, lag in ((0, 0), (1, None)):
+        report = build(replace(group(2, end=end).evidence(), committed={}))
+        assert partition(report, "orders", 0).lag == lag
+        assert member(report, "w0").lag == lag
+    ahead = build(replace(group(2, end=0).evidence(), committed={("orders", 0): 5}))
+    assert partition(ahead, "orders", 0).lag == 0
+
+
 def test_the_last_decision_is_told_by_the_leaders_own_answer() -> None:
     """With the members that joined; the leader is marked."""
     made = group(2)

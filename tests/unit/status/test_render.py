@@ -42,6 +42,26 @@ def test_the_first_lines_say_how_the_group_is() -> None:
     assert lines[2] == "lag 600 records, copies 0 behind; all partitions processed"
 
 
+def test_a_lag_that_is_not_known_is_not_shown_as_zero() -> None:
+    """Six source partitions with records: two of them committed, then none."""
+    evidence = group(2).evidence()
+    some = {place: at for place, at in evidence.committed.items() if place[1] < 2}
+    shown = text(build(replace(evidence, committed=some)))
+    assert "lag 200 records (not known of 4 partitions), copies" in shown
+    assert "lag not known, copies" in text(build(replace(evidence, committed={})))
+
+
+def test_a_restore_is_shown_with_the_seconds_that_are_left() -> None:
+    """By the worker's own rate; without one the records alone."""
+    made = group(2)
+    for left_s, words in (
+        (25.0, "ready, restores 12,000 (25 s)"),
+        (None, "ready, restores 12,000 "),
+    ):
+        said = {"restore_remaining_records": 12_000, "restore_remaining_s": left_s}
+        assert words in text(build(made.evidence(heard=heard(made, "m1", **said))))
+
+
 def test_each_member_has_its_state_and_its_partitions() -> None:
     """The leader is marked; a silent worker is shown as such, with what it owns."""
     made = group(2)

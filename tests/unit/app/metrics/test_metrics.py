@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -269,6 +270,39 @@ async def test_a_lag_in_seconds_is_since_the_copy_had_everything(
     at[0] = ends[0]
     await a.sensor._copies.look()
     assert a.of("standby_lag_seconds") == {_place(tp): 0.0}
+
+
+async def test_the_ends_of_changelogs_are_asked_for_before_anybody_looks(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every 30 s at least, so that an operator's first look knows how long a copy has been behind."""
+    asked: list[float] = []
+
+    async def ends_of(app: Any, tps: list[TP]) -> dict[TP, int]:
+        asked.append(a.clock.now)
+        return dict.fromkeys(tps, len(asked) * 40)
+
+    async def read_to(app: Any, of: dict[TP, int]) -> dict[TP, int]:
+        return {tp: end - 10 for tp, end in of.items()}
+
+    monkeypatch.setattr(follow_up, "ends_of", ends_of)
+    monkeypatch.setattr(follow_up, "read_to", read_to)
+    a = shop.start("a")
+    a.app._consumer = consumer()
+    a.app.assignor._standby_tps = {TP(LOG, 0)}
+    for _ in range(121):
+        if a.sensor._is_due():
+            await a.sensor._ask()
+        a.clock.now += sensor_module.ASK_S
+    assert [after - before for before, after in pairwise(asked)] == [30.0] * 20
+    a.clock.now += 25.0
+    (seconds,) = a.of("standby_lag_seconds").values()
+    assert seconds <= 2 * sensor_module.IDLE_ASK_S, "the copy is always 10 records behind"
+    await a.sensor._ask()
+    a.clock.now += 5.0
+    assert not a.sensor._is_due()
+    a.sensor._watched_until = a.clock.now + 1.0
+    assert a.sensor._is_due(), "a tool looks"
 
 
 async def test_the_lag_in_seconds_of_a_copy_that_comes_back_begins_anew(

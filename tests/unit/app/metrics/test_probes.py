@@ -110,7 +110,7 @@ async def test_a_restore_that_makes_progress_is_as_it_should_be(bench: Bench) ->
         bench.recovery.active_offsets[LOG] = offset
         assert bench.reasons(STALLED_S - 1) == []
     (reason,) = bench.reasons(STALLED_S)
-    assert "1 partitions stand still: the restore of their tables has made no progress" in reason
+    assert "1 partition stands still: the restore of their tables has made no progress" in reason
     assert bench.standing() == [(ORDERS, "restoring")]
 
 
@@ -175,7 +175,7 @@ async def test_a_standstill_is_named_once_it_takes_too_long(bench: Bench, reason
     """Not before; and gone with its cause, when the time begins anew."""
     bring_about, patience_s = BROUGHT[reason]
     bring_about(bench)
-    named = [f"1 partitions stand still: {REASONS[reason]}"]
+    named = [f"1 partition stands still: {REASONS[reason]}"]
     if patience_s:
         assert bench.reasons(patience_s - 0.1) == []
         assert bench.reasons(0.2) == named
@@ -190,7 +190,7 @@ async def test_the_time_of_a_standstill_begins_anew_with_another_reason(bench: B
     bench.consumer.leaving = frozenset()
     stopped(bench)
     assert bench.reasons(59) == []
-    assert bench.reasons(1) == [f"1 partitions stand still: {REASONS['round']}"]
+    assert bench.reasons(1) == [f"1 partition stands still: {REASONS['round']}"]
 
 
 async def test_the_time_of_a_standstill_begins_anew_once_it_was_over(bench: Bench) -> None:
@@ -243,7 +243,7 @@ async def test_the_oldest_record_under_way_is_the_one_that_counts(bench: Bench) 
     for offset in (5, 6, 7):
         bench.consumer._unacked_messages = [record(4), record(offset)]
         bench.reasons(RECORD_S / 2)
-    assert [reason for reason in bench.reasons() if "stand still" in reason]
+    assert [reason for reason in bench.reasons() if "stands still" in reason]
 
 
 def record(offset: int) -> Any:
