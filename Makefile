@@ -155,9 +155,6 @@ walk: $(VENV)/.dev              ## random lives of a group, every promise checke
 	$(RUN) -m tests.property.walk $(ROUNDS) $(SEED)
 
 ROOM ?=
-mutants: $(VENV)/.dev kafka     ## plant known bugs, watch the tests that must see them; ROOM=app for one room
-	$(RUN) -m tests.mutants.run $(addprefix --room ,$(ROOM))
-
 COUNT ?= 30
 mutate: $(VENV)/.dev            ## draw faults at random by SEED and plant them; ROOM=app/recovery COUNT=30, or BASE=main for changed files; LIVE=--live for stories too
 	$(RUN) -m tests.mutants.generated $(addprefix --room ,$(ROOM)) $(addprefix --changed ,$(BASE)) --count $(COUNT) --seed $(SEED) $(LIVE)

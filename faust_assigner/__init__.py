@@ -5,8 +5,8 @@
 >>> plan(members, {"orders": 4}).actives("a")
 {'orders': [0, 1]}
 
-Importing this package imports nothing else: each name is loaded on first use, because pytest imports the
-package for its plugin in every run.
+Importing this package imports no other module: each name is loaded on first use, because pytest imports
+the package for its plugin in every run.
 """
 
 from __future__ import annotations

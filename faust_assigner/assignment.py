@@ -1,4 +1,4 @@
-"""Plan: one answer of the planner, array-backed, with names on the outside."""
+"""Plan: the result of one planning round, stored as arrays and read by names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ByMember: TypeAlias = tuple[tuple[Ints, Ints], ...]
 
 
 class Plan(Placed):
-    """Who owns what, who stands by, and what the last assignment was.
+    """The owner and the standbys of every task, with a comparison to the last assignment.
 
     By name: :meth:`actives`, :meth:`standbys`, :attr:`moves`, :meth:`report`, :meth:`explain`. By array,
     for encoders, ledgers and benchmarks: everything of :class:`Placed`.
@@ -26,29 +26,29 @@ class Plan(Placed):
         return f"<Plan: {self.layout.tasks} tasks on {len(self.member_ids)} members, {self.moves} moves>"
 
     def report(self) -> Report:
-        """The numbers to compare plans by; prints as a table. Computed when asked for."""
+        """Return the figures for comparing plans, computed on request; the report prints as a table."""
         return report(self)
 
     def explain(self, topic: str, partition: int) -> Explanation:
-        """Which rule decided where ``topic``-``partition`` is, and what it beat; prints as prose.
+        """Return the rule that placed ``topic``-``partition`` and its alternatives; prints as prose.
 
         Raises ``KeyError`` for an unknown topic, ``IndexError`` for an unknown partition.
         """
         return explain(self, topic, partition)
 
     def actives(self, member_id: str) -> dict[str, list[int]]:
-        """Topic -> the partitions ``member_id`` owns, ascending; topics by name, empty ones left out.
+        """Return topic -> the ascending partitions of ``member_id``; topics sorted, empty topics left out.
 
-        Raises ``KeyError`` for a member the plan does not know.
+        Raises ``KeyError`` for a member outside the plan.
         """
         return self._named(self.actives_by_member, self._index(member_id), changelogs_only=False)
 
     def standbys(self, member_id: str) -> dict[str, list[int]]:
-        """Changelog topic -> the partitions ``member_id`` keeps warm, its warm-ups among them, ascending."""
+        """Return changelog topic -> the ascending partitions that ``member_id`` replicates, with warm-ups."""
         return self._named(self.standbys_by_member, self._index(member_id), changelogs_only=True)
 
     def warmups(self, member_id: str) -> dict[str, list[int]]:
-        """Changelog topic -> those of its standbys that are a replica beyond the number asked for."""
+        """Return changelog topic -> the standbys of ``member_id`` beyond the requested replica count."""
         return self._named(
             _all_by_member(self.warmup, len(self.member_ids)),
             self._index(member_id),
@@ -56,21 +56,21 @@ class Plan(Placed):
         )
 
     def awaited(self, member_id: str) -> dict[str, list[int]]:
-        """Changelog topic -> those of its standbys whose task comes to it in a later round, once caught up.
+        """Return changelog topic -> the standbys that become actives in a later round, once caught up.
 
-        A round is wanted when the members' awaited standbys have caught up; nobody awaits anything without
-        a :class:`~faust_assigner.warmup.WarmupPolicy`.
+        A follow-up round is due when these standbys have caught up. The result is empty without a
+        :class:`~faust_assigner.warmup.WarmupPolicy`.
         """
         return self._named(self._awaited_by_member, self._index(member_id), changelogs_only=True)
 
     @cached_property
     def actives_by_member(self) -> ByMember:
-        """Per group: (numbers int64[n] sorted by owner, offsets int64[M + 1] into them)."""
+        """Return per group: (numbers int64[n] sorted by owner, offsets int64[M + 1] into them)."""
         return tuple(_sorted_by_member(o, len(self.member_ids)) for o in self.owner)
 
     @cached_property
     def standbys_by_member(self) -> ByMember:
-        """Per group: (numbers sorted by standby member, offsets int64[M + 1]); empty where stateless."""
+        """Return per group: (numbers sorted by standby member, offsets int64[M + 1]); empty if stateless."""
         with_warmups = (
             self.standby
             if self.onward is None
@@ -110,7 +110,7 @@ def _all_by_member(flats: tuple[Ints, ...], members: int) -> ByMember:
 
 
 def _sorted_by_member(who: Ints, members: int) -> tuple[Ints, Ints]:
-    """(numbers sorted by member then number, offsets) of int64[n] or int64[n, R] member indexes."""
+    """Return (numbers sorted by member then number, offsets) of int64[n] or int64[n, R] member indexes."""
     flat = who.reshape(-1)
     key = flat + 1
     order = np.argsort(key.astype(np.uint16) if members < 0xFFFF else key, kind="stable")

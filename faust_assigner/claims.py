@@ -1,4 +1,4 @@
-"""One claim of one member, read without trust: whatever it is, valid partition numbers come out."""
+"""Read one member's claim on a topic without trust: the result holds valid partition numbers only."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 def claim_on(claims: Any, topic: str) -> Any:
-    """``claims[topic]``, or ``None`` when there is none or ``claims`` is not a mapping at all."""
+    """Return ``claims[topic]``, or ``None`` for a missing topic or if ``claims`` is no mapping."""
     return claims.get(topic) if type(claims) is dict else dict(items_of(claims)).get(topic)
 
 
 def items_of(claims: Any) -> Iterable[tuple[Any, Any]]:
-    """The (topic, claim) pairs of whatever a member gave as its claims; none if it is no mapping."""
+    """Return the (topic, claim) pairs of a member's claims; empty if ``claims`` is no mapping."""
     if type(claims) is dict:
         return claims.items()
     if not isinstance(claims, Mapping):
         return ()
     try:
         return list(claims.items())
-    except Exception:  # a stranger's mapping may do anything
+    except Exception:  # the mapping comes from the network and may raise any error
         return ()
 
 
 @dataclass
 class TopicClaims:
-    """All claims on one topic, gathered claim by claim and read in one go."""
+    """All claims on one topic, gathered one by one and read together."""
 
     members: list[int] = field(default_factory=list)
     claims: list[Any] = field(default_factory=list)
 
     def add(self, member: int, claim: Any) -> None:
-        """One member's claim, unread."""
+        """Add one member's claim without reading it."""
         self.members.append(member)
         self.claims.append(claim)
 
     def is_same(self, other: TopicClaims) -> bool:
-        """Whether the same members claim the very same objects, or equal ranges."""
+        """Return whether the same members claim identical objects or equal ranges."""
         if self.members != other.members:
             return False
         if all(map(is_, self.claims, other.claims)):
@@ -54,7 +54,7 @@ class TopicClaims:
         return kinds == {range} and self.claims == other.claims
 
     def pairs(self, count: int) -> tuple[Ints, Ints]:
-        """(numbers, members), one entry per claimed number in ``[0, count)``, in the order added."""
+        """Return (numbers, members): an entry per claimed number in ``[0, count)``, in insertion order."""
         if not self.members:
             return _NONE, _NONE
         parts = _plain_lists(self.claims) or _ranges(self.claims, count)
@@ -73,13 +73,13 @@ class TopicClaims:
 
 
 def _plain_lists(claims: list[Any]) -> tuple[np.ndarray[Any, Any], list[int]] | None:
-    """Lists of plain integers, joined before they become one array; ``None`` for anything else."""
+    """Join lists of plain integers before the conversion to an array; ``None`` for other types."""
     if not all(type(claim) is list for claim in claims):
         return None
     joined = list(chain.from_iterable(claims))
     try:
         number = np.asarray(joined, dtype=None if joined else np.int64)
-    except Exception:  # ragged, or an element with a hostile __array__
+    except Exception:  # ragged lists, or an element with a hostile __array__
         return None
     if number.ndim != 1 or number.dtype.kind != "i":
         return None
@@ -87,7 +87,7 @@ def _plain_lists(claims: list[Any]) -> tuple[np.ndarray[Any, Any], list[int]] | 
 
 
 def _ranges(claims: list[Any], count: int) -> tuple[np.ndarray[Any, Any], list[int]] | None:
-    """Ranges without gaps, laid out all at once and clipped to ``[0, count)``; ``None`` for anything else."""
+    """Expand gapless ranges together, clipped to ``[0, count)``; ``None`` for other types."""
     if not all(type(claim) is range and claim.step == 1 for claim in claims):
         return None
     first = np.array([min(max(claim.start, 0), count) for claim in claims], dtype=np.int64)
@@ -98,17 +98,17 @@ def _ranges(claims: list[Any], count: int) -> tuple[np.ndarray[Any, Any], list[i
 
 
 def _plain(claim: Any, count: int) -> np.ndarray[Any, Any]:
-    """Signed integer arrays as they are (checked later, all at once), the rest read one by one."""
+    """Return signed integer arrays unchanged (checked later, all together); read other types singly."""
     if type(claim) is np.ndarray and claim.dtype.kind == "i" and claim.ndim == 1:
         return claim
     return numbers(claim, count)
 
 
 def numbers(claim: Any, count: int) -> Ints:
-    """The partition numbers of ``claim`` that are integers in ``[0, count)``; duplicates stay.
+    """Return the partition numbers of ``claim`` that are integers in ``[0, count)``; duplicates stay.
 
-    Takes lists, sets, ranges, arrays, any iterable; anything else, and any element that is not an
-    integer, counts as not claimed. Cost: one pass; an endless iterable is cut after ``2 * count + 16``.
+    Accepts lists, sets, ranges, arrays and any other iterable. Any other type, and any element that is no
+    integer, counts as unclaimed. Cost: a single pass; an endless iterable is cut after ``2 * count + 16``.
     """
     if isinstance(claim, np.ndarray):
         return _from_array(claim, count)
@@ -122,13 +122,13 @@ def numbers(claim: Any, count: int) -> Ints:
             if isinstance(claim, (list, tuple, set, frozenset))
             else list(islice(claim, 2 * count + 16))
         )
-    except Exception:  # a stranger's iterable may do anything
+    except Exception:  # the iterable comes from the network and may raise any error
         return _NONE
     return _from_list(values, count)
 
 
 def _from_range(claim: range, count: int) -> Ints:
-    """Clipped before it is laid out: a hostile ``range(10**18)`` costs no more than ``count``."""
+    """Clip the range before expanding it: a hostile ``range(10**18)`` costs no more than ``count``."""
     up = claim if claim.step > 0 else claim[::-1]
     start = up.start if up.start >= 0 else up.start % up.step
     return np.arange(start, max(start, min(up.stop, count)), up.step, dtype=np.int64)
@@ -146,7 +146,7 @@ def _from_array(claim: np.ndarray[Any, Any], count: int) -> Ints:
 def _from_list(values: list[Any], count: int) -> Ints:
     try:
         laid = np.asarray(values)
-    except Exception:  # ragged, or an element with a hostile __array__
+    except Exception:  # ragged lists, or an element with a hostile __array__
         laid = None
     if laid is not None and laid.ndim == 1 and laid.dtype.kind in "iub":
         return _within(laid.astype(np.int64) if laid.dtype.kind == "b" else laid, count)
@@ -159,8 +159,8 @@ def _within(values: np.ndarray[Any, Any], count: int) -> Ints:
 
 
 def offsets_at(claim: Any, wanted: Ints) -> Ints:
-    """int64[K]: the offsets that ``claim`` (:data:`~faust_assigner.model.Positions`) gives the partitions
-    ``wanted``; 0 where it gives none. They may be too large, or below 0."""
+    """Return int64[K]: the offsets in ``claim`` (:data:`~faust_assigner.model.Positions`) of the partitions
+    ``wanted``; 0 for a partition without an offset. The offsets are unchecked: too large or below 0."""
     if isinstance(claim, tuple):
         sides = [
             side

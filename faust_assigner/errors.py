@@ -1,13 +1,13 @@
-"""Every error this package raises on purpose.
+"""The errors that this package raises on purpose.
 
     FaustAssignerError
-    |- PlanInputError        the caller's own arguments contradict themselves (duplicate member ids, ...)
-    |- MetadataRefused       bytes of a member could not be taken; says which limit or field
-    |- ConfigError           an unknown or impossible setting
-    |- HostMismatch          the installed Faust or aiokafka is not one our repairs were written for
-    `- TryAgain              something outside did not answer; another time it may
+    |- PlanInputError        the caller's arguments contradict each other (duplicate member ids, ...)
+    |- MetadataRefused       a member's bytes were refused; the text names the limit or the field
+    |- ConfigError           an unknown setting, or a setting with an impossible value
+    |- HostMismatch          the installed Faust or aiokafka is not a version that our code supports
+    `- TryAgain              an external system did not answer; a later attempt may succeed
 
-What a stranger sent never surfaces as an exception from the planner: it is refused, counted and said.
+The planner never raises on data from other members: the planner refuses, counts and logs such data.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import ClassVar
 
 
 class FaustAssignerError(Exception):
-    """The root: catch this to catch all of ours."""
+    """The base class of all errors of this package."""
 
-    #: How a command that fails with it ends: 2 for what was asked, 75 for try again, 1 for all else.
+    #: Exit code of a command that fails with this error: 2 for usage, 75 for "try again", 1 otherwise.
     exit_code: ClassVar[int] = 1
 
 
@@ -29,7 +29,7 @@ class PlanInputError(FaustAssignerError, ValueError):
 
 
 class MetadataRefused(FaustAssignerError, ValueError):
-    """A member's metadata passed a limit or has the wrong shape; the member counts as stateless."""
+    """A member's metadata exceeds a limit or has the wrong shape; the member counts as stateless."""
 
 
 class ConfigError(FaustAssignerError, ValueError):
@@ -39,10 +39,10 @@ class ConfigError(FaustAssignerError, ValueError):
 
 
 class TryAgain(FaustAssignerError):
-    """A broker or a storage did not answer."""
+    """A broker or a storage service did not answer."""
 
     exit_code = 75
 
 
 class HostMismatch(FaustAssignerError, RuntimeError):
-    """A version, a signature or an attribute of Faust, mode or aiokafka differs from what we rely on."""
+    """A version, signature or attribute of Faust, mode or aiokafka differs from the supported host."""

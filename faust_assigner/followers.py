@@ -1,5 +1,5 @@
-"""What adds no load, last: changelogs whose subscribers differ from their source's go where the source
-is; topics without work stay where they are."""
+"""Place the tasks without load, last: a changelog with other subscribers than its source topic follows the
+source's owner; a topic without work stays with its previous owner."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faust_assigner.model import NOBODY, Group, Ints, Layout, Previous
 
 
 def place_followers(layout: Layout, owner: Ints, previous: Previous) -> Ints:
-    """``owner`` int64[T] with the tasks that add no load filled in; nothing else moves for them."""
+    """Return ``owner`` int64[T] with the tasks without load filled in; no other task moves."""
     placed = owner.copy()
     for g, group in enumerate(layout.groups):
         if not group.adds_load:
@@ -26,7 +26,7 @@ def place_followers(layout: Layout, owner: Ints, previous: Previous) -> Ints:
 def _follow(
     group: Group, leader: Ints, before: Ints, copies: tuple[Ints, Ints], members: int
 ) -> Ints:
-    """Each number to its leader's owner if that one subscribes; the rest evenly, sticky, then warm."""
+    """Give each number to its leader's owner, if subscribed; spread the rest evenly, sticky, then warm."""
     subscribed = np.zeros(members + 1, dtype=bool)
     subscribed[group.members] = True
     here = np.where(subscribed[leader], leader, NOBODY)
@@ -45,8 +45,8 @@ def _follow(
 
 
 def _even(who: Ints, n: int, followed: Ints, held: Ints, warm: Ints) -> Ints:
-    """``n`` numbers within one of each other; the extras where the total is low, then where they stick
-    or are warm."""
+    """Spread ``n`` numbers within 1 of each other. The extras go to members with a low total, then to
+    previous owners, then to members with a warm copy."""
     counts = np.zeros(held.size, dtype=np.int64)
     floor, extra = divmod(n, who.size)
     counts[who] = floor

@@ -10,14 +10,14 @@ import numpy as np
 
 from faust_assigner.model import Group, Ints
 
-#: Ids of narrower groups start here; no topic of ours has as many partitions.
+#: Ids of narrower groups start here, above the partition count of any supported topic.
 NARROW_IDS_FROM = 1 << 20
 _NARROW_IDS = 1 << 30
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A group before it has an id: its topics, sources before changelogs, each by name."""
+    """A group before it has an id: its topics, sources before changelogs, each sorted by name."""
 
     count: int
     members: tuple[int, ...]
@@ -27,12 +27,12 @@ class _Draft:
 
     @property
     def order(self) -> tuple[int, int, bool, str]:
-        """By count, the wider before the narrower, work before none, then by the smallest topic name."""
+        """Sort key: by count, then wider before narrower, then work first, then smallest topic name."""
         return self.count, -len(self.members), self.weightless, min(self.topics)
 
     @property
     def first_topic(self) -> str:
-        """The topic that stands for the group; a source where it has one, so that adding a table's
+        """The topic that names the group: a source if the group has sources, so that a new table's
         changelog never renames the group."""
         return self.topics[0]
 
@@ -42,12 +42,12 @@ class _Draft:
 
 
 class PartitionGrouper:
-    """Topics with equal partition counts and equal subscribers are one group (Streams' subtopology).
+    """Puts topics with equal partition counts and equal subscribers into groups (Streams' subtopologies).
 
-    Group ids become transactional ids (``app-<id>-<partition>``), so they must not wander: the widest
-    group of a partition count is numbered by that count, a narrower one by a hash of its first topic.
-    ``previous_ids`` (topic -> id) carries ids over from the last generation where a group of that time
-    lives on.
+    Group ids become transactional ids (``app-<id>-<partition>``), so they must be stable. The widest
+    group of a partition count takes the count as its id; a narrower group takes a hash of its first topic.
+    ``previous_ids`` (topic -> id) carries ids over from the last generation if a group from that generation
+    still exists.
     """
 
     def group(
@@ -60,12 +60,12 @@ class PartitionGrouper:
         previous_ids: Mapping[str, int] | None = None,
         co_partitioned: Collection[Collection[str]] | None = None,
     ) -> tuple[Group, ...]:
-        """The groups, by (count, wider first, smallest topic name).
+        """Return the groups, sorted by count, then wider first, then smallest topic name.
 
-        ``subscriptions[m]`` are the topics of member ``m``; topics without partitions or without
-        subscribers form no group; ``weightless`` topics form groups of their own. With
-        ``co_partitioned`` only topics of a common set of it may share a group, and nothing follows. Cost:
-        O(members x topics), less where members share one collection.
+        ``subscriptions[m]`` holds the topics of member ``m``. Topics without partitions or subscribers form
+        no group; each set of ``weightless`` topics forms a separate group. With ``co_partitioned``, topics
+        share a group only if a set contains them all, and no changelog follows. Cost: O(members x topics),
+        less if members share a collection object.
         """
         drafts = _drafts(
             subscriptions,
@@ -118,7 +118,7 @@ def _drafts(
 
 
 def bonds(co_partitioned: Iterable[Collection[str]]) -> dict[str, str]:
-    """Topic -> the smallest topic it is bound to, sets that overlap being one."""
+    """Map each topic to the smallest topic of its set; overlapping sets are merged."""
     found: dict[str, str] = {}
     for topics in co_partitioned:
         roots = {found.get(topic, topic) for topic in topics}
@@ -131,9 +131,9 @@ def bonds(co_partitioned: Iterable[Collection[str]]) -> dict[str, str]:
 def _members_by_subscription(
     subscriptions: Sequence[Collection[str]], partitions: Mapping[str, int]
 ) -> dict[frozenset[str], list[int]]:
-    """Classes of members with equal subscriptions, in the order of their first members."""
+    """Return classes of members with equal subscriptions, in the order of their first members."""
     known = {topic for topic, count in partitions.items() if count > 0}
-    seen: dict[int, frozenset[str]] = {}  # members often share one collection object
+    seen: dict[int, frozenset[str]] = {}  # members often share a collection object
     classes: dict[frozenset[str], list[int]] = {}
     for m, topics in enumerate(subscriptions):
         wanted = seen.get(id(topics))
@@ -148,7 +148,7 @@ def _names(topics: Iterable[object]) -> set[str]:
 
 
 def _leader_of(i: int, drafts: list[_Draft]) -> int | None:
-    """The wider group a group made only of changelogs follows: the one it shares most members with."""
+    """Return the wider group that a changelog-only group follows: the group with most common members."""
     here = drafts[i]
     if not here.only_changelogs:
         return None
@@ -170,22 +170,22 @@ def _leader_of(i: int, drafts: list[_Draft]) -> int | None:
 
 
 def _ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int]:
-    """One id per draft, all different: remembered first, then the count, then a hash.
+    """Return a distinct id per draft: a remembered id first, then the count, then a hash.
 
-    An id that a topic had goes to no group without such a topic: in this very round a member may still end
-    the transactions of that topic.
+    A topic's former id goes only to a group with that topic: in this same round a member may still end
+    the topic's transactions under the id.
     """
     ids = _remembered(drafts, previous)
     taken = {i for i in (*ids, *previous.values()) if type(i) is int}
     numbered: set[int] = set()
-    for d, draft in enumerate(drafts):  # the widest of a count comes first
+    for d, draft in enumerate(drafts):  # the widest group of a count comes first
         if draft.count in numbered:
             continue
         numbered.add(draft.count)
         if ids[d] is None and draft.count not in taken:
             ids[d] = draft.count
             taken.add(draft.count)
-    # Probing in the order of names, not of widths: member churn must not swap two collided ids.
+    # Probe in name order, not width order: member churn must not swap two colliding ids.
     for d in sorted(
         (d for d, i in enumerate(ids) if i is None), key=lambda d: drafts[d].first_topic
     ):
@@ -195,7 +195,7 @@ def _ids(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int]:
 
 
 def _remembered(drafts: list[_Draft], previous: Mapping[str, int]) -> list[int | None]:
-    """Each remembered id goes to a group with work, to the one with most of its topics, or with its first."""
+    """Assign each remembered id to the group with work, then most of its topics, then its first topic."""
     group_of = {topic: d for d, draft in enumerate(drafts) for topic in draft.topics}
     topics_of: dict[int, list[str]] = {}
     for topic in sorted(t for t in previous if t in group_of):
@@ -229,7 +229,7 @@ def _probe(topic: str, taken: set[int]) -> int:
 
 
 def starts(groups: Sequence[Group]) -> Ints:
-    """Where each group's tasks begin in a flat task array; one more entry for the end."""
+    """Return the start index of each group in a flat task array, plus a final entry for the end."""
     return np.concatenate(([0], np.cumsum([g.partitions for g in groups], dtype=np.int64))).astype(
         np.int64
     )

@@ -1,8 +1,8 @@
-"""Why each placement was chosen, as rows: the ledger's tables, and lines of JSON to and from them.
+"""The ledger's tables: the reasons of each placement as rows, encoded to and parsed from lines of JSON.
 
-One JSON object a line; ``table`` names one of :data:`TABLES` and the other keys are that table's
-columns. Readers ignore keys they do not know, so a writer may say more than the tables ask for. The
-pipeline derives its Spark schemas from the same definitions: there is one schema.
+Each line is a JSON object; ``table`` names an entry of :data:`TABLES` and the other keys are its columns.
+Readers ignore unknown keys, so a writer may add keys. The pipeline derives its Spark schemas from these
+definitions, so there is a single schema.
 
 >>> line = encode("recovery", {"group_id": "shop", "decision_id": "d1", "topic": "t", "partition": 0,
 ...     "member_id": "m", "source": "standby", "started": 1.0, "ended": 1.5,
@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-#: The types a column may have. ``string_map`` is map<string,string>; ``structs`` is array<struct>.
+#: The allowed column types. ``string_map`` is map<string,string>; ``structs`` is array<struct>.
 STRING: Final = "string"
 INT: Final = "int"
 LONG: Final = "long"
@@ -35,16 +35,16 @@ TIMESTAMP: Final = "timestamp"
 STRING_MAP: Final = "map<string,string>"
 STRUCTS: Final = "array<struct>"
 
-#: In a decision's config: topics that are assigned and carry no work, blanks between.
+#: The key in a decision's config for the weightless topics, separated by blanks.
 WEIGHTLESS: Final = "weightless"
 
-#: A longer line is refused unread: no decision of a group that Kafka can hold comes near it.
+#: Longer lines are refused unread; no decision of a group within Kafka's limits comes near this length.
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its type, whether it may be missing, and the words a closed vocabulary allows."""
+    """A column: its type, whether its value is optional, and the values of a closed vocabulary."""
 
     name: str
     type: str
@@ -54,7 +54,7 @@ class Column:
 
 
 def _columns(text: str) -> tuple[Column, ...]:
-    """Columns from ``name type`` pairs; ``?`` after the name marks it optional."""
+    """Parse columns from ``name type`` pairs; ``?`` after the name marks an optional column."""
     pairs = (entry.split() for entry in text.split(","))
     return tuple(Column(name.rstrip("?"), kind, name.endswith("?")) for name, kind in pairs)
 
@@ -100,7 +100,7 @@ PARTITION_SAMPLE = (
     ),
 )
 
-#: Columns that no clock and no counter can bring below zero; samples may be, where a counter was reset.
+#: Columns that must not be negative. Samples may be negative after a counter reset.
 _AMOUNTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "decision": ("solve_ms",),
@@ -110,7 +110,7 @@ _AMOUNTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-#: The tables a ledger line may name.
+#: The tables that a ledger line may name.
 TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType(
     {
         "decision": DECISION,
@@ -123,7 +123,7 @@ TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One accepted line: the table's columns alone, times as aware datetimes, absent ones as None."""
+    """An accepted line: the table's columns only, times as aware datetimes, missing values as None."""
 
     table: str
     values: dict[str, Any]
@@ -131,7 +131,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One line that no table takes, and why, in words for the person who looks after the ledger."""
+    """A line that matches no table, with a reason for the operator of the ledger."""
 
     reason: str
 
@@ -141,13 +141,13 @@ Check: TypeAlias = Callable[[Any], Any]
 
 
 class _WrongTypeError(ValueError):
-    """A value that its column cannot take; the text says what was found and what was expected."""
+    """A value with the wrong type for its column; the text names the found and the expected type."""
 
 
 def parse(line: bytes) -> Row | Refusal | None:
-    """The row on ``line``, the reason there is none, or None for a blank line.
+    """Return the row on ``line``, the reason of its refusal, or None for a blank line.
 
-    Total: any bytes give one of the three. Cost: about 10 microseconds for a line of 250 bytes.
+    Total: any bytes give one of the three results. Cost: about 10 microseconds for a line of 250 bytes.
     """
     if len(line) > MAX_LINE_BYTES:
         return Refusal(f"not read: the line is longer than {MAX_LINE_BYTES} bytes")
@@ -200,12 +200,12 @@ def _no_table(found: dict[str, Any]) -> str:
 
 
 def _no_constant(name: str) -> float:
-    # Python's parser takes NaN and Infinity; JSON has neither.
+    # Python's parser accepts NaN and Infinity; JSON does not.
     raise ValueError(f"{name} is not a JSON value")
 
 
 def _kind(value: Any) -> str:
-    """What JSON calls the type of ``value``."""
+    """Return the JSON name for the type of ``value``."""
     kinds = {
         bool: "boolean",
         int: "integer",
@@ -241,7 +241,7 @@ def _read_string(value: Any) -> str:
 
 
 def _read_integer(value: Any, bits: int, name: str) -> int:
-    # ``type`` and not ``isinstance``: in Python true is an int, in the tables it is not.
+    # ``type``, not ``isinstance``: in Python True is an int, in the tables a boolean is no number.
     if type(value) is not int:
         raise _wrong(value, name)
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
@@ -295,7 +295,7 @@ def _read_string_map(value: Any) -> dict[str, str]:
 
 
 def _inside(where: str, read: Check, value: Any) -> Any:
-    """``read(value)``, with ``where`` said first when it fails."""
+    """Return ``read(value)``; on failure the error begins with ``where``."""
     try:
         return read(value)
     except _WrongTypeError as error:
@@ -361,20 +361,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def stamp(seconds: float) -> str:
-    """A point in time (seconds since 1970, UTC) as the ledger writes it.
+    """Format a point in time (seconds since 1970, UTC) for the ledger.
 
     >>> stamp(1795232422.1239)
     '2026-11-21T03:40:22.123Z'
     """
-    # Whole milliseconds first: a float's dust must not round a time into the next one.
+    # Convert to whole milliseconds first: float error must not round a time up to the next millisecond.
     moment = _EPOCH + timedelta(milliseconds=math.floor(seconds * 1000 + 1e-6))
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
 def decision_id(group_id: str, generation: int, member_ids: Iterable[str]) -> str:
-    """The name of one round: equal for two leaders of one generation, new when a group starts over.
+    """Return the id of a round: equal for two leaders of a generation, new when a group starts over.
 
-    Kafka makes member ids unique, so generation 1 of tomorrow's group is not that of today's.
+    Kafka makes member ids unique, so generation 1 of a recreated group gets a different id.
 
     >>> decision_id("shop", 7, ["b", "a"]) == decision_id("shop", 7, ["a", "b"])
     True
@@ -384,7 +384,7 @@ def decision_id(group_id: str, generation: int, member_ids: Iterable[str]) -> st
 
 
 def encode(table: str, row: Mapping[str, Any]) -> bytes:
-    """``row`` as one line of the ledger, newline included; columns of type timestamp take seconds."""
+    """Encode ``row`` as a line of the ledger with its newline; timestamp columns take seconds."""
     line: dict[str, Any] = {"table": table, **row}
     for name in _TIMES[table]:
         line[name] = stamp(line[name])
@@ -392,12 +392,12 @@ def encode(table: str, row: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", "replace") + b"\n"
 
 
-#: How the line of a partition's sample begins.
+#: The first bytes of a partition sample's line.
 SAMPLE: Final = b'{"table":"partition_sample"'
 
 
 def said_group(group_id: str) -> bytes:
-    """What each line of a group has in it, and hardly any other line.
+    """Return the bytes that every line of a group contains and hardly any other line does.
 
     >>> said_group("shop") in encode("partition_sample", {"group_id": "shop", "ts": 1.0})
     True

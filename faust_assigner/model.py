@@ -1,8 +1,8 @@
-"""The words of the planner as frozen values: names outside, numpy arrays inside.
+"""The planner's values, immutable: names on the outside, numpy arrays inside.
 
-A *group* is a set of co-partitioned topics; (group, partition number) is the *task*, the unit of
-assignment. Members are known by their index into the sorted tuple of member ids, so that every
-order below is the order of member ids and never that of a hash.
+A *group* is a set of co-partitioned topics; a (group, partition number) pair is a *task*, the unit of
+assignment. A member is represented by its index into the sorted tuple of member ids, so every order
+below is the order of member ids and never a hash order.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-#: Partition numbers as a caller may give them: a list, a range, a set, a numpy array.
+#: Accepted forms of partition numbers: a list, a range, a set, a numpy array.
 PartitionNumbers: TypeAlias = Iterable[int] | npt.NDArray[Any]
 Claims: TypeAlias = Mapping[str, PartitionNumbers]
 
-#: How far a member's state of one changelog has come: partition -> the offset up to which it was read, or
-#: (partitions ascending, offsets) as two arrays.
+#: A member's progress in one changelog: partition -> next offset to read, or (partitions ascending,
+#: offsets) as two arrays.
 Positions: TypeAlias = Mapping[int, int] | tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 NOBODY = -1
@@ -32,21 +32,21 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class Member:
-    """One consumer of the group, as the leader sees it in this rebalance.
+    """One consumer of the group, as the leader sees the consumer in this rebalance.
 
-    ``actives`` and ``standbys`` are what the member claims from before: topic -> partition numbers.
-    A claim on a topic that is not in ``topics``, or on a partition that does not exist, is ignored.
-    ``generation`` dates the claims: the highest wins a contested task, equal ones void each other
-    (KIP-341). ``former_actives`` is what it owned when it last stopped, remembered over a restart and dated
-    by ``former_generation`` (``None``: by ``generation``): no claim of ownership, only a wish where a task
-    has no living owner. A member that was given something since, in a later generation, goes on to say it: of
-    equally good moves those are made that bring tasks back to where they were.
-    ``capacity`` weighs loads, as threads do in Kafka Streams.
+    ``actives`` and ``standbys`` are the member's claims from the last assignment: topic -> partition numbers.
+    A claim on a topic outside ``topics``, or on a partition that does not exist, is ignored.
+    ``generation`` dates the claims: the highest generation wins a contested task, equal generations void
+    each other (KIP-341). ``former_actives`` are the member's partitions when the member last stopped. They
+    are remembered over a restart and dated by ``former_generation`` (``None``: by ``generation``). They are
+    a wish for tasks without a living owner, not a claim. A member keeps reporting them after later
+    assignments: among equally good moves the planner prefers a task's return to its former owner.
+    ``capacity`` scales the member's share of the load, as threads do in Kafka Streams.
 
-    For warm-ups (:class:`faust_assigner.warmup.WarmupPolicy`): ``positions`` maps changelogs to how far this
-    member's state of them has come, as standby or in files, and of what it owns to where the log ends;
-    ``None``: it cannot tell, and nothing waits for it. ``awaited`` are those of its standbys whose task was
-    to come to it at the last round, ``overdue`` those that were waited for too long.
+    For warm-ups (:class:`faust_assigner.warmup.WarmupPolicy`): ``positions`` maps changelogs to the
+    member's progress in standby or file state, and to the log end for the member's own partitions.
+    ``None`` means unknown progress, and no task waits for the member. ``awaited`` are the standbys
+    whose task was to move to the member in the last round; ``overdue`` are the standbys that took too long.
     """
 
     member_id: str
@@ -68,11 +68,11 @@ class Member:
 class Group:
     """Co-partitioned topics: one partition count, one set of subscribers, one owner per number.
 
-    ``members`` are the subscribers' indexes, ascending. ``changelogs`` are those of ``topics`` that
-    carry state. A *follower* (``follows`` is the index of a wider group in the same tuple of groups)
-    is a changelog whose subscribers differ from its source's: it adds no load and goes where its
-    number's owner is, when that owner subscribes to it. A *weightless* group adds no load either: a
-    topic that is assigned but carries no work, such as the one by which Faust elects its leader.
+    ``members`` holds the subscribers' indexes, ascending. ``changelogs`` are the ``topics`` with
+    state. A *follower* (``follows`` is the index of a wider group in the same tuple of groups) is a
+    changelog with other subscribers than its source: a follower adds no load and goes to the owner of
+    its number, if the owner subscribes to the changelog. A *weightless* group adds no load either:
+    its topic is assigned but carries no work, such as Faust's leader topic.
     """
 
     group_id: int
@@ -85,7 +85,7 @@ class Group:
 
     @property
     def adds_load(self) -> bool:
-        """Whether its tasks count in the balance."""
+        """Whether the group's tasks count in the balance."""
         return self.follows is None and not self.weightless
 
     @property
@@ -96,11 +96,11 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Members and groups in their fixed order, and where each group's tasks lie in flat arrays.
+    """Members and groups in their fixed order, with the offset of each group in flat task arrays.
 
-    Member ``m`` is ``member_ids[m]`` (ids ascending); the task (group ``g``, number ``p``) is
-    ``start[g] + p``; T tasks in all. ``capacity`` float64[M], ``rack`` int64[M] (``NOBODY`` where the
-    member named none).
+    Member ``m`` is ``member_ids[m]`` (ids ascending); the task (group ``g``, number ``p``) has the index
+    ``start[g] + p``; T is the number of tasks. ``capacity`` float64[M], ``rack`` int64[M] (``NOBODY`` for
+    a member without a rack).
     """
 
     member_ids: tuple[str, ...]
@@ -115,28 +115,29 @@ class Layout:
         return int(self.start[-1])
 
     def of(self, g: int, flat: Ints) -> Ints:
-        """The view of a flat task array that belongs to group ``g``."""
+        """Return the slice of a flat task array that belongs to group ``g``."""
         view: Ints = flat[self.start[g] : self.start[g + 1]]
         return view
 
     def per_task(self, of_group: Callable[[Group], bool]) -> Bools:
-        """bool[T]: a property of each task's group."""
+        """Return bool[T]: a property of each task's group."""
         flags = np.array([of_group(group) for group in self.groups], dtype=np.bool_)
         return np.repeat(flags, np.diff(self.start))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Previous:
-    """What is left of the last assignment once every claim is resolved.
+    """The last assignment, after the resolution of all claims.
 
-    ``owner`` int64[T]: the living, subscribed member whose claim won, or ``NOBODY``.
-    ``former`` int64[T]: where nobody owns the task, the living member that owned it when it last stopped,
-    unless others hold more of the state by now; else ``NOBODY``.
-    ``home`` int64[T]: the living member that owned it when it last stopped, whoever does now, or ``NOBODY``.
-    ``awaited`` int64[T]: to whom the last round was going to bring the task, once it is warm there.
-    The K warm copies other than the owner's own, unique and ordered by (task, member):
-    ``copy_task``, ``copy_member`` int64[K]; ``copy_logs`` int64[K], how many of the task's changelogs
-    the copy holds; ``copy_was_standby`` bool[K], it was a standby (or a file on disk) and not awaited.
+    ``owner`` int64[T]: the living, subscribed member with the winning claim, or ``NOBODY``.
+    ``former`` int64[T]: for a task without an owner, the living member that owned the task when that member
+    last stopped; ``NOBODY`` if other members hold more of the state by now.
+    ``home`` int64[T]: the living member that owned the task when that member last stopped, even if the task
+    has an owner now, or ``NOBODY``.
+    ``awaited`` int64[T]: the member that receives the task as soon as its copy is warm, by the last round.
+    The K warm copies besides the owner's, unique and ordered by (task, member): ``copy_task``,
+    ``copy_member`` int64[K]; ``copy_logs`` int64[K], the number of the task's changelogs in the copy;
+    ``copy_was_standby`` bool[K], the copy was a standby (or a file on disk) and not awaited.
     """
 
     owner: Ints
@@ -150,18 +151,18 @@ class Previous:
 
     @cached_property
     def last_owner(self) -> Ints:
-        """int64[T]: whom the task stays with if it can: its owner, else its former one."""
-        if not (self.former != NOBODY).any():  # nearly always; a seventh of the time
+        """Return int64[T]: the preferred owner of each task: its owner, else its former owner."""
+        if not (self.former != NOBODY).any():  # the usual case; takes a seventh of the time
             return self.owner
         return np.where(self.owner == NOBODY, self.former, self.owner)
 
 
 @dataclass(frozen=True)
 class Onward:
-    """What comes after this round: ``target`` int64[T], where tasks are to be once their state is there;
-    ``warmup`` int64[T], who gets a replica beyond the standbys for that, or ``NOBODY``; ``awaited`` int64[T],
-    to whom the task comes onto a copy that is given in this round, or ``NOBODY``; ``disbelieved`` maps
-    changelogs to how many positions were beyond their end, and counted for nothing."""
+    """The next rounds: ``target`` int64[T], the final owner of each task once its state is there;
+    ``warmup`` int64[T], the member with a replica beyond the standbys, or ``NOBODY``; ``awaited`` int64[T],
+    the member that takes the task over once the copy of this round has caught up, or ``NOBODY``;
+    ``disbelieved`` maps changelogs to the number of ignored positions beyond their end."""
 
     target: Ints
     warmup: Ints

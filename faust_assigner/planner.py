@@ -1,4 +1,4 @@
-"""The planner: its stages in order, each a door at the root of the package.
+"""The planner: its stages in order. Each stage is a module in the package root.
 
     subscriptions + claims -> groups -> previous owners
         -> target actives -> what waits -> promotions -> followers -> standbys -> warm-ups -> Plan
@@ -45,16 +45,16 @@ def plan(
 ) -> Plan:
     """Assign every partition of every subscribed topic; docs/explanation/objective.md has the objective.
 
-    ``partitions`` maps topic -> count; ``changelogs`` are the topics that carry state, which get
-    ``replicas`` standbys; ``weightless`` ones are assigned and count in no load; ``weights`` maps
-    (topic, partition) -> cost; ``previous_ids`` maps topic -> the group id it had, for callers that
-    remember. Topics with equal counts and subscribers travel together; with ``co_partitioned`` only those
-    that one of its sets names together do. With ``warmups`` a living owner keeps a stateful task until the
-    member it belongs to has caught up; without, all goes to its target at once. With weights the heaviest
-    member is made light in few moves, and counts may come out uneven.
+    ``partitions`` maps topic -> count. ``changelogs`` are the topics with state; each gets ``replicas``
+    standbys. ``weightless`` topics are assigned without load. ``weights`` maps (topic, partition) -> cost.
+    ``previous_ids`` maps topic -> its former group id, for callers that remember ids. Topics with equal
+    counts and subscribers share tasks; with ``co_partitioned``, only topics of a common set do. With
+    ``warmups`` a living owner keeps a stateful task until the task's target member has caught up; without,
+    every task goes to its target immediately. With weights, few moves relieve the heaviest member, and
+    task counts may be uneven.
 
-    Raises :class:`PlanInputError` when the arguments contradict themselves. What members *claim* never
-    raises: a claim that cannot be read, or that names what does not exist, is ignored.
+    Raises :class:`PlanInputError` for contradictory arguments. Members' *claims* never raise: unreadable
+    claims, and claims on unknown partitions, are ignored.
     """
     ordered = _ordered(members)
     counts = _counts(partitions)
@@ -99,7 +99,7 @@ def plan(
 def _targets(
     layout: Layout, previous: Previous, weighed: Weighed | None, progress: Progress | None
 ) -> tuple[Ints, Ints]:
-    """int64[T] twice: where tasks belong by counts, and where they do."""
+    """Return int64[T] twice: the target by counts, and the target with weights."""
     counted = StickyAssignor().assign(
         layout, previous, None if progress is None else progress.caught_up
     )
@@ -116,13 +116,13 @@ def _warm(
     weighed: Weighed | None,
     replicas: int,
 ) -> tuple[Ints, Onward]:
-    """The standbys, and what comes after this round.
+    """Place the standbys and compute the next rounds.
 
-    The next plan starts from this round's owners. With counts its target is this one, unless tasks were
-    ``promoted`` away from it; with weights (a heuristic) it may always be another. So where tasks are off
-    target, the next target is computed here, and only its moves are awaited. A member that is too ``far``
-    behind gets a replica beyond the standbys; a member that could take its task at once is preferred as one
-    of them.
+    The next plan starts from this round's owners. By counts its target is this plan, unless tasks were
+    ``promoted`` away from their target; with weights (a heuristic) the next target may always differ. So if
+    tasks are off target, this function computes the next target and awaits only its moves. A member that is
+    too ``far`` behind gets a replica beyond the standbys; a member that could take its task immediately is
+    preferred as a regular standby.
     """
     layout, claimed, disbelieved = progress.layout, progress.previous, progress.disbelieved()
     off = owner != target
@@ -136,7 +136,7 @@ def _warm(
 
 
 def _ordered(members: Iterable[Member]) -> list[Member]:
-    """By member id; twice the same id is the caller's mistake."""
+    """Sort by member id; a duplicate id is an error of the caller."""
     unordered = list(members)
     for member in unordered:
         if not isinstance(member.member_id, str):
@@ -153,7 +153,7 @@ def _ordered(members: Iterable[Member]) -> list[Member]:
     ordered = sorted(unordered, key=lambda m: m.member_id)
     for one, other in pairwise(ordered):
         if one.member_id == other.member_id:
-            raise PlanInputError(f"two members are called {one.member_id!r}")
+            raise PlanInputError(f"two members have the id {one.member_id!r}")
     return ordered
 
 

@@ -1,8 +1,8 @@
-"""Claims -> one previous owner per task, and every warm copy of its state.
+"""Claims -> the previous owner of each task, and every warm copy of its state.
 
-A claim is dated by its member's generation. Of all claims on a task's topics only those of the
-highest generation count (a zombie may still claim what it lost: KIP-341); where two members claim one
-partition with the same generation, neither is believed (KIP-792). The topics of a task then vote.
+A claim is dated by its member's generation. Among the claims on a task's topics only the claims of the
+highest generation count, because a zombie may still claim lost partitions (KIP-341). If two members claim
+a partition in the same generation, both claims are ignored (KIP-792). The topics of a task then vote.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from faust_assigner.claims import TopicClaims, items_of
 from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Member, Previous
 
-#: What was claimed of one topic: (numbers, members), the eldest generation first.
+#: The claims on one topic: (numbers, members), the oldest generation first.
 _Pairs: TypeAlias = tuple[Ints, Ints]
 _NO_INTS: Ints = np.empty(0, dtype=np.int64)
 
@@ -40,7 +40,7 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
     wishes = _gather(((m, members[m].former_actives) for m in oldest_first), topics)
     promised = _gather(((m, members[m].awaited) for m in eldest_first), logs) if logs else {}
     owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
-    # Nearly always there are none: one array stands for all three.
+    # Usually there are no contested claims: a single array serves all three.
     last = home = awaited = np.full(layout.tasks, NOBODY, dtype=np.int64)
     if any(claims.members for claims in (*wishes.values(), *promised.values())):
         last, home, awaited = owner.copy(), owner.copy(), owner.copy()
@@ -53,7 +53,7 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
         if any(wishes[t].members for t in group.topics):
             before = {t: of_subscribers.pairs(wishes[t]) for t in group.topics}
             layout.of(g, home)[:] = was = _previous_owner(group, before, dates)[0]
-            # Whoever was given something since does not know who owned the rest since then.
+            # A member with a later assignment does not know the owners of the remaining tasks since then.
             layout.of(g, last)[:] = np.where((dates >= generations)[was], was, NOBODY)
         if any(promised[t].members for t in group.changelogs):
             waits = {t: of_subscribers.pairs(promised.get(t)) for t in group.topics}
@@ -78,7 +78,7 @@ def _date(g: Any) -> int:
 
 
 def _gather(sides: Iterable[tuple[int, Any]], topics: set[str]) -> dict[str, TopicClaims]:
-    """Every claim on a known topic, by topic."""
+    """Return every claim on a known topic, by topic."""
     found = {topic: TopicClaims() for topic in topics}
     for m, claims in sides:
         for topic, claim in items_of(claims):
@@ -88,7 +88,7 @@ def _gather(sides: Iterable[tuple[int, Any]], topics: set[str]) -> dict[str, Top
 
 
 class _Subscribers:
-    """Reads claims of one group, leaving out those of members that do not subscribe to it."""
+    """Reads the claims on one group and drops claims of members without a subscription to the group."""
 
     def __init__(self, group: Group, members: int) -> None:
         self.count = group.partitions
@@ -99,10 +99,10 @@ class _Subscribers:
         self._read: list[tuple[TopicClaims, _Pairs]] = []
 
     def pairs(self, claims: TopicClaims | None) -> _Pairs:
-        """(numbers, members) of one topic; topics that were claimed by the same objects share theirs."""
+        """Return (numbers, members) of a topic; topics with identical claim objects share the result."""
         if claims is None:
             return _NO_INTS, _NO_INTS
-        # Co-partitioned topics are mostly claimed alike, and decoders share what is alike.
+        # Co-partitioned topics mostly have equal claims, and decoders share equal objects.
         for earlier, pairs in self._read[-1:]:
             if earlier.is_same(claims):
                 return pairs
@@ -122,7 +122,7 @@ class _Subscribers:
 def _previous_owner(
     group: Group, claims: dict[str, _Pairs], generations: Ints
 ) -> tuple[Ints, bool]:
-    """The owner of each number, and whether every claim is its owner's."""
+    """Return the owner of each number, and whether every claim comes from its owner."""
     different = {id(pairs[0]): pairs for t in group.topics if (pairs := claims[t])[0].size}
     laid = [_lay(*pairs, group.partitions) for pairs in different.values()]
     if not laid:
@@ -135,24 +135,24 @@ def _previous_owner(
 
 
 def _lay(number: Ints, member: Ints, count: int) -> tuple[Ints, bool]:
-    """The claims of one topic written over each other; whether none overlapped."""
+    """Return the claims on one topic merged into an array, and whether all numbers were distinct."""
     owner = np.full(count, NOBODY, dtype=np.int64)
     owner[number] = member
     return owner, number.size == int(np.count_nonzero(owner >= 0))
 
 
 def _vote(group: Group, claims: dict[str, _Pairs], generations: Ints) -> Ints:
-    """The slow and full rule, over (topic, number, member) triples."""
+    """Resolve contested claims by the full rule, over (topic, number, member) triples."""
     triples = [(t, *claims[topic]) for t, topic in enumerate(group.topics)]
     topic = np.concatenate([np.full(p.size, t, dtype=np.int64) for t, p, _ in triples])
     number = np.concatenate([p for _, p, _ in triples])
     member = np.concatenate([m for _, _, m in triples])
-    # Only the newest generation that claims any part of the task is heard.
+    # Only the newest generation with a claim on any part of the task counts.
     newest = np.full(group.partitions, -2, dtype=np.int64)
     np.maximum.at(newest, number, generations[member])
     heard = generations[member] == newest[number]
     topic, number, member = topic[heard], number[heard], member[heard]
-    # A member may claim a number twice; that is no contest. Two members on one number void each other.
+    # A duplicate number in a member's claim is no contest. Claims of two members void each other.
     number, topic, member = np.unique(np.stack((number, topic, member)), axis=1)
     _, first, times = np.unique(
         number * len(group.topics) + topic, return_index=True, return_counts=True
@@ -162,7 +162,7 @@ def _vote(group: Group, claims: dict[str, _Pairs], generations: Ints) -> Ints:
 
 
 def _majority(count: int, number: Ints, topic: Ints, member: Ints) -> Ints:
-    """Most topics win; a tie goes to the earliest topic (sources come before changelogs)."""
+    """Return the member with most topics; a tie goes to the earliest topic (sources before changelogs)."""
     order = np.lexsort((topic, member, number))
     number, topic, member = number[order], topic[order], member[order]
     new = np.ones(number.size, dtype=bool)
@@ -172,7 +172,7 @@ def _majority(count: int, number: Ints, topic: Ints, member: Ints) -> Ints:
     number, topic, member = number[first], topic[first], member[first]
     best = np.lexsort((topic, -votes, number))
     owner = np.full(count, NOBODY, dtype=np.int64)
-    owner[number[best[::-1]]] = member[best[::-1]]  # the best is written last
+    owner[number[best[::-1]]] = member[best[::-1]]  # reversed: the best claim is written last
     return owner
 
 
@@ -194,10 +194,10 @@ _NO_COPIES = _Copies(
 def _copies(
     group: Group, start: int, owner: Ints, actives: list[_Pairs], standbys: list[_Pairs]
 ) -> _Copies:
-    """Who holds how many changelogs of each task, the owner aside.
+    """Return, per task and member without the owner, the number of the task's changelogs in the copy.
 
-    Whoever was active on any topic of the task held all of it. The generation does not matter here: a
-    stale file is still most of a restore saved.
+    A member that was active on any topic of the task held all the state. The generation is irrelevant here:
+    even a stale file saves most of a restore.
     """
     every = len(group.changelogs)
     found = [(*_others(*pairs, owner), every, False) for pairs in actives]
@@ -217,7 +217,7 @@ def _copies(
 
 
 def _others(number: Ints, member: Ints, owner: Ints) -> _Pairs:
-    """The pairs of one topic without the owners' own, each once."""
+    """Return the unique pairs of a topic without the owners' pairs."""
     others = owner[number] != member
     width = int(member.max(initial=0)) + 1
     keys = np.unique(number[others] * width + member[others])
@@ -262,7 +262,7 @@ def _assembled(
 
 
 def _held(awaited: Ints, owner: Ints, task: Ints, member: Ints) -> Ints:
-    """``awaited`` where its task lives elsewhere and it holds a copy of it."""
+    """Return ``awaited`` limited to members that hold a copy of a task with another owner."""
     if not (awaited != NOBODY).any():
         return awaited
     found = np.full(owner.size, NOBODY, dtype=np.int64)
@@ -272,8 +272,8 @@ def _held(awaited: Ints, owner: Ints, task: Ints, member: Ints) -> Ints:
 
 
 def _best_places(owner: Ints, last: Ints, task: Ints, member: Ints, logs: Ints) -> Ints:
-    """``last`` of tasks without an owner, but where others surpass it: a memory is worth nothing where the
-    state is not."""
+    """Return ``last`` for tasks without an owner; a member loses the task if other members hold more state,
+    because a former ownership without state saves no restore."""
     if not (last != NOBODY).any():
         return last
     former = np.where(owner == NOBODY, last, NOBODY)

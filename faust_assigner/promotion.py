@@ -1,4 +1,4 @@
-"""This round: an orphaned stateful task goes where its state lives, even against the target."""
+"""Promotion: in this round an orphaned stateful task goes to a holder of its state, off its target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.model import NOBODY, Bools, Floats, Ints, Layout, Previous
 
 
 def promotable(layout: Layout, previous: Previous) -> Bools:
-    """bool[T]: stateful tasks of ordinary groups whose owner is gone while a copy lives."""
+    """Return bool[T]: stateful tasks of ordinary groups with a copy but without an owner."""
     held = np.zeros(layout.tasks, dtype=np.bool_)
     if not previous.copy_task.size:
         return held
@@ -32,14 +32,14 @@ def promote(
     waiting: Bools | None = None,
     even_state: bool = False,
 ) -> Ints:
-    """This round's owners, int64[T]: the target, but each task of ``able`` on one of its best holders, and
-    each of ``waiting`` where it was.
+    """Return this round's owners, int64[T]: the target, but each task of ``able`` on one of its best holders,
+    and each task of ``waiting`` at its previous owner.
 
-    Best are those with most of the task's changelogs. Which one, is the target's objective again, exact,
-    with the choice that is left: total balance, group balance, the most tasks back with the member that
-    last owned them, with ``even_state`` the stateful tasks even, the most tasks at their target.
-    With ``weight`` float64[T] the heaviest go first instead, back to where they were or to their lightest
-    holder. ``target`` is ``NOBODY`` for the tasks that add no load, and so are their owners here.
+    The best holders have the most changelogs of the task. The choice among them optimises the target's
+    objective exactly: total balance, group balance, the most tasks back at their last owner, with
+    ``even_state`` an even number of stateful tasks, then the most tasks at their target. With ``weight``
+    float64[T] the heaviest tasks are placed first, at their last owner or their lightest holder. ``target``
+    is ``NOBODY`` for tasks without load, and so is the result.
     """
     now = target.copy()
     if waiting is not None:
@@ -71,7 +71,7 @@ def _orphans(
     member: Ints,
     even_state: bool,
 ) -> Orphans:
-    """The orphans with a choice, ``tasks`` int64[N] ascending, and all others as settled by ``now``."""
+    """Return the orphans with a choice, ``tasks`` int64[N] ascending; ``now`` fixes the other tasks."""
     members = len(layout.member_ids)
     groups = np.repeat(np.arange(len(layout.groups)), np.diff(layout.start))
     settled = np.zeros((len(layout.groups), members), dtype=np.int64)
@@ -93,7 +93,7 @@ def _orphans(
 def _lightest(
     layout: Layout, now: Ints, previous: Previous, task: Ints, member: Ints, weight: Floats
 ) -> None:
-    """Fill ``now`` in, the heaviest first."""
+    """Fill ``now`` in, the heaviest task first."""
     counted = now != NOBODY
     load = np.bincount(now[counted], weight[counted], minlength=len(layout.member_ids))
     first = np.flatnonzero(np.append(True, task[1:] != task[:-1])) if task.size else task
@@ -107,7 +107,7 @@ def _lightest(
 
 
 def _best_holders(previous: Previous, able: Bools) -> tuple[Ints, Ints]:
-    """(task, member), ordered, of the copies with the most changelogs of each task of ``able``."""
+    """Return the sorted (task, member) pairs of the copies with most changelogs, for tasks of ``able``."""
     rows = np.flatnonzero(able[previous.copy_task])
     task, member, logs = (
         previous.copy_task[rows],

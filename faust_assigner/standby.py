@@ -1,9 +1,9 @@
 """StandbyAssignor: actives + previous replicas + racks -> standbys.
 
-The objective, in order: R' distinct members; as many racks as can be; standby loads within one;
-each member's actives spread over all its peers, so that a death overloads nobody; the fewest
-copies to restore. With racks the spread comes before the loads, which are then as even as it permits:
-between unequal racks even loads and an even spread exclude each other.
+The objective, in order: R' distinct members; as many racks as possible; standby loads within 1;
+each member's actives spread over all its peers, so that a death overloads no member; the fewest
+copies to restore. With racks the spread has priority over even loads, which are then as even as the spread
+permits: between unequal racks even loads and an even spread exclude each other.
 docs/explanation/algorithms.md#standbys derives the terms, :mod:`faust_assigner.standbys.shares` the numbers.
 """
 
@@ -30,7 +30,7 @@ __all__ = ["StandbyAssignor", "StandbyProblem", "place_standbys"]
 def place_standbys(
     layout: Layout, previous: Previous, owner: Ints, target: Ints, replicas: int
 ) -> Ints:
-    """int64[T, R], ``NOBODY``-padded: who keeps a copy of each task; nobody where there is no state."""
+    """Return int64[T, R], ``NOBODY``-padded: the holders of each task's copies; none for stateless tasks."""
     placed = np.full((layout.tasks, replicas), NOBODY, dtype=np.int64)
     tasks = stateful_tasks(layout)
     if replicas and tasks.size:
@@ -39,7 +39,7 @@ def place_standbys(
 
 
 def _place(problem: StandbyProblem) -> Ints:
-    """The standbys; wishes for target members are dropped where they would unbalance everybody."""
+    """Place the standbys; a wish for a target member is dropped if the wish would unbalance the group."""
     standbys = StandbyAssignor().place(problem)
     _, has_racks = settled_racks(problem.rack)
     wishes = problem.wanted_task.size
@@ -72,9 +72,9 @@ class StandbyAssignor:
     def place(self, problem: StandbyProblem) -> Ints:
         """Return int64[T, R] member indexes, ``NOBODY`` beyond a task's own R'.
 
-        A row's standbys are distinct, eligible and never the owner, the one to promote first in
-        front. Placing again with the answer as the copies gives the same answer. Cost O(T + M^2) in
-        numpy when little has changed, a few milliseconds more for every 64 standbys that move.
+        A row's standbys are distinct, eligible and never the owner; the first is the first to promote.
+        Placing again with the result as the copies gives the same result. Cost: O(T + M^2) in
+        numpy after small changes, plus a few milliseconds for every 64 moved standbys.
         """
         problem = _sound(problem)
         shares = fair_shares(problem)
@@ -94,7 +94,7 @@ class StandbyAssignor:
 
 
 def _sound(problem: StandbyProblem) -> StandbyProblem:
-    """Drop the copies that can be nobody's standby: of no owner, of the owner, of no subscriber."""
+    """Drop copies that cannot be standbys: of an unowned task, of the owner, of a non-subscriber."""
     copies = usable(problem, problem.copy_task, problem.copy_member)
     wanted = usable(problem, problem.wanted_task, problem.wanted_member)
     capacity = np.where(problem.capacity > 0, problem.capacity, 1.0)

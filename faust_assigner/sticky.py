@@ -20,17 +20,17 @@ CaughtUp: TypeAlias = Callable[[int, Ints, Ints], Bools]
 class StickyAssignor:
     """The target: total balance, then group balance, then stickiness, then warmth, all exact.
 
-    Two steps: how many tasks of each group each member gets (:func:`optimal_counts`), then which ones
-    (:func:`assign_numbers`). Warmth is exact for the counts chosen; between equally good counts it
-    leans towards members that hold copies.
+    The class works in two steps: the number of tasks of each group on each member (:func:`optimal_counts`),
+    then the partition numbers (:func:`assign_numbers`). Warmth is exact for the chosen counts; between
+    equally good counts the choice prefers members with copies.
     """
 
     def assign(self, layout: Layout, previous: Previous, caught_up: CaughtUp | None = None) -> Ints:
-        """int64[T], the owner of every task; ``NOBODY`` for the tasks that add no load.
+        """Return int64[T], the owner of every task; ``NOBODY`` for the tasks without load.
 
-        ``caught_up(group, numbers, members)`` tells which copies are no further behind than is acceptable:
-        of moves onto copies these come first, and what the last round promised is asked for again. Cost:
-        O(T) numpy work, plus that of the counts.
+        ``caught_up(group, numbers, members)`` marks the copies within the acceptable recovery lag. Moves onto
+        these copies come first, and the previous round's promises are kept. Cost: O(T) numpy work, plus
+        the cost of the counts.
         """
         ordinary = [g for g, group in enumerate(layout.groups) if group.adds_load]
         members = len(layout.member_ids)
@@ -70,10 +70,10 @@ class StickyAssignor:
 
 
 def _homes(previous: Previous, *, promises: bool) -> tuple[Ints | None, Ints | None]:
-    """(where each task is wished for, its owner where it is wished to stay), int64[T] each, or None.
+    """Return (preferred member of each task, owner of the task if a stay is preferred), int64[T] or None.
 
-    A promise of the last round is a wish, and its task is the one to leave where others are to stay: so the
-    same tasks are asked for as long as nothing else happens (docs/explanation/algorithms.md#warm-ups).
+    A promise of the last round is a preference, and its task is the first to leave an overloaded owner. So
+    repeated plans ask for the same tasks until another event (docs/explanation/algorithms.md#warm-ups).
     """
     last, home = previous.last_owner, previous.home
     if promises and (promised := previous.awaited != NOBODY).any():

@@ -1,15 +1,15 @@
-"""Warm-ups: a living owner keeps a stateful task until the member it belongs to has caught up (KIP-441).
+"""Warm-ups: a living owner keeps a stateful task until the target member has caught up (KIP-441).
 
-The target is where the group is going; this stage says how far it goes in this round. A task whose target is
-too far behind stays where it is, and its target gets a replica, beyond the standbys, that catches up: a
-warm-up. The round after that, the task moves onto it. At most so many warm-ups at a time, the nearest to
-done first.
+The target is the final assignment; this stage limits the moves of this round. If the target member of a task
+is too far behind, the task stays with its owner and the target member gets a warm-up: a replica beyond the
+standbys. In the next round the task moves to the caught-up replica. The number of concurrent warm-ups is
+limited; the replicas with the least lag come first.
 
-How far behind a member is, is counted in records, from what members say of their own state: a changelog
-ends where its owner says. What others claim makes nobody wait.
+The lag is counted in records, from the members' reported positions: a changelog ends at its owner's
+position. An implausible position never delays a task.
 
-With no further events the target is reached in at most ceil(D / W) + 1 rounds, D being the tasks that wait
-and W = min(``max_per_member``, ``max_per_group``), if each replica is caught up a round after it was begun:
+Without further events the target is reached in at most ceil(D / W) + 1 rounds, D being the waiting tasks
+and W = min(``max_per_member``, ``max_per_group``), if each replica catches up within a round:
 docs/explanation/algorithms.md#warm-ups has the proof.
 """
 
@@ -25,22 +25,22 @@ import numpy as np
 from faust_assigner.claims import claim_on, numbers, offsets_at
 from faust_assigner.model import NOBODY, Bools, Ints, Layout, Member, Onward, Previous
 
-#: No log is longer; sums of a task's changelogs stay within an int64.
+#: Longer than any log; sums of a task's changelogs still fit in an int64.
 _FURTHEST = 1 << 48
-#: So many records may an owner have written since it told where its log ends; a claim further on is of
-#: another log (a file of a topic that was created anew), or made up.
+#: The maximum number of records between an owner's report and its log end. A position further on belongs
+#: to a different log (files of a recreated topic) or is false.
 _SINCE_TOLD = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class WarmupPolicy:
-    """How work waits for state.
+    """The limits under which a task waits for its state.
 
-    A member no more than ``acceptable_recovery_lag`` records behind has caught up, unless it holds nothing of
-    a log of more than ``acceptable_from_nothing``: to open and fill a table anew takes longer than to read on
-    in one. At most ``max_per_member`` warm-ups on one member and ``max_per_group`` in all, so that
-    restoring does not take the brokers' time from processing; both at least 1. There is no clock here: for
-    how long one waits, is for the members to say (``Member.overdue``).
+    A member at most ``acceptable_recovery_lag`` records behind has caught up, unless the member holds no
+    state of a log longer than ``acceptable_from_nothing``: opening and filling a new table takes longer than
+    reading the rest of an existing table. At most ``max_per_member`` warm-ups run on a member and
+    ``max_per_group`` in the group, so that restores do not starve processing; both limits are at least 1.
+    This module has no clock: members report a wait that is too long (``Member.overdue``).
     """
 
     acceptable_recovery_lag: int = 10_000
@@ -53,31 +53,31 @@ class WarmupPolicy:
             min(self.acceptable_recovery_lag, self.acceptable_from_nothing) < 0
             or min(self.max_per_member, self.max_per_group) < 1
         ):
-            raise ValueError(f"a lag of 0 or more, limits of 1 or more, got {self}")
+            raise ValueError(f"the lag must be 0 or more and the limits 1 or more, got {self}")
 
 
 class Progress:
-    """How far behind members are, looked up where it is asked for; one plan's."""
+    """The members' lag for a single plan, computed on demand."""
 
     def __init__(
         self, layout: Layout, members: Sequence[Member], previous: Previous, policy: WarmupPolicy
     ) -> None:
         self.layout, self.previous, self.policy = layout, previous, policy
         self._members = members
-        #: bool[M + 1]: who tells positions; the last answers for ``NOBODY``.
+        #: bool[M + 1]: the members that report positions; the last entry stands for ``NOBODY``.
         self.tells = np.array([*(m.positions is not None for m in members), False], dtype=np.bool_)
 
-    # How far behind ------------------------------------------------------------------------------
+    # Lag -----------------------------------------------------------------------------------------
 
     def lag(self, g: int, number: Ints, member: Ints) -> Ints:
-        """int64[K]: how many records ``member`` is behind in the state of each ``number`` of group ``g``.
+        """Return int64[K]: the lag in records of ``member`` in the state of each ``number`` of group ``g``.
 
-        0 where it or the task's owner tells no positions: what cannot be measured is not waited for.
+        0 if the member or the task's owner reports no positions: an unknown lag delays no task.
         """
         return self._behind(g, number, member)[0]
 
     def caught_up(self, g: int, number: Ints, member: Ints) -> Bools:
-        """bool[K]: no further behind than is acceptable."""
+        """Return bool[K]: whether the lag is acceptable."""
         lag, from_nothing = self._behind(g, number, member)
         near: Bools = (lag <= self.policy.acceptable_recovery_lag) & (
             from_nothing <= self.policy.acceptable_from_nothing
@@ -85,7 +85,7 @@ class Progress:
         return near
 
     def _behind(self, g: int, number: Ints, member: Ints) -> tuple[Ints, Ints]:
-        """int64[K] twice: the records to read, and the longest log of which the member holds nothing."""
+        """Return int64[K] twice: the records to read, and the longest log without any local state."""
         owner = self.layout.of(g, self.previous.owner)[number]
         lag, from_nothing = np.zeros((2, number.size), dtype=np.int64)
         for topic in self.layout.groups[g].changelogs:
@@ -97,7 +97,7 @@ class Progress:
         return lag * measured, from_nothing * measured
 
     def disbelieved(self) -> dict[str, int]:
-        """Changelog -> how many positions of copies are beyond its end, and so count for nothing.
+        """Return changelog -> the number of copies with an ignored position beyond the log's end.
 
         Cost: O(copies).
         """
@@ -116,7 +116,7 @@ class Progress:
         return found
 
     def _at(self, topic: str, number: Ints, member: Ints) -> Ints:
-        """int64[K]: how far each member has come, 0 where it says nothing of that partition."""
+        """Return int64[K]: each member's position, 0 for partitions without a reported position."""
         found = np.zeros(number.size, dtype=np.int64)
         order = np.argsort(member, kind="stable")
         who, first = np.unique(member[order], return_index=True)
@@ -129,7 +129,7 @@ class Progress:
     # This round ----------------------------------------------------------------------------------
 
     def held(self, target: Ints) -> Bools:
-        """bool[T]: the tasks that stay with their living owner, since their ``target`` int64[T] is behind."""
+        """Return bool[T]: the tasks that stay with their living owner because their ``target`` is behind."""
         before = self.previous.owner
         waits = np.zeros(target.size, dtype=np.bool_)
         for g, group in enumerate(self.layout.groups):
@@ -141,9 +141,10 @@ class Progress:
         return waits
 
     def another(self, target: Ints) -> Ints:
-        """``target`` with each task that waited too long for a member exchanged for another of its owner's.
+        """Return ``target`` with each overdue task exchanged for a different task of the same owner.
 
-        Any that stays as well, is not overdue there and is nearest to done; where there is none it stays.
+        The replacement also waits, is not overdue on the target member and has the least lag. Without a
+        replacement the task keeps its target.
         """
         overdue = self._overdue
         if not overdue:
@@ -168,7 +169,7 @@ class Progress:
 
     @cached_property
     def _overdue(self) -> set[tuple[int, int]]:
-        """(task, member) that members say were waited for too long."""
+        """Return the (task, member) pairs that members report as overdue."""
         found = set()
         late = [
             (m, member)
@@ -183,7 +184,7 @@ class Progress:
         return found
 
     def after(self, owner: Ints) -> Progress:
-        """The same once everybody has what ``owner`` int64[T] gives it."""
+        """Return the progress after every member has received its tasks of ``owner`` int64[T]."""
         was, nobody = self.previous, np.full(owner.size, NOBODY, dtype=np.int64)
         left = np.flatnonzero(
             (was.owner != NOBODY)
@@ -208,7 +209,7 @@ class Progress:
         return Progress(self.layout, self._members, settled, self.policy)
 
     def far(self, owner: Ints, target: Ints) -> Bools:
-        """bool[T]: the tasks that are to leave ``owner`` and whose ``target`` has not caught up."""
+        """Return bool[T]: the tasks that leave ``owner`` but whose ``target`` has not caught up."""
         off = np.flatnonzero(_to_go(self.layout, owner, target))
         far = np.zeros(owner.size, dtype=np.bool_)
         far[off] = self._of_targets(self.caught_up, off, target) == 0
@@ -217,7 +218,7 @@ class Progress:
     def _of_targets(
         self, what: Callable[[int, Ints, Ints], Ints | Bools], tasks: Ints, target: Ints
     ) -> Ints:
-        """int64[K]: ``what`` of each of ``tasks`` on the member that is its ``target``."""
+        """Return int64[K]: ``what`` of each of ``tasks`` on its ``target`` member."""
         found = np.zeros(tasks.size, dtype=np.int64)
         group = np.searchsorted(self.layout.start, tasks, side="right") - 1
         for g in np.unique(group).tolist():
@@ -228,7 +229,7 @@ class Progress:
     def onward(
         self, owner: Ints, target: Ints, standby: Ints, far: Bools, disbelieved: Mapping[str, int]
     ) -> Onward:
-        """What comes after this round; a warm-up is for ``far`` tasks whose ``target`` does not stand by."""
+        """Compute the next rounds; ``far`` tasks get a warm-up if their ``target`` is no standby."""
         waits = _to_go(self.layout, owner, target)
         for task, m in self._overdue:
             waits[task] &= target[task] != m
@@ -241,7 +242,7 @@ class Progress:
         return Onward(target, warmup, awaited, disbelieved)
 
     def _replicas(self, off: Ints, target: Ints) -> Ints:
-        """int64[T]: of the tasks ``off``, first the warm-ups under way, then those the least behind."""
+        """Return int64[T]: warm-ups for the tasks ``off``; existing warm-ups first, then the least lag."""
         warmup = np.full(target.size, NOBODY, dtype=np.int64)
         if not off.size:
             return warmup
@@ -255,13 +256,13 @@ class Progress:
 
 
 def _is_beyond(position: Ints, end: Ints) -> Bools:
-    """bool[K]: further than a log that was told to end there can have come since."""
+    """Return bool[K]: whether a position is beyond the log's reported end plus plausible growth."""
     beyond: Bools = position > end + _SINCE_TOLD
     return beyond
 
 
 def _to_go(layout: Layout, owner: Ints, target: Ints) -> Bools:
-    """bool[T]: stateful tasks that are to go from ``owner`` to ``target``."""
+    """Return bool[T]: stateful tasks that move from ``owner`` to ``target``."""
     off: Bools = owner != target
     away = np.flatnonzero(off)
     group = np.searchsorted(layout.start, away, side="right") - 1
@@ -271,7 +272,7 @@ def _to_go(layout: Layout, owner: Ints, target: Ints) -> Bools:
 
 
 def _rank(member: Ints) -> Ints:
-    """int64[K]: how many of the same member come before each."""
+    """Return int64[K]: the number of earlier entries with the same member."""
     order = np.argsort(member, kind="stable")
     ordered = member[order]
     first = np.searchsorted(ordered, ordered)

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 
 from faust_assigner import Member, plan
 from faust_assigner.clients import GroupMember, Share
-from faust_assigner.clients.words import (
+from faust_assigner.clients.user_data import (
     Answer,
-    Word,
+    UserData,
     decode_answer,
-    decode_word,
+    decode_user_data,
     encode_answer,
-    encode_word,
+    encode_user_data,
     next_round,
 )
 from faust_assigner.errors import MetadataRefused
@@ -33,34 +33,34 @@ class EvenTasks:
 
     def __init__(self, tasks: list[str]) -> None:
         self.tasks = tasks
-        self.mine = Word()
+        self.mine = UserData()
 
     def metadata(self) -> bytes:
         """What this worker runs, and since which round."""
-        return encode_word(self.mine)
+        return encode_user_data(self.mine)
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Even, and with as few moves as can be; a word that cannot be read counts as none."""
-        words = {member_id: self._read(said) for member_id, said in members.items()}
+        """Even, and with as few moves as can be; unreadable user_data counts as empty."""
+        reports = {member_id: self._read(said) for member_id, said in members.items()}
         made = plan(
             [
-                Member(member_id, self.tasks, actives=word.active, generation=word.round)
-                for member_id, word in words.items()
+                Member(member_id, self.tasks, actives=data.active, generation=data.round)
+                for member_id, data in reports.items()
             ],
             dict.fromkeys(self.tasks, 1),
             co_partitioned=(),
         )
-        number = next_round(words.values())
+        number = next_round(reports.values())
         return {
             member_id: encode_answer(Answer(round=number, spare=made.actives(member_id)))
             for member_id in members
         }
 
-    def _read(self, said: bytes) -> Word:
+    def _read(self, said: bytes) -> UserData:
         try:
-            return decode_word(said)
+            return decode_user_data(said)
         except MetadataRefused:
-            return Word()
+            return UserData()
 
 
 class Worker:
@@ -78,7 +78,7 @@ class Worker:
     async def on_assigned(self, share: Share) -> None:
         """Begin what the round gave."""
         answer = decode_answer(share.state)
-        self.strategy.mine = Word(round=answer.round, active=answer.spare)
+        self.strategy.mine = UserData(round=answer.round, active=answer.spare)
         for task in sorted(answer.spare.keys() - self.running.keys()):
             self.running[task] = asyncio.create_task(self._run(task))
 

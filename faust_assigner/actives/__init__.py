@@ -1,1 +1,1 @@
-"""Behind the sticky door: how many tasks of each group a member gets, and which ones."""
+"""The helpers of :mod:`faust_assigner.sticky`: counts per group and member, then partition numbers."""

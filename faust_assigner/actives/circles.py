@@ -1,4 +1,4 @@
-"""Circles among parents: what a search for a path of negative length leaves where there is none."""
+"""Circles among parents: after a search for shortest paths they show the negative cycles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from faust_assigner.model import NOBODY
 
 
 def circles_of(up: Sequence[int]) -> Iterator[list[int]]:
-    """Every circle of ``up`` (node -> parent, or ``NOBODY``), in the order of its arcs. Cost: O(nodes)."""
+    """Yield every circle of ``up`` (node -> parent, or ``NOBODY``), in arc order. Cost: O(nodes)."""
     seen = [0] * len(up)
     for start in range(len(up)):
         u = start

@@ -1,4 +1,4 @@
-"""Who holds a copy of which number of a group, for the steps that want tasks to land warm."""
+"""The holders of copies of a group's numbers, for the steps that place tasks warm."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from faust_assigner.model import NOBODY, Ints, Layout, Previous
 
 
 def copies_of(layout: Layout, previous: Previous, g: int) -> tuple[Ints, Ints]:
-    """(numbers, members), unique and ordered: copies of group ``g``'s state that a subscriber holds
-    without owning the task.
+    """Return (numbers, members), unique and ordered: copies of group ``g``'s state on subscribers that
+    do not own the task.
 
-    The state of a follower counts as its leader's: where the source lands, the changelog follows.
+    The state of a follower counts for its leader: the changelog follows the source's new owner.
     """
     found = [_copies(layout, previous, g)]
     for f, follower in enumerate(layout.groups):

@@ -1,4 +1,4 @@
-"""How many tasks of each group each member gets: total balance, group balance, stickiness, warmth."""
+"""The number of tasks of each group on each member: total balance, group balance, stickiness, warmth."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from faust_assigner.actives.potentials import fluid_start, warm_start, water_fil
 from faust_assigner.actives.transport import Digits, Flow, Transport
 from faust_assigner.model import Bools, Floats, Ints
 
-#: The last assignment is the better place to start while less than this share of tasks, and no more than
-#: this many, have no owner or are in the wrong place. Wrong values cost time, never the optimum:
+#: The flow starts from the last assignment while fewer than this share of tasks, and at most this number,
+#: have no owner or are in the wrong place. Wrong values cost time, never the optimum:
 #: docs/explanation/algorithms.md#potentials.
 _WARM_SHARE, _WARM = 0.02, 500
-#: Rates: how finely the largest capacity is told, and how steep a member may be at most.
+#: Rates: the resolution of the largest capacity, and the greatest rate of a member.
 _FINEST, _STEEPEST = 1 << 14, 1 << 30
-#: No task of the flow costs its member's load more; ``FAR`` is four times that.
+#: The highest load cost of a task in the flow; ``FAR`` is four times this value.
 _HIGHEST_COST = 1 << 59
 
 
 def optimal_counts(
     sizes: Ints, allowed: Bools, held: Ints, warm: Ints, capacity: Floats, home: Ints | None = None
 ) -> Ints:
-    """int64[G, M], row sums ``sizes``: the exact optimum of the four terms, in this order.
+    """Return int64[G, M], row sums ``sizes``: the exact optimum of the four terms, in this order.
 
-    ``sizes`` int64[G], partition counts; ``allowed`` bool[G, M], subscriptions, at least one a row;
-    ``held`` and ``warm`` int64[G, M], tasks a member owned and tasks it only holds a copy of;
-    ``home`` int64[G, M], how many of the held ones it also had before it last stopped; ``capacity``
+    ``sizes`` int64[G], partition counts; ``allowed`` bool[G, M], subscriptions, at least one per row;
+    ``held`` and ``warm`` int64[G, M], the tasks that a member owned and the tasks of which it has only a
+    copy; ``home`` int64[G, M], the number of held tasks from before the last stop; ``capacity``
     float64[M]. Among equally good counts the lower member ids get more.
 
-    Cost: O(G x M) when all subscriptions and capacities are equal, else a min-cost flow with G + M
+    Cost: O(G x M) if all subscriptions and capacities are equal, else a min-cost flow with G + M
     nodes.
     """
     counts = np.zeros_like(held)
@@ -58,10 +58,10 @@ def optimal_counts(
 
 
 def flow_rates(sizes: Ints, allowed: Bools, capacity: Floats) -> Ints:
-    """int64[M], :func:`rates` that leave the flow's costs room in an int64, whatever capacities are claimed.
+    """Return int64[M], :func:`rates` whose flow costs fit in an int64 for any claimed capacities.
 
-    With w the worth of one unit of load, the costliest task of any member in an optimum, about
-    rate x (2 x load + 3), must stay below 2^59 / w: the loads are those of the fluid optimum.
+    With w the value of a unit of load, the most expensive task of a member in an optimum, about
+    rate x (2 x load + 3), must stay below 2^59 / w: the loads are the loads of the fluid optimum.
     """
     if not capacity.size or (capacity == capacity[0]).all():
         return np.ones(capacity.size, dtype=np.int64)
@@ -76,11 +76,11 @@ def flow_rates(sizes: Ints, allowed: Bools, capacity: Floats) -> Ints:
 
 
 def rates(capacity: Floats, *, finest: int = _FINEST, steepest: int = _STEEPEST) -> Ints:
-    """int64[M], proportional to 1 / capacity, exactly where a common denominator is small enough.
+    """Return int64[M], proportional to 1 / capacity; exact if the common denominator is small enough.
 
-    Capacities are read as the nearest fraction with a denominator up to 1,000; where their common
-    multiple would be too large, rates are rounded, that of the largest capacity being ``finest``. A member
-    whose rate would be above ``steepest`` counts as one with that: "optimal" means optimal for these rates.
+    Capacities are read as the nearest fraction with a denominator up to 1,000. If their common
+    multiple is too large, rates are rounded, with ``finest`` for the largest capacity. A rate above
+    ``steepest`` is lowered to ``steepest``: "optimal" means optimal for these rates.
     """
     if not capacity.size or (capacity == capacity[0]).all():
         return np.ones(capacity.size, dtype=np.int64)
@@ -102,7 +102,7 @@ def rates(capacity: Floats, *, finest: int = _FINEST, steepest: int = _STEEPEST)
 
 
 def _equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
-    """Everyone may take everything: floors for all, and the extras where they stick."""
+    """Return the counts if every member may take every task: floors for all, extras where they stick."""
     members = held.shape[1]
     floor, extra = np.divmod(sizes, members)
     if sizes.size == 1:
@@ -121,8 +121,8 @@ def _equal(sizes: Ints, held: Ints, warm: Ints, home: Ints) -> Ints:
             rate=np.ones(members, dtype=np.int64),
         )
     )
-    # The potentials are known: a task past the floor costs the same everywhere, and so does the next
-    # task of any member. Only who gets the extras is open.
+    # The potentials are known: a task beyond the floor costs the same everywhere, and so does the next
+    # task of any member. Only the members that get the extras are open.
     level = 2 * (int(sizes.sum()) // members) + (1 if sizes.sum() % members else 0)
     cell = 2 * floor + (extra > 0)
     of_member = np.full(members, -flow.digits.load * level, dtype=np.int64)

@@ -1,9 +1,9 @@
-"""Of equally good ways to deal out a group's numbers, the one that brings most back to where they were.
+"""Among equally good distributions of a group's numbers, find the one that returns most to their home member.
 
-Counts, stays and warm moves are given. A number may sit with the member that owned it, or with one that
-receives some; each member is a bin whose size is settled. One dealing becomes a better one exactly by numbers
-that change bins around a circle, one each (a transportation problem: Ahuja, Magnanti, Orlin, 9.3), so the
-search is for a circle of bins that gains, until there is none.
+Counts, stays and warm moves are given. A number may stay with its owner or go to a receiving member. Each
+member is a bin of fixed size. A distribution improves exactly by a circle of numbers that change bins, each
+into the next number's bin (a transportation problem: Ahuja, Magnanti, Orlin, 9.3). So the search looks for a
+circle of bins with a gain, until none is left.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ def bring_home(
     home: Ints,
     first: Bools | None = None,
 ) -> Ints:
-    """``owner`` int64[n] with as many numbers at ``home`` int64[n] as its counts, stays and warm moves allow.
+    """Return ``owner`` int64[n] with as many numbers at ``home`` int64[n] as counts, stays, warm moves allow.
 
-    ``before`` int64[n]; ``number``, ``member`` int64[K], who of ``members`` holds a copy of what; ``first``
-    bool[K], the copies that come before others. Cost: O(n) where nothing can be won; else a search over the
-    members that give or receive for each few won.
+    ``before`` int64[n]; ``number``, ``member`` int64[K], the copies and their holders among ``members``;
+    ``first`` bool[K], the copies with priority. Cost: O(n) if no gain is possible; otherwise a search over
+    the giving and receiving members for each few gains.
     """
     first = np.zeros(number.size, dtype=np.bool_) if first is None else first
     moved = np.flatnonzero(owner != before)
     gives, receives = (np.zeros(members + 1, dtype=np.bool_) for _ in range(2))
     gives[before[moved]], receives[owner[moved]] = True, True
     receives[NOBODY] = False
-    loose = gives[before]  # NOBODY gives whatever nobody owned
+    loose = gives[before]  # NOBODY indexes the last entry: unowned numbers are free
     may = loose & (home != owner) & (receives[home] | (home == before)) & (home != NOBODY)
     if not may.any() and not first.any():
         return owner
@@ -42,11 +42,11 @@ def bring_home(
 
 
 class _Dealing:
-    """One dealing: ``owner`` int64[n], and for each (number, bin) that is worth something what it is worth.
+    """A distribution: ``owner`` int64[n], and the value of each valuable (number, bin) pair.
 
-    A warm move is worth more than any circle of homes, one that is caught up more than any of warm ones.
-    ``now`` int64[n] is what each number is worth where it sits. The hub stands between a number that goes
-    anywhere and the bins that take anything.
+    A warm move is worth more than any circle of homes; a caught-up copy more than any circle of warm moves.
+    ``now`` int64[n] is the value of each number in its current bin. The hub connects a number that may go
+    anywhere with the bins that accept any number.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class _Dealing:
         self.now[self.number[here]] = self.worth[here]
 
     def settled(self) -> Ints:
-        """The owners once no circle gains."""
+        """Return the owners once no circle has a gain."""
         while circles := self._circles():
             for circle in circles:
                 for number, to in circle:
@@ -97,7 +97,7 @@ class _Dealing:
         return self.owner
 
     def _arcs(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """(from, to, gain, number), ordered by ``to``: changes worth something, and those by the hub."""
+        """Return (from, to, gain, number), ordered by ``to``: valuable changes and changes over the hub."""
         row = np.flatnonzero(self.owner[self.number] != self.bin)
         number = self.number[row]
         cheap = self.loose[np.lexsort((self.loose, self.now[self.loose], self.owner[self.loose]))]
@@ -117,10 +117,10 @@ class _Dealing:
         return tail[order], head[order], gain[order], moving[order]
 
     def _circles(self) -> list[list[tuple[int, int]]]:
-        """Circles of (number, the bin it goes to) that gain and share no bin; none where there is none.
+        """Return circles of (number, its new bin) that have a gain and share no bin; empty without a gain.
 
-        Bellman-Ford from everywhere at once: a circle of parents gains, and there is one after at most as
-        many rounds as there are bins.
+        Bellman-Ford from all bins at the same time: a circle of parents has a gain, and exists after at most
+        as many rounds as there are bins.
         """
         tail, head, gain, moving = self._arcs()
         heads, start = np.unique(head, return_index=True)
@@ -146,7 +146,7 @@ class _Dealing:
 
 
 def _carried(circle: list[int], via: Ints, moving: Ints, hub: int) -> list[tuple[int, int]]:
-    """The numbers that change bins; one that goes by the hub ends in the bin behind it."""
+    """Return the numbers that change bins; a number over the hub ends in the bin after the hub."""
     found: list[tuple[int, int]] = []
     behind = dict(zip(circle, [*circle[1:], circle[0]], strict=True))
     for v in circle:

@@ -1,4 +1,4 @@
-"""Counts -> numbers: which numbers a member keeps, sheds and receives, for counts already decided."""
+"""Counts -> numbers: the numbers that a member keeps, gives up and receives, for given counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.model import NOBODY, Bools, Ints
 
 
 def count_by_member(owner: Ints, members: int) -> Ints:
-    """int64[M]: how many of ``owner`` each member has; ``NOBODY`` is not counted."""
+    """Return int64[M]: the number of entries of each member in ``owner``; ``NOBODY`` is not counted."""
     return np.bincount(owner + 1, minlength=members + 1)[1:]
 
 
@@ -25,11 +25,11 @@ def assign_numbers(
     home: Ints | None = None,
     caught_up: Callable[[Ints, Ints], Bools] | None = None,
 ) -> Ints:
-    """int64[n], the owners of one group's numbers: keep, shed, land warm, land at home, fill in runs.
+    """Return int64[n], the owners of a group's numbers: keep, give up, land warm, return home, fill in runs.
 
-    ``before`` int64[n]; ``counts``, ``held`` int64[M]; ``number``, ``member``: who holds copies; ``home``
-    int64[n], where each number is wished for, or ``NOBODY``; ``caught_up`` tells of copies whether they
-    come before the others.
+    ``before`` int64[n]; ``counts``, ``held`` int64[M]; ``number``, ``member``: the copies and their holders;
+    ``home`` int64[n], the preferred member of each number, or ``NOBODY``; ``caught_up`` marks the copies
+    with priority over the rest.
     """
     first = np.zeros(number.size, dtype=np.bool_)
     if caught_up is not None and number.size and (held != counts).any():
@@ -71,10 +71,10 @@ def _keep_and_land(
 
 
 def keep_and_shed(before: Ints, counts: Ints, held: Ints) -> Ints:
-    """``before`` with the numbers past each member's count let go (``NOBODY``); the lowest stay.
+    """Return ``before`` with the highest numbers beyond each member's count freed (``NOBODY``).
 
-    ``counts`` and ``held`` int64[M]: numbers a member gets, numbers it had. Letting the highest go keeps
-    runs whole. Cost: O(n), and a sort of only what members over their count had.
+    ``counts`` and ``held`` int64[M]: the numbers a member gets, the numbers it had. Freeing the highest
+    numbers keeps runs whole. Cost: O(n), and a sort of the numbers of members above their count.
     """
     over = held > counts
     if not over.any():
@@ -92,7 +92,7 @@ def keep_and_shed(before: Ints, counts: Ints, held: Ints) -> Ints:
 
 
 def fill(owner: Ints, counts: Ints) -> Ints:
-    """``owner`` with every free number given out, in runs, to the members with room, by member id."""
+    """Return ``owner`` with every free number assigned, in runs, to members with room, by member id."""
     free = np.flatnonzero(owner < 0)
     if free.size:
         room = counts - count_by_member(owner, counts.size)

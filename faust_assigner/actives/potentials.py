@@ -1,4 +1,4 @@
-"""Potentials to start the flow from: exact ones where the last assignment is near, fluid ones else."""
+"""Initial potentials of the flow: exact near the last assignment, otherwise from the fluid relaxation."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import numpy as np
 from faust_assigner.actives.transport import FAR, Flow
 from faust_assigner.model import Bools, Floats, Ints
 
-#: Of Bellman-Ford, of pouring and of pricing. It bounds the time of a start and never touches the answer:
+#: Rounds of Bellman-Ford, of pouring and of pricing. The limit bounds the time of a start but not the result:
 #: poor potentials leave more to ship (docs/explanation/algorithms.md#potentials).
 _ROUNDS = 48
 
 
 def warm_start(flow: Flow, counts: Ints) -> tuple[Ints, Ints]:
-    """Potentials under which ``counts`` int64[G, M] is as good as can be, by Bellman-Ford.
+    """Compute by Bellman-Ford the potentials under which ``counts`` int64[G, M] is optimal.
 
-    Exact when ``counts`` is what survives of an optimal assignment (then no cycle of it pays); when some
-    cycle does pay, the rounds end anyway and the potentials are merely good.
+    Exact if ``counts`` is the remainder of an optimal assignment: then it has no improving cycle. With an
+    improving cycle, the rounds end anyway and the potentials are approximate.
     """
     t = flow.t
     load = counts.sum(axis=0)
@@ -37,7 +37,7 @@ def _capped(costs: Ints) -> Ints:
 
 
 def _reach_all(flow: Flow, of_group: Ints, of_member: Ints, up: Ints) -> tuple[Ints, Ints]:
-    """Finite potentials for what nothing reaches: idle members, groups nobody owned a task of."""
+    """Return finite potentials for unreached nodes: idle members and groups without previous owners."""
     idle = of_member > FAR // 2
     of_member = np.where(idle, -flow.load_cost(np.ones_like(of_member), flow.t.rate), of_member)
     fresh = of_group > FAR // 2
@@ -46,9 +46,9 @@ def _reach_all(flow: Flow, of_group: Ints, of_member: Ints, up: Ints) -> tuple[I
 
 
 def fluid_start(flow: Flow) -> tuple[Ints, Ints]:
-    """Potentials near the optimum of the continuous problem: tasks as a fluid, claims left out.
+    """Return potentials near the optimum of the continuous problem: tasks as a fluid, without claims.
 
-    First the loads, filled level; then, loads given, the cells of least sum of squares.
+    First compute level loads; then, for these loads, the cells with the least sum of squares.
     """
     t, d = flow.t, flow.digits
     fluid = water_fill(t.supply, t.allowed, t.rate / t.rate.min())
@@ -57,15 +57,15 @@ def fluid_start(flow: Flow) -> tuple[Ints, Ints]:
     cheapest = np.where(t.allowed, level, FAR).min(axis=1)
     tight = t.allowed & (level == cheapest[:, None])
     of_group, of_member = _scale_duals(t.supply.astype(np.float64), load, tight)
-    # Whole numbers, those of groups even and those of members odd: then nearly every cell is a tie
-    # between two values, and ties are what evens out groups and members without a search.
+    # Whole numbers, even for groups and odd for members: then nearly every cell is a tie
+    # between two values, and ties even out groups and members without a search.
     member = -d.load * level - d.group * (2 * np.rint(of_member).astype(np.int64) + 1)
     group = -d.load * cheapest - d.group * 2 * np.rint(of_group + 0.5).astype(np.int64)
     return group, member
 
 
 def water_fill(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
-    """float64[G, M], of least majorised fluid loads: each group in turn filled into its members anew."""
+    """Return float64[G, M], the least majorised fluid loads: each group fills its members in turn."""
     members = [np.flatnonzero(row) for row in allowed]
     order = np.argsort([who.size for who in members], kind="stable").tolist()
     filled = [
@@ -92,7 +92,7 @@ def water_fill(supply: Ints, allowed: Bools, rate: Floats) -> Floats:
 
 
 def _components(used: Bools) -> Ints:
-    """int64[M]: members that share a group's fluid, directly or through others, have one label."""
+    """Return int64[M]: members that share a group's fluid, directly or indirectly, have equal labels."""
     label = np.arange(used.shape[1])
     while True:
         of_group = np.where(used, label, label.size).min(axis=1)
@@ -103,11 +103,11 @@ def _components(used: Bools) -> Ints:
 
 
 def _fill_one(amount: float, rest: Floats, rate: Floats) -> Floats:
-    """``amount`` over members that carry ``rest``, up to one level of load * rate."""
+    """Pour ``amount`` over members with loads ``rest``, up to a common level of load * rate."""
     height = rest * rate
     order = np.argsort(height, kind="stable")
     width = np.cumsum(1 / rate[order])
-    # The level if the k lowest members get some: as many as lie below it.
+    # The level if the k lowest members receive fluid: k is the number of members below the level.
     level = (amount + np.cumsum(rest[order])) / width
     k = int(np.count_nonzero(height[order] < level))
     filled: Floats = np.maximum(level[max(k, 1) - 1] / rate - rest, 0.0)
@@ -115,7 +115,7 @@ def _fill_one(amount: float, rest: Floats, rate: Floats) -> Floats:
 
 
 def _scale_duals(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Floats]:
-    """Duals u, v with x = max(0, u_g - v_m) on ``tight`` cells, rows ``supply``, columns ``load``."""
+    """Return duals u, v with x = max(0, u_g - v_m) on ``tight`` cells, rows ``supply``, columns ``load``."""
     v = np.zeros(load.size)
     u = supply / np.maximum(tight.sum(axis=1), 1)
     for _ in range(_ROUNDS):
@@ -133,9 +133,9 @@ def _scale_duals(supply: Floats, load: Floats, tight: Bools) -> tuple[Floats, Fl
 
 
 def _levels(load: Floats, rate: Ints, label: Ints) -> Ints:
-    """The price of one more task per member, int64[M].
+    """Return the price of an additional task per member, int64[M].
 
-    Equal where fluid flows between members (``label``), and where blocks of them are level anyway.
+    Prices are equal for members that share fluid (``label``) and for blocks of members at equal levels.
     """
     blocks, block_of = np.unique(label, return_inverse=True)
     tasks = np.bincount(block_of, load, minlength=blocks.size)
@@ -155,7 +155,7 @@ def _levels(load: Floats, rate: Ints, label: Ints) -> Ints:
 
 
 def _level(tasks: int, rate: Ints) -> int:
-    """The least price at which members of these rates carry ``tasks`` in all."""
+    """Return the least price at which members of these rates carry ``tasks`` together."""
     low, high = 0, int(rate.max()) * (2 * tasks + 1)
     while low < high:
         price = (low + high) // 2

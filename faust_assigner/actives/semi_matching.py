@@ -1,14 +1,14 @@
 """Orphans to holders, exactly: a semi-matching whose cost is a tuple of convex terms.
 
-Each orphan goes to one of its holders, and the whole group comes out, lexicographically, with the least
+Each orphan goes to one of its holders, and the whole assignment has, lexicographically, the least
 
-    sum rate x L^2,   sum x^2,   -(orphans back where they were),   sum S^2,   -(orphans at their target)
+    sum rate x L^2,   sum x^2,   -(orphans back at their last owner),   sum S^2,   -(orphans at their target)
 
-L tasks, S stateful tasks on a member, x tasks of one co-partitioned group on one member (a *cell*); what
-does not move in this round is counted in all three. It is one min-cost flow orphan -> cell -> member ->
-sink, solved term by term: once no cycle improves a term, its potentials tell which arcs an optimal
-solution may still use (complementary slackness: those of reduced cost zero), and the next term is improved
-over these alone. So no term needs to fit beside another into one number, and none can overflow.
+L tasks, S stateful tasks on a member, x tasks of one co-partitioned group on one member (a *cell*); tasks
+that stay in this round are counted in all three. The problem is a min-cost flow orphan -> cell -> member ->
+sink, solved term by term: once no cycle improves a term, its potentials mark the arcs that an optimal
+solution may still use (complementary slackness: reduced cost zero), and the next term is improved
+over these arcs alone. So the terms need not share an integer, and no term can overflow.
 (Ahuja, Magnanti, Orlin: Network Flows, 9.3 and 9.6; Harvey, Ladner, Lovasz, Tamir 2006 for one term.)
 """
 
@@ -26,7 +26,7 @@ _FAR = np.int64(1) << 60
 
 
 class Term(IntEnum):
-    """The terms in their order; each is optimal among the solutions that the earlier ones leave."""
+    """The terms in their order; each is optimal among the solutions left by the earlier terms."""
 
     LOAD = 0
     GROUP = 1
@@ -37,11 +37,11 @@ class Term(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Orphans:
-    """N orphans with K places to go, over G groups and M members.
+    """N orphans with K possible places, over G groups and M members.
 
     ``group`` int64[N]; ``former`` and ``target`` int64[N], members or ``NOBODY``; the places ``orphan``,
-    ``holder`` int64[K], at least one an orphan, ordered by (orphan, holder), each pair once. What is settled:
-    ``settled`` int64[G, M] tasks, ``state`` int64[M] stateful ones (None: that term is left out); ``rate``
+    ``holder`` int64[K], at least one per orphan, ordered by (orphan, holder), each pair once. The fixed part:
+    ``settled`` int64[G, M] tasks, ``state`` int64[M] stateful tasks (None: this term is skipped); ``rate``
     int64[M], proportional to 1 / capacity, below 2^31.
     """
 
@@ -56,9 +56,9 @@ class Orphans:
 
 
 def place_orphans(orphans: Orphans) -> Ints:
-    """int64[N], each orphan's member. Ties go to the lower member id, the lower orphan first.
+    """Return int64[N], each orphan's member. Ties go to the lower member id, the lower orphan first.
 
-    Cost: a few passes over the K places where everybody can go back; otherwise one search, O(K) a round,
+    Cost: a few passes over the K places if every orphan can go back; otherwise a search, O(K) a round,
     for each improvement over a greedy start.
     """
     if not orphans.group.size:
@@ -71,7 +71,7 @@ def place_orphans(orphans: Orphans) -> Ints:
 
 
 def _greedy(o: Orphans) -> Ints:
-    """int64[N], the place of each orphan: back where it was if that is a place, else where it is cheapest."""
+    """Return int64[N], the place of each orphan: its last owner if possible, else the cheapest place."""
     rows = np.arange(o.orphan.size)
     back = o.holder == o.former[o.orphan]
     place = np.full(o.group.size, NOBODY, dtype=np.int64)
@@ -96,12 +96,12 @@ def _greedy(o: Orphans) -> Ints:
 
 
 class _Matching:
-    """One solution: ``place[n]`` is the row of ``holder`` where orphan n is.
+    """A solution: ``place[n]`` is the row of ``holder`` for orphan n.
 
-    Nodes of the residual graph are the C cells that any place names, the M members and the sink, in this
-    order. ``count``, ``load``, ``state`` hold all tasks, ``movable`` and ``moved_in`` the orphans among
-    them (of a cell, of a member): only these can be withdrawn. ``slack`` are the potentials of the terms
-    that are optimal already.
+    Nodes of the residual graph are the C cells with a place, the M members and the sink, in this
+    order. ``count``, ``load``, ``state`` hold all tasks; ``movable`` and ``moved_in`` count the orphans among
+    them (of a cell, of a member): only orphans can be withdrawn. ``slack`` holds the potentials of the
+    finished terms.
     """
 
     def __init__(self, o: Orphans, place: Ints) -> None:
@@ -136,7 +136,7 @@ class _Matching:
     # Costs ---------------------------------------------------------------------------------------
 
     def shift(self, term: Term) -> Ints:
-        """int64[K]: what it costs to take the orphan of each place from where it is to there."""
+        """Return int64[K]: the cost of moving the orphan of each place from its current place to this one."""
         if term not in (Term.RETURNED, Term.AT_TARGET):
             return np.zeros(self.head.size, dtype=np.int64)
         wish = self.o.former if term == Term.RETURNED else self.o.target
@@ -145,13 +145,13 @@ class _Matching:
         return cost
 
     def into_member(self, term: Term) -> tuple[Ints, Ints]:
-        """int64[C] twice: one task more of a cell, and one less."""
+        """Return int64[C] twice: the cost of adding a task to a cell, and of removing a task."""
         if term != Term.GROUP:
             return np.zeros_like(self.count), np.zeros_like(self.count)
         return 2 * self.count + 1, 1 - 2 * self.count
 
     def into_sink(self, term: Term) -> tuple[Ints, Ints]:
-        """int64[M] twice: one task more on a member, and one less."""
+        """Return int64[M] twice: the cost of adding a task to a member, and of removing a task."""
         if term == Term.LOAD:
             return self.o.rate * (2 * self.load + 1), self.o.rate * (1 - 2 * self.load)
         if term == Term.STATE:
@@ -159,7 +159,7 @@ class _Matching:
         return np.zeros_like(self.load), np.zeros_like(self.load)
 
     def open_arcs(self) -> tuple[Bools, Bools, Bools, Bools, Bools]:
-        """Which arcs the optimal terms leave: places, cell to member and back, member to sink and back."""
+        """Return the open arcs: places, cell to member and back, member to sink and back."""
         places = self.place[self.o.orphan] != np.arange(self.head.size)
         up, down = np.ones(self.cells, dtype=np.bool_), self.movable > 0
         out, back = np.ones(self.load.size, dtype=np.bool_), self.moved_in > 0
@@ -183,9 +183,9 @@ class _Matching:
     # Search --------------------------------------------------------------------------------------
 
     def _search(self, term: Term) -> tuple[Ints, list[tuple[int, int]] | None]:
-        """(potentials, None) when the term is optimal, else (anything, a negative cycle).
+        """Return (potentials, None) if the term is optimal, else (undefined, a negative cycle).
 
-        Bellman-Ford from everywhere at once. A circle of parents is a negative cycle, and there is one
+        Bellman-Ford from all nodes at the same time. A circle of parents is a negative cycle, and exists
         after at most as many rounds as there are nodes.
         """
         arcs = _Arcs(self, term)
@@ -199,7 +199,7 @@ class _Matching:
         return arcs.distance, None
 
     def _push(self, cycle: list[tuple[int, int]]) -> None:
-        """One unit around the cycle of (node, the place it was reached by or ``NOBODY``), in order."""
+        """Push a unit around the cycle of (node, the place that reached the node or ``NOBODY``), in order."""
         nodes = [node for node, _ in cycle]
         for u, (v, row) in zip([nodes[-1], *nodes], cycle, strict=False):
             if row != NOBODY:
@@ -218,10 +218,10 @@ class _Matching:
 
 
 class _Arcs:
-    """The residual graph of one solution and one term, and a search in it.
+    """The residual graph of one solution and one term, and a search in the graph.
 
-    Closed arcs cost ``_FAR``. ``distance`` int64[nodes] only falls; ``parent`` is the node that each was
-    last brought closer by, ``row`` the place whose orphan would go there, for arcs between cells.
+    Closed arcs cost ``_FAR``. ``distance`` int64[nodes] only falls; ``parent`` is the last node that
+    shortened each distance, ``row`` the place whose orphan would move, for arcs between cells.
     """
 
     def __init__(self, at: _Matching, term: Term) -> None:
@@ -229,7 +229,7 @@ class _Arcs:
         places, up, down, out, back = at.open_arcs()
         more, less = at.into_member(term)
         plus, minus = at.into_sink(term)
-        # Closed places are left out: where nearly all are, most of the search is over.
+        # Closed places are left out: if nearly all places are closed, most of the search is saved.
         rows = at.by_head[places[at.by_head]]
         self.rows, self.tail = rows, at.head[at.place[at.o.orphan[rows]]]
         self.shift = at.shift(term)[rows]
@@ -245,7 +245,7 @@ class _Arcs:
         self.row = np.full(at.sink + 1, NOBODY, dtype=np.int64)
 
     def relax(self) -> bool:
-        """One round, every arc once; whether anything came closer."""
+        """Relax every arc once; return whether any distance fell."""
         at, old = self.at, self.distance
         cell, member, sink = old[: at.cells], old[at.cells : at.sink], old[at.sink]
         self.distance = old.copy()
@@ -278,6 +278,6 @@ class _Arcs:
             self.row[nodes] = NOBODY if row is None else row[better]
 
     def circle(self) -> list[tuple[int, int]] | None:
-        """A circle of parents as (node, row) in the order of the arcs; None where there is none."""
+        """Return a circle of parents as (node, row) in the order of the arcs; None without a circle."""
         around = next(circles_of(self.parent.tolist()), None)
         return None if around is None else [(v, int(self.row[v])) for v in around]

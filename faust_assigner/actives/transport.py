@@ -1,17 +1,17 @@
 """An exact convex transport: groups -> members -> sink, by successive shortest paths over numpy rows.
 
-Group ``g`` ships ``supply[g]`` tasks to members that may take them. With x tasks of g on m and L tasks
+Group ``g`` ships ``supply[g]`` tasks to its subscribed members. With x tasks of g on m and L tasks
 on m in all, the cost is, lexicographically,
 
     sum L^2 / capacity,   sum x^2,   -(tasks that stay),
-    -(tasks that land on a copy of their state, and those that stay where they were before a stop)
+    -(tasks that land on a copy of their state, and tasks that stay at their home)
 
 The four terms share one int64, each in its own digit: a simple cycle of the residual graph changes a
 lower term by less than one unit of the next, so the sum is optimal exactly when the tuple is.
 
-Nodes are groups and members, never tasks. The solver starts from any potentials: every arc that they
-call profitable is used, and the imbalances that leaves are shipped along shortest paths, which keeps
-optimality (Ahuja, Magnanti, Orlin: Network Flows, 9.7 and 14.5). Good potentials leave few of them.
+Nodes are groups and members, never tasks. The solver starts from any potentials: every arc with a negative
+reduced cost is used, and the resulting imbalances are shipped along shortest paths, which preserves
+optimality (Ahuja, Magnanti, Orlin: Network Flows, 9.7 and 14.5). Good potentials leave few imbalances.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import numpy as np
 
 from faust_assigner.model import Bools, Ints
 
-#: No such arc. Every cost of an arc that exists, and every sum of them along a path, stays below it.
+#: The cost of a missing arc. The cost of any existing arc, and of any path, stays below.
 FAR = np.int64(1) << 61
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transport:
-    """What to ship: ``supply`` int64[G], ``allowed`` bool[G, M], the ``kept`` and ``warm`` tasks that a
-    cell may count as staying and as landing warm, int64[G, M], how many of the kept ones are at ``home``,
-    int64[G, M], and ``rate`` int64[M], proportional to 1 / capacity."""
+    """The problem: ``supply`` int64[G], ``allowed`` bool[G, M], ``kept`` and ``warm`` int64[G, M], the
+    number of tasks in a cell that may count as staying and as landing warm, ``home`` int64[G, M], the
+    number of kept tasks at home, and ``rate`` int64[M], proportional to 1 / capacity."""
 
     supply: Ints
     allowed: Bools
@@ -44,7 +44,7 @@ class Transport:
 
 @dataclass(frozen=True)
 class Digits:
-    """The worth of one unit of each term: 1 for warmth and for home, then ``stay`` < ``group`` < ``load``."""
+    """The value of a unit of each term: 1 for warmth and for home, then ``stay`` < ``group`` < ``load``."""
 
     stay: int
     group: int
@@ -52,7 +52,7 @@ class Digits:
 
     @classmethod
     def of(cls, supply: Ints, allowed: Bools) -> Digits:
-        """Wide enough that no simple cycle carries over: docs/explanation/algorithms.md#the-four-digits."""
+        """Choose digits too wide for a carry: docs/explanation/algorithms.md#the-four-digits."""
         cells = 2 * min(allowed.shape) + 2
         stay = 2 * cells + 1
         group = (2 * cells + 1) * stay
@@ -61,10 +61,10 @@ class Digits:
 
 
 class Flow:
-    """The state of one solution; what holds of each field holds from :meth:`saturate` on.
+    """The state of a solution; the fields' invariants hold from :meth:`saturate` on.
 
-    Under the potentials no arc that could still be used costs less than nothing. That is the optimum's own
-    condition, so what is missing is never optimality but balance: what :meth:`augment` ships.
+    Under the potentials no usable arc has a negative reduced cost. This is the optimality condition, so
+    only balance can be missing, never optimality: :meth:`augment` ships the imbalances.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -74,23 +74,23 @@ class Flow:
         #: int64[G, M] >= 0, tasks of each group on each member; 0 where the member does not subscribe. The
         #: row sums equal ``t.supply`` only at the end.
         self.x = np.zeros((groups, members), dtype=np.int64)
-        #: int64[M] >= 0, tasks each member passes on to the sink; equals the column sums of ``x`` only at the
-        #: end.
+        #: int64[M] >= 0, tasks that each member passes on to the sink; equals the column sums of ``x`` only
+        #: at the end.
         self.load = np.zeros(members, dtype=np.int64)
-        #: int64[G] and int64[M], the potentials of the start; the sink's is 0. They are left as they were
-        #: given: the search moves a copy of its own.
+        #: int64[G] and int64[M], the initial potentials; the sink's potential is 0. They stay unchanged:
+        #: the search moves a copy.
         self.of_group = np.zeros(groups, dtype=np.int64)
         self.of_member = np.zeros(members, dtype=np.int64)
-        #: int64[G, M], what one task more costs in each cell (``FAR`` where there is no subscription), and
-        #: int64[M, G], what one less costs (``FAR`` where there is none), transposed so that either is
-        #: scanned by rows. Both follow ``x`` with every step.
+        #: int64[G, M], the cost of an additional task in each cell (``FAR`` without a subscription), and
+        #: int64[M, G], the cost of removing a task (``FAR`` in an empty cell), transposed so that both arrays
+        #: are scanned by rows. Both follow ``x`` with every step.
         self.up: Ints = np.full((groups, members), FAR)
         self.down: Ints = np.full((members, groups), FAR)
 
     # Costs ---------------------------------------------------------------------------------------
 
     def cell_cost(self, k: Ints, at: Any = ...) -> Ints:
-        """What the k-th task (k >= 1) of the cells ``at`` costs; strictly increasing in k."""
+        """Return the cost of the k-th task (k >= 1) of the cells ``at``; strictly increasing in k."""
         d, t = self.digits, self.t
         kept = t.kept[at]
         bonus = np.where(
@@ -100,12 +100,12 @@ class Flow:
         return cost
 
     def load_cost(self, k: Ints, rate: Ints) -> Ints:
-        """What the k-th task of a member costs its load (k >= 1)."""
+        """Return the load cost of a member's k-th task (k >= 1)."""
         cost: Ints = self.digits.load * rate * (2 * k - 1)
         return cost
 
     def counts_below(self, price: Ints) -> Ints:
-        """How many tasks of each cell cost no more than ``price``, int64[G, M]."""
+        """Return how many tasks of each cell cost at most ``price``, int64[G, M]."""
         t, d = self.t, self.digits
         two = 2 * d.group
         plain = (price + d.group) // two
@@ -117,7 +117,7 @@ class Flow:
         return below
 
     def loads_below(self, price: Ints) -> Ints:
-        """How many tasks each member may carry for no more than ``price`` each, int64[M]."""
+        """Return how many tasks each member may carry for at most ``price`` each, int64[M]."""
         unit = self.digits.load * self.t.rate
         below: Ints = np.maximum((price + unit) // (2 * unit), 0)
         return below
@@ -125,7 +125,7 @@ class Flow:
     # Start ---------------------------------------------------------------------------------------
 
     def saturate(self, of_group: Ints, of_member: Ints, near: Ints) -> None:
-        """Take every arc the potentials call profitable; of two equally good values the one ``near``."""
+        """Use every arc with a negative reduced cost; between equally good values choose ``near``."""
         self.of_group, self.of_member = of_group.copy(), of_member.copy()
         price = of_member[None, :] - of_group[:, None]
         least, most = self.counts_below(price - 1), self.counts_below(price)
@@ -142,7 +142,7 @@ class Flow:
         self.down = np.ascontiguousarray(np.where(self.x > 0, -self.cell_cost(self.x), FAR).T)
 
     def _use_ties(self, least: Ints, most: Ints) -> None:
-        """Cells that may have one task more or less at the same cost even out groups and members."""
+        """Even out groups and members over cells that may gain or lose a task at equal cost."""
         surplus = self.t.supply - self.x.sum(axis=1)
         room = self.load - self.x.sum(axis=0)
         slack = (most - self.x).sum(axis=1)
@@ -157,7 +157,7 @@ class Flow:
     # Augmenting ---------------------------------------------------------------------------------
 
     def excess(self) -> Ints:
-        """int64[G + M + 1]: what each group, each member and the sink has too much of; the sum is 0."""
+        """Return int64[G + M + 1]: the excess of each group, each member and the sink; the sum is 0."""
         return np.concatenate(
             (
                 self.t.supply - self.x.sum(axis=1),
@@ -167,11 +167,11 @@ class Flow:
         )
 
     def imbalance(self) -> int:
-        """How many units are still to be shipped."""
+        """Return the number of units still to ship."""
         return int(np.maximum(self.excess(), 0).sum())
 
     def augment(self) -> Ints:
-        """Ship every imbalance along shortest paths; returns ``x``, optimal."""
+        """Ship every imbalance along shortest paths; return the optimal ``x``."""
         excess = self.excess()
         search = _Search(self, excess)
         while (excess > 0).any():
@@ -182,7 +182,7 @@ class Flow:
 
 
 def _level_loads(wanted: Ints, least: Ints, most: Ints, tasks: int) -> Ints:
-    """Loads within their ties, as ``wanted`` as can be, that sum to ``tasks`` if any do."""
+    """Return loads within their ties, near ``wanted``, with the sum ``tasks`` if possible."""
     load = np.clip(wanted, least, most)
     short = tasks - int(load.sum())
     room = most - load if short > 0 else load - least
@@ -195,27 +195,27 @@ def _level_loads(wanted: Ints, least: Ints, most: Ints, tasks: int) -> Ints:
 class _Search:
     """Dijkstra over the residual graph, nodes = groups, then members, then the sink.
 
-    Between two calls every arc that could be used has a reduced cost of at least zero, and those that
-    :meth:`blocking_flow` may use have exactly zero.
+    Between two calls every usable arc has a reduced cost of at least zero, and every arc for
+    :meth:`blocking_flow` has a reduced cost of exactly zero.
     """
 
     def __init__(self, flow: Flow, excess: Ints) -> None:
         self.flow = flow
-        #: int64[G + M + 1], too much (> 0) or too little (< 0) at each node; sums to 0 and only shrinks in
-        #: magnitude. All zero: the counts are complete, and optimal.
+        #: int64[G + M + 1], the excess (> 0) or deficit (< 0) of each node; sums to 0 and only shrinks in
+        #: magnitude. If all are zero, the counts are complete and optimal.
         self.excess = excess
         self.groups, self.members = flow.t.allowed.shape
         self.sink = self.groups + self.members
-        #: int64[M], what one task more, and one less (``FAR`` at none), costs each member's load: follow
-        #: ``flow.load``.
+        #: int64[M], the load cost of an additional task and of a removed task (``FAR`` without tasks) per
+        #: member; both follow ``flow.load``.
         self.load_up = flow.load_cost(flow.load + 1, flow.t.rate)
         self.load_down = np.where(flow.load > 0, -flow.load_cost(flow.load, flow.t.rate), FAR)
-        #: int64[G + M + 1]. Only :meth:`shortest_paths` moves it, and only downwards relative to the nearest
-        #: deficit, which keeps reduced costs at zero or above.
+        #: int64[G + M + 1]. Only :meth:`shortest_paths` changes the values, and only downwards relative
+        #: to the nearest deficit, which keeps reduced costs at zero or above.
         self.potential = np.concatenate((flow.of_group, flow.of_member, [0]))
 
     def shortest_paths(self) -> None:
-        """Move the potentials until the nearest deficit can be reached at no reduced cost."""
+        """Lower the potentials until the nearest deficit is reachable at reduced cost zero."""
         size = self.sink + 1
         distance = np.full(size, FAR, dtype=np.int64)
         distance[self.excess > 0] = 0
@@ -234,7 +234,7 @@ class _Search:
         self.potential[done] += distance[done] - nearest
 
     def blocking_flow(self) -> bool:
-        """Ship along shortest paths of reduced cost zero until none is left (Dinic's blocking flow)."""
+        """Ship along shortest paths of reduced cost zero until no path is left (Dinic's blocking flow)."""
         p, g, flow = self.potential, self.groups, self.flow
         of_group, of_member = p[:g], p[g : self.sink]
         self.free_up = flow.up + of_group[:, None] == of_member
@@ -252,7 +252,7 @@ class _Search:
         return shipped
 
     def _layers(self) -> Ints | None:
-        """Steps from the nearest excess, int64[nodes]; -1 beyond the first layer with a deficit."""
+        """Return the steps from the nearest excess, int64[nodes]; -1 beyond the first deficit layer."""
         g = self.groups
         layer = np.full(self.sink + 1, -1, dtype=np.int64)
         frontier = self.excess > 0
@@ -273,7 +273,7 @@ class _Search:
         return None
 
     def _admissible_path(self, source: int, layer: Ints) -> list[int]:
-        """A path down the layers to a deficit; dead ends leave the layers."""
+        """Return a path down the layers to a deficit; dead ends leave the layers."""
         g = self.groups
         path = [source]
         while path:

@@ -1,10 +1,10 @@
-"""Weighted balance: the heaviest member as light as a few moves make it, and how far that is from ideal.
+"""Weighted balance: few moves that relieve the heaviest member, and the distance from the ideal.
 
-Least makespan is NP-hard, so this is a heuristic with a bound beside it. Tasks stay with their owners. Tasks
-without an owner are placed heaviest first on the member that is lightest with them (LPT for machines of
-unequal speed). Then tasks are moved or swapped away from the heaviest member while that helps. Where the
-counted target has a lighter heaviest member, the search starts from the counted target instead. Counts may
-come out uneven: load overrides them. "Light" is always weight / capacity.
+Least makespan is NP-hard, so this is a heuristic with a bound. Tasks stay with their owners. Tasks
+without an owner are placed heaviest first, each on the resulting lightest member (LPT for machines of
+unequal speed). Then tasks are moved or swapped away from the heaviest member as long as a move helps. If the
+counted target has a lighter heaviest member, the search starts from the counted target instead. Task counts
+may be uneven: load has priority. "Light" always means weight / capacity.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import numpy as np
 
 from faust_assigner.model import NOBODY, Bools, Floats, Ints, Layout, Previous
 
-#: Nothing that has a living owner moves while the members that can be helped are within this of the mean ...
+#: No task moves from a living owner while every improvable member is within this distance of the mean ...
 _CALM = 1.10
-#: ... and once something must, moving ends here.
+#: ... and once a task must move, the moves end at this distance.
 _GOOD = 1.03
-#: Moves from living owners: this many times what the counted plan needs, or this share of all tasks.
+#: The limit of moves from living owners: this multiple of the counted plan's moves, or this share of tasks.
 _MOVES_OF_COUNTED, _MOVES_OF_ALL = 1.2, 0.05
-#: How many of the lightest members are tried as receivers, and how many tasks in a swap.
+#: The number of lightest members tried as receivers, and the number of tasks tried in a swap.
 _RECEIVERS, _SWAPPED = 8, 48
-#: Announced moves are kept up to this much above the lightest plan that was found.
+#: Announced moves are kept if the heaviest member is at most this much above the lightest plan's.
 _KEPT = 1.25
-#: Up to so many different capacities, a heap for each is faster than a look at every member.
+#: Up to this number of distinct capacities, a heap per capacity is faster than a scan of all members.
 _HEAPS = 16
 
 
 def weigh(layout: Layout, weights: Any) -> Weighed | None:
-    """The tasks' weights, each the sum over its topics of ``weights[topic, partition]``.
+    """Return the tasks' weights, each the sum over its topics of ``weights[topic, partition]``.
 
-    What is missing, or is not a positive finite number, weighs 1.0. ``None`` when nothing weighs
-    anything else: then counting is exact and weights would only get in its way.
+    A missing weight, and a weight that is not positive and finite, counts as 1.0. ``None`` if all weights
+    are 1.0: then counting is exact and the heuristic is not needed.
     """
     if not isinstance(weights, Mapping) or not weights:
         return None
@@ -63,13 +63,13 @@ def weigh(layout: Layout, weights: Any) -> Weighed | None:
 
 @dataclass(frozen=True)
 class Weighed:
-    """``weight`` float64[T] of the tasks of ``layout``; a follower's tasks weigh where they land."""
+    """``weight`` float64[T] of the tasks of ``layout``; a follower's weight counts at its owner."""
 
     layout: Layout
     weight: Floats
 
     def load(self, owner: Ints) -> Floats:
-        """float64[M], the weight each member carries."""
+        """Return float64[M], the weight on each member."""
         placed = owner != NOBODY
         load = np.bincount(
             owner[placed], self.weight[placed], minlength=len(self.layout.member_ids)
@@ -77,25 +77,25 @@ class Weighed:
         return load.astype(np.float64)
 
     def heaviest(self, owner: Ints) -> float:
-        """The load / capacity of the heaviest member."""
+        """Return the load / capacity of the heaviest member."""
         return float((self.load(owner) / self.layout.capacity).max(initial=0.0))
 
     def bound(self) -> float:
-        """No plan's heaviest member, in weight / capacity, is lighter than this."""
+        """Return a lower bound of the heaviest member's weight / capacity over all plans."""
         capacity = np.sort(self.layout.capacity)[::-1]
         ordinary = self.weight[self.layout.per_task(lambda group: group.adds_load)]
         if not ordinary.size or not capacity.size:
             return 0.0
         heaviest = np.sort(ordinary)[::-1]
         bounds = [float(ordinary.sum() / capacity.sum()), float(heaviest[0] / capacity[0])]
-        if heaviest.size > capacity.size:  # some member gets two of the M + 1 heaviest
+        if heaviest.size > capacity.size:  # a member receives two of the M + 1 heaviest
             bounds.append(
                 float(heaviest[capacity.size - 1 : capacity.size + 1].sum() / capacity[0])
             )
         return max(bounds)
 
     def figures(self, owner: Ints) -> dict[str, float]:
-        """The heaviest member, the bound, and the gap between them."""
+        """Return the heaviest member's load, the bound, and the gap between them."""
         counted = np.where(self.layout.per_task(lambda group: group.adds_load), owner, NOBODY)
         top = self.heaviest(counted)
         bound = self.bound()
@@ -106,12 +106,12 @@ class Weighed:
         }
 
     def balance(self, layout: Layout, previous: Previous, counted: Ints) -> Ints:
-        """int64[T]: the weighted target; ``counted`` is the exact target without weights.
+        """Return int64[T]: the weighted target; ``counted`` is the exact target without weights.
 
-        Its heaviest member is never heavier than the one of ``counted``; but the moves that the last round
-        announced (``previous.awaited``) are made where that costs at most a quarter more (it costs more
-        only after capacities or weights have changed). Cost: O(T log M), or O(T M) where subscriptions
-        differ or more than 16 capacities occur; and O(M + tasks of one member) for each task moved.
+        Its heaviest member is never heavier than the heaviest of ``counted``. Exception: the announced moves
+        of the last round (``previous.awaited``) are made if they cost at most a quarter more (they cost more
+        only after a change of capacities or weights). Cost: O(T log M), or O(T M) if subscriptions
+        differ or more than 16 capacities occur; and O(M + tasks of one member) for each moved task.
         """
         ordinary = layout.per_task(lambda group: group.adds_load)
         counted = np.where(ordinary, counted, NOBODY)
@@ -137,15 +137,15 @@ class Weighed:
 
 
 def _budget(previous: Previous, counted: Ints, ordinary: Bools) -> int:
-    """How many tasks may leave their living owners; those without an owner move in any case."""
+    """Return how many tasks may leave living owners; tasks without an owner move in any case."""
     needed = int(np.count_nonzero((previous.owner != NOBODY) & (previous.owner != counted)))
     return max(int(_MOVES_OF_COUNTED * needed), int(_MOVES_OF_ALL * np.count_nonzero(ordinary)))
 
 
 class _Shift:
-    """The owners while they change: loads, and how many moves from living owners are left.
+    """The owners during the change, with loads and the remaining moves from living owners.
 
-    Tasks that are ``fixed`` stay where they start.
+    Tasks that are ``fixed`` stay at their initial owner.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class _Shift:
     # Placing ---------------------------------------------------------------------------------------
 
     def place(self, tasks: Ints) -> None:
-        """Heaviest first, each on the member that is lightest with it (ties: the lower member)."""
+        """Place the heaviest first, each on the resulting lightest member (ties: the lower member)."""
         order = tasks[np.lexsort((tasks, -self.weight[tasks]))]
         used = np.unique(self.group[order]).tolist()
         who = {g: np.flatnonzero(self.allowed[g]) for g in used}
@@ -178,7 +178,7 @@ class _Shift:
             self._give(t, int(who[g][after.argmin()]))
 
     def _place_anywhere(self, order: Ints, who: Ints) -> None:
-        """The same by a heap for each capacity, when every member may take every task."""
+        """Place with a heap per capacity, for the case that every member may take every task."""
         alike: dict[float, list[tuple[float, int]]] = {}
         for m, capacity, load in zip(
             who.tolist(), self.capacity[who].tolist(), self.load[who].tolist(), strict=True
@@ -210,7 +210,7 @@ class _Shift:
     # Moving ----------------------------------------------------------------------------------------
 
     def lighten(self) -> None:
-        """Move and swap away from the heaviest members that can be helped, while moves are left."""
+        """Move and swap tasks away from the heaviest improvable members, while moves are left."""
         level = float(self.load.sum() / self.capacity.sum()) if self.load.size else 0.0
         beyond_help, enough = self._beyond_help(), _CALM
         for _ in range(4 * self.owner.size):
@@ -224,9 +224,9 @@ class _Shift:
                 beyond_help[h] = True
 
     def _beyond_help(self) -> Bools:
-        """bool[M]: members with a single task that no member of a greater capacity may take.
+        """Return bool[M]: members with a single task that no member of a greater capacity may take.
 
-        No move and no swap makes the heavier of both members lighter.
+        No move and no swap makes the heavier of two such members lighter.
         """
         placed = np.flatnonzero(self.owner != NOBODY)
         owner = self.owner[placed]
@@ -238,7 +238,7 @@ class _Shift:
         return beyond
 
     def _relieve(self, h: int, ratio: float) -> bool:
-        """The best single move away from ``h``, else the best swap; False when neither helps."""
+        """Apply the best single move away from ``h``, else the best swap; return False without a gain."""
         mine = np.flatnonzero((self.owner == h) & self.free)
         receivers = self._receivers(h, mine) if mine.size else []
         best = None
@@ -258,7 +258,7 @@ class _Shift:
         return True
 
     def _receivers(self, h: int, mine: Ints) -> list[int]:
-        """Of the members that may take a task of ``mine``, those that are lightest with an average one."""
+        """Return the members that may take a task of ``mine`` and are lightest with an average task."""
         able: Bools = np.logical_or.reduce(self.allowed[np.unique(self.group[mine])])
         able[h] = False
         who = np.flatnonzero(able)
@@ -267,7 +267,7 @@ class _Shift:
         return found
 
     def _cost(self, t: int, giver: int, receiver: int) -> int:
-        """Moves from a living owner that handing ``t`` over adds: 1, 0, or -1 when it goes home."""
+        """Return the added moves from living owners for handing ``t`` over: 1, 0, or -1 on a return home."""
         return int(self.home[t] == giver) - int(self.home[t] == receiver)
 
     def _best_move(self, h: int, m: int, mine: Ints) -> tuple[float, int, int, int] | None:
@@ -299,7 +299,7 @@ class _Shift:
     def _swappable(self, tasks: Ints, giver: int, receiver: int) -> Ints:
         able = tasks[self.allowed[self.group[tasks], receiver]]
         order = np.lexsort((able, -self.weight[able]))
-        # The heaviest and a spread of the rest: differences of every size.
+        # The heaviest tasks and a spread of the rest give differences of every size.
         picked = (
             order
             if order.size <= _SWAPPED

@@ -1,1 +1,1 @@
-"""What the invariants need: members' words read the slow and plain way, apart from the planner's reading."""
+"""The planner's promises as checks. The checks read members' claims on their own, without the planner."""

@@ -1,4 +1,4 @@
-"""Units, believed owners and copies, derived anew from what members say: one number at a time."""
+"""Units, accepted owners and copies, derived from the members' claims one number at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Unit:
 
     @property
     def only_changelogs(self) -> bool:
-        """Nothing here is read but to restore state."""
+        """Whether the unit's topics are changelogs only."""
         return len(self.topics) == len(self.changelogs)
 
 
@@ -60,7 +60,7 @@ def units_of(
 
 
 def _leader(unit: Unit, units: list[Unit]) -> int | None:
-    """A unit of changelogs alone follows the wider unit with sources it shares most members with."""
+    """Return the wider unit, with sources, that shares most members with a changelog-only unit."""
     if not unit.only_changelogs:
         return None
     wider = [
@@ -76,12 +76,12 @@ def _leader(unit: Unit, units: list[Unit]) -> int | None:
 
 
 def generation_of(member: Member) -> int:
-    """The date of its claims; -1 where it is none."""
+    """Return the generation of the member's claims; -1 without a valid generation."""
     return member.generation if type(member.generation) is int else -1
 
 
 def former_generation(member: Member) -> int:
-    """The date of what it owned before it stopped."""
+    """Return the generation in which the member owned its former partitions."""
     date = member.former_generation
     return (
         generation_of(member) if date is None else generation_of(replace(member, generation=date))
@@ -89,8 +89,8 @@ def former_generation(member: Member) -> int:
 
 
 def last_owners(unit: Unit, members: list[Member], before: list[int]) -> list[int]:
-    """The owners; of numbers without one, who remembers having owned it and was given nothing since, unless
-    others hold more of it."""
+    """Return the owners; for a number without an owner, the member that remembers owning the number and had
+    no assignment since, unless other members hold more of its state."""
     copies, remembered = copies_of(unit, members), believed(unit, members, "former_actives")
     since = {
         m for m, member in enumerate(members) if former_generation(member) < generation_of(member)
@@ -106,7 +106,7 @@ def last_owners(unit: Unit, members: list[Member], before: list[int]) -> list[in
 
 
 def believed(unit: Unit, members: list[Member], side: str) -> list[int]:
-    """The member each number is believed to have had: newest generation, no contest, most topics."""
+    """Return the accepted owner of each number: newest generation, no contest, most topics."""
     claims: list[dict[str, set[int]]] = [{} for _ in range(unit.count)]
     for m in sorted(unit.who):
         for topic in unit.topics:
@@ -133,7 +133,7 @@ def _voted(of_number: dict[str, set[int]], dates: list[int], order: dict[str, in
 
 
 def copies_of(unit: Unit, members: list[Member]) -> list[dict[int, int]]:
-    """For each number, how many of its changelogs each member holds."""
+    """Return, for each number, how many of its changelogs each member holds."""
     found: list[dict[int, int]] = [{} for _ in range(unit.count)]
     for m in sorted(unit.who):
         for topic in unit.topics:

@@ -1,4 +1,4 @@
-"""Which tasks have to wait for their state, and which warm-ups are owed: one task at a time."""
+"""The tasks that have to wait for their state, and the warm-ups that are due, one task at a time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from faust_assigner.model import NOBODY, Member
 from faust_assigner.warmup import WarmupPolicy
 
 Task = tuple[int, int]
-#: Records that an owner may have written since it told the end of its log; no copy of that log is further.
+#: The plausible number of records between an owner's report and its log end. No copy is further ahead.
 SINCE_TOLD = 100_000
 
 
 class Waiting:
-    """The rule of warm-ups over (unit, number): ``before`` are the believed owners, ``target`` where tasks
-    belong."""
+    """The rule of warm-ups over (unit, number): ``before`` are the accepted owners, ``target`` the target
+    owners."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Waiting:
         self.units, self.members, self.before, self.policy = units, members, before, policy
 
     def is_far(self, u: int, p: int, m: int, owner: int) -> bool:
-        """Whether ``m`` has not caught up; it has where it or the ``owner`` cannot tell."""
+        """Whether ``m`` has not caught up; false if ``m`` or the ``owner`` reports no positions."""
         if (
             self.members[m].positions is None
             or owner == NOBODY
@@ -52,7 +52,7 @@ class Waiting:
         return 0 if said is None else int(offsets_at(claim_on(said, topic), np.array([p]))[0])
 
     def must_wait(self, u: int, p: int, target: int) -> bool:
-        """Whether the task may not leave its owner yet."""
+        """Whether the task has to stay with its owner in this round."""
         unit, owner = self.units[u], self.before[u][p]
         return (
             bool(unit.changelogs)
@@ -68,7 +68,7 @@ class Waiting:
         spares: Mapping[Task, Sequence[int]],
         warming: Mapping[Task, Sequence[int]],
     ) -> list[str]:
-        """What is wrong with the warm-ups of a plan: ``warming`` is who has one, ``spares`` who stands by."""
+        """Return the faults in a plan's warm-ups: ``warming`` are its warm-ups, ``spares`` its standbys."""
         found, owed = [], {}
         overdue = {
             (u, p, m)
@@ -91,7 +91,7 @@ class Waiting:
         for (u, p), who in warming.items():
             if list(who) != [owed.get((u, p), NOBODY)]:
                 found.append(
-                    f"{self.units[u].topics[0]}-{p} warms up on {list(who)}, where it is not to go"
+                    f"{self.units[u].topics[0]}-{p} has warm-ups on {list(who)}, off its target"
                 )
         given = Counter(m for who in warming.values() for m in who)
         wanted = Counter(owed.values())
@@ -102,7 +102,7 @@ class Waiting:
             found.append(f"{sum(given.values())} warm-ups, {max(given.values())} on one member")
         if sum(given.values()) < self.policy.max_per_group:
             found += [
-                f"{self.members[m].member_id} has {given[m]} warm-ups of {n} it could have"
+                f"{self.members[m].member_id} has {given[m]} warm-ups, {n} are possible"
                 for m, n in wanted.items()
                 if given[m] < min(n, self.policy.max_per_member)
             ]

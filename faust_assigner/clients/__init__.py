@@ -1,4 +1,4 @@
-"""For plain aiokafka consumers, without Faust: this package's planner as their assignor.
+"""This package's planner as an assignor for plain aiokafka consumers, without Faust.
 
 consumer = AIOKafkaConsumer("orders", "payments", group_id="shop",
                             partition_assignment_strategy=(CoPartitionedAssignor(),))

@@ -1,7 +1,7 @@
-"""Assignors for aiokafka's consumer: it asks them for a word at each join, and the leader's for the answers.
+"""Assignors for aiokafka's consumer, called for metadata at each join and, on the leader, to assign.
 
-Each consumer wants an instance of its own: it remembers what that consumer holds. Nothing a member sends
-stops a round: a word that cannot be read counts as none, is logged, and is counted in ``refused``.
+Each consumer needs its own instance, which remembers the consumer's partitions. Bad data from a member
+never stops a round: unreadable user_data counts as empty, is logged, and is counted in ``refused``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 
-from faust_assigner.clients.words import (
+from faust_assigner.clients.user_data import (
     Answer,
-    Word,
+    UserData,
     decode_answer,
-    decode_word,
+    decode_user_data,
     encode_answer,
-    encode_word,
+    encode_user_data,
     next_round,
 )
 from faust_assigner.errors import MetadataRefused
@@ -32,14 +32,14 @@ from faust_assigner.model import Member
 from faust_assigner.planner import plan
 
 logger = logging.getLogger(__name__)
-#: Topic -> the partitions of it, ascending.
+#: Topic -> its ascending partitions.
 Numbers: TypeAlias = Mapping[str, Sequence[int]]
-PROTOCOL_VERSION = 0  # of Kafka's own envelope around the user_data
+PROTOCOL_VERSION = 0  # of Kafka's envelope around the user_data
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
-    """What one member gets; ``spare`` are those of its partitions whose first copy another member has."""
+class Assigned:
+    """One member's partitions; ``spare`` are the partitions whose first copy is on another member."""
 
     active: Numbers
     spare: Numbers
@@ -47,61 +47,63 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """One member as the leader sees it: what it subscribes to, and its word."""
+    """One member as the leader sees it: its subscription and its user_data."""
 
     member_id: str
     topics: tuple[str, ...]
-    word: Word
+    data: UserData
 
     @property
     def member(self) -> Member:
-        """As the planner takes it."""
+        """Return the member as input of the planner."""
         return Member(
             self.member_id,
             self.topics,
-            actives=self.word.active,
-            standbys=self.word.spare,
-            generation=self.word.round,
-            capacity=self.word.capacity,
+            actives=self.data.active,
+            standbys=self.data.spare,
+            generation=self.data.round,
+            capacity=self.data.capacity,
         )
 
 
 class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """What all of them share: words and answers. Subclasses name themselves and say who gets what.
+    """The common part of these assignors: user_data and answers. Subclasses set ``name`` and ``place``.
 
-    ``capacity`` weighs this consumer's share. Members only make a group when they offer the same name;
-    change what a name means, and it must change too.
+    ``capacity`` scales this consumer's share. Members form a group only if they offer the same name;
+    a change of the name's meaning requires a new name.
     """
 
     name = "planned"
 
     def __init__(self, *, capacity: float = 1.0) -> None:
-        self._word = Word(capacity=capacity)
-        #: Words of members that could not be read, since the start.
+        self._user_data = UserData(capacity=capacity)
+        #: The number of members with unreadable user_data since the start.
         self.refused = 0
-        decode_word(encode_word(self._word))  # what others would refuse is refused here, at once
+        decode_user_data(
+            encode_user_data(self._user_data)
+        )  # refuses immediately, instead of on the leader
 
     # -- aiokafka's side ----------------------------------------------------------------------------
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
-        """What this consumer tells the leader."""
+        """Return this consumer's metadata for the leader."""
         return ConsumerProtocolMemberMetadata(
-            PROTOCOL_VERSION, sorted(topics), encode_word(self._word)
+            PROTOCOL_VERSION, sorted(topics), encode_user_data(self._user_data)
         )
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Remember what was given, for the next word."""
+        """Remember the assignment for the next metadata."""
         given = {topic: list(numbers) for topic, numbers in assignment.assignment}
         try:
             answer = decode_answer(assignment.user_data)
         except MetadataRefused as refusal:
-            logger.warning("The leader's answer was not understood: %s", refusal)
+            logger.warning("The leader's answer is unreadable: %s", refusal)
             answer = Answer()
         spare = {topic: set(numbers) for topic, numbers in answer.spare.items()}
-        self._word = Word(
+        self._user_data = UserData(
             round=answer.round,
-            labels=self._word.labels,
-            capacity=self._word.capacity,
+            labels=self._user_data.labels,
+            capacity=self._user_data.capacity,
             active={
                 t: [n for n in numbers if n not in spare.get(t, ())] for t, numbers in given.items()
             },
@@ -113,46 +115,46 @@ class PlannedAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def assign(
         self, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """The leader's turn: every member's answer. Cost: that of :func:`faust_assigner.plan`."""
+        """Assign on the leader: an answer for every member. Cost: the cost of :func:`faust_assigner.plan`."""
         joined = [self._read(member_id, members[member_id]) for member_id in sorted(members)]
         topics = sorted({topic for one in joined for topic in one.topics})
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         given = self.place(
             joined, {topic: count for topic, count in counts.items() if count}, cluster
         )
-        number = next_round(one.word for one in joined)
+        number = next_round(one.data for one in joined)
         return {member_id: _answer(number, given[member_id]) for member_id in members}
 
     # -- what subclasses decide ---------------------------------------------------------------------
 
     def place(
         self, joined: Sequence[Joined], partitions: Mapping[str, int], cluster: ClusterMetadata
-    ) -> dict[str, Given]:
-        """Member id -> what it gets; ``joined`` by member id, ``partitions`` topic -> count."""
+    ) -> dict[str, Assigned]:
+        """Return member id -> its partitions; ``joined`` by member id, ``partitions`` topic -> count."""
         together = self.co_partitioned(partitions)
         made = plan([one.member for one in joined], partitions, co_partitioned=together)
         return {
-            one.member_id: Given(active=made.actives(one.member_id), spare={}) for one in joined
+            one.member_id: Assigned(active=made.actives(one.member_id), spare={}) for one in joined
         }
 
     def co_partitioned(self, partitions: Mapping[str, int]) -> Collection[Collection[str]] | None:
-        """The sets of topics whose equal numbers travel together; None: wherever they can."""
+        """Return the sets of topics whose equal numbers share a consumer; None: wherever possible."""
         return ()
 
     def _read(self, member_id: str, told: ConsumerProtocolMemberMetadata) -> Joined:
-        word = Word()
+        data = UserData()
         if told.user_data:
             try:
-                word = decode_word(told.user_data)
+                data = decode_user_data(told.user_data)
             except MetadataRefused as refusal:
                 self.refused += 1
                 logger.warning(
-                    "Member %r counts as new, its word was refused: %s", member_id, refusal
+                    "Member %r counts as new: its user_data was refused: %s", member_id, refusal
                 )
-        return Joined(member_id=member_id, topics=tuple(sorted(set(told.subscription))), word=word)
+        return Joined(member_id=member_id, topics=tuple(sorted(set(told.subscription))), data=data)
 
 
-def _answer(number: int, given: Given) -> ConsumerProtocolMemberAssignment:
+def _answer(number: int, given: Assigned) -> ConsumerProtocolMemberAssignment:
     topics = sorted({*given.active, *given.spare})
     rows: list[Any] = [
         (t, sorted({*given.active.get(t, ()), *given.spare.get(t, ())})) for t in topics
@@ -163,16 +165,17 @@ def _answer(number: int, given: Given) -> ConsumerProtocolMemberAssignment:
 
 
 class StickyAssignor(PlannedAssignor):
-    """Even and sticky, exactly (KIP-54): loads within one, and no other assignment moves less."""
+    """Balanced and sticky, exactly (KIP-54): loads differ by at most 1, with the fewest possible moves."""
 
     name = "exact-sticky"
 
 
 class CoPartitionedAssignor(PlannedAssignor):
-    """Sticky, and equal partition numbers of co-partitioned topics on one consumer, as joins need it.
+    """Sticky, with equal partition numbers of co-partitioned topics on one consumer, as joins require.
 
-    Without arguments: topics with the same number of partitions and the same subscribers. With them, only
-    the named ones: ``CoPartitionedAssignor(("orders", "payments"))``. All members name the same sets.
+    Without arguments, topics with equal partition counts and equal subscribers are co-partitioned. With
+    arguments, only the named topics: ``CoPartitionedAssignor(("orders", "payments"))``. All members must name
+    the same sets.
     """
 
     name = "co-partitioned"
@@ -182,5 +185,5 @@ class CoPartitionedAssignor(PlannedAssignor):
         self._together = [frozenset(topics) for topics in together] or None
 
     def co_partitioned(self, partitions: Mapping[str, int]) -> Collection[Collection[str]] | None:
-        """The named sets, or None."""
+        """Return the named sets, or None."""
         return self._together

@@ -1,4 +1,4 @@
-"""The way to a group's coordinator over aiokafka's connections: found, lost, and found again."""
+"""A connection to a group's coordinator over aiokafka, which is looked up again after each loss."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from aiokafka import errors
 from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 
 logger = logging.getLogger(__name__)
-#: To find the coordinator and to connect to it; what takes longer leads nowhere, and is tried anew.
+#: The time limit to find the coordinator and to connect; after the limit the search starts again.
 FIND_S: Final = 10.0
 
 
 class CoordinatorLink:
-    """One connection of its own to the coordinator of ``group_id``, wherever that is at the time.
+    """A dedicated connection to the current coordinator of ``group_id``.
 
     ``connection`` are aiokafka's keywords (``bootstrap_servers``, ``security_protocol``, ...).
     """
@@ -28,7 +28,7 @@ class CoordinatorLink:
         self._node: int | None = None
 
     async def start(self) -> None:
-        """Connect to the cluster; raises aiokafka's ``KafkaConnectionError`` when no server answers."""
+        """Connect to the cluster; raises aiokafka's ``KafkaConnectionError`` if no server answers."""
         try:
             await self._client.bootstrap()
         except BaseException:
@@ -36,23 +36,23 @@ class CoordinatorLink:
             raise
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._client.close()
 
     def lost(self) -> None:
-        """Another node may be the coordinator by now."""
+        """Forget the coordinator: a different node may be the coordinator by now."""
         self._node = None
 
     def hang_up(self) -> None:
-        """Close all connections, the next request makes new ones: these may be open and lead nowhere.
+        """Close all connections, because open connections may be dead; the next request opens new ones.
 
-        A host that is gone, or a path that drops packets, looks like a silent one for a quarter of an hour.
+        TCP reports a dead host, or a path that drops packets, only after a quarter of an hour.
         """
         for connection in list(self._client._conns.values()):
             connection.close()
 
     async def send(self, request: Any) -> Any:
-        """The coordinator's answer. Raises ``KafkaError`` when it cannot be had; the next try looks again."""
+        """Return the coordinator's answer. Raises ``KafkaError`` on failure; the next call looks up again."""
         try:
             return await self._client.send(
                 await self._coordinator(), request, group=ConnectionGroup.COORDINATION

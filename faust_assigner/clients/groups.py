@@ -1,4 +1,4 @@
-"""What a cluster knows of its groups, of both protocols: any Kafka, and the embedded broker."""
+"""A cluster's groups of both protocols, read from any Kafka or from the embedded broker."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ CONSUMER_TYPE = (
 FAUST = frozenset({EAGER, COOPERATIVE})  # protocols whose members keep standbys
 _LIST, _DESCRIBE_CLASSIC, _DESCRIBE_CONSUMER, _OFFSETS, _LEAVE = 16, 15, 69, 9, 13
 RETIRED = "retired by faust-assigner groups retire"  # the reason (KIP-800), in the broker's log
-_NOT_FOUND = 69  # also what a group of the other protocol answers
+_NOT_FOUND = 69  # also the answer for a group of the other protocol
 _TRY_AGAIN = frozenset({14, 15, 16})  # loading, not available, not the coordinator
 
 
 class GroupNotFound(FaustAssignerError):
-    """The cluster has no group of that name."""
+    """The cluster has no group with this name."""
 
 
 class NoBrokerAnswers(TryAgain):
-    """None of the brokers that were named can be reached."""
+    """None of the named brokers can be reached."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedGroup:
-    """One line of the list. ``group_type`` and ``state`` are empty where the cluster is too old to say."""
+    """A line of the list. ``group_type`` and ``state`` are empty if the cluster is too old to report them."""
 
     group_id: str
     group_type: str
@@ -51,11 +51,12 @@ class ListedGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupMemberView:
-    """One member. ``epoch`` is None in a classic group. ``pending`` is to come, ``revoking`` is to go.
+    """One member. ``epoch`` is None in a classic group. ``pending`` partitions will be assigned, ``revoking``
+    ones will be revoked.
 
-    ``standbys`` are partitions whose table rows a Faust worker copies, and which another member owns.
+    ``standbys`` are partitions of other members whose table rows this Faust worker copies.
 
-    ``shares`` are the bytes of its share where these are no partitions, else None.
+    ``shares`` are the bytes of an assignment that is not a list of partitions, else None.
     """
 
     member_id: str
@@ -73,9 +74,9 @@ class GroupMemberView:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionView:
-    """One partition with a committed offset, an owner or a standby.
+    """A partition with a committed offset, an owner or a standby.
 
-    ``lag`` is None where nothing was committed.
+    ``lag`` is None without a committed offset.
     """
 
     topic: str
@@ -86,7 +87,7 @@ class PartitionView:
 
     @property
     def lag(self) -> int | None:
-        """Records after the committed offset; more were deleted than committed: all that are left."""
+        """Records after the committed offset; if committed records were deleted, all remaining records."""
         return None if self.committed is None else max(self.end - self.committed, 0)
 
 
@@ -107,7 +108,8 @@ class GroupView:
 
 
 async def connected(connection: Mapping[str, Any]) -> AIOKafkaClient:
-    """A client, to be closed. ``connection`` are aiokafka's keywords. Raises :class:`NoBrokerAnswers`."""
+    """Return a client that the caller closes. ``connection`` are aiokafka's keywords; may raise
+    :class:`NoBrokerAnswers`."""
     client = AIOKafkaClient(**connection)
     try:
         await client.bootstrap()
@@ -123,7 +125,7 @@ async def connected(connection: Mapping[str, Any]) -> AIOKafkaClient:
 
 @asynccontextmanager
 async def client_of(connection: Mapping[str, Any]) -> Any:
-    """A client for the block, as by :func:`connected`."""
+    """Provide the client of :func:`connected` for a ``with`` block."""
     client = await connected(connection)
     try:
         yield client
@@ -139,9 +141,9 @@ def _refuse(code: int, what: str) -> None:
 
 
 async def list_groups(connection: Mapping[str, Any]) -> list[ListedGroup]:
-    """All groups of all nodes, by id. ``connection`` are aiokafka's keywords.
+    """List the groups of all nodes, by id. ``connection`` are aiokafka's keywords.
 
-    Raises :class:`NoBrokerAnswers`, :class:`TryAgain` while a coordinator starts.
+    Raises :class:`NoBrokerAnswers`, and :class:`TryAgain` while a coordinator loads.
     """
     async with client_of(connection) as client:
         nodes = [broker.nodeId for broker in client.cluster.brokers()]
@@ -162,9 +164,9 @@ async def list_groups(connection: Mapping[str, Any]) -> list[ListedGroup]:
 
 
 async def describe_group(connection: Mapping[str, Any], group_id: str) -> GroupView:
-    """One group with its members, partitions and lag.
+    """Describe a group with its members, partitions and lag.
 
-    Raises :class:`GroupNotFound`, :class:`NoBrokerAnswers`, :class:`TryAgain` while its coordinator starts.
+    Raises :class:`GroupNotFound`, :class:`NoBrokerAnswers`, :class:`TryAgain` while its coordinator loads.
     """
     async with client_of(connection) as client:
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
@@ -182,14 +184,14 @@ async def describe_group(connection: Mapping[str, Any], group_id: str) -> GroupV
 async def retire(
     connection: Mapping[str, Any], group_id: str, instance_ids: Sequence[str]
 ) -> Mapping[str, str]:
-    """Remove static members from a group at once (KIP-345); error names by instance id, "" where removed.
+    """Remove static members from a group (KIP-345); return errors by instance id, "" for a removed member.
 
-    A member whose process still runs joins again. Raises :class:`TryAgain` while the coordinator starts,
-    :class:`NoBrokerAnswers`, :class:`FaustAssignerError` where the request is refused.
+    A member whose process still runs joins again. Raises :class:`TryAgain` while the coordinator loads,
+    :class:`NoBrokerAnswers`, and :class:`FaustAssignerError` for a refused request.
     """
     ids = [{"member_id": "", "group_instance_id": name} for name in dict.fromkeys(instance_ids)]
     with_reason = tuple(MemberV5(**one, reason=RETIRED) for one in ids)
-    without = tuple(MemberV4(**one) for one in ids)  # a broker older than Apache Kafka 3.2
+    without = tuple(MemberV4(**one) for one in ids)  # for a broker older than Apache Kafka 3.2
     async with client_of(connection) as client:
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
         try:
@@ -210,7 +212,7 @@ async def retire(
 async def _consumer_group(
     client: AIOKafkaClient, node: int, group_id: str, where: str
 ) -> GroupView | None:
-    """None for a group of the classic protocol, and from a cluster that knows no other."""
+    """Describe a KIP-848 group; None for a classic group, or if the cluster lacks KIP-848."""
     try:
         answer = await client.send(
             node,
@@ -258,7 +260,7 @@ def _consumer_member(member: Any) -> GroupMemberView:
 
 
 async def described(client: AIOKafkaClient, node: int, group_id: str) -> Any:
-    """A classic group in Kafka's own words; one that is not there has no members."""
+    """Describe a classic group in Kafka's terms; an unknown group has no members."""
     answer = await client.send(
         node,
         KioRequest(_DESCRIBE_CLASSIC, 5, groups=(group_id,), include_authorized_operations=False),
@@ -298,7 +300,7 @@ def _classic_member(member: Any, protocol_type: str, protocol: str) -> GroupMemb
             given = frozenset((tp.topic, tp.partition) for tp in decoded.partitions())
             standbys = _standbys(given, decoded.user_data) if protocol in FAUST else frozenset()
             owned = given - standbys
-        except Exception:  # another client's bytes: they are shown by their size
+        except Exception:  # foreign bytes: only their size is shown
             shares = len(share)
     return GroupMemberView(
         member_id=member.member_id,
@@ -313,17 +315,17 @@ def _classic_member(member: Any, protocol_type: str, protocol: str) -> GroupMemb
 
 
 def _standbys(given: Owned, user_data: bytes) -> Owned:
-    """Those of a Faust worker's partitions that it only copies; none where the answer is not readable.
+    """Return the standby partitions of a Faust worker; empty if its answer is unreadable.
 
     Faust assigns both kinds alike and names the active ones in the answer's user data. A global table's
-    changelog is active everywhere there; who writes to a partition of it stands beside it.
+    changelog is active on every worker; the answer names the writers of its partitions.
     """
     try:
         answer = decode_answer(user_data)
     except MetadataRefused:
         return frozenset()
     if not answer.actives and not answer.standbys:
-        return frozenset()  # another kind of answer
+        return frozenset()  # a different kind of answer
     ours = answer.generation >= 0
 
     def is_active(topic: str, number: int) -> bool:
@@ -338,7 +340,7 @@ def _standbys(given: Owned, user_data: bytes) -> Owned:
 async def committed_offsets(
     client: AIOKafkaClient, node: int, group_id: str
 ) -> dict[TopicPartition, int]:
-    """Every committed offset of the group."""
+    """Return every committed offset of the group."""
     answer = await client.send(
         node, KioRequest(_OFFSETS, 7, 2, group_id=group_id, topics=None, require_stable=False)
     )
@@ -374,7 +376,7 @@ async def _partitions(
 async def _end_offsets(
     connection: Mapping[str, Any], wanted: Sequence[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
-    """Where each log ends; topics that were deleted since are left out."""
+    """Return the end offset of each log; deleted topics are left out."""
     if not wanted:
         return {}
     consumer = AIOKafkaConsumer(**connection)
@@ -390,7 +392,7 @@ async def _end_offsets(
 
 
 def as_ranges(owned: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """``orders 0-3,7`` for each topic, by name.
+    """Yield ``orders 0-3,7`` for each topic, by name.
 
     >>> list(as_ranges({("orders", 0), ("orders", 1), ("orders", 3)}))
     ['orders 0-1,3']

@@ -1,4 +1,4 @@
-"""Any request of the protocol over aiokafka's connections: messages by kio, TLS and SASL by aiokafka."""
+"""Requests of Kafka's protocol over aiokafka's connections: messages by kio, TLS and SASL by aiokafka."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from aiokafka.protocol.api import (
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-#: The oldest header that may carry tags is that of each API's first flexible version, which kio knows.
+#: The first flexible version of each API has the oldest header with tags; kio knows this version.
 _FLEXIBLE_HEADER = 2
 
 
 class KioRequest:
-    """One request, in the highest version that both sides know; fields a version lacks are left out.
+    """A request in the highest version that both sides support; fields outside the version are left out.
 
-    Takes the place of aiokafka's ``Request``. Raises ``IncompatibleBrokerVersion`` where there is no common
+    Replaces aiokafka's ``Request``. Raises ``IncompatibleBrokerVersion`` if there is no common
     version of at least ``at_least``.
     """
 
@@ -33,18 +33,18 @@ class KioRequest:
         self._fields = fields
 
     def prepare(self, versions: Mapping[int, tuple[int, int]]) -> _Prepared:
-        """As aiokafka asks for it: the request in a version that the server knows."""
+        """Return the request in a version that the server supports; called by aiokafka."""
         low, high = versions.get(self.API_KEY, (0, -1))
         for version in self._versions:
             if low <= version <= high:
                 return _Prepared(self.API_KEY, version, self._fields)
         raise IncompatibleBrokerVersion(
-            f"API {self.API_KEY}: no common version, the server has {low}-{high}"
+            f"API {self.API_KEY}: no common version, the server supports {low}-{high}"
         )
 
 
 class _Prepared:
-    """A request in one version, with the names that aiokafka's connection uses."""
+    """A request in one version, with the attribute names of aiokafka's connection."""
 
     def __init__(self, api_key: int, version: int, fields: Mapping[str, Any]) -> None:
         schema: Any = load_request_schema(api_key, version)
@@ -56,28 +56,28 @@ class _Prepared:
         self._flexible_answer = self.RESPONSE_TYPE.schema.__header_schema__.__version__ >= 1
 
     def build_request_header(self, correlation_id: int, client_id: str) -> Any:
-        """Header 1, or 2 with tags."""
+        """Return header 1, or 2 with tags."""
         header = RequestHeader_v2 if self._flexible_request else RequestHeader_v1
         return header(self, correlation_id=correlation_id, client_id=client_id)
 
     def parse_response_header(self, data: Any) -> Any:
-        """Header 0, or 1 with tags."""
+        """Parse header 0, or 1 with tags."""
         return (ResponseHeader_v1 if self._flexible_answer else ResponseHeader_v0).decode(data)
 
     def encode(self) -> bytes:
-        """The body."""
+        """Return the encoded body."""
         out = io.BytesIO()
         entity_writer(type(self._entity))(out, self._entity)
         return out.getvalue()
 
 
 class _Answer:
-    """How aiokafka decodes what comes back."""
+    """The decoder that aiokafka calls for the response."""
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
 
     def decode(self, data: io.BytesIO) -> Any:
-        """The rest of the frame as kio's entity."""
+        """Decode the rest of the frame as kio's entity."""
         answer, _ = entity_reader(self.schema)(data.read(), 0)
         return answer

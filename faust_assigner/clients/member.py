@@ -1,8 +1,8 @@
-"""A member of a group that need not consume anything: join, sync, heartbeat, leave, and the leader's turn.
+"""A group member that need not consume topics: join, sync, heartbeat, leave, and the leader's assignment.
 
-Kafka's classic group protocol splits membership from assignment: any ``protocol_type`` may use it to elect
-a leader and to share things out. A :class:`Strategy` says what this member tells the leader and, when it is
-the leader itself, who gets what; :class:`Work` is told what came of it.
+Kafka's classic group protocol separates membership from assignment: any ``protocol_type`` may use the
+protocol to elect a leader and to distribute work. A :class:`Strategy` provides this member's metadata and,
+on the leader, the assignment of all members; :class:`Work` receives the result.
 
     async with GroupMember("pool", protocol_type="jobs", strategies=[mine], work=work,
                            bootstrap_servers="127.0.0.1:9092") as member:
@@ -36,11 +36,11 @@ logger = logging.getLogger(__name__)
 _GIVEN, _FAILED = (
     b"\x00",
     b"\x01",
-)  # the first byte of each state: what was given, or why nothing was
+)  # the first byte of each state: an assignment follows, or the reason of a failure
 LONGEST_REASON: Final = 1_000
 MAX_BACKOFF_S: Final = 30.0
 GOODBYE_S: Final = 5.0
-#: Errors no other try can cure.
+#: Errors that a retry cannot cure.
 FATAL: Final = frozenset(
     {
         Code.INCONSISTENT_GROUP_PROTOCOL,
@@ -54,21 +54,21 @@ _GONE: Final = frozenset({Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION})
 _MOVED: Final = frozenset(
     {14, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR}
 )  # 14: still loading
-#: What a join may always meet; anything else is said aloud, and asked again later each time.
+#: Expected errors of a join. Other errors are logged as warnings and retried with growing delays.
 _USUAL: Final = _GONE | _MOVED | {Code.REBALANCE_IN_PROGRESS}
 
 
 class GroupRefused(FaustAssignerError):
-    """The coordinator will not have this member, and no other try can change that."""
+    """The coordinator refuses this member permanently."""
 
 
 class NotInGroup(FaustAssignerError):
-    """The member is not, or no longer, in a generation that the coordinator knows."""
+    """The coordinator does not know this member's generation, or no longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """What came of one round for this member. ``state`` are the bytes that the leader gave it."""
+    """The result of a round for this member. ``state`` holds the bytes from the leader."""
 
     member_id: str
     generation: int
@@ -78,41 +78,41 @@ class Share:
 
 
 class Strategy(Protocol):
-    """One way to share things out; members only make a group when they offer a common ``name``."""
+    """A way to distribute work; members form a group only if they offer a common ``name``."""
 
     @property
     def name(self) -> str:
-        """How the group knows it."""
+        """The protocol name in the group."""
 
     def metadata(self) -> bytes:
-        """What this member tells the leader; asked for at each join."""
+        """Return this member's metadata for the leader; called at each join."""
 
     def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """The leader's turn: member id -> metadata in, id -> state out; what it raises, all are told."""
+        """Assign on the leader: member id -> metadata to id -> state; every member gets a raised error."""
 
 
 class Work(Protocol):
-    """What a member does with its share."""
+    """A member's processing of its share."""
 
     async def on_assigned(self, share: Share) -> None:
-        """Begin; heartbeats go on meanwhile. Cancelled when the next round comes first, which waits for it.
+        """Start the work; heartbeats continue meanwhile. An earlier next round cancels the call and waits.
 
-        What it raises ends the member: the share is given up, the group is left, :meth:`GroupMember.wait`
-        raises it.
+        An exception ends the member: the share is given up, the member leaves the group, and
+        :meth:`GroupMember.wait` raises the exception.
         """
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:
-        """End; the next round waits for it. ``lost``: others may have this share already, touch nothing."""
+        """End the work; the next round waits. ``lost``: another member may own the share, touch no data."""
 
     async def on_failed(self, reason: str) -> None:
-        """The leader could not share things out; another round is asked for after a while."""
+        """Handle a failed assignment by the leader; the member requests another round after a delay."""
 
 
 class GroupMember:
-    """One member. Times in seconds. ``connection`` are aiokafka's keywords.
+    """One member. Times are in seconds. ``connection`` are aiokafka's keywords.
 
     Without an answer from the coordinator for ``session_timeout_s`` the share counts as lost: by then the
-    group may have given it to another member. Counted from when the last answered question was asked.
+    group may have assigned it to another member. The time starts with the last answered request.
     """
 
     def __init__(
@@ -143,9 +143,9 @@ class GroupMember:
         self._member_id = JoinGroupRequest.UNKNOWN_MEMBER_ID
         self._share: Share | None = None
         self._rejoin = asyncio.Event()
-        self._running: asyncio.Task[None] | None = None  # what on_assigned began
+        self._running: asyncio.Task[None] | None = None  # the task of on_assigned
         self._ending: asyncio.Task[None] | None = None
-        self._odd = 0  # answers in a row that say neither yes nor what to do
+        self._odd = 0  # consecutive answers without a decision
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> GroupMember:
@@ -157,11 +157,11 @@ class GroupMember:
 
     @property
     def share(self) -> Share | None:
-        """What this member has now."""
+        """The current share of this member."""
         return self._share
 
     async def start(self) -> None:
-        """Connect and join in the background."""
+        """Connect, and join in the background."""
         self._link = CoordinatorLink(
             self.group_id, retry_backoff_s=self._backoff_s, **self._connection
         )
@@ -169,16 +169,16 @@ class GroupMember:
         self._task = asyncio.create_task(self._run(), name=f"group {self.group_id}")
 
     async def wait(self) -> None:
-        """Until the member is stopped; raises :class:`GroupRefused`, or what ``work`` raised."""
+        """Wait for the end of the member; raises :class:`GroupRefused`, or the error of ``work``."""
         if self._task is not None:
             await asyncio.wait([self._task])
             if not self._task.cancelled():
                 self._task.result()
 
     async def stop(self) -> None:
-        """End the work, leave the group (a static member stays in it until its session ends), disconnect.
+        """End the work, leave the group (a static member stays until its session ends), disconnect.
 
-        Raises what the work raises at its end, when the group has been left.
+        Raises the error of the work's end, after the member has left the group.
         """
         if self._task is None:
             return
@@ -191,7 +191,7 @@ class GroupMember:
             await self._link.close()
 
     async def _say_goodbye(self) -> None:
-        """On a new connection: on the old one a join may be parked, and nothing is heard behind it."""
+        """Send LeaveGroup on a new connection: a parked join may block the old connection."""
         member_id, self._member_id = self._member_id, JoinGroupRequest.UNKNOWN_MEMBER_ID
         if member_id and self._instance_id is None:
             self._link.hang_up()
@@ -200,11 +200,11 @@ class GroupMember:
                 await asyncio.wait_for(self._link.send(goodbye), GOODBYE_S)
 
     def rejoin(self) -> None:
-        """Ask for a round, because what :meth:`Strategy.metadata` says has changed."""
+        """Request a round because the result of :meth:`Strategy.metadata` has changed."""
         self._rejoin.set()
 
     async def check(self) -> None:
-        """Ask the coordinator whether the share still counts; raises :class:`NotInGroup` if it may not."""
+        """Ask the coordinator whether the share is still valid; raises :class:`NotInGroup` if not."""
         share = self._share
         code = None if share is None else await self._beat(share, self._session_s / 3)
         if code not in (Code.NONE, Code.REBALANCE_IN_PROGRESS):
@@ -252,7 +252,7 @@ class GroupMember:
         return min(self._backoff_s * 2.0 ** min(failures, 20), MAX_BACKOFF_S)
 
     async def _watch(self, share: Share, *, for_s: float = math.inf) -> bool:
-        """Beat until the generation ends, or for a while; whether this member's part in it was lost."""
+        """Send heartbeats until the generation or ``for_s`` ends; return whether the share was lost."""
         clock = asyncio.get_running_loop().time
         until, lost_at = clock() + for_s, clock() + self._session_s
         while clock() < until and not self._rejoin.is_set():
@@ -273,13 +273,11 @@ class GroupMember:
                 if code in FATAL:
                     await self._let_go(lost=True)
                 self._refuse_fatal(code)
-                return (
-                    True  # the next join says under which id: a static one may have been replaced
-                )
+                return True  # the next join gets a valid id: a static member may have been replaced
         return False
 
     async def _beat(self, share: Share, timeout_s: float) -> int | None:
-        """The coordinator's word on our generation; None: no answer in that time."""
+        """Send a heartbeat; return the coordinator's error code, or None without an answer in time."""
         request = HeartbeatRequest(self.group_id, share.generation, share.member_id)
         try:
             answer = await asyncio.wait_for(self._link.send(request), timeout_s)
@@ -300,7 +298,7 @@ class GroupMember:
         ending = self._ending
         if ending is not None:
             try:
-                await asyncio.shield(ending)  # a stop in the middle waits for the same end
+                await asyncio.shield(ending)  # a concurrent stop waits for the same end
             finally:
                 if ending.done():
                     self._ending = None
@@ -315,7 +313,7 @@ class GroupMember:
             work.result()
 
     async def _while_beating(self, share: Share, user: Coroutine[Any, Any, None]) -> bool:
-        """The user's part may take the whole rebalance timeout; whether the group forgot us meanwhile."""
+        """Run the user's callback with heartbeats; return whether the group removed this member meanwhile."""
         beats = asyncio.create_task(self._beat_on(share))
         try:
             await user
@@ -325,7 +323,7 @@ class GroupMember:
             await asyncio.wait([beats])
 
     async def _beat_on(self, share: Share) -> None:
-        """Until the coordinator knows this member no more."""
+        """Send heartbeats until the coordinator no longer knows this member."""
         code: int | None = None
         while code not in _GONE:
             await asyncio.sleep(self._interval_s)
@@ -334,7 +332,7 @@ class GroupMember:
     # -- joining -----------------------------------------------------------------------------------
 
     async def _join(self) -> Share | None:
-        """One round, None when it has to be tried again."""
+        """Run one round; None if the round must be retried."""
         offers = [(name, strategy.metadata()) for name, strategy in self._strategies.items()]
         answer = await self._link.send(
             JoinGroupRequest(
@@ -381,9 +379,11 @@ class GroupMember:
             return [(member_id, _GIVEN + given.get(member_id, b"")) for member_id in members]
         except (
             Exception
-        ) as problem:  # the strategy is the user's: all members learn why there is no work
+        ) as problem:  # the strategy is user code: all members get the reason of the failure
             logger.exception(
-                "Group %s: %r could not be shared out", self.group_id, answer.group_protocol
+                "Group %s: could not assign the work of protocol %r",
+                self.group_id,
+                answer.group_protocol,
             )
             reason = f"{type(problem).__name__}: {problem}"[:LONGEST_REASON].encode()
             return [(member_id, _FAILED + reason) for member_id in members]
@@ -415,7 +415,7 @@ async def _ended(work: asyncio.Task[None]) -> None:
 
 
 def _raise_failure(work: asyncio.Task[None] | None) -> None:
-    """What the work raised by itself; raises RuntimeError where it was cancelled by others than us."""
+    """Raise the error of the work, or RuntimeError if other code cancelled the work."""
     if work is None or not work.done():
         return
     if work.cancelled():

@@ -1,4 +1,4 @@
-"""Assignors that look at facts of the consumers: partitions go where they are liked, if balance allows."""
+"""Assignors with preferences: members get the partitions that match their labels, if balance allows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TypeAlias
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.structs import TopicPartition
 
-from faust_assigner.clients.assignors import Given, Joined, PlannedAssignor
-from faust_assigner.clients.words import decode_word, encode_word
+from faust_assigner.clients.assignors import Assigned, Joined, PlannedAssignor
+from faust_assigner.clients.user_data import decode_user_data, encode_user_data
 from faust_assigner.model import Member
 from faust_assigner.planner import plan
 
@@ -19,28 +19,31 @@ _ByTopic: TypeAlias = Mapping[str, frozenset[int]]
 
 
 class MetadataAssignor(PlannedAssignor):
-    """Balanced first; then as many partitions as can be with members that like them; then sticky among those.
+    """Balance first; then as many partitions as possible on members that prefer them; then stickiness.
 
-    ``labels`` are this consumer's facts. Subclasses say with :meth:`liked` what a member with some labels
-    likes. A partition that nobody likes, or whose owner likes it, stays where it is if balance allows.
+    ``labels`` are this consumer's facts. Subclasses implement :meth:`liked`, the preferred partitions of a
+    member with given labels. A partition without a preferring member, or on a preferring member, stays on
+    its owner if balance allows.
     """
 
     name = "metadata"
 
     def __init__(self, labels: Mapping[str, str], *, capacity: float = 1.0) -> None:
         super().__init__(capacity=capacity)
-        self._word = decode_word(encode_word(replace(self._word, labels=dict(labels))))
+        self._user_data = decode_user_data(
+            encode_user_data(replace(self._user_data, labels=dict(labels)))
+        )
 
     def liked(
         self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata
     ) -> Collection[int]:
-        """The partitions of ``topic`` that a member with ``labels`` likes to have."""
+        """Return the partitions of ``topic`` that a member with ``labels`` prefers."""
         raise NotImplementedError
 
     def place(
         self, joined: Sequence[Joined], partitions: Mapping[str, int], cluster: ClusterMetadata
-    ) -> dict[str, Given]:
-        """Member id -> what it gets: likes are told to the planner as copies of state it may move to."""
+    ) -> dict[str, Assigned]:
+        """Return member id -> its partitions; the planner gets preferences as copies of movable state."""
         likes = {
             facts: {
                 topic: frozenset(self.liked(dict(facts), topic, cluster)) for topic in partitions
@@ -56,23 +59,25 @@ class MetadataAssignor(PlannedAssignor):
         members = [_wishing(one, likes[_facts(one)], wanted) for one in joined]
         shares = _shares(members, partitions)
         liked = {one.member_id: likes[_facts(one)] for one in joined}
-        # A partition that no member likes may hold the place of one that its owner would like.
+        # A partition without preferences may occupy the place of a preferred partition.
         homes = _shares([_without_others(one) for one in members], partitions)
         if _number_liked(homes, liked) > _number_liked(shares, liked):
             shares = _shares([_at_home(one, homes[one.member_id]) for one in members], partitions)
-        return {member_id: Given(active=topics, spare={}) for member_id, topics in shares.items()}
+        return {
+            member_id: Assigned(active=topics, spare={}) for member_id, topics in shares.items()
+        }
 
 
 def _facts(one: Joined) -> tuple[tuple[str, str], ...]:
-    """Labels as a key: members of equal ones are asked for once."""
-    return tuple(sorted(one.word.labels.items()))
+    """Return labels as a key: members with equal labels share the result of ``liked``."""
+    return tuple(sorted(one.data.labels.items()))
 
 
 def _wishing(one: Joined, liked: _ByTopic, wanted: _ByTopic) -> Member:
-    """Claims only what it likes or nobody does, so that the rest may move to who likes it."""
+    """Claim only partitions that the member prefers or no member prefers; the rest may move."""
     kept = {
         topic: [n for n in numbers if n in liked[topic] or n not in wanted[topic]]
-        for topic, numbers in one.word.active.items()
+        for topic, numbers in one.data.active.items()
         if topic in wanted
     }
     return replace(
@@ -83,14 +88,14 @@ def _wishing(one: Joined, liked: _ByTopic, wanted: _ByTopic) -> Member:
 
 
 def _without_others(member: Member) -> Member:
-    """Claims only what it likes."""
+    """Claim only preferred partitions."""
     liked = member.standbys
     kept = {t: [n for n in ns if n in liked.get(t, ())] for t, ns in member.actives.items()}
     return replace(member, actives=kept)
 
 
 def _at_home(member: Member, home: Mapping[str, Sequence[int]]) -> Member:
-    """Claims what it likes of ``home``, and as many of its other partitions as ``home`` has room for."""
+    """Claim the preferred partitions of ``home``, and further partitions up to the room of ``home``."""
     claimed: dict[str, list[int]] = {}
     for topic, numbers in home.items():
         liked = member.standbys.get(topic, ())
@@ -103,7 +108,7 @@ def _at_home(member: Member, home: Mapping[str, Sequence[int]]) -> Member:
 def _shares(
     members: Sequence[Member], partitions: Mapping[str, int]
 ) -> dict[str, dict[str, list[int]]]:
-    """Member id -> topic -> its partitions, as planned."""
+    """Return member id -> topic -> its planned partitions."""
     made = plan(members, partitions, changelogs=partitions, co_partitioned=())
     given: dict[str, dict[str, list[int]]] = {one.member_id: {} for one in members}
     for group, owners in zip(made.groups, made.target, strict=True):
@@ -127,7 +132,7 @@ def _number_liked(
 class RackAwareAssignor(MetadataAssignor):
     """Partitions whose leader is in this consumer's rack, as many as balance allows.
 
-    ``rack_id`` is compared with the brokers' ``broker.rack``: fewer bytes cross between racks. aiokafka
+    ``rack_id`` is compared with the brokers' ``broker.rack``: less traffic crosses racks. aiokafka
     fetches from leaders only.
     """
 
@@ -139,7 +144,7 @@ class RackAwareAssignor(MetadataAssignor):
     def liked(
         self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata
     ) -> Collection[int]:
-        """Those whose leader's broker names the member's rack."""
+        """Return the partitions whose leader runs in the member's rack."""
         rack = labels.get(RACK)
         return (
             []

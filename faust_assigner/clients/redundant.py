@@ -1,4 +1,4 @@
-"""Each partition to several consumers, as replicas of a search index need it."""
+"""An assignor that gives each partition to several consumers, for example replicas of a search index."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aiokafka.cluster import ClusterMetadata
 
-from faust_assigner.clients.assignors import Given, Joined, PlannedAssignor
+from faust_assigner.clients.assignors import Assigned, Joined, PlannedAssignor
 from faust_assigner.planner import plan
 
 _Copies = dict[str, set[tuple[str, int]]]
 
 
 class RedundantAssignor(PlannedAssignor):
-    """Every partition to ``copies`` members, or to all where there are fewer; sticky; spread over members.
+    """Every partition to ``copies`` members, or to all in a smaller group; sticky; spread over members.
 
-    With equal subscriptions and capacities no member has two partitions more than another. Members of one
-    group commit to the same offsets: those of such a group keep their own beside what they build.
+    With equal subscriptions and capacities, member loads differ by at most 1. Members of a
+    group commit to the same offsets: such members store their own offsets beside their results.
     """
 
     def __init__(self, copies: int, *, capacity: float = 1.0) -> None:
@@ -24,12 +24,12 @@ class RedundantAssignor(PlannedAssignor):
             raise ValueError(f"copies must be 1 or more, got {copies}")
         super().__init__(capacity=capacity)
         self.copies = copies
-        self.name = f"redundant-{copies}"  # members that differ in it must not meet in one round
+        self.name = f"redundant-{copies}"  # members with different values must not share a round
 
     def place(
         self, joined: Sequence[Joined], partitions: Mapping[str, int], cluster: ClusterMetadata
-    ) -> dict[str, Given]:
-        """Member id -> first copies and spare ones."""
+    ) -> dict[str, Assigned]:
+        """Return member id -> first copies and spare copies."""
         made = plan(
             [one.member for one in joined],
             partitions,
@@ -45,20 +45,20 @@ class RedundantAssignor(PlannedAssignor):
             m: {(t, n) for t, numbers in made.standbys(m).items() for n in numbers} for m in ids
         }
         _even_out(joined, active, spare)
-        return {m: Given(active=_by_topic(active[m]), spare=_by_topic(spare[m])) for m in ids}
+        return {m: Assigned(active=_by_topic(active[m]), spare=_by_topic(spare[m])) for m in ids}
 
 
 def _even_out(joined: Sequence[Joined], active: _Copies, spare: _Copies) -> None:
-    """First copies and spares are even each on their own; together a member may have two more than another.
+    """Even out the sum of first and spare copies, which are even separately but may differ by 2 together.
 
-    From a member that has at least two more than another, relative to capacity, a spare goes there; one
-    that costs no move first. Each step makes the sum of squared loads smaller, so it ends.
+    A spare moves from a member with at least 2 more than another member, relative to capacity; spares
+    without a cost come first. Each step lowers the sum of squared loads, so the loop ends.
     """
-    capacity = {one.member_id: one.word.capacity for one in joined}
+    capacity = {one.member_id: one.data.capacity for one in joined}
     held = {
         one.member_id: {
             (t, n)
-            for claims in (one.word.active, one.word.spare)
+            for claims in (one.data.active, one.data.spare)
             for t, numbers in claims.items()
             for n in numbers
         }

@@ -1,4 +1,4 @@
-"""Which workers of a Faust app make its rebalances stop everybody, and which roll comes next."""
+"""The workers of a Faust app that force eager rebalances, and the next rolling restart to make."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from faust_assigner.clients.groups import GroupNotFound, client_of, described
 from faust_assigner.wire import join
 
-#: What a worker is: able to go on through a rebalance, told not to, stock Faust, or no worker of Faust.
+#: The kinds of members: cooperative, eager by setting, stock Faust, or no Faust worker.
 COOPERATIVE, EAGER, STOCK, STRANGER = "cooperative", "eager", "stock", "not Faust"
-#: Before which roll it is, or None where nothing is to be done.
+#: The recommended rolling restart by kind, or None.
 NEXT = {STOCK: "roll them to this assignor", EAGER: "roll them without what their log names"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """A member of the group, and its kind by what it said when it joined last."""
+    """A member of the group, and its kind by the metadata of its last JoinGroup."""
 
     member_id: str
     client_id: str
@@ -30,14 +30,14 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class Rolls:
-    """The name of the last round, and all members by id."""
+    """The protocol of the last round, and all members by id."""
 
     chosen: str
     workers: Sequence[Worker]
 
     @property
     def advice(self) -> Sequence[str]:
-        """What comes next, a line for each kind of worker; upwards first, then back."""
+        """Return the next steps, a line per kind of worker; upgrades first, then the way back."""
         kinds = {
             kind: sum(worker.kind == kind for worker in self.workers)
             for kind in (COOPERATIVE, EAGER, STOCK, STRANGER)
@@ -58,7 +58,7 @@ class Rolls:
 
 
 async def rolls(connection: Mapping[str, Any], group_id: str) -> Rolls:
-    """Of a classic group; raises as :func:`~faust_assigner.clients.groups.describe_group` does."""
+    """Describe a classic group; raises as :func:`~faust_assigner.clients.groups.describe_group` does."""
     async with client_of(connection) as client:
         node = await client.coordinator_lookup(CoordinationType.GROUP, group_id)
         group = await described(client, node, group_id)
@@ -79,11 +79,11 @@ async def rolls(connection: Mapping[str, Any], group_id: str) -> Rolls:
 
 
 def kind_of(metadata: bytes) -> str:
-    """By a member's own words, which a stranger may have written."""
+    """Return the kind by a member's own metadata, which is untrusted."""
     try:
         said = ConsumerProtocolMemberMetadata.decode(metadata)
         data = join.decode_join(said.user_data, said.subscription)
-    except Exception:  # refused, or no consumer's metadata at all
+    except Exception:  # refused, or not a consumer's metadata
         return STRANGER
     if not data.is_ours:
         return STOCK

@@ -1,4 +1,4 @@
-"""What is answered without asking a group: none has that id, or no group could serve that join."""
+"""Answers without a group: the group id is unknown, or no group could accept the join."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from faust_assigner.coordinator.states import GroupLimits
 
 
 def answer_absent(event: Event, error: Code | None = None) -> fx.Reply:
-    """The answer to a request about a group that does not exist (or is dead, with ``error``)."""
+    """Return the answer to a request about an unknown group (or a dead group, with ``error``)."""
     unknown = Code.UNKNOWN_MEMBER_ID if error is None else error
     match event:
         case JoinGroup():
@@ -29,7 +29,7 @@ def answer_absent(event: Event, error: Code | None = None) -> fx.Reply:
         case Heartbeat():
             return fx.HeartbeatReply(event.token, unknown)
         case LeaveGroup() if error is None:
-            # Whoever is named is unknown; the request itself is well.
+            # All named members are unknown; the request itself succeeds.
             gone = tuple((w.member_id, w.instance_id, unknown) for w in event.leavers)
             return fx.LeaveReply(event.token, Code.NONE, gone)
         case LeaveGroup():
@@ -45,11 +45,11 @@ def answer_absent(event: Event, error: Code | None = None) -> fx.Reply:
         case DeleteGroup():
             return fx.DeleteReply(event.token, Code.GROUP_ID_NOT_FOUND)
         case _:
-            raise CoordinatorBug(f"{event} has nobody to answer")
+            raise CoordinatorBug(f"{event} has no request to answer")
 
 
 def refuse_join_itself(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
-    """What can be said about a JoinGroup before looking for its group; NONE when nothing is wrong."""
+    """Check a JoinGroup without its group; NONE if the request is well formed."""
     if not group_id:
         return Code.INVALID_GROUP_ID
     if (
@@ -62,7 +62,7 @@ def refuse_join_itself(event: JoinGroup, limits: GroupLimits, group_id: str) -> 
 
 
 def refuse_join(event: JoinGroup, limits: GroupLimits, group_id: str) -> Code:
-    """The same, and what nobody's group can serve."""
+    """Check a JoinGroup like :func:`refuse_join_itself`, and refuse joins that no group can accept."""
     error = refuse_join_itself(event, limits, group_id)
     if error is not Code.NONE:
         return error

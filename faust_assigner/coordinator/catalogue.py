@@ -1,7 +1,7 @@
-"""What groups know of topics: names, 16-byte ids, partition counts, racks. Values, made by the broker.
+"""Topics as groups see them: names, 16-byte ids, partition counts, racks. Values, made by the broker.
 
-A group never asks for topics, it is told: each machine is given a :class:`Catalogue` at its birth and a
-``CatalogueChanged`` event with the next one.
+A group never requests topics: each machine gets a :class:`Catalogue` at its creation and a
+``CatalogueChanged`` event with each later catalogue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Partitions = Mapping[TopicId, tuple[int, ...]]  # ascending, each once; no topic
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic. ``racks[p]`` are the racks that hold a replica of partition p; empty when nobody knows."""
+    """A topic. ``racks[p]`` are the racks with a replica of partition p; empty if unknown."""
 
     name: str
     topic_id: TopicId
@@ -25,7 +25,7 @@ class Topic:
     racks: tuple[frozenset[str], ...] = ()
 
     def digest(self) -> bytes:
-        """8 bytes that differ when anything about the topic does; cost O(partitions with racks)."""
+        """8 bytes that differ after any change of the topic; cost O(partitions with racks)."""
         told = [self.name, self.topic_id.hex(), self.partitions, [sorted(r) for r in self.racks]]
         return blake2b(repr(told).encode(), digest_size=8).digest()
 
@@ -47,7 +47,7 @@ class Catalogue:
 
     @classmethod
     def of(cls, topics: Iterable[Topic]) -> Self:
-        """A catalogue of these topics."""
+        """Build a catalogue of these topics."""
         listed = tuple(topics)
         return cls(
             {t.name: t for t in listed},
@@ -56,15 +56,15 @@ class Catalogue:
         )
 
     def existing(self, names: Set[str]) -> set[str]:
-        """Those of the names that are topics. Cost O(the fewer): strangers name thousands that are none."""
+        """Return the names that are topics. Cost O(the smaller side): clients may send thousands of names."""
         if len(names) > len(self.by_name):
             return {name for name in self.by_name if name in names}
         return self.by_name.keys() & names
 
     def fingerprint(self, names: Iterable[str]) -> int:
-        """A number that changes when one of these topics appears, goes, grows, or moves between racks.
+        """Return a number that changes if any of these topics appears, goes, grows, or moves between racks.
 
-        0 when none of them exists. Cost O(names), and what exists of them is sorted.
+        0 if no topic exists. Cost O(names), plus sorting the existing names.
         """
         known = sorted(self.existing(frozenset(names)))
         if not known:
@@ -75,11 +75,11 @@ class Catalogue:
         )  # fits a signed 64-bit field
 
     def ids(self, names: Iterable[str]) -> frozenset[TopicId]:
-        """The ids of those of the names that exist."""
+        """Return the ids of the existing names."""
         return frozenset(self.by_name[name].topic_id for name in self.existing(frozenset(names)))
 
     def partitions_of(self, wanted: Mapping[str, Iterable[int]]) -> dict[TopicId, tuple[int, ...]]:
-        """Partitions by topic name, said by topic id; names nobody knows are left out."""
+        """Convert partitions by topic name to partitions by topic id; unknown names are left out."""
         return {
             self.by_name[name].topic_id: tuple(sorted(set(parts)))
             for name, parts in wanted.items()
@@ -87,5 +87,5 @@ class Catalogue:
         }
 
     def names_of(self, wanted: Partitions) -> dict[str, tuple[int, ...]]:
-        """Partitions by topic id, said by topic name; ids nobody knows are left out."""
+        """Convert partitions by topic id to partitions by topic name; unknown ids are left out."""
         return {self.by_id[key].name: parts for key, parts in wanted.items() if key in self.by_id}

@@ -1,8 +1,8 @@
 """The classic group protocol as a pure, table-driven machine: ``step(event, now_ms) -> effects``.
 
-Two literal tables are the whole protocol: ``NEXT`` (in ``states``) says which state follows which cause,
-``RULES`` says which rule answers an event in a state. Nothing here reads a clock, draws a random number or
-does I/O.
+Two literal tables are the whole protocol: ``NEXT`` (in ``states``) has the next state for each cause,
+``RULES`` has the rule for each event in each state. The machine reads no clock, draws no random number and
+does no I/O.
 
 Behaviour follows Apache Kafka's coordinator: KIP-62 (timeouts), KIP-134 (initial delay), KIP-345 (static
 members), KIP-394 (known member ids), KIP-559 (protocol in sync), KIP-800 (reasons), KIP-814 (skipped
@@ -43,19 +43,19 @@ from faust_assigner.coordinator.timers import Purpose
 __all__ = ["NEXT", "RULES", "Cause", "ClassicGroup", "GroupLimits", "State", "answer_absent"]
 
 PARKED_DUPLICATES: Final = (
-    8  # copies of one parked request; of more, the oldest is told to try again
+    8  # copies of one parked request; beyond, the oldest copy is answered with a retriable error
 )
 
 
 class ClassicGroup(ClassicChange):
-    """One group. Feed it events, carry out its effects in order, send ``Tick`` at ``next_deadline_ms``.
+    """A classic group. The broker feeds events, applies the effects in order and sends ``Tick`` when due.
 
-    Cost: O(1) per heartbeat, O(log members) per join or follower's sync; O(members) where a phase ends, a
-    static member is replaced, or the leader assigns. Never raises on what a client sends.
+    Cost: O(1) per heartbeat, O(log members) per join or follower's sync; O(members) at the end of a phase, at
+    a static member's replacement, and at the leader's assignment. Requests of a client never raise.
     """
 
     def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> tuple[fx.Effect, ...]:
-        """Apply one event at time ``now_ms``; return what must be done, in order."""
+        """Apply one event at time ``now_ms``; return the effects in order."""
         self._now, self._wall = now_ms, now_ms if wall_ms is None else wall_ms
         self._out = []
         RULES[(self.state, type(event))](self, event)
@@ -119,7 +119,7 @@ class ClassicGroup(ClassicChange):
 
     def _admit(self, event: JoinGroup, member_id: str) -> None:
         member = Member.joining(event, member_id)
-        # A newcomer cannot send heartbeats yet, and its socket is not read while the join is parked:
+        # A new member cannot send heartbeats yet, and its socket is not read while the join is parked:
         # the generous timeout stops abandoned joins from piling up.
         self.timers.set(Purpose.SESSION, member_id, self._now + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self.timers.drop(Purpose.PENDING, member_id)
@@ -158,7 +158,7 @@ class ClassicGroup(ClassicChange):
         self, event: JoinGroup, member: Member, before: Member, old_leader: str, error: Code
     ) -> None:
         if event.token not in member.join_tokens:
-            return  # a rebalance that began meanwhile has answered, or will
+            return  # a concurrent rebalance has answered, or will answer
         self.roster.park(member, ())
         if error is not Code.NONE:
             self._put(member, before)
@@ -168,8 +168,8 @@ class ClassicGroup(ClassicChange):
             reply = self._join_reply(member, with_members=leads, skip_assignment=leads)
             self._out.append(replace(reply, token=event.token))
         else:
-            # Told the old leader's id, an older client that led does not assign: a stable group
-            # would not broadcast what it computes.
+            # With the old leader's id in the answer, an older client does not assign: a stable group
+            # would not distribute its assignment.
             reply = self._join_reply(member, with_members=False)
             self._out.append(replace(reply, token=event.token, leader=old_leader))
 
@@ -179,7 +179,7 @@ class ClassicGroup(ClassicChange):
 
     def _rejoin_completing(self, event: JoinGroup, member: Member) -> None:
         if member.protocols == event.protocols:
-            # It lost the answer of the join phase: tell it again.
+            # A retry after a lost answer of the join phase: repeat the answer.
             self._repeat_join(event, member, with_members=self.roster.leader == member.member_id)
         else:
             self._update(member, event)
@@ -276,7 +276,7 @@ class ClassicGroup(ClassicChange):
         self._heartbeat(event, Code.REBALANCE_IN_PROGRESS)
 
     def _commit_empty(self, event: CommitOffsets) -> None:
-        # Generation -1: an administrator, or a consumer that keeps offsets here but is in no group.
+        # Generation -1: an administrator, or a consumer that stores offsets without membership.
         known = self._check_member(event.member_id, event.instance_id)
         self._out.append(fx.CommitReply(event.token, Code.NONE if event.generation < 0 else known))
 
@@ -287,7 +287,7 @@ class ClassicGroup(ClassicChange):
         self._out.append(fx.CommitReply(event.token, error))
 
     def _commit_completing(self, event: CommitOffsets) -> None:
-        error = self._check_commit(event)  # refused, it does not count as a sign of life
+        error = self._check_commit(event)  # a refused commit does not extend the session
         if error is Code.NONE and not event.transactional:
             error = Code.REBALANCE_IN_PROGRESS
         self._out.append(fx.CommitReply(event.token, error))
@@ -295,7 +295,9 @@ class ClassicGroup(ClassicChange):
     def _check_commit(self, event: CommitOffsets) -> Code:
         is_nameless = event.generation < 0 and not event.member_id and event.instance_id is None
         if event.transactional and is_nameless:
-            return Code.NONE  # a producer that does not know its consumer's group (before KIP-447)
+            return (
+                Code.NONE
+            )  # a producer without the group metadata of its consumer (before KIP-447)
         error = self._check_member(event.member_id, event.instance_id)
         if error is Code.NONE and event.generation != self.generation:
             error = Code.ILLEGAL_GENERATION
@@ -303,7 +305,7 @@ class ClassicGroup(ClassicChange):
 
     def _heard_from(self, member_id: str) -> None:
         member = self.roster[member_id]
-        if not member.is_new:  # a newcomer's long timeout is not for its session yet
+        if not member.is_new:  # a new member has the longer join timeout instead of its session
             self._renew_session(member)
 
     # -- leaving ---------------------------------------------------------------------------------
@@ -315,7 +317,7 @@ class ClassicGroup(ClassicChange):
         if len(self.roster) < before:
             self._membership_changed()
         else:
-            self._maybe_complete_join()  # an unused id that was given back may be the last one missing
+            self._maybe_complete_join()  # the returned id may be the last missing member
 
     def _remove_leaver(self, leaver: Leaver) -> Code:
         member_id = leaver.member_id
@@ -357,7 +359,7 @@ class ClassicGroup(ClassicChange):
         self._out.append(answer_absent(event, Code.COORDINATOR_NOT_AVAILABLE))
 
     def _nothing(self, event: Event) -> None:
-        """A dead group has no timers and waits for nothing."""
+        """Ignore the event: a dead group has no timers and no pending saves."""
 
 
 Rule = Callable[[ClassicGroup, Any], None]

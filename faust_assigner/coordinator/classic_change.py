@@ -1,4 +1,4 @@
-"""What a classic group knows of the other protocol: topics to come, and how it becomes a consumer group."""
+"""The classic group's rules for KIP-848: changes of topics, and the conversion to a consumer group."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from faust_assigner.coordinator.events import CatalogueChanged, ConsumerGroupHea
 
 
 class ClassicChange(ClassicViews):
-    """The rules for events that come from the world of KIP-848."""
+    """The rules for events of KIP-848."""
 
     def _upgrade(self, event: ConsumerGroupHeartbeat) -> None:
-        # The two machines know each other: each can become the other.
+        # A late import: each machine can become the other.
         from faust_assigner.coordinator.consumer.upgrade import upgrade
 
         outcome = upgrade(self, event, self._now)
@@ -36,15 +36,15 @@ class ClassicChange(ClassicViews):
         self._out.append(fx.SaveRecords(records, self._save_counter))
 
     def ask_all_to_rejoin(self) -> None:
-        """Begin a rebalance that no request has asked for."""
+        """Begin a rebalance without a request."""
         self._rebalance()
 
     def _catalogue_changed(self, event: CatalogueChanged) -> None:
         self.catalogue = (
             event.catalogue
-        )  # its members look for themselves; it matters when it is converted
+        )  # classic members watch topics themselves; the catalogue matters for a conversion
 
     def _fetch(self, event: FetchOffsets) -> None:
         self._out.append(
             fx.FetchReply(event.token, Code.NONE)
-        )  # a classic group lets everybody read
+        )  # a classic group allows every reader

@@ -1,4 +1,4 @@
-"""What a classic group shows of itself (:class:`~faust_assigner.coordinator.group.Group`)."""
+"""The views of a classic group (:class:`~faust_assigner.coordinator.group.Group`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from faust_assigner.coordinator.states import State
 
 
 class ClassicViews(GroupRounds):
-    """Questions that change nothing."""
+    """Read-only questions."""
 
     @property
     def group_type(self) -> GroupType:
@@ -23,16 +23,16 @@ class ClassicViews(GroupRounds):
 
     @property
     def is_empty(self) -> bool:
-        """No members; unused ids do not count."""
+        """Whether the group has no members; unused ids do not count."""
         return not len(self.roster)
 
     @property
     def is_unproven(self) -> bool:
-        """Nothing but ids handed out, if that."""
+        """Whether no member has ever joined; unused ids do not count."""
         return self.is_empty and not self.generation
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics any member subscribes to, or None when the group's protocol does not tell."""
+        """Topics of any member, or None if the group's protocol does not name topics."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         topics: set[str] = set()
@@ -44,7 +44,7 @@ class ClassicViews(GroupRounds):
         return frozenset(topics)
 
     def retention(self) -> Retention:
-        """From the commit on where nobody ever joined, from the last member's leaving in an empty group."""
+        """Offsets expire from their commit if no member ever joined, else from the last leave."""
         if self.protocol_type is None:
             return lambda topic, committed_at_ms: committed_at_ms
         if self.state is State.EMPTY:
@@ -55,7 +55,7 @@ class ClassicViews(GroupRounds):
         )
 
     def describe(self) -> GroupView:
-        """Everything an administrator may see; metadata and assignments only while they hold."""
+        """Return the administrator's view; metadata and assignments only while valid."""
         settled = self.state is State.STABLE
         return GroupView(
             self.group_id,

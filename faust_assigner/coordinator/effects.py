@@ -1,4 +1,4 @@
-"""What a group asks its surroundings to do. Order matters: a save precedes the answers it allows."""
+"""The effects that a group requests from the broker. Order matters: a save precedes its answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """One line of the list that only the leader gets."""
+    """An entry in the list of members, which only the leader gets."""
 
     member_id: str
     instance_id: str | None
@@ -26,7 +26,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """The answer to a JoinGroup. ``members`` is empty for everyone but the leader."""
+    """The answer to a JoinGroup. ``members`` is empty except for the leader."""
 
     token: Token
     error: Code
@@ -69,7 +69,7 @@ class LeaveReply:
 
 @dataclass(frozen=True, slots=True)
 class CommitReply:
-    """Whether the offsets of a commit may be stored."""
+    """Whether a commit's offsets may be stored."""
 
     token: Token
     error: Code
@@ -85,7 +85,7 @@ class DeleteReply:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeatReply:
-    """The answer to a ConsumerGroupHeartbeat; ``assignment`` None means: as before."""
+    """The answer to a ConsumerGroupHeartbeat; ``assignment`` None means unchanged."""
 
     token: Token
     error: Code
@@ -106,7 +106,7 @@ class FetchReply:
 
 @dataclass(frozen=True, slots=True)
 class SaveGroup:
-    """Write the record; with a ``save_id`` the outcome must come back as a ``Saved`` event."""
+    """Write the record; with a ``save_id``, a ``Saved`` event must report the outcome."""
 
     record: GroupRecord
     save_id: int | None = None
@@ -114,7 +114,7 @@ class SaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class SaveRecords:
-    """Write all of these or none, in order, and answer with ``Saved`` at once or later."""
+    """Write all of these records or none, in order, and answer with ``Saved``, now or later."""
 
     records: tuple[Record, ...]
     save_id: int
@@ -122,14 +122,14 @@ class SaveRecords:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceMachine:
-    """From now on this machine is the group."""
+    """Replace the group's machine by this machine."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeTarget:
-    """Compute a target assignment somewhere and answer with ``TargetComputed``; nobody waits for it."""
+    """Compute a target assignment and answer with ``TargetComputed``; no request waits for the result."""
 
     request_id: int
     spec: GroupSpec
@@ -137,7 +137,7 @@ class ComputeTarget:
 
 @dataclass(frozen=True, slots=True)
 class DropGroup:
-    """Forget the group, its records (``keys``; a classic group has one) and its offsets."""
+    """Remove the group, its records (``keys``; a classic group has one) and its offsets."""
 
     group_id: str
     keys: tuple[Key, ...] = ()
@@ -145,7 +145,7 @@ class DropGroup:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """Something worth a log line and a counter; ``what`` is one of a fixed, small set of words."""
+    """An event for a log line and a counter; ``what`` is a word of a fixed, small set."""
 
     what: str
     member_id: str = ""

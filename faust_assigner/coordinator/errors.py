@@ -1,7 +1,7 @@
-"""The error codes of the Kafka protocol that group coordination answers with.
+"""The error codes of the Kafka protocol that group coordination returns.
 
-Numbers are Kafka's own (clients branch on them). A refusal is a value here, never an exception: what a
-stranger sends must not be able to raise. ``CoordinatorBug`` is the one exception, and it means ours.
+The numbers are Kafka's (clients branch on them). A refusal is a value here, never an exception: bytes from
+a client must not be able to raise. The one exception is ``CoordinatorBug``, a bug of this package.
 """
 
 from __future__ import annotations
@@ -49,4 +49,4 @@ class Code(IntEnum):
 
 
 class CoordinatorBug(FaustAssignerError, AssertionError):
-    """The machine tried a move its own table forbids: a bug of ours, never of a client."""
+    """The machine tried a transition that its table forbids: a bug of this package, never of a client."""

@@ -1,8 +1,8 @@
-"""What can happen to a group. Every event is a frozen value; ``token`` names the request to answer.
+"""The events of a group. Every event is a frozen value; ``token`` names the request to answer.
 
-Times are not part of an event: :meth:`~faust_assigner.coordinator.group.Group.step` gets ``now_ms`` beside
-it. Random parts (a new member id) are chosen by the caller and travel inside the event, so that a replay is
-exact.
+Times are not part of an event: :meth:`~faust_assigner.coordinator.group.Group.step` gets ``now_ms`` as an
+argument. Random values (a new member id) are chosen by the caller and are part of the event, so that a replay
+is exact.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_TOKEN: Final[Token] = -1
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """One assignor a member offers, and the bytes it tells the leader (opaque here)."""
+    """An assignor that a member offers, and its opaque metadata for the leader."""
 
     name: str
     metadata: bytes
@@ -42,16 +42,16 @@ class JoinGroup:
     client_host: str = ""
     reason: str | None = None
     needs_known_id: bool = (
-        True  # v4+: a dynamic newcomer must come back with the id it is given (KIP-394)
+        True  # v4+: a new dynamic member must rejoin with its issued id (KIP-394)
     )
     can_skip_assignment: bool = (
-        False  # v9+: a returning static leader may be told not to assign (KIP-814)
+        False  # v9+: a returning static leader may be asked not to assign (KIP-814)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """SyncGroup: the leader brings everyone's assignment, followers fetch theirs."""
+    """SyncGroup: the leader sends all assignments, followers fetch theirs."""
 
     token: Token
     member_id: str
@@ -64,7 +64,7 @@ class SyncGroup:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Heartbeat: I am alive; may I go on?"""
+    """Heartbeat: extends the session and asks whether the generation is current."""
 
     token: Token
     member_id: str
@@ -91,10 +91,10 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """May this member (or, with generation -1 and no id, this outsider) commit offsets now?
+    """May this member (or, with generation -1 and no id, a non-member) commit offsets now?
 
-    ``generation`` is the member epoch where the group is a consumer group. The partitions matter to a member
-    whose epoch is behind: what it has held since that epoch or before, it may still commit (KIP-1251).
+    ``generation`` is the member epoch in a consumer group. The partitions matter if the member's
+    epoch is behind: partitions held since that epoch or before may still be committed (KIP-1251).
     """
 
     token: Token
@@ -108,7 +108,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """May this member read committed offsets? Before v9 nobody is named: member id None, epoch -1."""
+    """May this member read committed offsets? Before v9 without a member: member id None, epoch -1."""
 
     token: Token
     member_id: str | None = None
@@ -117,10 +117,10 @@ class FetchOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupHeartbeat:
-    """ConsumerGroupHeartbeat v0-1 (KIP-848). None, and -1 for the timeout, mean: as before.
+    """ConsumerGroupHeartbeat v0-1 (KIP-848). None, and -1 for the timeout, mean unchanged.
 
     ``member_epoch`` 0 joins, -1 leaves, -2 leaves for a while (static members). ``new_member_id`` is used
-    only when ``member_id`` is empty, which version 0 allows.
+    only if ``member_id`` is empty, which version 0 allows.
     """
 
     token: Token
@@ -141,7 +141,7 @@ class ConsumerGroupHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """An administrator, or the expiry of its last offset, wants the group gone."""
+    """A request to delete the group, by an administrator or by the expiry of the last offset."""
 
     token: Token = NO_TOKEN
 
@@ -156,19 +156,19 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed: fire what is due."""
+    """The passage of time: the group fires its due timers."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueChanged:
-    """Topics came, went, grew or moved: this is how they are now."""
+    """The current topics, after a topic was created, deleted, grew or moved."""
 
     catalogue: Catalogue
 
 
 @dataclass(frozen=True, slots=True)
 class TargetComputed:
-    """The outcome of a ``ComputeTarget``: partitions by member id; None when the assignor failed."""
+    """The result of a ``ComputeTarget``: partitions by member id; None if the assignor failed."""
 
     request_id: int
     target: Mapping[str, Partitions] | None

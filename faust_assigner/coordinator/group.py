@@ -1,20 +1,21 @@
-"""What every group is to its surroundings, whichever protocol its members speak.
+"""The interface of a group to the broker, for either protocol.
 
-The surroundings (the broker) keep one machine per group id and do four things:
+The broker keeps one machine per group id and has four duties:
 
-1. Put events to it: ``effects = group.step(event, now_ms, wall_ms)``, and carry the effects out in order.
-2. ``SaveRecords(records, save_id)``: write all or none of them, and put ``Saved(save_id, error)`` to the
-   same machine before any other event. What depends on the record comes back from that step.
-3. ``ReplaceMachine(group)``: from now on that machine is the group (online migration). Its records are
-   already written; effects that follow are its own.
-4. ``ComputeTarget(request_id, spec)``: run ``assignors.compute(spec)`` somewhere, put the outcome back as
-   ``TargetComputed(request_id, target)``, or with target None and a reason. Nobody waits for it.
+1. Pass events: ``effects = group.step(event, now_ms, wall_ms)``, and apply the effects in order.
+2. ``SaveRecords(records, save_id)``: write all or none of the records, and pass ``Saved(save_id, error)`` to
+   the same machine before any other event. That step returns the effects that depend on the save.
+3. ``ReplaceMachine(group)``: use the new machine from now on (online migration). Its records are
+   already written; the following effects belong to the new machine.
+4. ``ComputeTarget(request_id, spec)``: run ``assignors.compute(spec)`` anywhere, and pass the result as
+   ``TargetComputed(request_id, target)``, or with target None and a reason. No request waits for the result.
 
-After any step: ring with ``Tick`` at ``next_deadline_ms``. A group nobody knows is founded by a JoinGroup
-without a member id (``ClassicGroup``), by a ConsumerGroupHeartbeat with epoch 0 (``ConsumerGroup``), or by an
-outsider's commit (``ClassicGroup``); everything else is answered by ``answer_absent``. A start of the broker
-gives each group its records: :func:`faust_assigner.coordinator.restore.restore`. When a topic is created,
-grows, is deleted or moves between racks, every group gets ``CatalogueChanged``.
+After each step the broker schedules a ``Tick`` at ``next_deadline_ms``. An unknown group is created by a
+JoinGroup without a member id (``ClassicGroup``), by a ConsumerGroupHeartbeat with epoch 0
+(``ConsumerGroup``), or by a non-member's commit (``ClassicGroup``); ``answer_absent`` answers all other
+requests. At start the broker restores each group from its records:
+:func:`faust_assigner.coordinator.restore.restore`. When a topic is created, grows, is deleted or moves
+between racks, every group gets ``CatalogueChanged``.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ Retention = Callable[[str, int], int | None]
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """One member as an administrator sees it; what the other protocol would say has its empty value."""
+    """A member as an administrator sees it; fields of the other protocol are empty."""
 
     member_id: str
     instance_id: str | None
     client_id: str
     client_host: str
-    #: Which protocol this member speaks; in a consumer group either may occur.
+    #: The protocol of this member; a consumer group may have members of both.
     protocol: GroupType
-    #: The member epoch; in a classic group its generation.
+    #: The member epoch; in a classic group the generation.
     epoch: int
     rebalance_timeout_ms: int
     rack_id: str | None = None
@@ -51,19 +52,19 @@ class MemberView:
     subscribed_topic_regex: str = ""
     server_assignor: str | None = None
     assigned: Partitions = field(default_factory=dict)
-    #: Asked to be given up, and not yet known to be.
+    #: Partitions to revoke, without a confirmation by the member.
     revoking: Partitions = field(default_factory=dict)
-    #: Wanted by the target and still held by others.
+    #: Partitions of the target that other members still hold.
     pending: Partitions = field(default_factory=dict)
     target: Partitions = field(default_factory=dict)
-    #: Classic members: what they told the leader, and what they got, as bytes.
+    #: Classic members: the metadata for the leader, and the assignment, as bytes.
     metadata: bytes = b""
     assignment: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """One group as an administrator sees it."""
+    """A group as an administrator sees it."""
 
     group_id: str
     group_type: GroupType
@@ -79,20 +80,20 @@ class GroupView:
 
 
 class Group(Protocol):
-    """One group, fulfilled by ``ClassicGroup`` and ``ConsumerGroup``."""
+    """A group, implemented by ``ClassicGroup`` and ``ConsumerGroup``."""
 
     group_id: str
 
     def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> tuple[fx.Effect, ...]:
-        """Apply one event; what must be done, in order. Never raises on what a client sends.
+        """Apply one event; return the effects in order. Requests of a client never raise.
 
-        ``now_ms`` drives the timers and never steps; ``wall_ms`` is ms since 1970 and stamps the state (None:
-        the same clock).
+        ``now_ms`` drives the timers and is monotonic; ``wall_ms`` is ms since 1970 and stamps the state (or
+        ``now_ms`` does, if None).
         """
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When ``Tick`` is due next, or None."""
+        """The time of the next ``Tick``, or None."""
 
     @property
     def state_name(self) -> str:
@@ -100,25 +101,25 @@ class Group(Protocol):
 
     @property
     def group_type(self) -> GroupType:
-        """Which machine this is."""
+        """The kind of this machine."""
 
     @property
     def protocol_type(self) -> str | None:
-        """ "consumer", another word of classic members, or None while nobody has joined."""
+        """ "consumer", another type of classic members, or None before the first join."""
 
     @property
     def is_empty(self) -> bool:
-        """No members (ids that were handed out but not used do not count)."""
+        """Whether the group has no members (issued but unused ids do not count)."""
 
     @property
     def is_unproven(self) -> bool:
-        """Nothing that would be missed: no member ever joined. Such a group may be dropped to make room."""
+        """Whether no member has ever joined. Such a group may be dropped to make room."""
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics its members read, or None when the protocol does not tell."""
+        """Topics of its members, or None if the protocol does not name topics."""
 
     def retention(self) -> Retention:
-        """From when an offset ages (KIP-211), by topic and time of commit; None while it does not."""
+        """The start of an offset's expiry (KIP-211), by topic and commit time; None while it is kept."""
 
     def describe(self) -> GroupView:
-        """Everything an administrator may see; cost O(members + partitions)."""
+        """Return the administrator's view; cost O(members + partitions)."""

@@ -1,4 +1,4 @@
-"""The members of one classic group, and the questions asked about them as a whole."""
+"""The members of a classic group, and the questions about all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.coordinator.events import JoinGroup, Protocol, Token
 
 @dataclass(slots=True)
 class Member:
-    """One member. What it offers and the joins it waits with change through its roster, which counts them."""
+    """A member. Its roster changes and counts the member's protocols and parked joins."""
 
     member_id: str
     instance_id: str | None
@@ -28,7 +28,7 @@ class Member:
 
     @classmethod
     def joining(cls, event: JoinGroup, member_id: str) -> Member:
-        """The member a JoinGroup describes, not parked yet."""
+        """Create a member from a JoinGroup, without a parked join."""
         return cls(
             member_id,
             event.instance_id,
@@ -42,7 +42,7 @@ class Member:
 
     @classmethod
     def restored(cls, record: MemberRecord) -> Member:
-        """The member a record describes."""
+        """Create a member from a record."""
         return cls(
             record.member_id,
             record.instance_id,
@@ -55,7 +55,7 @@ class Member:
         )
 
     def record(self, assignment: bytes | None = None) -> MemberRecord:
-        """As it goes to disk, optionally with an assignment that is about to hold."""
+        """Return the record of the member, optionally with an assignment that takes effect after the save."""
         return MemberRecord(
             self.member_id,
             self.instance_id,
@@ -68,27 +68,27 @@ class Member:
         )
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What it said under that protocol; empty when it does not offer it."""
+        """Return the member's metadata for the protocol; empty if the member does not offer the protocol."""
         return next((p.metadata for p in self.protocols if p.name == protocol_name), b"")
 
     def vote(self, candidates: frozenset[str]) -> str | None:
-        """Its own first choice among the candidates."""
+        """Return the member's first choice among the candidates."""
         return next((p.name for p in self.protocols if p.name in candidates), None)
 
 
 @dataclass(slots=True)
 class Roster:
-    """Members by id in order of arrival, static ids, the leader, and ids handed out but not used yet.
+    """Members by id in order of arrival, static ids, the leader, and issued but unused member ids.
 
-    What every join asks is counted as members come, change and go, so that its answer costs O(1): a thousand
-    members that arrive together would ask a thousand times about a thousand.
+    The roster keeps counts as members come, change and go, so that every join costs O(1): otherwise a
+    thousand members that arrive together would cost a thousand scans of a thousand members.
     """
 
     members: dict[str, Member] = field(default_factory=dict)
     instances: dict[str, str] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
     leader: str | None = None
-    _offers: Counter[str] = field(default_factory=Counter)  # protocol -> how many members offer it
+    _offers: Counter[str] = field(default_factory=Counter)  # protocol -> the number of its members
     _waiting: set[str] = field(default_factory=set)  # members with a parked join
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class Roster:
         return self.members[member_id]
 
     def add(self, member: Member) -> None:
-        """Take a member in; the first one becomes leader."""
+        """Add a member; the first member becomes leader."""
         self.members[member.member_id] = member
         self._count(member)
         self.pending.discard(member.member_id)
@@ -114,7 +114,7 @@ class Roster:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> Member:
-        """Let a member go; if it led, the member that arrived first leads."""
+        """Remove a member; if the leader goes, the earliest member becomes leader."""
         member = self.members.pop(member_id)
         self._discount(member)
         if member.instance_id is not None:
@@ -124,7 +124,7 @@ class Roster:
         return member
 
     def put(self, old_id: str, member: Member) -> None:
-        """A member takes the place of another: its place in line, its instance id, its leadership."""
+        """Replace a member by another in the order, with its instance id and its leadership."""
         self._discount(self.members[old_id])
         line = [member if m.member_id == old_id else m for m in self]
         self.members = {m.member_id: m for m in line}
@@ -135,13 +135,13 @@ class Roster:
             self.leader = member.member_id
 
     def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
-        """A member offers something else now."""
+        """Replace the protocols that a member offers."""
         self._discount(member)
         member.protocols = protocols
         self._count(member)
 
     def park(self, member: Member, tokens: tuple[Token, ...]) -> None:
-        """These are the joins a member waits with; none: it waits no more."""
+        """Set the parked joins of a member; empty if the member no longer waits."""
         member.join_tokens = tokens
         (self._waiting.add if tokens else self._waiting.discard)(member.member_id)
 
@@ -158,7 +158,7 @@ class Roster:
         self._waiting.discard(member.member_id)
 
     def elect_joined_leader(self) -> bool:
-        """Keep a leader that rejoined, else the first that did; False when nobody rejoined."""
+        """Keep a leader that rejoined, else elect the first that did; False if no member rejoined."""
         if self.leader is not None and self.members[self.leader].join_tokens:
             return True
         joined = next((m.member_id for m in self if m.join_tokens), None)
@@ -168,27 +168,27 @@ class Roster:
         return True
 
     def everyone_joined(self) -> bool:
-        """No member is missing, and no id handed out is still unused."""
+        """Whether every member has joined, and no issued id is unused."""
         return not self.pending and len(self._waiting) == len(self)
 
     def joined(self) -> int:
-        """How many members wait for the join phase to end."""
+        """Return the number of members that wait for the end of the join phase."""
         return len(self._waiting)
 
     def rebalance_timeout_ms(self) -> int:
-        """The slowest member sets the pace."""
+        """Return the longest rebalance timeout of the members."""
         return max((m.rebalance_timeout_ms for m in self), default=0)
 
     def is_common(self, name: str) -> bool:
-        """Whether every member offers that protocol."""
+        """Return whether every member offers the protocol."""
         return self._offers[name] == len(self)
 
     def common_protocols(self) -> frozenset[str]:
-        """Protocols that every member offers."""
+        """Return the protocols that every member offers."""
         return frozenset(name for name, members in self._offers.items() if members == len(self))
 
     def select_protocol(self) -> str | None:
-        """Most votes among the common protocols; ties go to the one the earliest member named first."""
+        """Return the common protocol with most votes; a tie goes to the earliest member's first choice."""
         candidates = self.common_protocols()
         votes: dict[str, int] = {}
         for member in self:

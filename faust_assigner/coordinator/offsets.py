@@ -1,9 +1,9 @@
-"""Committed offsets of groups: what is stored, what may be read, what has expired. Pure: times are arguments.
+"""Committed offsets of groups: storage, reading and expiry. Pure: times are arguments.
 
-Expiry follows KIP-211: a group with members keeps the offsets of topics it subscribes to; an empty group
-loses them ``offsets.retention.minutes`` after it became empty (or after a later commit, such as an
-administrator's reset); a group that only ever committed (no members, no protocol) loses each offset that long
-after its own last commit.
+Expiry follows KIP-211. A group with members keeps the offsets of subscribed topics. An empty group
+loses its offsets ``offsets.retention.minutes`` after the group became empty (or after a later commit, such as
+an administrator's reset). A group that only commits (no members, no protocol) loses each offset after the
+same time from its last commit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One committed offset. ``expires_at_ms`` only where a client asked for its own retention (v2-4)."""
+    """A committed offset. ``expires_at_ms`` only if the client requested a retention time (v2-4)."""
 
     offset: int
     leader_epoch: int = -1
@@ -39,26 +39,26 @@ class OffsetBook:
         return len(self.entries)
 
     def commit(self, changes: Mapping[TopicPartition, Committed]) -> None:
-        """Remember; the later commit wins, even with a smaller offset (a reset)."""
+        """Store offsets; the later commit wins, even with a smaller offset (a reset)."""
         self.entries.update(changes)
 
     def read(self, wanted: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, Committed]]:
-        """The committed offset of each wanted partition; -1 where there is none."""
+        """Yield the committed offset of each wanted partition; -1 without a committed offset."""
         for key in wanted:
             yield key, self.entries.get(key, Committed(NO_OFFSET))
 
     def drop(self, keys: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Forget; returns those that existed."""
+        """Remove offsets; return the keys that existed."""
         return tuple(key for key in keys if self.entries.pop(key, None) is not None)
 
     def of_topic(self, topic: str) -> tuple[TopicPartition, ...]:
-        """Every entry of one topic."""
+        """Return every entry of a topic."""
         return tuple(key for key in self.entries if key[0] == topic)
 
     def expired(
         self, group: Group, *, retention_ms: int, now_ms: int
     ) -> tuple[TopicPartition, ...]:
-        """The entries that KIP-211 lets go at ``now_ms``; cost O(entries)."""
+        """Return the entries that expire by KIP-211 at ``now_ms``; cost O(entries)."""
         starts = group.retention()
         return tuple(
             key

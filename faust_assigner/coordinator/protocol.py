@@ -1,8 +1,8 @@
 """ConsumerProtocol: the bytes that classic consumers put into JoinGroup and get from SyncGroup.
 
-To a classic group they are opaque, but for the topics that protect offsets. A consumer group with classic
-members inside reads what they say and writes what they get. Every version is a prefix of the next, so fields
-of versions nobody knows yet are left alone.
+A classic group does not read the bytes, except for the topics that protect offsets. A consumer group with
+classic members reads their metadata and writes their assignments. Every version is a prefix of the next
+version, so fields of unknown versions are ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_ENTRIES: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a classic consumer says of itself. ``owned`` from version 1 on, ``rack_id`` from 3 on."""
+    """A classic consumer's metadata. ``owned`` from version 1 on, ``rack_id`` from version 3 on."""
 
     version: int
     topics: tuple[str, ...]
@@ -27,7 +27,7 @@ class Subscription:
 
 
 class _Reader:
-    """A cursor that raises ``struct.error`` or ``UnicodeDecodeError`` on bytes that are none of this."""
+    """A cursor that raises ``struct.error`` or ``UnicodeDecodeError`` on bytes of a different format."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -39,7 +39,7 @@ class _Reader:
         return int(value)
 
     def count(self, least_bytes: int) -> int:
-        """The length of an array whose entries take at least so many bytes each."""
+        """Read the length of an array with entries of at least ``least_bytes`` each."""
         count = self.number(">i")
         if not 0 <= count <= min(MAX_ENTRIES, (len(self.data) - self.position) // least_bytes):
             raise struct.error("no such array")
@@ -69,7 +69,7 @@ class _Reader:
 
 
 def read_subscription(metadata: bytes) -> Subscription | None:
-    """What a ConsumerProtocol subscription says, or None when the bytes do not parse.
+    """Parse a ConsumerProtocol subscription; None if the bytes do not parse.
 
     >>> read_subscription(bytes.fromhex("0000 00000001 0003 666f6f ffffffff")).topics
     ('foo',)
@@ -88,7 +88,9 @@ def read_subscription(metadata: bytes) -> Subscription | None:
             reader.skip_bytes()
             owned = reader.partitions()
         if version >= 3:
-            reader.number(">i")  # the generation of what it owns: the coordinator knows better
+            reader.number(
+                ">i"
+            )  # the generation of the owned partitions: the coordinator knows its own
             length = reader.number(">h")
             rack_id = reader.text(length) if length >= 0 else None
     except (struct.error, UnicodeDecodeError):
@@ -97,7 +99,7 @@ def read_subscription(metadata: bytes) -> Subscription | None:
 
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
-    """The topic names alone, from the prefix that every version shares; None when it does not parse.
+    """Parse only the topic names, from the common prefix of all versions; None if it does not parse.
 
     >>> subscribed_topics(bytes.fromhex("0000 00000001 0003 666f6f ffffffff"))
     ('foo',)
@@ -112,7 +114,7 @@ def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
 
 
 def read_assignment(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
-    """The partitions in a ConsumerProtocol assignment, or None; no bytes at all are no partitions.
+    """Parse the partitions of a ConsumerProtocol assignment, or None; empty bytes mean no partitions.
 
     >>> read_assignment(write_assignment(0, {"foo": (1, 2)}))
     {'foo': (1, 2)}
@@ -127,7 +129,7 @@ def read_assignment(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
 
 
 def write_assignment(version: int, partitions: Mapping[str, tuple[int, ...]]) -> bytes:
-    """A ConsumerProtocol assignment without user data; topics in order of their names."""
+    """Write a ConsumerProtocol assignment without user data; topics in order of their names."""
     parts = [struct.pack(">hi", version, len(partitions))]
     for topic in sorted(partitions):
         name, numbers = topic.encode(), partitions[topic]

@@ -1,7 +1,7 @@
-"""What groups keep on disk: one small frozen value per fact, so that a change of one member costs one member.
+"""A group's records on disk: a small frozen value per fact, so that a member's change writes one member.
 
-Kafka's own record kinds are the model. A record is a key and a value, or a key and None: a tombstone. The
-machines change their own state by applying these very records, so replaying them gives the same state (B8).
+Kafka's record kinds are the model. A record is a key with a value, or a key with None: a tombstone. The
+machines change their state by applying these records, so replaying the records gives the same state (B8).
 
 =====================  ==================================  =================================================
 kind                   key                                 value
@@ -14,8 +14,8 @@ kind                   key                                 value
 ``current``            group, member                       :class:`CurrentAssignment`
 =====================  ==================================  =================================================
 
-Kafka's partition metadata record is the fingerprint inside ``epoch`` (as in Kafka since 4.1), and what a
-regular expression matches follows from the catalogue, so neither has a record.
+Kafka's partition metadata record is the fingerprint inside ``epoch`` (as in Kafka since 4.1). The topics that
+match a regular expression follow from the catalogue. So neither has a record.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from typing import ClassVar
 from faust_assigner.coordinator.catalogue import Partitions, TopicId
 from faust_assigner.coordinator.events import Protocol
 
-Epochs = Mapping[TopicId, Mapping[int, int]]  # partition -> the member epoch it was assigned in
+Epochs = Mapping[TopicId, Mapping[int, int]]  # partition -> the member epoch of its assignment
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member as it is kept on disk."""
+    """A member on disk."""
 
     member_id: str
     instance_id: str | None
@@ -47,10 +47,10 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group as it is kept on disk; no members means Empty, otherwise Stable.
+    """A group on disk; without members the group is Empty, otherwise Stable.
 
-    Not ``settled``: the generation has begun and its leader has not assigned yet. Such a record keeps a
-    restart from using the same generation number twice.
+    Not ``settled``: the generation has begun, but its leader has not assigned yet. Such a record keeps a
+    restart from reusing the generation number.
     """
 
     group_id: str
@@ -64,7 +64,7 @@ class GroupRecord:
 
 
 class MemberState(Enum):
-    """How far one member is with its target."""
+    """A member's progress towards its target assignment."""
 
     STABLE = "stable"
     UNREVOKED = "unrevoked_partitions"
@@ -73,7 +73,7 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupEpoch:
-    """The group epoch and a fingerprint of its topics then. Having one makes it a consumer group."""
+    """The group epoch with a fingerprint of its topics. A group with this record is a consumer group."""
 
     version: ClassVar[int] = 1
     epoch: int
@@ -82,7 +82,7 @@ class GroupEpoch:
 
 @dataclass(frozen=True, slots=True)
 class ClassicSide:
-    """What a member that speaks the classic protocol offered (its metadata is ConsumerProtocol bytes)."""
+    """The offered protocols of a classic member (its metadata is ConsumerProtocol bytes)."""
 
     session_timeout_ms: int
     protocols: tuple[Protocol, ...]
@@ -90,7 +90,7 @@ class ClassicSide:
 
 @dataclass(frozen=True, slots=True)
 class MemberMetadata:
-    """What one member said of itself."""
+    """One member's metadata, as reported by the member."""
 
     version: ClassVar[int] = 1
     instance_id: str | None = None
@@ -106,7 +106,7 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpoch:
-    """The group epoch the target assignment was computed for."""
+    """The group epoch of the target assignment."""
 
     version: ClassVar[int] = 1
     epoch: int
@@ -114,7 +114,7 @@ class TargetEpoch:
 
 @dataclass(frozen=True, slots=True)
 class TargetAssignment:
-    """What one member shall have in the end."""
+    """One member's target assignment."""
 
     version: ClassVar[int] = 1
     partitions: Partitions
@@ -122,7 +122,7 @@ class TargetAssignment:
 
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """What one member has, and what it has been asked to give up. Epoch -2: a static member that is away."""
+    """One member's assigned and revoked partitions. Epoch -2: a static member that has left for a while."""
 
     version: ClassVar[int] = 1
     epoch: int
@@ -138,7 +138,7 @@ Value = (
 
 
 class Kind(Enum):
-    """The kinds of records; the value is the word kept on disk."""
+    """The kinds of records; the value is the name on disk."""
 
     CLASSIC = "classic"
     EPOCH = "epoch"
@@ -150,7 +150,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a record is about; ``member_id`` is empty where the whole group is."""
+    """The subject of a record; ``member_id`` is empty for the whole group."""
 
     kind: Kind
     group_id: str
@@ -159,7 +159,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One fact, or with no value its end."""
+    """A fact, or without a value its end."""
 
     key: Key
     value: Value | None

@@ -1,4 +1,4 @@
-"""A group's machine from the records that were kept of it."""
+"""Restores a group's machine from its records."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def restore(
     catalogue: Catalogue,
     now_ms: int,
 ) -> Group:
-    """The machine the records describe; without any, an empty classic group (one that only has offsets).
+    """Return the machine of the records; without records an empty classic group (with offsets only).
 
-    The order of the records does not matter; each key comes once and none is a tombstone.
+    The order of the records does not matter; keys are unique and no record is a tombstone.
     """
     found = tuple(records)
     if any(record.key.kind is Kind.EPOCH for record in found):

@@ -1,6 +1,6 @@
-"""How a classic group runs one round: the join phase, the sync phase, and the timers of both.
+"""One round of a classic group: the join phase, the sync phase, and the timers of both.
 
-``GroupRounds`` holds the state and knows how a round proceeds; which request does what in which state is in
+``GroupRounds`` holds the state and the course of a round; the rules for each request and state are in
 :mod:`faust_assigner.coordinator.classic`.
 """
 
@@ -20,11 +20,13 @@ from faust_assigner.coordinator.states import NEXT, Cause, GroupLimits, State
 from faust_assigner.coordinator.timers import Purpose, Timers
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-LEAST_WAIT_MS: Final = 1_000  # a timer set to what absent members asked for could ring without end
+LEAST_WAIT_MS: Final = (
+    1_000  # with the timeout of absent members (0) the timer would fire without end
+)
 
 
 class GroupRounds:
-    """State, timers and phases of one group; each field with what always holds of it."""
+    """State, timers and phases of a group; each field is documented by its invariant."""
 
     def __init__(
         self,
@@ -38,40 +40,40 @@ class GroupRounds:
     ) -> None:
         self.group_id = group_id
         self.limits = limits
-        #: What the group will obey, and the topics it will know, should it become a consumer group.
+        #: The limits and the topics for a conversion to a consumer group.
         self.consumer_limits = consumer if consumer is not None else ConsumerLimits()
         self.catalogue = catalogue if catalogue is not None else Catalogue()
-        #: Moves by ``NEXT`` alone. Stable: every assignment is from this generation's leader.
+        #: Changes only by ``NEXT``. Stable: every assignment is from this generation's leader.
         self.state = State.EMPTY
-        #: In wall-clock time: the age of offsets counts from it, over restarts too.
+        #: In wall-clock time: offsets of an empty group expire from here, also over restarts.
         self.state_since_ms = now_ms if wall_ms is None else wall_ms
-        #: Never falls, also over a restart: it is saved before anybody is told of it.
+        #: Never decreases, also over a restart: it is saved before any member gets it.
         self.generation = 0
-        #: The type is the first member's and stays until the group is empty; the name is one that all members
-        #: of this generation support, None before the first and after nobody joined.
+        #: The protocol type is the first member's until the group is empty. Every member of this generation
+        #: supports the protocol name; None before the first round and after a round without members.
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
-        #: Members, pending ids, instances and leader; one member for each instance id.
+        #: Members, pending ids, instances and leader; a single member per instance id.
         self.roster = Roster()
-        #: Sessions of members, none while a parked request vouches for one; the ends of pending ids.
+        #: Sessions of members (none while a request is parked), and the expiry of pending ids.
         self.timers = Timers()
-        #: Runs exactly in PreparingRebalance.
+        #: Runs only in PreparingRebalance.
         self._join_deadline_ms: int | None = None
-        #: What the initial delay may still be extended by; not None only while a new group waits for more
+        #: The remaining extension of the initial delay; not None only while a new group waits for more
         #: members, and then a complete roster does not end the phase.
         self._initial_wait_ms: int | None = None
         self._last_delay_ms = 0
-        #: Somebody joined since the delay was last set: only then is it extended.
+        #: A member has joined since the delay was last set: only then is the delay extended.
         self._newcomer_since_delay = False
-        #: Runs while somebody of this generation has not synced; None exactly when ``_unsynced`` is empty.
+        #: Runs while a member of this generation has not synced; None exactly when ``_unsynced`` is empty.
         self._sync_deadline_ms: int | None = None
         self._unsynced: set[str] = set()
-        #: What to do once a record is on disk, by a number that is used once.
+        #: The continuation after each save, by a unique number.
         self._saves: dict[int, Callable[[Code], None]] = {}
         self._save_counter = 0
-        #: The time of the last event: for timers, and on the wall clock.
+        #: The time of the last event: for timers, and in wall-clock time.
         self._now, self._wall = now_ms, self.state_since_ms
-        #: The effects of that event so far, in order; each event begins with none.
+        #: The effects of the current event so far, in order; empty at the start of an event.
         self._out: list[fx.Effect] = []
 
     @classmethod
@@ -84,9 +86,9 @@ class GroupRounds:
         consumer: ConsumerLimits | None = None,
         catalogue: Catalogue | None = None,
     ) -> Self:
-        """The group a record describes, every member given a fresh session.
+        """Restore a group from its record; every member has a fresh session.
 
-        Empty, Stable, or (not settled) PreparingRebalance: its members are told to join again.
+        The state is Empty, Stable, or (not settled) PreparingRebalance, in which members have to rejoin.
         """
         group = cls(
             record.group_id,
@@ -112,7 +114,7 @@ class GroupRounds:
     def record(
         self, assignments: Mapping[str, bytes] | None = None, *, settled: bool = True
     ) -> fx.GroupRecord:
-        """The group as it goes to disk, optionally with assignments that are about to hold."""
+        """Return the group's record, optionally with assignments that take effect after the save."""
         given = assignments if assignments is not None else {}
         return fx.GroupRecord(
             self.group_id,
@@ -127,7 +129,7 @@ class GroupRounds:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next ``Tick`` is due, or None when no timer runs; cost O(log members)."""
+        """The time of the next ``Tick``, or None without timers; cost O(log members)."""
         due = (self._join_deadline_ms, self._sync_deadline_ms, self.timers.earliest())
         return min((d for d in due if d is not None), default=None)
 
@@ -144,7 +146,7 @@ class GroupRounds:
             self._fail_parked_syncs(Code.REBALANCE_IN_PROGRESS)
         self._stop_waiting_for_syncs()
         if self.state is State.EMPTY:
-            # Members of a new group tend to arrive together: wait for more of them (KIP-134).
+            # Members of a new group tend to arrive together: wait for more members (KIP-134).
             delay = self.limits.initial_rebalance_delay_ms
             self._last_delay_ms = delay
             self._initial_wait_ms = max(self.roster.rebalance_timeout_ms() - delay, 0)
@@ -184,7 +186,7 @@ class GroupRounds:
             self._move(Cause.NOBODY_JOINED)
             self._out.append(fx.SaveGroup(self.record()))
         elif not self.roster.elect_joined_leader():
-            # Only static members are left and none has rejoined: wait until their sessions decide.
+            # Only static members are left and none has rejoined: wait for the ends of their sessions.
             self._join_deadline_ms = self._now + max(
                 self.roster.rebalance_timeout_ms(), LEAST_WAIT_MS
             )
@@ -219,7 +221,7 @@ class GroupRounds:
 
     def _assignment_saved(self, given: Mapping[str, bytes], generation: int, error: Code) -> None:
         if self.state is not State.COMPLETING or generation != self.generation:
-            return  # the group moved on while the record was being written
+            return  # the group changed while the record was being written
         if error is not Code.NONE:
             self._fail_parked_syncs(error)
             self._rebalance()

@@ -1,4 +1,4 @@
-"""The broker settings the groups of KIP-848 obey (``group.consumer.*`` in Kafka's words)."""
+"""The broker settings for groups of KIP-848 (Kafka's ``group.consumer.*``)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import Enum
 
 
 class MigrationPolicy(Enum):
-    """``group.consumer.migration.policy``: which way a live group may change its protocol.
+    """``group.consumer.migration.policy``: the allowed conversions of a live group.
 
-    The first four are Kafka's. Under three of them a classic member may join a consumer group that has
-    members. ``disabled`` refuses that too, as ``until-empty`` does: a group keeps its first member's protocol
-    until it is empty.
+    The first four values are Kafka's; three of them let a classic member join a consumer group with
+    members. ``disabled`` and ``until-empty`` refuse this join: a group keeps its first member's protocol
+    until the group is empty.
     """
 
     BIDIRECTIONAL = "bidirectional"
@@ -40,22 +40,22 @@ class MigrationPolicy(Enum):
 class ConsumerLimits:
     """Each field is Kafka's ``group.consumer.<field with dots>``; times in ms.
 
-    Whoever reads settings keeps the minima and maxima; a machine obeys what it is given.
+    The settings' reader enforces minima and maxima; a machine uses its values unchecked.
     """
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
-    #: The first is the default of members that name none.
+    #: The first assignor is the default for members without a preference.
     assignors: tuple[str, ...] = ("uniform", "range", "copartition")
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
-    #: The least time between two computations of the target (KIP-1263): a thousand joins are one computation.
+    #: The least time between two target computations (KIP-1263): a thousand joins cost one computation.
     assignment_interval_ms: int = 1_000
-    #: Subscriptions + partitions up to which a target is computed in the step; above, ``ComputeTarget``.
+    #: Subscriptions + partitions up to which a step computes the target itself; above, ``ComputeTarget``.
     inline_size: int = 2_000
 
 
-#: The least and the most of Kafka's settings of that name (``group.consumer.min.session.timeout.ms``, ...).
+#: The minima and maxima of Kafka's settings (``group.consumer.min.session.timeout.ms``, ...).
 SESSION_TIMEOUT_MS = (45_000, 60_000)
 HEARTBEAT_INTERVAL_MS = (5_000, 15_000)
 ASSIGNMENT_INTERVAL_MS = (0, 15_000)

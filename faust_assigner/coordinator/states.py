@@ -1,4 +1,4 @@
-"""The states of a classic group and the one table of moves between them.
+"""The states of a classic group and the table of transitions between them.
 
 The states of the original design ("Kafka Client-side Assignment Proposal") map onto these: Down -> Dead,
 Initialize -> the broker replaying its store (no group exists yet), Joining -> PreparingRebalance,
@@ -14,7 +14,7 @@ from typing import Final
 
 
 class State(Enum):
-    """Kafka's names, as DescribeGroups shows them."""
+    """Kafka's state names, as DescribeGroups shows them."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -24,7 +24,7 @@ class State(Enum):
 
 
 class Cause(Enum):
-    """Why a group changes its state."""
+    """The cause of a group's state change."""
 
     REBALANCE = "membership or metadata changed"
     ALL_JOINED = "the join phase ended with members"
@@ -46,7 +46,7 @@ NEXT: Final[Mapping[tuple[State, Cause], State]] = {
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """The broker settings a classic group obeys (``group.*`` in Kafka's words), and a cap on unused ids."""
+    """The broker settings of a classic group (Kafka's ``group.*``), and a limit on unused member ids."""
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000

@@ -9,7 +9,7 @@ Deadline = tuple[int, str, str]
 
 
 class Purpose(Enum):
-    """What a timer is for; the value orders timers that are due at the same moment."""
+    """The purpose of a timer; the value orders timers with equal deadlines."""
 
     SESSION = "1 session"
     REBALANCE = "2 rebalance"
@@ -21,15 +21,15 @@ class Purpose(Enum):
 
 
 class Timers:
-    """One deadline at most for each purpose and member."""
+    """At most one deadline for each purpose and member."""
 
     def __init__(self) -> None:
         self._deadlines: dict[tuple[str, str], int] = {}
-        #: Has an entry at or before each deadline; those that have moved are put right when they come up.
+        #: Has an entry at or before each deadline; an early entry is corrected when it comes up.
         self._heap: list[Deadline] = []
 
     def set(self, purpose: Purpose, member_id: str, deadline_ms: int) -> None:
-        """Start it, or move it."""
+        """Set the deadline, or move it."""
         key = (purpose.value, member_id)
         known = self._deadlines.get(key)
         self._deadlines[key] = deadline_ms
@@ -37,27 +37,27 @@ class Timers:
             heapq.heappush(self._heap, (deadline_ms, *key))
 
     def get(self, purpose: Purpose, member_id: str) -> int | None:
-        """When it is due, or None when it does not run."""
+        """Return the deadline, or None."""
         return self._deadlines.get((purpose.value, member_id))
 
     def drop(self, purpose: Purpose, member_id: str) -> None:
-        """Stop it, if it runs."""
+        """Remove the deadline, if set."""
         self._deadlines.pop((purpose.value, member_id), None)
 
     def drop_member(self, member_id: str) -> None:
-        """Stop everything that runs for a member."""
+        """Remove all deadlines of a member."""
         for purpose in Purpose:
             self.drop(purpose, member_id)
 
     def rename(self, purpose: Purpose, old_id: str, new_id: str) -> None:
-        """What ran for one member runs for another."""
+        """Transfer the deadline of one member to another."""
         deadline = self.get(purpose, old_id)
         self.drop(purpose, old_id)
         if deadline is not None:
             self.set(purpose, new_id, deadline)
 
     def earliest(self) -> int | None:
-        """The next deadline, or None."""
+        """Return the next deadline, or None."""
         while self._heap:
             deadline, purpose, member_id = self._heap[0]
             current = self._deadlines.get((purpose, member_id))
@@ -69,7 +69,7 @@ class Timers:
         return None
 
     def pop_due(self, now_ms: int) -> tuple[Purpose, str] | None:
-        """Take the earliest one that is due, or None; of equals by purpose, then member id."""
+        """Take the earliest due timer, or None; ties by purpose, then member id."""
         earliest = self.earliest()
         if earliest is None or earliest > now_ms:
             return None

@@ -1,4 +1,4 @@
-"""The answer to a request that no group gets to see: none has that id, or the request is not well formed."""
+"""The answer to a request that reaches no group: the group is unknown, or the request is malformed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faust_assigner.coordinator.states import GroupLimits
 def answer_unknown(
     event: Request, group_id: str, classic: GroupLimits, consumer: ConsumerLimits
 ) -> fx.Reply:
-    """What a client is told of a group that is not there: first what is wrong with the request."""
+    """Return the answer about an unknown group; a malformed request is reported first."""
     if isinstance(event, ConsumerGroupHeartbeat):
         refusal = refuse_heartbeat(event, consumer, group_id)
         return (

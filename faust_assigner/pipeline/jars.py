@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from faust_assigner.maven import cache_dir, fetch_jars
+from faust_assigner.pipeline.maven import cache_dir, fetch_jars
 
 POM = Path(__file__).with_name("spark-pom.xml")
 SPARK_VERSION = "4.2.0"

@@ -1,1 +1,1 @@
-"""Every setting of the package as data: what it is called, what it may be, where it is read."""
+"""Every setting of the package as data: its name, its allowed values, and the module that reads it."""

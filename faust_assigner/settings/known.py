@@ -1,4 +1,4 @@
-"""Refuse names that have the prefix of our settings but belong to no setting: they are misspelled."""
+"""Refuses unknown names with the prefix of our settings: such names are misspelled."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OF_THE_SERVICE: Final = frozenset(
 )
 IN_THE_ENVIRONMENT: Final = OF_THE_SERVICE | {setting.name for setting in SETTINGS}
 KEYWORDS: Final = frozenset(setting.keyword for setting in SETTINGS if setting.is_keyword)
-#: Any property of Kafka's clients may follow (``FAUST_ASSIGNER_KAFKA_SASL_PASSWORD``).
+#: The prefix before any property of Kafka's clients (``FAUST_ASSIGNER_KAFKA_SASL_PASSWORD``).
 _KAFKA: Final = PREFIX + "KAFKA_"
 #: Kubernetes sets these in every pod beside a Service whose name begins with ``faust-assigner``.
 _KUBERNETES: Final = re.compile(
@@ -69,7 +69,7 @@ _KUBERNETES: Final = re.compile(
 
 
 def check_environment(names: Iterable[str], *, env_prefix: str | None = None) -> None:
-    """Raise ConfigError that names each variable of ours that is no setting, with the nearest one.
+    """Raise ConfigError with each unknown variable that has our prefix, and the nearest setting.
 
     ``env_prefix`` is Faust's: ``SHOP`` makes ``SHOP_FAUST_ASSIGNER_RACK`` a setting, too.
     """
@@ -87,7 +87,7 @@ def check_environment(names: Iterable[str], *, env_prefix: str | None = None) ->
 
 
 def check_keywords(names: Iterable[str]) -> None:
-    """Raise ConfigError that names each keyword of ``faust.App`` of ours that is no setting."""
+    """Raise ConfigError with each unknown keyword of ``faust.App`` that has our prefix."""
     taken = KEYWORDS | {keyword.upper() for keyword in KEYWORDS}
     wrong = [
         f"{name}: {_nearest(name, KEYWORDS)}"
@@ -106,7 +106,7 @@ def _is_variable(name: str) -> bool:
 
 
 def _nearest(name: str, known: Iterable[str], before: str = "") -> str:
-    """The sentence that names the nearest of ``known``, compared without their common prefix."""
+    """Return a sentence with the nearest of ``known``, compared without their common prefix."""
     short = {other[len(PREFIX) :].upper(): other for other in sorted(known)}
     found = difflib.get_close_matches(name[len(PREFIX) :].upper(), short, n=1)
     return f"did you mean {before}{short[found[0]]}?" if found else "no setting has a similar name"

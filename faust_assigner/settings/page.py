@@ -1,4 +1,4 @@
-"""docs/reference/settings.md, made from the table: ``python -m faust_assigner.settings.page FILE``."""
+"""Generates docs/reference/settings.md: ``python -m faust_assigner.settings.page FILE``."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from faust_assigner.settings.table import SETTINGS
 HEAD = """\
 # Settings
 
-Made from `faust_assigner/settings/table.py`:
+This page is generated from `faust_assigner/settings/table.py`:
 `python -m faust_assigner.settings.page docs/reference/settings.md`.
 
-A keyword of `faust.App` goes before the environment, and the environment before the default:
+A keyword of `faust.App` has priority over the environment, and the environment over the default:
 `faust.App(..., faust_assigner_rack="eu-1a")` or `FAUST_ASSIGNER_RACK=eu-1a faust -A shop worker`. Faust's own
-`env` and `env_prefix` apply. An empty value counts as none. A value that is wrong is named in the log when it
-is read, by a leader in each round, and the default taken, the weights or the ledger staying off; with a wrong
-list of workers no request is forwarded. Set what is said of warm-ups and follow-up rounds alike on all
-workers: any of them may lead, and the leader's word counts.
+`env` and `env_prefix` apply. An empty value counts as unset. The worker logs a wrong value when it reads the
+value (a leader reads in each round) and uses the default. With a wrong value the weights or the ledger stay
+off; with a wrong list of workers, no request is forwarded. Set warm-ups and follow-up rounds
+alike on all workers: any worker may become the leader, and the leader's values apply.
 The member's name over restarts, and its static membership, is Faust's own `consumer_group_instance_id`.
 
 A variable that begins with `FAUST_ASSIGNER_`, in any letter case, must be a setting of this page, an option
 of [the service](service.md) or a variable that Kubernetes sets beside a Service whose name begins with
-`faust-assigner`. Any other is an error at start that names the nearest setting, and so is an unknown keyword
-of `faust.App` that begins with `faust_assigner_`. With Faust's `env_prefix` the names that have that prefix
-are checked as well, and go before the names without it.
+`faust-assigner`. Any other variable is an error at start, which names the nearest setting. The same holds for
+an unknown keyword of `faust.App` that begins with `faust_assigner_`. With Faust's `env_prefix`, names with
+the prefix are checked as well and have priority over names without the prefix.
 
-The commands that speak to Kafka take its own client properties besides: `--config FILE`, the file that
-`FAUST_ASSIGNER_KAFKA_CONFIG` names, and before both `FAUST_ASSIGNER_KAFKA_X_Y` for the property `x.y`
-(`FAUST_ASSIGNER_KAFKA_SASL_PASSWORD` for `sasl.password`).
+The commands that connect to Kafka also accept Kafka's client properties: `--config FILE`, the file in
+`FAUST_ASSIGNER_KAFKA_CONFIG`, and, with the highest priority, `FAUST_ASSIGNER_KAFKA_X_Y` for the property
+`x.y` (`FAUST_ASSIGNER_KAFKA_SASL_PASSWORD` for `sasl.password`).
 
 | name | a value is; **by default** | meaning |
 | --- | --- | --- |
@@ -40,7 +40,7 @@ The commands that speak to Kafka take its own client properties besides: `--conf
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the page's text."""
     return HEAD + "".join(f"| {' | '.join(_cells(setting))} |\n" for setting in SETTINGS)
 
 
@@ -50,7 +50,7 @@ def _cells(setting: Setting[Any]) -> tuple[str, ...]:
     return (
         f"`{setting.name}`",
         f"{setting.kind.words}{unit}; **{default}**",
-        setting.meaning + ("" if setting.is_keyword else "; no keyword of `faust.App`"),
+        setting.meaning + ("" if setting.is_keyword else "; not a keyword of `faust.App`"),
     )
 
 

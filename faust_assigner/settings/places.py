@@ -1,4 +1,4 @@
-"""Which URLs of members may be asked: any member of a group may advertise any URL."""
+"""The URLs of members to which requests may be forwarded: any member may advertise any URL."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from yarl import URL
 
 
 def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
-    """Whether requests may be forwarded to ``url`` from the worker at ``own``.
+    """Return whether requests may be forwarded to ``url`` from the worker at ``own``.
 
-    With ``patterns`` (``host``, ``host:port``, ``*.domain`` or a network such as ``10.0.0.0/8``) only what
-    one of them names. Without, anything but what no worker of another machine has: addresses that are
-    link-local, multicast or unspecified, and loopback unless ``own`` is loopback too.
+    With ``patterns`` (``host``, ``host:port``, ``*.domain`` or a network such as ``10.0.0.0/8``) only
+    matching URLs are allowed. Without patterns, all URLs are allowed except impossible ones: addresses
+    that are link-local, multicast or unspecified, and loopback unless ``own`` is loopback too.
     """
     host = _host(url)
     if url.scheme not in ("http", "https") or not host:
@@ -31,12 +31,12 @@ def allowed(url: URL, own: URL, patterns: Sequence[str]) -> bool:
 
 
 def named(url: URL, patterns: Sequence[str]) -> bool:
-    """Whether one of ``patterns`` names the host of ``url``."""
+    """Return whether any of ``patterns`` matches the host of ``url``."""
     return any(_names(pattern, _host(url), url.port) for pattern in patterns)
 
 
 def _host(url: URL) -> str:
-    """As resolvers take it: a dot at the end says that the name is whole."""
+    """Return the host as resolvers read it: a trailing dot marks a complete name."""
     return (url.host or "").lower().removesuffix(".")
 
 
@@ -51,7 +51,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        try:  # 127.1, 2130706433, 0x7f000001: addresses to whoever connects
+        try:  # connect() accepts 127.1, 2130706433, 0x7f000001 as addresses
             address = ipaddress.ip_address(socket.inet_aton(host))
         except OSError:
             return None
@@ -59,7 +59,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by name or address."""
+    """Return whether a host is this machine, by name or address."""
     address = _address(host)
     return (
         host == "localhost"
@@ -69,7 +69,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_loopback_url(url: str) -> bool:
-    """Whether others that follow it reach themselves."""
+    """Return whether a remote reader of ``url`` would connect to its own machine."""
     try:
         return is_loopback(_host(URL(url)))
     except ValueError:

@@ -1,7 +1,7 @@
-"""A setting, and the one way to read it: argument, else environment, else default.
+"""A setting, and its reader: the argument first, then the environment, then the default.
 
-An argument is what code says (a keyword of ``faust.App``, a parameter), the environment what the operator
-says where the code is silent. ``None`` and an empty text say nothing.
+An argument comes from code (a keyword of ``faust.App``, a parameter), the environment from the operator.
+``None`` and an empty text count as unset.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Kind(Generic[T_co]):
-    """What a value may look like: in words, and as the function that takes it or fails as ``float`` does."""
+    """The allowed values: described in words, and a function that converts or fails as ``float`` does."""
 
     words: str
     parse: Callable[[Any], T_co]
@@ -30,11 +30,11 @@ class Kind(Generic[T_co]):
 
 @dataclass(frozen=True)
 class Setting(Generic[T]):
-    """One setting; ``name`` is its name in the environment, in small letters that of the argument.
+    """A setting; ``name`` is its name in the environment, in lower case the name of the argument.
 
-    ``shown`` is the default in words where the value itself says little; ``read_in`` the module that acts
-    on it; ``is_keyword`` whether ``faust.App`` takes it; ``of_worker`` whether workers of one group may
-    well differ in it.
+    ``shown`` describes the default if the value alone says little; ``read_in`` is the module that uses
+    the setting; ``is_keyword`` tells whether ``faust.App`` accepts the setting; ``of_worker`` whether
+    workers of one group may have different values.
     """
 
     name: str
@@ -54,13 +54,13 @@ class Setting(Generic[T]):
 
 
 def read(setting: Setting[T], *, argument: object = None, environment: Mapping[str, str]) -> T:
-    """The value said first; raises ConfigError that names the setting and the value."""
+    """Return the value with the highest priority; raises ConfigError with the setting and the value."""
     for said in (argument, environment.get(setting.name)):
         if said is None or said == "":
             continue
         try:
             return setting.kind.parse(said)
-        except (TypeError, ValueError, OverflowError):  # of infinity no whole number is made
+        except (TypeError, ValueError, OverflowError):  # int(infinity) raises OverflowError
             raise ConfigError(
                 f"{setting.name} must be {setting.kind.words}, got {said!r}"
             ) from None
@@ -68,7 +68,7 @@ def read(setting: Setting[T], *, argument: object = None, environment: Mapping[s
 
 
 def number(words: str, *, least: float = math.ulp(0.0), most: float = math.inf) -> Kind[float]:
-    """A finite number from ``least`` to ``most``."""
+    """Accept a finite number from ``least`` to ``most``."""
 
     def parse(said: Any) -> float:
         value = float(said)
@@ -80,7 +80,7 @@ def number(words: str, *, least: float = math.ulp(0.0), most: float = math.inf) 
 
 
 def whole(words: str, *, least: int) -> Kind[int]:
-    """A whole number, ``least`` or more; 1e6 is one, 1.5 is not."""
+    """Accept a whole number, ``least`` or more; 1e6 is whole, 1.5 is not."""
 
     def parse(said: Any) -> int:
         value = int(said) if isinstance(said, str) and said.strip().isdecimal() else float(said)
@@ -92,7 +92,7 @@ def whole(words: str, *, least: int) -> Kind[int]:
 
 
 def one_of(*names: str) -> Kind[str]:
-    """One of a few words."""
+    """Accept one of a few words."""
 
     def parse(said: Any) -> str:
         if said not in names:
@@ -116,7 +116,7 @@ def _label(said: Any) -> str:
 
 
 def _places(said: Any) -> tuple[str, ...]:
-    """Patterns of hosts and networks, in small letters."""
+    """Accept patterns of hosts and networks, and convert them to lower case."""
     names = said.split(",") if isinstance(said, str) else list(said)
     patterns = tuple(str(name).strip().lower() for name in names if str(name).strip())
     for pattern in patterns:
@@ -130,7 +130,7 @@ def _path(said: Any) -> Path:
 
 
 def _path_topic_or_off(said: Any) -> Path | str | None:
-    """A topic stays a text, ``topic:NAME``."""
+    """Accept a topic, which stays a text ``topic:NAME``, a path, or off."""
     text = str(said).strip()
     if text.lower() in _NO:
         return None
@@ -148,9 +148,9 @@ def _span(said: Any) -> tuple[float, float]:
     return low, high
 
 
-#: A value that begins so names a topic of the app's own cluster.
+#: The prefix of a value that names a topic in the app's own cluster.
 TOPIC = "topic:"
-#: The names that Kafka takes.
+#: Kafka's rule for topic names.
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _YES, _NO = ("1", "yes", "on", "true"), ("0", "no", "off", "false")
 

@@ -1,4 +1,4 @@
-"""All settings. docs/reference/settings.md is made from this table, see ``page.py``."""
+"""All settings. ``page.py`` generates docs/reference/settings.md from this table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from faust_assigner.settings.schema import (
     whole,
 )
 
-#: Kafka's limit for one record is 1,048,588 bytes unless configured; the group's own fields need some of it.
+#: Kafka's default limit for a record is 1,048,588 bytes; the group's own fields need a part of the limit.
 _RECORD_BYTES = 1_000_000
 _MIB = 1024 * 1024
 
@@ -29,7 +29,7 @@ RACK: Final = Setting[str | None](
     LABEL,
     None,
     "",
-    "where this worker stands; standbys go to other racks",
+    "the rack of this worker; standbys go to other racks",
     "app/rebalance/member.py",
     "none",
     of_worker=True,
@@ -39,7 +39,7 @@ CAPACITY: Final = Setting(
     number("a number from 0.000001 to 1000000", least=1e-6, most=1e6),
     1.0,
     "shares",
-    "how much load this worker takes beside the others",
+    "the share of load of this worker, relative to the other workers",
     "app/rebalance/member.py",
     of_worker=True,
 )
@@ -48,7 +48,7 @@ GROUP_RECORD_BYTES: Final = Setting(
     whole("0 or more bytes", least=0),
     _RECORD_BYTES,
     "bytes",
-    "what the brokers take as one group's record; beyond it the directory of owners is left out",
+    "the brokers' size limit for a group's record; above the limit the directory of owners is left out",
     "app/assignor.py",
 )
 FOLLOW_UP_S: Final = Setting[float | None](
@@ -56,18 +56,18 @@ FOLLOW_UP_S: Final = Setting[float | None](
     number("0 or more seconds", least=0.0),
     None,
     "seconds",
-    "least time between a round and one that a worker asks for to bring tasks to where their state is warm; "
-    "0 asks for none",
+    "the least time between a round and a follow-up round, requested by a worker to move tasks to warm "
+    "state; 0 requests none",
     "app/rebalance/follow_up.py",
-    "5 after a cooperative round, 30 after one that stopped all",
+    "5 after a cooperative round, 30 after an eager round",
 )
 WARMUPS: Final = Setting(
     "FAUST_ASSIGNER_WARMUPS",
     SWITCH,
     True,
     "",
-    "whether a living owner keeps a table's partition until the worker it belongs to has caught up; as the "
-    "leader has it, and to and from a worker where it is off, or without follow-up rounds, all moves at once",
+    "whether a living owner keeps a table's partition until its target worker has caught up. The leader's "
+    "value applies. Without follow-up rounds, or with `off` on either worker, partitions move immediately",
     "app/rebalance/warming.py",
 )
 ACCEPTABLE_RECOVERY_LAG: Final = Setting(
@@ -75,9 +75,9 @@ ACCEPTABLE_RECOVERY_LAG: Final = Setting(
     whole("0 or more records", least=0),
     10_000,
     "records",
-    "a worker with a copy no further behind has caught up: so much is replayed while a partition moves. "
-    "Partitions to which more is written within a heartbeat interval never move: what came since the copy "
-    "was asked counts",
+    "a worker within this lag has caught up; the rest is replayed while a partition moves. "
+    "A partition that receives more records within a heartbeat interval never moves, because the "
+    "records since the last report count as lag",
     "app/rebalance/warming.py",
 )
 ACCEPTABLE_FROM_NOTHING: Final = Setting[int | None](
@@ -85,8 +85,8 @@ ACCEPTABLE_FROM_NOTHING: Final = Setting[int | None](
     whole("0 or more records", least=0),
     None,
     "records",
-    "the same for a worker that holds nothing of the table: less, and newcomers wait for a follow-up round "
-    "rather than open and fill short tables while their partitions stand still",
+    "the acceptable lag of a worker without any state of the table. With a lower value, new workers wait "
+    "for a follow-up round instead of filling short tables while the partitions stand still",
     "app/rebalance/warming.py",
     "100 in a cooperative round, else the acceptable recovery lag",
 )
@@ -95,7 +95,7 @@ MAX_WARMUPS: Final = Setting(
     whole("a number above 0", least=1),
     32,
     "replicas",
-    "warm-ups that one worker restores at a time, beyond its standbys",
+    "the number of concurrent warm-ups on a worker, beyond its standbys",
     "app/rebalance/warming.py",
 )
 MAX_GROUP_WARMUPS: Final = Setting(
@@ -103,7 +103,7 @@ MAX_GROUP_WARMUPS: Final = Setting(
     whole("a number above 0", least=1),
     256,
     "replicas",
-    "warm-ups of all workers together",
+    "the number of concurrent warm-ups in the group",
     "app/rebalance/warming.py",
 )
 WARMUP_DEADLINE_S: Final = Setting(
@@ -111,7 +111,7 @@ WARMUP_DEADLINE_S: Final = Setting(
     number("seconds above 0"),
     900.0,
     "seconds",
-    "after so long a worker gives up on a partition that has not caught up, and another one is tried",
+    "the time after which a worker gives up on a partition that has not caught up and tries another",
     "app/rebalance/follow_up.py",
 )
 URLS: Final = Setting[tuple[str, ...]](
@@ -119,16 +119,16 @@ URLS: Final = Setting[tuple[str, ...]](
     PLACES,
     (),
     "",
-    "workers that requests for keys may be forwarded to: `host`, `host:port`, `*.domain`, `10.0.0.0/8`",
+    "workers to which requests for keys may be forwarded: `host`, `host:port`, `*.domain`, `10.0.0.0/8`",
     "app/queries/forwarding.py",
-    "any but link-local ones; loopback only from loopback",
+    "all except link-local ones; loopback only from loopback",
 )
 CREDENTIALS_TO: Final = Setting[tuple[str, ...]](
     "FAUST_ASSIGNER_CREDENTIALS_TO",
     PLACES,
     (),
     "",
-    "those of them that get the caller's `Authorization` and `Cookie`, too; named alike",
+    "the workers that also receive the caller's `Authorization` and `Cookie`; the same patterns",
     "app/queries/forwarding.py",
     "nobody",
 )
@@ -137,8 +137,8 @@ STALE_READS: Final = Setting(
     number("0 or more seconds", least=0.0),
     0.0,
     "seconds",
-    "while its owner cannot answer a request for a key, a copy may that lacks nothing older than this; 0 "
-    "answers 503 instead. The leader's word counts for whether workers know of others' copies",
+    "while the owner of a key cannot answer, a copy may answer if it lacks no record older than this; with 0 "
+    "the answer is 503. The leader's value decides whether workers know the copies",
     "app/queries/install.py",
 )
 WINDOW_RETENTION_S: Final = Setting(
@@ -146,8 +146,8 @@ WINDOW_RETENTION_S: Final = Setting(
     number("0 or more seconds", least=0.0),
     86_400.0,
     "seconds",
-    "so much longer than `expires` the changelog of a windowed table keeps its rows, counted from their last "
-    "change: a group that stands still for longer loses open windows. For topics that Faust creates",
+    "the time beyond `expires` for which the changelog of a windowed table keeps its rows, from their last "
+    "change; a longer stop of the group loses open windows. Applies to topics that Faust creates",
     "app/tables/window_closing.py",
 )
 FORWARD_S: Final = Setting(
@@ -155,7 +155,7 @@ FORWARD_S: Final = Setting(
     number("seconds above 0"),
     10.0,
     "seconds",
-    "how long another worker may take to answer a GET or HEAD for a key before the next one is asked",
+    "the time limit for a worker's answer to a GET or HEAD for a key, before the next worker is asked",
     "app/queries/router.py",
 )
 REPAIRS: Final = Setting(
@@ -163,8 +163,8 @@ REPAIRS: Final = Setting(
     SWITCH,
     True,
     "",
-    "whether Faust's faults at a rebalance are repaired; without it rebalances are eager, and a part that "
-    "does not fit the host is left out instead of keeping the app from starting",
+    "whether Faust's faults in rebalances are repaired. Without repairs, rebalances are eager, and a part "
+    "that does not fit the host is left out instead of failing the app's start",
     "app/fixup.py, app/compose.py",
 )
 COOPERATIVE: Final = Setting(
@@ -172,8 +172,8 @@ COOPERATIVE: Final = Setting(
     SWITCH,
     True,
     "",
-    "whether workers go on processing what they keep while a rebalance goes on; where one worker of the "
-    "group does not, each rebalance stops all of them",
+    "whether workers keep processing their retained partitions during a rebalance; a single worker of the "
+    "group without this makes every rebalance eager",
     "app/rebalance/install.py",
 )
 OVERLAY: Final = Setting(
@@ -181,8 +181,8 @@ OVERLAY: Final = Setting(
     SWITCH,
     True,
     "",
-    "whether a change of a table in RocksDB is written when its changelog has it, so that a row is never "
-    "ahead of its log; under `exactly_once` it always is",
+    "whether a change of a RocksDB table is written after its changelog record is acknowledged, so that "
+    "a row is never ahead of its log; always on under `exactly_once`",
     "app/tables/write_behind.py",
 )
 OVERLAY_BYTES: Final = Setting(
@@ -190,7 +190,7 @@ OVERLAY_BYTES: Final = Setting(
     whole("a number of bytes above 0", least=1),
     64 * _MIB,
     "bytes",
-    "what the changes of this worker that wait for their changelog may take; beyond it the next record waits",
+    "the memory limit for changes that wait for their changelog; above the limit the next record waits",
     "app/tables/write_behind.py",
     "16777216, 16 MiB",
 )
@@ -199,8 +199,8 @@ LEAVE_S: Final = Setting(
     number("0 or more seconds", least=0.0),
     8.0,
     "seconds",
-    "how long a worker that is stopped waits for others to take over what it has, while it goes on "
-    "processing it; 0 leaves at once. A static member hands nothing over: it is expected back",
+    "the time for which a stopping worker keeps processing while other workers take over its partitions; "
+    "0 leaves immediately. A static member hands nothing over: its return is expected",
     "app/membership/leave.py",
 )
 RETIRE_FILE: Final = Setting[Path | None](
@@ -208,7 +208,7 @@ RETIRE_FILE: Final = Setting[Path | None](
     FILE,
     None,
     "",
-    "if this file exists when a static member is stopped, the member hands its partitions over and leaves "
+    "if this file exists at the stop of a static member, the member hands its partitions over and leaves "
     "the group for good, as a dynamic member does; the file is removed",
     "app/membership/leave.py",
     "`retire` in the app's data directory (`DATADIR/v1/retire`)",
@@ -228,7 +228,7 @@ BATCHED_REPLAY: Final = Setting(
     SWITCH,
     True,
     "",
-    "whether changelogs are replayed in batches; if not, by Faust's own loop",
+    "whether changelogs are replayed in batches; otherwise by Faust's own loop",
     "app/recovery/restoring.py",
 )
 RESTORE_SHARE: Final = Setting(
@@ -236,8 +236,8 @@ RESTORE_SHARE: Final = Setting(
     number("a number from 0.01 to 1", least=0.01, most=1.0),
     0.5,
     "of a core",
-    "how much of its thread's time a restore takes while the worker's streams get records; "
-    "without any it takes all",
+    "the share of its thread's time that a restore uses while the worker's streams receive records; "
+    "without records a restore uses all the time",
     "app/recovery/restoring.py",
 )
 WEIGHTS: Final = Setting[str | None](
@@ -245,7 +245,7 @@ WEIGHTS: Final = Setting[str | None](
     TEXT,
     None,
     "",
-    "where the weights of partitions are: a file, `topic:NAME` or `kafka://host:port/NAME`",
+    "the source of partition weights: a file, `topic:NAME` or `kafka://host:port/NAME`",
     "app/weights/provider.py",
     "none: every partition weighs 1.0",
 )
@@ -262,7 +262,7 @@ WEIGHTS_MAX_AGE: Final = Setting(
     number("seconds above 0"),
     7 * 86_400.0,
     "seconds",
-    "after so long a version of the weights is stale",
+    "the age after which a version of the weights is stale",
     "app/weights/provider.py",
     "604800, 7 days",
 )
@@ -271,7 +271,7 @@ WEIGHTS_CLAMP: Final = Setting(
     SPAN,
     (0.25, 4.0),
     "medians",
-    "the least and the most that a weight may be",
+    "the lowest and the highest weight",
     "app/weights/provider.py",
     "0.25:4",
 )
@@ -280,8 +280,8 @@ LEDGER: Final = Setting[Path | str | None](
     FOLDER_TOPIC_OR_OFF,
     Path("ledger"),
     "",
-    "folder of the ledger; each process writes a file of its own there; `topic:NAME`: a Kafka topic of the "
-    "app's own cluster, which is created where it is missing; `off`: none",
+    "the folder of the ledger, in which each process writes a separate file; or `topic:NAME`: a topic "
+    "of the app's own cluster, created if missing; or `off`",
     "app/ledger/install.py",
     "`ledger` in the app's data directory (Faust's `datadir`)",
     of_worker=True,
@@ -291,8 +291,8 @@ LEDGER_FILE_BYTES: Final = Setting(
     whole("a number of bytes above 0", least=1),
     16 * _MIB,
     "bytes",
-    "a file of the ledger is rotated at this size; `.1` is the oldest, and a number is never given twice; of "
-    "a topic that is created the size of a segment",
+    "the size at which a ledger file is rotated; `.1` is the oldest, and numbers are never reused. For a "
+    "created topic: the segment size",
     "app/ledger/install.py",
     "16777216, 16 MiB",
 )
@@ -301,8 +301,8 @@ LEDGER_BYTES: Final = Setting(
     whole("a number of bytes above 0", least=1),
     256 * _MIB,
     "bytes",
-    "all ledger files of the folder together; the oldest rotated ones, and files of workers that ended, "
-    "go first; of a topic that is created all partitions together",
+    "the size limit of all ledger files of the folder; the oldest rotated files, and files of ended workers, "
+    "are removed first. For a created topic: the size limit of all partitions together",
     "app/ledger/install.py",
     "268435456, 256 MiB",
 )
@@ -311,7 +311,7 @@ LEDGER_SAMPLE_S: Final = Setting(
     number("seconds above 0"),
     30.0,
     "seconds",
-    "time between two samples of a partition",
+    "the time between two samples of a partition",
     "app/ledger/install.py",
 )
 DEPLOY: Final = Setting[str | None](
@@ -319,7 +319,7 @@ DEPLOY: Final = Setting[str | None](
     TEXT,
     None,
     "",
-    "a name for this release; the history compares releases by it",
+    "the name of this release; the history compares releases by name",
     "app/ledger/install.py",
     "none",
 )
@@ -328,7 +328,7 @@ PAGE: Final = Setting(
     SWITCH,
     True,
     "",
-    "whether the worker's web server has a page about the group at `/assignor/`",
+    "whether the worker's web server serves a page about the group at `/assignor/`",
     "page/mount.py",
     of_worker=True,
 )
@@ -337,8 +337,8 @@ CACHE: Final = Setting(
     FOLDER,
     Path("~/.cache/faust-assigner"),
     "",
-    "where jars, a Kafka and Faust's own tests are kept once fetched",
-    "maven.py",
+    "the cache folder for jars, a Kafka and Faust's own tests",
+    "pipeline/maven.py",
     is_keyword=False,
 )
 

@@ -1,1 +1,1 @@
-"""A group's life played without a broker: fleets, scenarios, and the simulator that costs them."""
+"""A group's life without a broker: fleets, scenarios, and the simulator that computes their costs."""

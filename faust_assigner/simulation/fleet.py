@@ -1,8 +1,8 @@
-"""The words of the simulator as frozen values: a fleet, what happens to it, and what things cost.
+"""The simulator's values, immutable: a fleet, its events, and the costs of events.
 
 A *task* is (group, partition number), as in the planner; arrays over tasks are flat, in the order
 of the groups. Times are seconds of virtual time; state is counted in changelog records, because
-records are what a worker replays.
+a worker replays records.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Weights = Mapping[tuple[str, int], float]
 
 @dataclass(frozen=True)
 class Costs:
-    """What an event costs, in seconds and records per second. The defaults were measured.
+    """The cost of an event, in seconds and records per second, with measured defaults.
 
     Measured with faust-streaming 0.15.3 on Apache Kafka 4.3.1: kept partitions stand still for
-    0.5-0.9 s at a rebalance; a worker that held a standby takes over in about 1 s; a cold table is
+    0.5-0.9 s at a rebalance; a worker with a standby takes over in about 1 s; a cold table is
     replayed at about 3,700 records/s; the default session is 60 s.
 
     ``acceptable_recovery_lag``: a copy at most this many records behind counts as warm (KIP-441);
     ``acceptable_from_nothing``: a longer log is not read from its start while its owner lives;
-    ``follow_up_s``: the least time between a cooperative round and the follow-up round after it.
+    ``follow_up_s``: the least time between a cooperative round and its follow-up round.
     """
 
     session_timeout_s: float = 60.0
@@ -54,7 +54,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """A co-partitioned group: one source topic and, where it is stateful, one changelog."""
+    """A co-partitioned group: a source topic and, if stateful, a changelog."""
 
     topic: str
     partitions: int
@@ -62,23 +62,23 @@ class TaskGroup:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that travel together."""
+        """The topics of the group."""
         return (self.topic,) if self.changelog is None else (self.topic, self.changelog)
 
 
 class Kind(Enum):
-    """What can happen to a worker."""
+    """The kinds of events of a worker."""
 
     JOIN = "join"  #: a new worker starts
-    LEAVE = "leave"  #: SIGTERM, for good (scale-in)
-    CRASH = "crash"  #: SIGKILL, for good (or longer than the scenario)
-    RESTART = "restart"  #: SIGTERM and back after ``down_s`` with its files (one step of a deploy)
-    BOUNCE = "bounce"  #: SIGKILL and back after ``down_s`` with its files
+    LEAVE = "leave"  #: SIGTERM without return (scale-in)
+    CRASH = "crash"  #: SIGKILL without return within the scenario
+    RESTART = "restart"  #: SIGTERM and restart after ``down_s`` with the files (a step of a deploy)
+    BOUNCE = "bounce"  #: SIGKILL and restart after ``down_s`` with the files
 
 
 @dataclass(frozen=True)
 class Event:
-    """``kind`` happens to ``member_id`` at ``at_s``; ``down_s`` is how long its process is away."""
+    """``kind`` happens to ``member_id`` at ``at_s``; the process is away for ``down_s``."""
 
     at_s: float
     kind: Kind
@@ -88,13 +88,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A fleet and what happens to it, the same for every policy that is tried on it.
+    """A fleet and its events, identical for every policy under test.
 
-    ``workers``  every worker that ever runs, those of the start and those that join
+    ``workers``  every worker that ever runs, the initial ones and those that join
     ``start``    the member ids that run at time 0
-    ``rates``    float64[T] records/s that arrive for each task
-    ``records``  float64[T] changelog records of each task's state, 0 where it has none
-    ``learned_weights`` float64[T] what a weights file would say of each task (1.0 is ordinary)
+    ``rates``    float64[T] incoming records/s of each task
+    ``records``  float64[T] changelog records of each task's state, 0 for a stateless task
+    ``learned_weights`` float64[T] the weight of each task in a weights file (1.0 is ordinary)
     """
 
     scenario_id: int
@@ -116,12 +116,12 @@ class Scenario:
 
     @cached_property
     def offsets(self) -> Ints:
-        """int64[G+1]: where each group's tasks begin in the flat arrays."""
+        """int64[G+1]: the start of each group's tasks in the flat arrays."""
         return np.cumsum([0, *(group.partitions for group in self.groups)])
 
     @cached_property
     def stateful(self) -> Bools:
-        """bool[T]: the tasks that carry state."""
+        """bool[T]: the tasks with state."""
         return np.repeat(
             [group.changelog is not None for group in self.groups],
             [group.partitions for group in self.groups],
@@ -139,7 +139,7 @@ class Scenario:
 
     @cached_property
     def weights(self) -> dict[tuple[str, int], float]:
-        """``learned_weights`` under the topics' names; a changelog weighs what its source weighs."""
+        """``learned_weights`` by topic and partition; a changelog has the weight of its source."""
         if not self.learned_weights.size:
             return {}
         return {
@@ -151,20 +151,20 @@ class Scenario:
 
 
 class PlanLike(Protocol):
-    """What a policy answers; :class:`faust_assigner.Plan` is one."""
+    """A policy's result; :class:`faust_assigner.Plan` is an example."""
 
     def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Topic -> partitions the member owns."""
+        """Return topic -> the member's partitions."""
 
     def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Changelog topic -> partitions the member keeps a spare replica of."""
+        """Return changelog topic -> the partitions of the member's standbys."""
 
     def awaited(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Of these the ones that a follow-up round waits for; asked of cooperative arms alone."""
+        """Return the standbys awaited by a follow-up round; used for cooperative arms only."""
 
 
 class Policy(Protocol):
-    """Anything that assigns: the signature of :func:`faust_assigner.plan`."""
+    """A function that assigns, with the signature of :func:`faust_assigner.plan`."""
 
     def __call__(
         self,
@@ -181,11 +181,11 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class Arm:
-    """One policy with one choice of settings: a row of the comparison.
+    """A policy with one choice of settings: a row of the comparison.
 
-    ``claims_files``: a worker that starts says whose state it has on disk (ours does, stock does not).
-    ``cooperative``: rounds stop only what moves, and a living owner keeps a task until its new owner has
-    caught up; the policy then takes ``warmups``. ``eager`` says in the label that this is switched off.
+    ``claims_files``: a starting worker claims the state on its disk (ours does, stock does not).
+    ``cooperative``: rounds stop only the moving partitions, and a living owner keeps a task until its new
+    owner has caught up; the policy then takes ``warmups``. ``eager`` marks an arm without these.
     """
 
     policy: str
@@ -204,16 +204,16 @@ class Arm:
 
 
 class Outcome(NamedTuple):
-    """What one arm did in one scenario: the columns of table ``sim_result`` and a few more.
+    """The figures of one arm in one scenario: the columns of table ``sim_result`` and a few more.
 
-    ``moved``          tasks given to another worker than the one that owned them, start excluded
-    ``cold_moves``     those of them whose new owner had to replay more than the acceptable lag
+    ``moved``          tasks that changed their owner, the start excluded
+    ``cold_moves``     moved tasks whose new owner replayed more than the acceptable lag
     ``imbalance``      heaviest member's load / the mean, averaged over the rebalances
-    ``worst_load``     the highest of these
+    ``worst_load``     the maximum of the same ratio
     ``unavailable_s``  seconds without processing, summed over partitions
-    ``worst_gap_s``    the longest single standstill of a partition
+    ``worst_gap_s``    the longest single downtime of a partition
     ``restored``       records replayed into standbys and new owners
-    ``idle_members``   most members without a task after any rebalance
+    ``idle_members``   the maximum number of members without a task after any rebalance
     """
 
     moved: float
@@ -228,7 +228,7 @@ class Outcome(NamedTuple):
 
 
 def claims_of(groups: Sequence[TaskGroup], offsets: Ints, mine: Bools) -> Claims:
-    """Topic -> partition numbers of the tasks set in ``mine`` (bool[T])."""
+    """Return topic -> partition numbers of the tasks set in ``mine`` (bool[T])."""
     claims: dict[str, Any] = {}
     for group, start in zip(groups, offsets.tolist(), strict=False):
         numbers = np.flatnonzero(mine[start : start + group.partitions])

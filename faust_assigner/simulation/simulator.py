@@ -1,18 +1,17 @@
-"""A fleet in virtual time: events -> rebalances -> who stood still, for how long, and why.
+"""A fleet in virtual time: events -> rebalances -> downtime of each partition, with its cause.
 
-Pure and deterministic: no clock, no randomness, no I/O. The model is Faust's as it was measured:
+Deterministic: no clock, no randomness, no I/O. The model follows measurements of Faust:
 
 * An eager rebalance stops the whole group from the first JoinGroup until the last member answered, then
-  for ``rebalance_pause_s``. A dead member is waited for until its session ends. A worker resumes its
+  for ``rebalance_pause_s``. The group waits for a dead member until its session ends. A worker resumes its
   partitions together, once all its actives have recovered (tables/recovery.py): one cold partition stops
   the warm ones beside it.
-* A cooperative one stops only what moves: for one pause where the old owner is gone, for two where it lets
-  go first, and until what the new owner gained has recovered. The planner's warm-ups keep a task with its
-  living owner until the new owner has caught up; a follow-up round then brings it there.
-* Replaying costs records / ``replay_records_per_s`` per worker, actives first, then standbys.
-* Files stay on disk: a copy that is no longer fed falls behind at the task's rate, never further
-  than the size of its table.
-* A static member (``group.instance.id``) that is back within its session changes nothing, but sends no
+* A cooperative rebalance stops only the moving partitions: for one pause if the old owner is gone, for two
+  if the owner revokes first, and until the new owner's partitions have recovered. The planner's warm-ups
+  keep a task with its living owner until the new owner has caught up; a follow-up round then moves the task.
+* Replay costs records / ``replay_records_per_s`` per worker, actives first, then standbys.
+* Files stay on disk: a stale copy falls behind at the task's rate, by at most the size of its table.
+* A static member (``group.instance.id``) that returns within its session changes nothing, but sends no
   LeaveGroup either: a scale-in costs a whole session.
 """
 
@@ -41,15 +40,15 @@ from faust_assigner.warmup import WarmupPolicy
 
 _DOWN_CLEAN, _DOWN_DEAD, _UP, _EXPIRE, _FOLLOW_UP = range(5)
 
-#: Virtual seconds after the last event during which a partition that nobody owns still counts as down.
+#: Virtual seconds after the last event during which an unowned partition counts as down.
 HORIZON_S = 600.0
 
 
 class PolicyError(FaustAssignerError, ValueError):
-    """A policy gave an answer that is no assignment; says which scenario, policy and task."""
+    """A policy returned an invalid assignment; the text names the scenario, policy and task."""
 
 
-#: Answers of policies in one scenario, by what they were asked; arms that were asked the same share them.
+#: Results of policies in one scenario by their input; arms with equal input share a result.
 Memo: TypeAlias = dict[tuple[str | int | bytes | bool, ...], tuple[Ints, Bools, Bools]]
 
 
@@ -61,17 +60,17 @@ def simulate(
     costs: Costs | None = None,
     memo: Memo | None = None,
 ) -> Outcome:
-    """Run ``scenario`` under ``policy`` with the settings of ``arm``; the same input, the same numbers.
+    """Run ``scenario`` under ``policy`` with the settings of ``arm``; equal input gives equal figures.
 
-    A policy must be a function of its arguments: with a ``memo`` (one dict per scenario) it is asked the
-    same thing once. Raises PolicyError when it leaves a task without exactly one living owner.
+    A policy must be a function of its arguments: with a ``memo`` (one dict per scenario) the policy runs
+    once per input. Raises PolicyError if a task has not exactly one living owner.
     Cost: one call of the policy per rebalance, and O(workers x tasks) numpy work per event.
     """
     return _Fleet(scenario, arm, policy, costs or Costs(), {} if memo is None else memo).run()
 
 
 class _Downtime:
-    """Per task: since when it stands still, when it will be up, and the seconds already counted."""
+    """Per task: the start of its downtime, its expected end, and the seconds already counted."""
 
     def __init__(self, tasks: int) -> None:
         self.since = np.zeros(tasks)
@@ -80,18 +79,18 @@ class _Downtime:
         self.worst = 0.0
 
     def stop(self, tasks: Bools, now: float) -> None:
-        """``tasks`` stand still from ``now``; those that already do so go on doing it."""
+        """Stop ``tasks`` at ``now``; stopped tasks stay stopped."""
         fresh = tasks & (self.until <= now)
         self._count(fresh)
         self.since[fresh] = now
         self.until[tasks] = np.inf
 
     def resume(self, tasks: Bools, at: float) -> None:
-        """``tasks`` are processed again from ``at``."""
+        """Resume ``tasks`` at ``at``."""
         self.until[tasks] = at
 
     def finish(self, end: float) -> tuple[float, float]:
-        """Seconds down summed over tasks, and the longest standstill."""
+        """Return the downtime in seconds summed over tasks, and the longest downtime."""
         self.until = np.where(np.isinf(self.until), np.maximum(end, self.since), self.until)
         self._count(np.ones(len(self.total), bool))
         return float(self.total.sum()), self.worst
@@ -104,7 +103,7 @@ class _Downtime:
 
 
 class _Fleet:
-    """The state of one run; every method is one step of it."""
+    """The state of one run; every method is a step of the run."""
 
     def __init__(
         self, scenario: Scenario, arm: Arm, policy: Policy, costs: Costs, memo: Memo
@@ -122,14 +121,14 @@ class _Fleet:
         self.topics = tuple(scenario.partitions)
         self.now = 0.0
         self.up = np.zeros(workers, bool)
-        self.fresh = np.zeros(workers, bool)  # started since the last rebalance: owns nothing
+        self.fresh = np.zeros(workers, bool)  # started since the last rebalance, without partitions
         self.absent: dict[int, int] = {}  # row -> token; the group still waits for its session
         self.pending = False
         self.owner = np.full(tasks, NOBODY)
         self.standby = np.zeros((workers, tasks), bool)
         self.holds = np.zeros((workers, tasks), bool)
-        self.awaited = np.zeros((workers, tasks), bool)  # copies that a follow-up round waits for
-        self.follow_up = 0  # the token of the round that is to come
+        self.awaited = np.zeros((workers, tasks), bool)  # copies awaited by a follow-up round
+        self.follow_up = 0  # the token of the next follow-up round
         self.lag = np.tile(scenario.records, (workers, 1))
         self.downtime = _Downtime(tasks)
         self.queue: list[tuple[float, int, int, int]] = []  # (at, token, operation, row)
@@ -139,7 +138,7 @@ class _Fleet:
         self.rebalances = self.idle = 0
 
     def run(self) -> Outcome:
-        """Settle the group of the start, play the events, count."""
+        """Settle the initial group, play the events, return the figures."""
         self._settle()
         for event in self.scenario.events:
             self._schedule_event(event)
@@ -166,7 +165,7 @@ class _Fleet:
         )
 
     def _settle(self) -> None:
-        """The first assignment, long ago: every replica is complete, nothing is counted."""
+        """Make the initial assignment: every replica is complete and no figure is counted."""
         for member_id in self.scenario.start:
             self.up[self.index[member_id]] = self.fresh[self.index[member_id]] = True
         self._rebalance()
@@ -205,7 +204,7 @@ class _Fleet:
             self._end(row, leaves_group=operation == _DOWN_CLEAN and not self.arm.static)
 
     def _end(self, row: int, *, leaves_group: bool) -> None:
-        """The process ends: its partitions stop now; the group learns of it now or a session later."""
+        """End the process: its partitions stop now; the group learns of the end now or a session later."""
         self.up[row] = False
         self.downtime.stop(self.owner == row, self.now)
         if leaves_group:
@@ -214,7 +213,7 @@ class _Fleet:
             self.absent[row] = self._push(self.now + self.costs.session_timeout_s, _EXPIRE, row)
 
     def _start(self, row: int) -> None:
-        """The process is back: a static member takes up where it was, any other joins anew."""
+        """Restart the process: a static member resumes its partitions, any other member joins anew."""
         self.up[row] = True
         if self.arm.static and row in self.absent:
             del self.absent[row]
@@ -269,7 +268,7 @@ class _Fleet:
             self.follow_up = self._push(self._caught_up_at(), _FOLLOW_UP, 0)
 
     def _take_over(self, row: int, mine: Bools, moved: Bools, before: Ints) -> None:
-        """Cooperative: what ``row`` gained, or had before it went and came back, begins; the rest goes on."""
+        """Cooperative: start the partitions that ``row`` gained or resumed; the rest keeps running."""
         gained = mine & (before != row)
         self.downtime.stop(gained & moved, self.now)
         begins = gained | (mine & np.isinf(self.downtime.until))
@@ -281,7 +280,7 @@ class _Fleet:
         self.downtime.resume(begins, at + self.costs.rebalance_pause_s * released)
 
     def _caught_up_at(self) -> float:
-        """When all awaited copies have caught up: a worker reads its actives first, then its copies."""
+        """Return when all awaited copies have caught up: a worker reads actives first, then copies."""
         behind = np.where(self._owned() | self.standby, self.lag, 0.0).sum(axis=1)
         slowest = float(behind[self.awaited.any(axis=1)].max())
         restored_s = slowest / self.costs.replay_records_per_s
@@ -297,7 +296,7 @@ class _Fleet:
         self.idle = max(self.idle, len(living) - len(np.unique(self.owner)))
 
     def _ask(self, living: Ints) -> tuple[Ints, Bools, Bools]:
-        """The policy's answer: owners int64[T], standbys bool[W,T] and which of these are awaited."""
+        """Run the policy: owners int64[T], standbys bool[W,T] and the awaited standbys."""
         files = self.holds & self.fresh[:, None]
         asked = (
             self.arm.policy,
@@ -316,7 +315,7 @@ class _Fleet:
         return owner.copy(), standby.copy(), awaited.copy()
 
     def _positions(self) -> Ints:
-        """int64[W,T]: how far each worker's state of each task has come; an owner's is the log's end."""
+        """Return int64[W,T]: each worker's position in each task's state; an owner is at the log's end."""
         ends = np.ceil(self.scenario.records)
         lag = np.where(self._owned(), 0.0, np.where(self.holds, np.round(self.lag), ends))
         positions: Ints = np.maximum(ends - lag, 0).astype(np.int64)
@@ -360,7 +359,7 @@ class _Fleet:
         )
 
     def _told(self, positions: Ints) -> dict[str, tuple[Ints, Ints]]:
-        """Changelog -> (partition numbers, positions), as a member reports them."""
+        """Return changelog -> (partition numbers, positions), as a member reports them."""
         scenario = self.scenario
         return {
             group.changelog: (
@@ -374,7 +373,7 @@ class _Fleet:
     def _read(
         self, plan: PlanLike, living: Ints, members: Sequence[Member]
     ) -> tuple[Ints, Bools, Bools]:
-        """The plan as arrays over tasks; refuses one that is no assignment."""
+        """Convert the plan to arrays over tasks; refuses an invalid assignment."""
         owner, standby = np.full(self.scenario.tasks, NOBODY), np.zeros_like(self.standby)
         awaited = np.zeros_like(self.standby)
         times = np.zeros(self.scenario.tasks, int)
@@ -399,12 +398,12 @@ class _Fleet:
         return owner, standby, awaited
 
     def _owned(self) -> Bools:
-        """bool[W,T]: who owns what."""
+        """Return bool[W,T]: the owned tasks of each worker."""
         owned: Bools = np.arange(len(self.up))[:, None] == self.owner
         return owned
 
     def _advance(self, to: float) -> None:
-        """Replay until ``to``: actives first, then standbys; what nobody feeds falls behind."""
+        """Replay until ``to``: actives first, then standbys; stale copies fall behind."""
         seconds, self.now = to - self.now, to
         if seconds <= 0:
             return

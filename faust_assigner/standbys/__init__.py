@@ -1,1 +1,1 @@
-"""Behind the standby door: who keeps a warm copy of each stateful task."""
+"""The helpers of :mod:`faust_assigner.standby`: the placement of warm copies of each stateful task."""

@@ -1,6 +1,6 @@
-"""Who sits where, and what it would cost to sit elsewhere.
+"""The current holders of all standbys, and the cost of every possible move.
 
-The objective is lexicographic; here it is one whole number per move, its terms far enough apart
+The objective is lexicographic; here it is one integer per move. Its terms are so far apart
 that no sum of a lower term reaches the next: docs/explanation/algorithms.md#the-ladder-of-costs.
 """
 
@@ -15,64 +15,64 @@ from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standbys.problem import StandbyProblem
 from faust_assigner.standbys.shares import Shares
 
-#: A pair above its even share: the fair spread, where it costs nothing else.
+#: A pair above its even share: the fair spread, as the last criterion.
 UNEVEN = 1
-#: A warm copy that was no standby before, taken in place of one that was.
+#: A warm copy that was no standby before, used instead of a previous standby.
 CHANGED = 1 << 7
-#: A copy that must be restored from nothing.
+#: A copy without any local state to restore from.
 FRESH = 1 << 14
-#: A pair above the failover cap. With racks it comes before balance: unequal racks cannot have both.
+#: A pair above the failover cap. With racks it has priority over balance: unequal racks exclude both.
 OVERLOAD, OVERLOAD_WITH_RACKS = 1 << 18, 1 << 46
-#: A standby load one further from the mean (times the difference of loads).
+#: A standby load 1 further from the mean (times the difference of loads).
 BALANCE = 1 << 26
-#: Two copies of a task in one rack, one of them the active; two copies of a task in one rack.
+#: Two copies of a task in one rack, with or without the active among them.
 HOME_RACK, SAME_RACK = 1 << 54, 1 << 57
-#: Not allowed at all: the owner, a second copy on one member, no subscriber, a pinned seat.
+#: Forbidden: the owner, a second copy on one member, a member without subscription, a pinned seat.
 NEVER = 1 << 61
 
 #: A balance term counts up to this many steps, which keeps it below HOME_RACK.
 _STEEPEST = 1 << 26
-#: A pair's excess counts up to this, so that a chain of moves stays below the next term.
+#: The limit of a pair's counted excess, so that a chain of moves stays below the next term.
 _MOST = 15
-#: Up to this many (task, member) cells the warm copies are a table, beyond it a sorted list.
+#: Up to this many (task, member) cells the warm copies are a table; above, a sorted list.
 _TABLE_CELLS = 1 << 22
 
 Array = npt.NDArray[np.int64]
 
 
 class Board:
-    """The standbys as they are being placed: T rows of R' seats, a seat being (task, column).
+    """The standbys during their placement: T rows of R' seats; a seat is a (task, column) pair.
 
-    ``holder`` says who sits where; the counts beside it agree with it between any two calls.
+    ``holder`` has the member in each seat; the counts beside ``holder`` agree with it between any two calls.
     """
 
     def __init__(self, problem: StandbyProblem, shares: Shares) -> None:
         self.problem = problem
         self.shares = shares
-        #: The largest R' of any task; 0 when nobody can stand by for anything.
+        #: The largest R' of any task; 0 if no member can hold a standby.
         self.columns = int(shares.need.max(initial=0))
         #: int64[T, R']: the members of a row are distinct, eligible and never the owner; empty seats
-        #: (``NOBODY``) stand behind the taken ones.
+        #: (``NOBODY``) come after the taken seats.
         self.holder = np.full((problem.tasks, self.columns), NOBODY, dtype=np.int64)
-        #: bool[T, R']: a wanted standby, which no move takes away; only on taken seats.
+        #: bool[T, R']: a wanted standby, which stays in every move; only on taken seats.
         self.pinned = np.zeros((problem.tasks, self.columns), dtype=bool)
         #: int64[T]: taken seats of each row, never more than the task's ``need``.
         self.filled = np.zeros(problem.tasks, dtype=np.int64)
-        #: int64[M]: how often each member stands in ``holder``.
+        #: int64[M]: the number of seats of each member in ``holder``.
         self.load = np.zeros(problem.members, dtype=np.int64)
-        #: int32[M, M]: of owner i's tasks, how many standbys member j holds; sums to ``load`` over i.
+        #: int32[M, M]: the standbys of owner i's tasks on member j; sums to ``load`` over i.
         self.pair = np.zeros((problem.members, problem.members), dtype=np.int32)
-        #: What a pair above its cap costs: before balance with racks, after it without.
+        #: The cost of a pair above its cap: higher than balance with racks, lower without.
         self.overload = OVERLOAD_WITH_RACKS if shares.has_racks else OVERLOAD
-        # float64[M], mean capacity over the member's own: loads are compared as loads * weight.
+        # float64[M], mean capacity over the member's capacity: loads are compared as loads * weight.
         self._weight = problem.capacity.sum() / max(problem.members, 1) / problem.capacity
-        #: int32[M, M]: the most standbys a pair may hold for nothing; :meth:`tighten` lowers it to the cap,
-        #: nothing raises it.
+        #: int32[M, M]: the most standbys of a pair without cost; :meth:`tighten` lowers this to the cap,
+        #: and it never rises.
         self.limit = shares.limit
         self.copies = _Copies(problem)
 
     def seat(self, task: Ints, member: Ints, *, pinned: bool = False) -> None:
-        """Give each task one more standby; no task twice in one call."""
+        """Give each task an additional standby; no task may occur twice in one call."""
         self.holder[task, self.filled[task]] = member
         self.pinned[task, self.filled[task]] = pinned
         self.filled[task] += 1
@@ -80,7 +80,7 @@ class Board:
         self._count_pairs(task, member)
 
     def seat_rows(self, owner: int, task: Ints, members: Ints) -> None:
-        """Give each task of one owner all its standbys: ``members`` is int64[len(task), n]."""
+        """Give each task of an owner all its standbys: ``members`` is int64[len(task), n]."""
         at = int(self.filled[task[0]])
         self.holder[task, at : at + members.shape[1]] = members
         self.filled[task] += members.shape[1]
@@ -89,7 +89,7 @@ class Board:
         self.pair[owner] += counts.astype(np.int32)
 
     def vacate(self, task: Ints, column: Ints) -> None:
-        """Empty these seats; what is left of a row closes up."""
+        """Empty these seats; the remaining seats of a row close up."""
         member = self.holder[task, column]
         self.holder[task, column] = NOBODY
         self.load -= np.bincount(member, minlength=len(self.load))
@@ -101,7 +101,7 @@ class Board:
         self.filled[rows] = (self.holder[rows] != NOBODY).sum(axis=1)
 
     def move(self, task: int, column: int, member: int) -> None:
-        """Let another member hold this standby."""
+        """Move this standby to a different member."""
         before = self.holder[task, column]
         owner = self.problem.owner[task]
         self.holder[task, column] = member
@@ -111,7 +111,7 @@ class Board:
         self.pair[owner, member] += 1
 
     def move_all(self, task: Ints, column: Ints, member: int) -> None:
-        """Let one member hold these standbys, which are of different tasks."""
+        """Move these standbys, which belong to different tasks, to one member."""
         before, owner = self.holder[task, column], self.problem.owner[task]
         self.holder[task, column] = member
         np.subtract.at(self.load, before, 1)
@@ -120,10 +120,10 @@ class Board:
         self.load[member] += len(task)
 
     def price(self, task: Array, column: Array | int, member: Array | int) -> Array:
-        """Cost of seating tasks on members, element by element with numpy's broadcasting.
+        """Return the cost of seating tasks on members, element by element with numpy's broadcasting.
 
-        ``column`` is the seat that is being left (-1: none), so that it does not count against
-        the task. Balance is left out: it depends on both ends of a move, see :meth:`balance`.
+        ``column`` is the seat to leave (-1: no seat), so that its copy does not count against
+        the task. Balance is not included: it depends on both ends of a move, see :meth:`balance`.
         """
         shares, owner = self.shares, self.problem.owner[task]
         allowed = shares.eligible[shares.kind[task], member] & (member != owner)
@@ -140,7 +140,7 @@ class Board:
         return np.where(allowed, cost, NEVER)
 
     def refund(self, task: Array, column: Array) -> Array:
-        """What is won by leaving these seats; ``-NEVER`` for a pinned one."""
+        """Return the cost saved by leaving these seats; ``-NEVER`` for a pinned seat."""
         shares, owner = self.shares, self.problem.owner[task]
         member = self.holder[task, column]
         cost = self.pair_cost(owner, member, 0) + self.copies.cost(task, member)
@@ -157,26 +157,26 @@ class Board:
     def balance(
         self, step: int, more: Array | int = 0, member: Array | slice | int = slice(None)
     ) -> Array:
-        """Balance's part in giving members one more (step 1) or one less (step -1).
+        """Return the balance cost of giving members an additional (step 1) or removing (step -1) standby.
 
-        ``more`` is how many they have got already in the meantime.
+        ``more`` is the number of standbys that the members have gained since.
         """
         load = 2 * (self.load[member] + more) + step
-        # Capacities may differ by 10^12: the term must not reach the next one.
+        # Capacities may differ by 10^12: the term must not reach the next term.
         scaled = np.clip(np.floor(load * self._weight[member]), -_STEEPEST, _STEEPEST)
         marginal: Array = scaled.astype(np.int64) * (BALANCE * step)
         return marginal
 
     def seats_of(self, members: Ints) -> tuple[Ints, Ints]:
-        """Tasks and columns of all seats these members hold, in task order."""
+        """Return the tasks and columns of all seats of these members, in task order."""
         mine = np.zeros(len(self.load) + 1, dtype=bool)
         mine[members] = True
-        # The last row of the table answers for NOBODY.
+        # The last row of the table stands for NOBODY.
         task, column = np.nonzero(mine[self.holder])
         return task, column
 
     def tighten(self) -> bool:
-        """Leave room above the cap only to copies that were kept; True if a pair is over its limit."""
+        """Limit the room above the cap to kept copies; return True if a pair is above its limit."""
         task, column = np.nonzero(self.holder != NOBODY)
         member = self.holder[task, column]
         kept = np.zeros_like(self.pair)
@@ -186,7 +186,7 @@ class Board:
         return bool((self.pair > self.limit).any())
 
     def try_moves(self, moves: Sequence[tuple[int, int, int]]) -> bool:
-        """Make these moves (task, column, member) if together they lower the cost; else none."""
+        """Make these moves (task, column, member) if they lower the total cost; otherwise none."""
         undo, total = [], 0
         for task, column, member in moves:
             before = int(self.holder[task, column])
@@ -194,7 +194,7 @@ class Board:
             cost = int(self.price(at, seat, to)[0] - self.refund(at, seat)[0])
             cost += int(self.balance(-1)[before])
             self.move(task, column, member)
-            # One more at the other end: seen from there, the opposite of taking it away.
+            # An additional standby at the far end, seen from there, is the reverse of removing a standby.
             cost -= int(self.balance(-1)[member])
             undo.append((task, column, before))
             total += cost
@@ -214,7 +214,7 @@ class Board:
         self.pair.reshape(-1)[pair] += count.astype(np.int32)
 
     def pair_cost(self, owner: Array, member: Array | int, added: int) -> Array:
-        """Cost of the last (or one more) standby of these owners on these members."""
+        """Return the cost of the last (or an additional) standby of these owners on these members."""
         count = self.pair[owner, member] + added
         over = np.clip(count - self.limit[owner, member], 0, _MOST).astype(np.int64)
         uneven = np.clip(count - self.shares.even[owner, member], 0, _MOST).astype(np.int64)
@@ -223,7 +223,7 @@ class Board:
 
 
 class _Copies:
-    """What it costs to hold a task: nothing for a standby of before, most where nothing is there."""
+    """The restore cost of a copy: 0 for a previous standby, the maximum without local state."""
 
     def __init__(self, problem: StandbyProblem) -> None:
         self._members = problem.members
@@ -237,7 +237,7 @@ class _Copies:
             self._table[self._keys] = self._costs
 
     def cost(self, task: Array, member: Array | int) -> Array:
-        """``FRESH``, ``CHANGED`` or 0, element by element."""
+        """Return ``FRESH``, ``CHANGED`` or 0, element by element."""
         key = task * self._members + member
         if self._table is not None:
             found: Array = self._table[key].astype(np.int64)

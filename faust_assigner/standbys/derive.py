@@ -1,4 +1,4 @@
-"""From the actives to the standby step's problem: which copies exist, which are wanted."""
+"""From the actives to the input of the standby step: the existing copies and the wanted standbys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.standbys.shares import settled_racks
 def derive_problem(
     layout: Layout, previous: Previous, owner: Ints, target: Ints, replicas: int
 ) -> StandbyProblem:
-    """The flat arrays of :class:`StandbyProblem` over the stateful tasks, in task order."""
+    """Build the flat arrays of :class:`StandbyProblem` over the stateful tasks, in task order."""
     stateful = [g for g, group in enumerate(layout.groups) if group.is_stateful]
     members = len(layout.member_ids)
     tasks = stateful_tasks(layout)
@@ -45,10 +45,10 @@ def derive_problem(
 def _affordable(
     racks: Ints, eligible: Bools, group: Ints, away: Ints, owner: Ints, target: Ints, replicas: int
 ) -> Bools:
-    """bool[W]: which promoted tasks ``away`` may have a standby on their target member.
+    """Return bool[W]: the promoted tasks ``away`` that may have a standby on their target member.
 
-    The wish yields to the promises of standbys: not in the active's rack while other racks have room,
-    and no member gets more than its even share. What is dropped moves later all the same.
+    The wish yields to the promises of standbys: no standby in the active's rack while other racks have room,
+    and no member above its even share. A task without the wished standby moves later anyway.
     """
     rack, _ = settled_racks(racks)
     need = np.minimum(replicas, np.maximum(eligible.sum(axis=1) - 1, 0))
@@ -73,18 +73,18 @@ def _affordable(
 
 
 def stateful_tasks(layout: Layout) -> Ints:
-    """The flat numbers of all tasks that carry state, ascending."""
+    """Return the flat numbers of all stateful tasks, ascending."""
     return np.flatnonzero(layout.per_task(lambda group: group.is_stateful))
 
 
 def active_load(layout: Layout, owner: Ints) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """float64[M]: active tasks of each member; followers add none."""
+    """Return float64[M]: the active tasks of each member; followers add no load."""
     mine = owner[layout.per_task(lambda group: group.adds_load)]
     return np.bincount(mine[mine >= 0], minlength=len(layout.member_ids)).astype(np.float64)
 
 
 def _copies(previous: Previous, owner: Ints, row: Ints) -> tuple[Ints, Ints, Bools]:
-    """Warm copies apart from the new owners': what was held, and what the old owners left behind."""
+    """Return warm copies apart from the new owners': previous copies, and the state of the old owners."""
     vacated = np.flatnonzero((previous.owner >= 0) & (previous.owner != owner) & (row >= 0))
     task = np.concatenate((previous.copy_task, vacated))
     member = np.concatenate((previous.copy_member, previous.owner[vacated]))

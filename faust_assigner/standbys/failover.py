@@ -1,9 +1,9 @@
-"""What a death would do: who is promoted, how high the survivors end, and the other figures.
+"""The effect of a death: the promoted members, the survivors' loads, and the other figures.
 
-Promotion is to the least loaded holder. Which tasks go first decides how well that works, so where
-the greedy rule would miss the bound the figures take the best promotion there is: the smallest
-possible maximum, reached by augmenting paths. A maximum that no path from a fullest member to one
-at least two below it can lower is the least possible (Harvey, Ladner, Lovasz, Tamir:
+Promotion goes to the least loaded holder. The order of the tasks decides the result, so if
+the greedy rule misses the bound, the figures use the best possible promotion: the smallest
+possible maximum, found by augmenting paths. A maximum is minimal if no path from a fullest member to a
+member at least 2 below lowers the maximum (Harvey, Ladner, Lovasz, Tamir:
 "Semi-matchings for bipartite graphs and load balancing", 2006).
 """
 
@@ -18,19 +18,19 @@ from faust_assigner.model import NOBODY, Floats, Ints
 from faust_assigner.standbys.problem import StandbyProblem
 from faust_assigner.standbys.shares import settled_racks
 
-#: Tasks of one dead domain that choose one after the other; above that they choose in blocks.
+#: Up to this many tasks of a dead domain choose one after the other; above, they choose in blocks.
 _CHOICES_IN_A_ROW = 2048
-#: Augmenting paths searched in all for figures, and for an order of preference.
+#: The number of augmenting paths for all figures, and for an order of preference.
 _PATHS, _FEW_PATHS = 5_000, 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deaths:
-    """Every domain (a member, or a rack) dying in turn.
+    """The death of every domain (a member, or a rack) in turn.
 
-    ``promoted`` int64[T] who takes over a task when its owner's domain dies, ``NOBODY`` where no
-    holder lives; ``peak`` float64[D] heaviest survivor; ``bound`` float64[D] heaviest load of
-    before + ceil(tasks / peers), peers being the members outside, or all others.
+    ``promoted`` int64[T]: the member that takes over a task after its owner's domain dies, ``NOBODY``
+    without a living holder; ``peak`` float64[D]: the heaviest survivor; ``bound`` float64[D]: the heaviest
+    load before the death + ceil(tasks / peers); peers are the members outside, or all other members.
     """
 
     promoted: Ints
@@ -39,29 +39,29 @@ class Deaths:
 
     @property
     def worst(self) -> float:
-        """The heaviest survivor of any death."""
+        """The heaviest survivor over all deaths."""
         return float(self.peak.max(initial=0.0))
 
     @property
     def ideal(self) -> float:
-        """The bound at the death that has the highest one."""
+        """The bound of the death with the highest bound."""
         return float(self.bound.max(initial=0.0))
 
     @property
     def excess(self) -> float:
-        """How far the worst death is above its own bound; 0 where all are within."""
+        """The worst excess of a death above its bound; 0 if all deaths are within."""
         return float(np.maximum(self.peak - self.bound, 0.0).max(initial=0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StandbyFigures:
-    """The figures a person compares; loads are in tasks.
+    """Figures for comparison; loads are in tasks.
 
-    ``spread``       most standbys of a member less fewest, over those that may hold any
-    ``fresh_copies`` standbys without a copy of the state there: restored in full
-    ``same_rack``    standbys in the rack of their active; ``same_rack_avoidable`` of these, the
-                     ones with an eligible member of another rack left over
-    ``member_death``, ``rack_death``  the survivors; no racks, no ``rack_death``
+    ``spread``       most minus fewest standbys of a member, over the possible holders
+    ``fresh_copies`` standbys without a local copy of the state: restored in full
+    ``same_rack``    standbys in the rack of their active; ``same_rack_avoidable``: the part of them
+                     that has an eligible member in a different rack
+    ``member_death``, ``rack_death``  the survivors' loads; ``rack_death`` only with racks
     """
 
     spread: int
@@ -73,7 +73,7 @@ class StandbyFigures:
 
 
 def measure(problem: StandbyProblem, standbys: Ints) -> StandbyFigures:
-    """Take all figures of an answer of ``StandbyAssignor.place``. Cost O(T + M^2)."""
+    """Compute all figures of a result of ``StandbyAssignor.place``. Cost: O(T + M^2)."""
     rack, has_racks = settled_racks(problem.rack)
     same, avoidable = same_rack_standbys(problem, standbys)
     return StandbyFigures(
@@ -87,14 +87,14 @@ def measure(problem: StandbyProblem, standbys: Ints) -> StandbyFigures:
 
 
 def standby_spread(problem: StandbyProblem, standbys: Ints) -> int:
-    """Most standbys of one member less fewest, among the members that may hold standbys."""
+    """Return most minus fewest standbys per member, among the possible holders."""
     loads = np.bincount(standbys[standbys != NOBODY], minlength=problem.members)
     loads = loads[problem.eligible.any(axis=0)]
     return int(loads.max() - loads.min()) if len(loads) else 0
 
 
 def fresh_copies(problem: StandbyProblem, standbys: Ints) -> int:
-    """How many standbys start from nothing: no standby, vacated active or file was there."""
+    """Return the number of standbys without a previous standby, vacated active or file on their member."""
     task, column = np.nonzero(standbys != NOBODY)
     placed = task * problem.members + standbys[task, column]
     held = problem.copy_task * problem.members + problem.copy_member
@@ -102,7 +102,7 @@ def fresh_copies(problem: StandbyProblem, standbys: Ints) -> int:
 
 
 def same_rack_standbys(problem: StandbyProblem, standbys: Ints) -> tuple[int, int]:
-    """Standbys in their active's rack, and how many of them another rack could have held."""
+    """Return the standbys in their active's rack, and how many of them fit in a different rack."""
     rack, has_racks = settled_racks(problem.rack)
     task, column = np.nonzero(standbys != NOBODY)
     if not has_racks or not len(task):
@@ -120,7 +120,7 @@ def same_rack_standbys(problem: StandbyProblem, standbys: Ints) -> tuple[int, in
 
 
 def member_deaths(problem: StandbyProblem, standbys: Ints) -> Deaths:
-    """Every member dying in turn, each against its bound."""
+    """Play the death of every member in turn, each with its bound."""
     rack, _ = settled_racks(problem.rack)
     return deaths(problem.owner, standbys, problem.load, np.arange(problem.members), rack)
 
@@ -130,9 +130,9 @@ def deaths(
 ) -> Deaths:
     """Let each domain die in turn and promote.
 
-    ``domain`` int64[M] are the members that die together, ``rack`` int64[M] those that hold no
-    standbys of each other. Cost O(T R) vectorised, and O(T R) of plain Python for each path in a
-    domain that the greedy rule leaves above its bound; ``paths`` of them at most, in all.
+    ``domain`` int64[M]: members with equal values die together; ``rack`` int64[M]: members with equal
+    values hold no standbys of each other. Cost: O(T R) vectorised, and O(T R) of plain Python for each
+    path in a domain that the greedy rule leaves above its bound; at most ``paths`` paths in all.
     """
     members, domains = len(load), int(domain.max(initial=-1)) + 1
     if not members:
@@ -157,7 +157,7 @@ def deaths(
 
 
 class _Orphans:
-    """The tasks of each domain and who could take them over."""
+    """The tasks of each domain and their possible new owners."""
 
     def __init__(self, owner: Ints, standbys: Ints, domain: Ints) -> None:
         self.task = np.flatnonzero(owner != NOBODY)
@@ -188,7 +188,7 @@ class _Orphans:
         return promoted
 
     def _steps(self, at: Ints, choices: Ints) -> list[Ints]:
-        """Split the tasks so that each domain has one (or one block) in each step."""
+        """Split the tasks so that each step holds one task (or one block) of each domain."""
         if not len(at):
             return []
         at = at[np.lexsort((at, choices[at], self.dead[at]))]
@@ -227,7 +227,7 @@ class _Orphans:
 def _path_down(
     start: int, peak: float, load: list[float], taken: dict[int, set[int]], holders: list[list[int]]
 ) -> list[tuple[int, int, int]] | None:
-    """Breadth-first from a fullest member to one at least two below: (row, from, to) each."""
+    """Search breadth-first from a fullest member to a member at least 2 below: (row, from, to) steps."""
     came: dict[int, tuple[int, int] | None] = {start: None}
     queue = deque([start])
     while queue:
@@ -248,7 +248,7 @@ def _path_down(
 
 
 def in_order_of_promotion(owner: Ints, standbys: Ints, load: Floats) -> Ints:
-    """Put the standby to promote in front of each row, the others behind it by member index."""
+    """Move the first standby to promote to the front of each row; the rest follow by member index."""
     if standbys.shape[1] < 2 or not len(standbys):
         return standbys
     last = np.iinfo(np.int64).max

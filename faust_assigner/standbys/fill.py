@@ -1,4 +1,4 @@
-"""First seats: what is kept, what is dealt in whole rows, what is filled one by one."""
+"""The first seats: keep copies, deal whole rows, fill the gaps one by one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from faust_assigner.model import NOBODY, Bools, Ints
 from faust_assigner.standbys.board import Board
 from faust_assigner.standbys.problem import StandbyProblem
 
-#: A row is dealt in at most this many rounds, each over another order of the peers.
+#: A row is dealt in at most this many rounds, each over a different order of the peers.
 _ROUNDS = 64
 
 
 def keep_copies(board: Board) -> None:
-    """Seat the wanted standbys, then the standbys of before, then other warm copies.
+    """Seat the wanted standbys, then the previous standbys, then other warm copies.
 
-    A copy is kept unless its task is full or its rack is no good to the task; whether too many
-    sit on one member or one pair is for the repair to say. Cost O(K log K).
+    A copy is kept unless its task is full or its rack adds nothing to the task's spread; the repair
+    decides about too many copies on a member or a pair. Cost: O(K log K).
     """
     problem = board.problem
     wanted = len(problem.wanted_task)
@@ -50,7 +50,7 @@ def _keep_one_each(board: Board, task: Ints, member: Ints, *, pinned: bool) -> N
 
 
 def _rack_is_of_use(board: Board, task: Ints, member: Ints) -> Bools:
-    """Whether a copy there leaves the task as many racks as it can have."""
+    """Return whether a copy there leaves the task the maximum number of racks."""
     shares = board.shares
     rack, home = shares.rack[member], shares.rack[board.problem.owner[task]]
     holder = board.holder[task]
@@ -68,9 +68,9 @@ def _rack_is_of_use(board: Board, task: Ints, member: Ints) -> Bools:
 
 
 def deal_rows(board: Board) -> None:
-    """Give all standbys at once to the tasks that have none, owner by owner.
+    """Give tasks without standbys all their standbys together, owner by owner.
 
-    Outside the active's rack first; what does not fit there goes inside. Cost O(M^2) and O(T).
+    Seats outside the active's rack come first; the remaining seats go inside. Cost: O(M^2) and O(T).
     """
     problem, shares = board.problem, board.shares
     empty = np.flatnonzero((board.filled == 0) & (shares.need > 0))
@@ -85,20 +85,20 @@ def deal_rows(board: Board) -> None:
 
 
 class _Dealer:
-    """Deals one owner's tasks round its peers, the least burdened first."""
+    """Deals an owner's tasks around its peers, the least burdened peer first."""
 
     def __init__(self, board: Board) -> None:
-        #: What the rows are dealt onto; a seat taken here is never taken back here.
+        #: The board that receives the rows; the dealer never frees a seat.
         self.board = board
         members, racks = board.problem.members, int(board.shares.rack.max()) + 1
         #: int64[racks, M] with racks, else int64[0, M]: standbys of each rack's actives on each member, for
-        #: the day a rack dies. Agrees with ``board.pair`` between two deals.
+        #: a rack's death. Agrees with ``board.pair`` between two deals.
         self.from_rack = np.zeros((racks if board.shares.has_racks else 0, members), dtype=np.int64)
         if board.shares.has_racks:
             np.add.at(self.from_rack, board.shares.rack, board.pair)
 
     def deal(self, tasks: Ints) -> None:
-        """Seat all standbys of these tasks, which have one owner, one class and none so far."""
+        """Seat all standbys of these tasks, which share an owner and a class and have no standby yet."""
         shares, owner = self.board.shares, int(self.board.problem.owner[tasks[0]])
         allowed = shares.eligible[shares.kind[tasks[0]]].copy()
         allowed[owner] = False
@@ -108,11 +108,11 @@ class _Dealer:
         self._deal_among(tasks, np.flatnonzero(allowed & ~away), need - outside)
 
     def _deal_among(self, tasks: Ints, peers: Ints, each: int) -> None:
-        """Deal ``each`` standbys a task among the peers, in rounds of about one a peer."""
+        """Deal ``each`` standbys per task among the peers, in rounds of about one per peer."""
         if not each:
             return
         owner = int(self.board.problem.owner[tasks[0]])
-        # The ring begins behind the owner, so that ties do not all fall on the first member.
+        # The ring starts after the owner, so that ties do not all favour the first member.
         peers = np.roll(peers, -int(np.searchsorted(peers, owner)))
         per_round = max(1, len(peers) // each, -(-len(tasks) // _ROUNDS))
         for turn, start in enumerate(range(0, len(tasks), per_round)):
@@ -130,14 +130,14 @@ class _Dealer:
                 )
 
     def _counts(self, owner: int, batch: Ints, peers: Ints, each: int, done: int) -> Ints:
-        """How many standbys of the batch each peer gets: even shares, the rest by burden."""
+        """Return the number of standbys of the batch per peer: even shares, the rest by burden."""
         shares, board = self.board.shares, self.board
         pair = board.pair[owner, peers].astype(np.int64)
         slots = each * len(batch)
         if not shares.has_racks:
             base, extra = divmod(slots, len(peers))
             counts = np.full(len(peers), base, dtype=np.int64)
-            # The pair before the load: docs/explanation/algorithms.md#the-steps, as the packing below.
+            # Pairs before loads, as in the packing below: docs/explanation/algorithms.md#the-steps.
             burden = (pair << 40) + board.load[peers]
             counts[np.argsort(burden, kind="stable")[:extra]] += 1
             return counts
@@ -152,9 +152,9 @@ class _Dealer:
 
 
 def _top_up(counts: Ints, burden: Ints, rack: Ints, slots: int, tasks: int, each: int) -> Ints:
-    """Raise the counts to the number of slots, the least burdened first, each rack in its limits.
+    """Raise the counts to the number of slots, the least burdened first, each rack within its limits.
 
-    A rack takes at most one of a task while the racks suffice, at least one when they do not.
+    A rack takes at most one copy of a task while the racks suffice, otherwise at least one.
     """
     order = np.argsort(burden, kind="stable")
     short = slots - int(counts.sum())
@@ -178,7 +178,7 @@ def _top_up(counts: Ints, burden: Ints, rack: Ints, slots: int, tasks: int, each
 
 
 def _turn_in(group: Ints) -> Ints:
-    """For each element, how many of its group came before it."""
+    """For each element, return the number of earlier elements of its group."""
     order = np.argsort(group, kind="stable")
     sorted_group = group[order]
     turn = np.empty(len(group), dtype=np.int64)
@@ -187,10 +187,10 @@ def _turn_in(group: Ints) -> Ints:
 
 
 def _circle(count: int, turn: int) -> Ints:
-    """An order of the peers, another one each turn.
+    """Return an order of the peers, different in each turn.
 
-    Dealing round it, rack by rack, and wrapping at the number of tasks gives a task distinct
-    members and racks (McNaughton's rule); changing it lets every two peers share some task.
+    Dealing around the order, rack by rack, and wrapping at the number of tasks gives a task distinct
+    members and racks (McNaughton's rule). Changing the order lets every two peers share some task.
     """
     strides = _strides(count)
     return (np.arange(count) * strides[turn % len(strides)] + turn) % count
@@ -198,13 +198,13 @@ def _circle(count: int, turn: int) -> Ints:
 
 @lru_cache(maxsize=64)
 def _strides(count: int) -> tuple[int, ...]:
-    """The first few steps that visit all places of a ring."""
+    """Return the first few steps that visit all places of a ring."""
     coprime = (step for step in range(1, count) if gcd(step, count) == 1)
     return tuple(islice(coprime, _ROUNDS)) or (1,)
 
 
 def fill_gaps(board: Board) -> None:
-    """Fill the seats that are still empty one by one, each where it costs least."""
+    """Fill the remaining empty seats one by one, each at the least cost."""
     problem, shares = board.problem, board.shares
     everyone = np.arange(problem.members)
     for task in np.flatnonzero(board.filled < shares.need):
@@ -216,7 +216,7 @@ def fill_gaps(board: Board) -> None:
 
 
 def usable(problem: StandbyProblem, pairs_task: Ints, pairs_member: Ints) -> Bools:
-    """Mask of the (task, member) pairs that may be a standby at all."""
+    """Return the mask of the (task, member) pairs that may be standbys."""
     owner = problem.owner[pairs_task]
     allowed = problem.eligible[problem.group[pairs_task], pairs_member]
     may: Bools = (owner != NOBODY) & (owner != pairs_member) & allowed

@@ -1,4 +1,4 @@
-"""Refill: after a change that opened hundreds of seats, fill them owner by owner, not one by one."""
+"""Refill: after a change that opened hundreds of seats, fill them by owner instead of one by one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import numpy as np
 from faust_assigner.model import NOBODY, Bools, Ints
 from faust_assigner.standbys.board import Board
 
-#: Fewer open seats than this are filled one by one, each where it costs least.
+#: Fewer open seats than this are filled one by one, each at the least cost.
 _BULK = 512
-#: Ways to lay the dealt members beside the tasks; the one with the fewest clashes is used.
+#: Ways to arrange the dealt members beside the tasks; the arrangement with the fewest clashes is used.
 _SHIFTS = 8
 
 
 def refill(board: Board) -> None:
-    """Fill the one open seat of tasks that keep another; what does not fit is left open.
+    """Fill the one open seat of tasks that keep a standby; seats without a fitting member stay open.
 
-    Who has no standby at all is left to the deal, who misses several to be filled one by one. Copies
-    beyond the cap of their pair are given up first: with so many seats to fill there is a better
-    place for them. Cost O(M^2 + T log T).
+    Tasks without any standby are left to the deal; tasks with several open seats are filled one by one.
+    Copies beyond the cap of their pair are given up first, because so many open seats offer better places.
+    Cost: O(M^2 + T log T).
     """
     shares = board.shares
     if int((shares.need - board.filled).sum()) < _BULK:
@@ -45,7 +45,7 @@ def _uncrowd(board: Board) -> None:
 
 
 def _alike(board: Board, tasks: Ints) -> list[Ints]:
-    """Split the tasks by class, owner and the racks they already use."""
+    """Split the tasks by class, owner and the racks of their standbys."""
     if not len(tasks):
         return []
     keys = [board.shares.kind[tasks], board.problem.owner[tasks]]
@@ -59,7 +59,7 @@ def _alike(board: Board, tasks: Ints) -> list[Ints]:
 
 
 def _deal_one_each(board: Board, tasks: Ints) -> None:
-    """Deal one standby each to tasks of one owner that use the same racks."""
+    """Deal one standby per task to tasks of one owner that use the same racks."""
     owner = int(board.problem.owner[tasks[0]])
     peers = np.flatnonzero(_may_hold(board, int(tasks[0]), owner))
     if not len(peers):
@@ -80,7 +80,7 @@ def _deal_one_each(board: Board, tasks: Ints) -> None:
 
 
 def _may_hold(board: Board, task: int, owner: int) -> Bools:
-    """Who may hold one more standby of this task: subscribers, in a rack it does not use yet."""
+    """Return the possible additional holders of a task: subscribers in a rack without a copy."""
     shares = board.shares
     may: Bools = shares.eligible[shares.kind[task]].copy()
     may[owner] = False

@@ -1,10 +1,9 @@
-"""Rehearsal: with several standbys a task, who shares a task with whom decides how evenly a death lands.
+"""Rehearsal: with several standbys per task, the pairs of holders decide how evenly a death spreads.
 
-Counts of pairs bound the best promotion there is, as long as racks force nobody above them. The
-planner, and anyone who counts, promotes task by task to the least loaded holder, which can end
-higher. So every member's death is played through in that order, and where a survivor ends above
-the bound, copies that are yet to be made trade places between the tasks of that member. A trade
-changes no load, no rack and no pair count, and costs no restore.
+Counts of pairs bound the best possible promotion, unless racks force a pair above its cap. The
+planner promotes task by task to the least loaded holder, which can end higher. So the rehearsal plays
+every member's death in that order. If a survivor ends above the bound, planned copies trade places between
+the tasks of the dead member. A trade changes no load, no rack and no pair count, and costs no restore.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import numpy as np
 from faust_assigner.model import NOBODY, Ints
 from faust_assigner.standbys.board import FRESH, Board
 
-#: Promotions replayed while looking for good trades, for one member and for all.
+#: Promotions replayed in the search for good trades, per member and in total.
 _STEPS_A_MEMBER, _STEPS = 30_000, 300_000
 
 
 def rehearse(board: Board) -> None:
-    """Trade fresh copies until no death lands above its bound, or nothing helps within the budget."""
+    """Trade fresh copies until every death is within its bound, or no trade within the budget helps."""
     if board.columns < 2:
         return
     peak, bound = _play_all(board)
@@ -39,7 +38,7 @@ def rehearse(board: Board) -> None:
 
 
 def _play_all(board: Board) -> tuple[Ints, Ints]:
-    """Heaviest survivor of each member's death, promoting in task order, and the bound on it."""
+    """Return the heaviest survivor of each member's death, promoting in task order, and its bound."""
     problem, shares = board.problem, board.shares
     after = np.repeat(problem.load[None, :], problem.members, axis=0)
     tasks = np.flatnonzero(board.filled > 0)
@@ -62,7 +61,7 @@ def _play_all(board: Board) -> tuple[Ints, Ints]:
 
 
 class _Drill:
-    """One member's death, played again and again with other holders."""
+    """One member's death, replayed with different holders."""
 
     def __init__(self, board: Board, dead: int, bound: float) -> None:
         self.board, self.dead, self.bound = board, dead, bound
@@ -82,9 +81,9 @@ class _Drill:
         self.load = board.problem.load.tolist()
 
     def run(self, steps: int) -> int:
-        """Trade while it helps; return the promotions that were replayed."""
+        """Trade as long as a trade helps; return the number of replayed promotions."""
         used = self._improve(self.bound, steps)
-        # Missing the bound by one may save restores; more than that may not.
+        # A trade that saves restores may miss the bound by 1, not by more.
         if used < steps:
             self.loose = [[not pin for pin in row] for row in self.pinned]
             used += self._improve(self.bound + 1, steps - used)
@@ -93,7 +92,7 @@ class _Drill:
         return used
 
     def _improve(self, bound: float, steps: int) -> int:
-        """Make the first trade that lowers the score, until the bound is met or none does."""
+        """Make the first trade that lowers the score, until the bound is met or no trade helps."""
         used = len(self.task)
         score, takers = self._play()
         improved = True
@@ -123,9 +122,10 @@ class _Drill:
         return (max(load[h] for h in touched), sum(load[h] ** 2 for h in touched)), takers
 
     def _trades(self, takers: list[int], peak: float) -> Iterator[tuple[int, int, int, int]]:
-        """Exchanges (row, seat, other row, other seat) that bring a task away from a fullest survivor.
+        """Yield exchanges (row, seat, other row, other seat) that move a task away from a fullest survivor.
 
-        First those that get it a holder with room, from a task that did not need it; then any.
+        First the exchanges that give the task a holder with room, from a task that did not need the holder;
+        then any other exchange.
         """
         load = self.load.copy()
         for taker in takers:

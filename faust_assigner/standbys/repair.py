@@ -1,11 +1,11 @@
-"""Repair: moves, detours and rings of moves, each taken only if it lowers the cost.
+"""Repair: moves, detours and rings of moves, each applied only if it lowers the cost.
 
-Three passes. *Level* brings the loads within one (or as even as racks and pairs permit) by moves
-to the member with the fewest standbys, in batches that do not touch each other. *Relieve* takes
-standbys off the pairs above the failover cap. *Polish*, where the board is small, looks for the
-cheapest chain or ring of up to four moves over all members until there is none: successive
-shortest augmenting paths in the graph whose nodes are members and whose edge u -> w is u's standby
-that is the cheapest to hand to w.
+Three passes. *Level* brings the loads within 1 (or as even as racks and pairs permit) by moves
+to the member with the fewest standbys, in batches of independent moves. *Relieve* takes
+standbys off the pairs above the failover cap. *Polish*, on a small board, applies the
+cheapest chain or ring of up to four moves over all members until no chain lowers the cost: successive
+shortest augmenting paths in the graph whose nodes are members and whose edge u -> w is the standby of u
+that is cheapest to hand to w.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ import numpy as np
 from faust_assigner.model import NOBODY, Bools, Ints
 from faust_assigner.standbys.board import NEVER, Board
 
-#: Cells (seats x members) up to which the board counts as small.
+#: Number of cells (seats x members) up to which the board counts as small.
 POLISHED_CELLS = 60_000
-#: Longest chain that polish looks for.
+#: The longest chain in polish.
 _CHAIN = 4
-#: Donors that are looked at for one receiver in one step.
+#: The number of donors examined for one receiver in one step.
 _DONORS = 64
-#: Chains that are tried in one round of polish before it gives up.
+#: The number of chains tried in one round of polish.
 _TRIES = 24
-#: Members of one rack that must fail to receive from outside before the rest are spared the search.
+#: After this many members of a rack found no donor outside, the rest of the rack is skipped.
 _STRIKES = 3
-#: Most rounds of the three.
+#: The maximum number of rounds of the three passes.
 _PASSES = 32
-#: Up to this many members a handover may be two moves of one owner (M^4 cells are looked at).
+#: Up to this many members, a handover may be two moves of one owner (M^4 cells are examined).
 _LAYERED_MEMBERS = 24
 _FAR = NEVER >> 2
 
 
 def repair(board: Board) -> None:
-    """Level, relieve and polish; a board that went through this is left as it is."""
+    """Level, relieve and polish; repairing the board again changes nothing."""
     kin = _kin(board)
     for _ in range(_PASSES):
-        # The last round moves nothing: then nothing will move next time either.
+        # The last round moves nothing, so a later repair moves nothing either.
         if not (_level(board, kin) | _relieve(board) | _polish(board)):
             break
 
 
 def _level(board: Board, kin: Ints) -> bool:
-    """Serve every member below the others, with up to 64 standbys in one look at 64 donors."""
+    """Serve every member below the rest, with up to 64 standbys per look at 64 donors."""
     strikes = np.zeros(int(kin.max()) + 1, dtype=np.int64)
     moved = False
     stuck: Bools = np.bincount(np.nonzero(board.shares.eligible)[1], minlength=len(board.load)) == 0
@@ -58,7 +58,7 @@ def _level(board: Board, kin: Ints) -> bool:
         akin = kin[donors] == kin[receiver]
         near, far = donors[akin][:_DONORS], donors[~akin][:_DONORS]
         if strikes[kin[receiver]] >= _STRIKES:
-            # Its kin got nothing from outside: leave what is between the kin.
+            # Its kin received nothing from outside: skip moves among the kin.
             far = far[:0]
         if _take(board, receiver, np.concatenate([near, far])) or _detour(board, receiver, far[:2]):
             moved = True
@@ -69,7 +69,7 @@ def _level(board: Board, kin: Ints) -> bool:
 
 
 def _kin(board: Board) -> Ints:
-    """Members of one rack with the same subscriptions: what one cannot take, none can."""
+    """Return members of one rack with equal subscriptions: a move fails for all of them or for none."""
     alike = board.shares.eligible.T.astype(np.int64)
     if board.shares.has_racks:
         alike = np.column_stack([board.shares.rack, alike])
@@ -79,7 +79,7 @@ def _kin(board: Board) -> Ints:
 def _take(board: Board, receiver: int, donors: Ints) -> bool:
     """Move the cheapest standbys of different owners from different donors to the receiver.
 
-    Being of different owners and donors they do not change each other's cost.
+    Different owners and donors do not change each other's cost.
     """
     if not len(donors):
         return False
@@ -91,14 +91,14 @@ def _take(board: Board, receiver: int, donors: Ints) -> bool:
     order = order[: np.searchsorted(cost[order], -board.balance(1)[receiver])]
     chosen = _unlike(donor[order].tolist(), owner[order].tolist(), len(donors))
     picked = order[chosen]
-    # Each one makes the receiver heavier, the later ones must be worth that.
+    # Each move makes the receiver heavier; later moves must still pay.
     picked = picked[cost[picked] + board.balance(1, np.arange(len(picked)), receiver) < 0]
     board.move_all(task[picked], column[picked], receiver)
     return bool(len(picked))
 
 
 def _unlike(donors: list[int], owners: list[int], most: int) -> list[int]:
-    """Positions, from the front, of pairs that share neither donor nor owner."""
+    """Return positions, from the front, of pairs with distinct donors and distinct owners."""
     chosen: list[int] = []
     seen_donors: set[int] = set()
     seen_owners: set[int] = set()
@@ -113,7 +113,7 @@ def _unlike(donors: list[int], owners: list[int], most: int) -> list[int]:
 
 
 def _detour(board: Board, receiver: int, donors: Ints) -> bool:
-    """Where no donor can give directly: donor -> somebody -> receiver."""
+    """If no donor can give directly, move over a third member: donor -> member -> receiver."""
     return any(
         _through_another(board, *board.seats_of(donors[at : at + 1]), receiver)
         for at in range(len(donors))
@@ -121,7 +121,7 @@ def _detour(board: Board, receiver: int, donors: Ints) -> bool:
 
 
 def _through_another(board: Board, task: Ints, column: Ints, receiver: int) -> bool:
-    """Move one of these seats, all of one donor, to some member w, and one of w's to the receiver."""
+    """Move one of a donor's seats to some member w, and a standby of w to the receiver."""
     if not len(task):
         return False
     donor = int(board.holder[task[0], column[0]])
@@ -152,7 +152,7 @@ def _through_another(board: Board, task: Ints, column: Ints, receiver: int) -> b
 
 
 def _relieve(board: Board) -> bool:
-    """Take standbys off the pairs above the failover cap, by a move or an exchange."""
+    """Take standbys off the pairs above the failover cap, by moves or exchanges."""
     moved = False
     for owner, member in np.argwhere(board.pair > board.limit).tolist():
         while board.pair[owner, member] > board.limit[owner, member]:
@@ -190,10 +190,10 @@ def _polish(board: Board) -> bool:
 
 
 class _Handovers:
-    """Cheapest handover between any two members, and the chains made of them.
+    """The cheapest handover between any two members, and the chains of handovers.
 
-    A handover u -> w moves one standby, or two of one owner (u -> x, x -> w) where that owner has
-    no room left on x or w: the pair (owner, x) then stays as it is.
+    A handover u -> w moves one standby, or two of one owner (u -> x, x -> w) if that owner has
+    no room left on x or w: the count of the pair (owner, x) then stays the same.
     """
 
     def __init__(self, board: Board, task: Ints, column: Ints) -> None:
@@ -212,7 +212,7 @@ class _Handovers:
             self._add_doubles(adding, leaving)
 
     def _by_owner(self, adding: Ints, leaving: Ints) -> tuple[Ints, Ints]:
-        """Cheapest standby of owner o that u can hand to w, pairs not counted: [o, u, w], and which."""
+        """Return the cost and the index of the cheapest standby of owner o from u to w: [o, u, w]."""
         board, task, column = self.board, self.task, self.column
         members = len(board.load)
         owner, holder = board.problem.owner[task], board.holder[task, column]
@@ -233,7 +233,7 @@ class _Handovers:
         return single.reshape(cube), seat.reshape(cube)
 
     def _add_doubles(self, adding: Ints, leaving: Ints) -> None:
-        """Take two moves of one owner for one handover where they are cheaper."""
+        """Use two moves of one owner as a handover if they are cheaper."""
         through = self.single[:, :, :, None] + self.single[:, None, :, :]
         middle, double = np.argmin(through, axis=2), through.min(axis=2)
         total = double + adding[:, None, :] - leaving[:, :, None]
@@ -247,7 +247,7 @@ class _Handovers:
         self.middle = np.where(better, here, NOBODY)
 
     def chains(self) -> list[list[tuple[int, int, int]]]:
-        """Return the most promising chains, as moves; a ring is a chain that ends where it began."""
+        """Return the most promising chains, as moves; a ring is a chain that ends at its start."""
         ends = self.board.balance(-1)[:, None] + self.board.balance(1)[None, :]
         np.fill_diagonal(ends, 0)
         reach, middles, found = self.cost, [], []
@@ -265,7 +265,7 @@ class _Handovers:
     def _moves(
         self, middles: list[Ints], length: int, first: int, last: int
     ) -> list[tuple[int, int, int]]:
-        """Spell one chain out, walking back from its end."""
+        """Expand a chain into moves, backwards from its end."""
         nodes = [last]
         for step in range(length - 2, -1, -1):
             nodes.append(int(middles[step][first, nodes[-1]]))
@@ -274,7 +274,7 @@ class _Handovers:
         return [move for u, w in pairwise(nodes) for move in self._handover(u, w)]
 
     def _handover(self, u: int, w: int) -> list[tuple[int, int, int]]:
-        """The one or two moves of a handover."""
+        """Return the one or two moves of a handover."""
         owner, middle = self.owner[u, w], int(self.middle[u, w])
         stops = [u, w] if middle == NOBODY else [u, middle, w]
         steps = [(int(self.seat[owner, x, y]), y) for x, y in pairwise(stops)]

@@ -1,10 +1,10 @@
-"""Fair shares: how many standbys of one member's actives each of its peers should hold.
+"""Fair shares: the number of standbys of one member's actives on each of its peers.
 
-If member i dies, its tasks are promoted where their standbys are. Nobody ends above the heaviest
-load plus ``ceil(tasks of i / peers of i)`` when, for R standbys a task, each peer holds at most R
+If member i dies, its tasks are promoted on the holders of their standbys. No member ends above the heaviest
+load plus ``ceil(tasks of i / peers of i)`` if, with R standbys per task, each peer holds at most R
 times that number of i's standbys: any set J of peers then covers at most ``|J| * ceil(...)`` tasks
 completely, which is Hall's condition for a promotion within the bound. So the bound on promotions
-becomes a cap on pair counts, and pair counts are cheap to keep.
+becomes a cap on pair counts, and pair counts are cheap to maintain.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ import numpy.typing as npt
 from faust_assigner.model import NOBODY, Bools, Floats, Ints
 from faust_assigner.standbys.problem import StandbyProblem
 
-#: Counts of pairs: a matrix of M^2, so half the width.
+#: Counts of pairs: a matrix of M^2, so half the integer width.
 Counts: TypeAlias = npt.NDArray[np.int32]
 
-#: Shares are sums of fractions; what is this close to a whole number is that number.
+#: Shares are sums of fractions; a value this close to a whole number is rounded to that number.
 _ROUNDING = 1e-9
-#: Loads that differ by more than this when everybody holds its share are worth levelling early.
+#: A difference of loads above this, with every member at its share, justifies early levelling.
 _LOPSIDED = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shares:
-    """The counts to aim at, for T tasks, M members and C classes of equal eligibility.
+    """The target counts, for T tasks, M members and C classes of equal eligibility.
 
     ``kind``      int64[T]   row of ``eligible``: groups with the same subscribers are one class
     ``eligible``  bool[C,M]
-    ``rack``      int64[M]   every member has one: who names no rack is a rack of its own
+    ``rack``      int64[M]   a rack for every member: a member without a rack gets a separate rack
     ``has_racks`` bool       two members share a rack, and there are two racks
     ``need``      int64[T]   R' of each task
-    ``outside``   int64[T]   of these, how many fit outside the active's rack
-    ``distinct``  int64[T]   over how many other racks they can be spread
+    ``outside``   int64[T]   the part of R' that fits outside the active's rack
+    ``distinct``  int64[T]   the number of other racks available for the spread
     ``ratio``     float64[C,A,M] standbys on m per task whose active is in rack a (A = 1: no racks)
     ``even``      int32[M,M] fair share of owner i's standbys on member j, rounded up
-    ``lopsided``  bool       even shares make uneven loads, as they do where racks differ in size
+    ``lopsided``  bool       even shares make uneven loads, which happens if racks differ in size
     ``cap``       int32[M,M] the most that keeps the promise about a death
-    ``limit``     int32[M,M] the same, one more where so many copies exist: that saves a restore
+    ``limit``     int32[M,M] the cap, plus 1 for pairs with that many copies: this saves a restore
     """
 
     kind: Ints
@@ -60,7 +60,7 @@ class Shares:
 
 
 def fair_shares(problem: StandbyProblem) -> Shares:
-    """Work out who should hold how much. Cost O(T + C * M^2)."""
+    """Compute the shares. Cost: O(T + C * M^2)."""
     rack, has_racks = settled_racks(problem.rack)
     eligible, row_to_kind = np.unique(problem.eligible, axis=0, return_inverse=True)
     kind = row_to_kind.ravel()[problem.group] if problem.tasks else problem.group
@@ -87,10 +87,10 @@ def fair_shares(problem: StandbyProblem) -> Shares:
 
 
 def settled_racks(rack: Ints) -> tuple[Ints, bool]:
-    """Give each member a rack, and say whether racks matter.
+    """Give each member a rack, and return whether racks matter.
 
-    A member that names none is a rack of its own: nothing is known to fall together with it. That
-    keeps loads even in a roll-out that adds rack names one member at a time.
+    A member without a rack gets a separate rack: no common failure is known. This keeps loads even in a
+    roll-out that adds rack names one member at a time.
     """
     members = len(rack)
     settled = np.where(rack == NOBODY, rack.max(initial=0) + 1 + np.arange(members), rack)
@@ -104,7 +104,7 @@ def settled_racks(rack: Ints) -> tuple[Ints, bool]:
 def _needs(
     problem: StandbyProblem, kind: Ints, eligible: Bools, rack: Ints, has_racks: bool
 ) -> tuple[Ints, Ints, Ints]:
-    """Return R', how many of them fit outside the active's rack, and over how many racks."""
+    """Return R', how many of them fit outside the active's rack, and the number of racks."""
     owner = np.maximum(problem.owner, 0)
     if not len(owner) or not eligible.size:
         nothing = np.zeros(len(owner), dtype=np.int64)
@@ -123,7 +123,7 @@ def _needs(
 
 
 def _ratios(eligible: Bools, rack: Ints, has_racks: bool, replicas: int) -> Floats:
-    """Standbys a member should hold per task, by class and by the rack of the active."""
+    """Return the standbys of a member per task, by class and by the rack of the active."""
     members = eligible.shape[1]
     racks = int(rack.max(initial=0)) + 1 if has_racks else 1
     ratio = np.zeros((len(eligible), racks, members))
@@ -143,10 +143,10 @@ def _ratios(eligible: Bools, rack: Ints, has_racks: bool, replicas: int) -> Floa
 
 
 def _rack_ratios(sizes: Ints, home: int, wanted: int) -> Floats:
-    """Standbys per task for each member of each rack, the active being at home.
+    """Return the standbys per task for each member of each rack, with the active in rack ``home``.
 
-    In proportion to the racks' sizes, but at most one a rack while the racks suffice and at least
-    one a rack when they do not.
+    In proportion to the racks' sizes, but at most 1 per rack while the racks suffice and at least
+    1 per rack otherwise.
     """
     away = sizes.copy()
     away[home] = 0
@@ -205,7 +205,7 @@ def _pair_counts(
     replicas = np.zeros(members, dtype=np.int32)
     np.maximum.at(replicas, problem.owner[owned], need[owned].astype(np.int32))
     cap = replicas[:, None] * takes_over
-    # Where racks force a pair above that, the others must stay at their even share.
+    # If racks force a pair above its share, the remaining pairs must stay at their even share.
     forced = (even > cap).any(axis=1)
     cap[forced] = even[forced]
     lopsided = bool(np.ptp(share.sum(axis=0)) > _LOPSIDED) if members else False
@@ -213,7 +213,7 @@ def _pair_counts(
 
 
 def _peers(allowed: Bools, rack: Ints) -> Ints:
-    """Eligible members outside each member's rack, or all others where there is none."""
+    """Return the eligible members outside each member's rack, or all other members if none is outside."""
     in_rack = np.bincount(rack[allowed], minlength=int(rack.max(initial=0)) + 1)
     total = int(allowed.sum())
     outside = total - in_rack[rack]
@@ -221,9 +221,9 @@ def _peers(allowed: Bools, rack: Ints) -> Ints:
 
 
 def _room(problem: StandbyProblem) -> Counts:
-    """How many tasks each member is below the heaviest load (scaled by capacity); all there are at most.
+    """Return how many tasks each member is below the heaviest load (scaled by capacity), at most all tasks.
 
-    A member that is being drained counts as heavy beyond any number until its tasks have left.
+    A draining member counts as infinitely heavy until its tasks have left.
     """
     if not problem.members:
         return np.zeros(0, dtype=np.int32)

@@ -19,7 +19,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from faust_assigner.maven import cache_dir
+from faust_assigner.pipeline.maven import cache_dir
 
 VERSION = "0.15.3"
 NAME = f"faust_streaming-{VERSION}"

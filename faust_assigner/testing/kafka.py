@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from faust_assigner.maven import fetch_jars
+from faust_assigner.pipeline.maven import fetch_jars
 from faust_assigner.testing.kafka_security import LISTENER, SecuredListener
 
 KAFKA_VERSION = "4.3.1"

@@ -1,1 +1,1 @@
-"""What a plan says of itself: its numbers, and the reason for one placement."""
+"""Views of a plan: its figures, and the reason for one placement."""

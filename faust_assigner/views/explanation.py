@@ -1,4 +1,4 @@
-"""Why one task is where it is: the rule that decided, and what the other places would have cost."""
+"""The reason for one task's placement: the deciding rule, and the cost of the alternatives."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from faust_assigner.views.placed import RULES, Placed
 
 _TERMS = ("total balance", "group balance", "stickiness", "warmth")
 _TIE = "the tie-breaks (whole runs, then the lower id)"
-#: Rule -> what became of the task, after its name.
+#: Rule -> the outcome for the task, to follow the task's name.
 SAID = {
     "kept": "stays with its previous owner",
-    "placed": "had no living owner and goes where the balance has room",
-    "placed warm": "had no living owner and goes where the balance has room and a copy of its state is",
-    "moved": "is taken from {before}, because the balance asks for it",
-    "moved warm": "is taken from {before}, because the balance asks for it, to a copy of its state",
-    "promoted": "lost its owner and goes where its state lives, before the balance",
-    "follows": "is a changelog and goes where its source is",
-    "waits": "stays with its owner until the member it belongs to has caught up",
-    "returned": "had no living owner and goes back to the member that owned it before that one stopped",
+    "placed": "had no living owner and goes to a member with room in the balance",
+    "placed warm": "had no living owner and goes to a member with room and a copy of its state",
+    "moved": "moves away from {before}, for the balance",
+    "moved warm": "moves away from {before}, for the balance, to a copy of its state",
+    "promoted": "lost its owner and goes to a holder of its state, before the balance",
+    "follows": "is a changelog and goes to the owner of its source",
+    "waits": "stays with its owner until its target member has caught up",
+    "returned": "had no living owner and goes back to its owner from before the stop",
 }
 
 
 @dataclass(frozen=True)
 class Beaten:
-    """A place that was not chosen: ``member_id``, the ``term`` it loses by, and by how much."""
+    """An alternative member: ``member_id``, the ``term`` by which the member loses, and the difference."""
 
     member_id: str
     term: str
@@ -42,7 +42,7 @@ class Beaten:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """One placement: where, by which rule (of ``RULES``), and the places it beat, the best first."""
+    """A placement: the member, the rule (of ``RULES``), and the rejected members, the best first."""
 
     topic: str
     partition: int
@@ -62,9 +62,9 @@ class Explanation:
 
 
 def explain(plan: Placed, topic: str, partition: int, *, most: int = 3) -> Explanation:
-    """The rule behind one placement and the ``most`` best places it beat.
+    """Return the rule behind a placement and the ``most`` best rejected members.
 
-    Raises ``KeyError`` for a topic nobody subscribes to, ``IndexError`` for a partition it has not.
+    Raises ``KeyError`` for a topic without subscribers, ``IndexError`` for an unknown partition.
     """
     g = next((g for g, group in enumerate(plan.groups) if topic in group.topics), None)
     if g is None:
@@ -95,10 +95,11 @@ def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Beaten]:
     if plan.groups[g].weightless:
         return [Beaten(plan.member_ids[m], "the tie-breaks (it adds no load)", 0) for m in others]
     if rule == "follows":
-        return [Beaten(plan.member_ids[m], "its source being elsewhere", 0) for m in others]
+        return [Beaten(plan.member_ids[m], "its source being on another member", 0) for m in others]
     if not plan.groups[g].adds_load:
         return [
-            Beaten(plan.member_ids[m], "the even spread of what cannot follow", 0) for m in others
+            Beaten(plan.member_ids[m], "the even spread of followers without a leader", 0)
+            for m in others
         ]
     if rule == "promoted" or (
         rule == "returned" and plan.owner[g][partition] != plan.target[g][partition]
@@ -111,10 +112,10 @@ def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Beaten]:
 
 
 def _marginal(plan: Placed, g: int, owner: Ints, here: int, m: int) -> tuple[float, float]:
-    """What total and group balance would lose if one task of group ``g`` went from ``here`` to ``m``."""
+    """Return the loss of total and group balance if a task of group ``g`` moved from ``here`` to ``m``."""
     load, capacity = active_load(plan.layout, owner), plan.layout.capacity
     counts = count_by_member(plan.layout.of(g, owner), load.size)
-    rate = rates(capacity)  # the planner's own rounding, as 1 / capacity
+    rate = rates(capacity)  # the planner's rounding, as 1 / capacity
     rate = rate / (rate.min() * capacity.max())
     return (
         round(float((2 * load[m] + 1) * rate[m] - (2 * load[here] - 1) * rate[here]), 9),
@@ -123,7 +124,7 @@ def _marginal(plan: Placed, g: int, owner: Ints, here: int, m: int) -> tuple[flo
 
 
 def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[Beaten]:
-    """Members with less of the state, or as much and worse by what is looked at next."""
+    """Return members with less of the state, or with equal state and worse in the next criterion."""
     previous, task = plan.previous, int(plan.layout.start[g]) + partition
     rows = np.flatnonzero(previous.copy_task == task)
     logs = dict(
@@ -151,7 +152,7 @@ def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[
 
 
 def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[Beaten]:
-    """What moving this one task would cost in each term of the objective, the cheapest first."""
+    """Return the cost of moving this single task in each term of the objective, the cheapest first."""
     layout, target = plan.layout, plan.flat_target
     here = int(plan.target[g][partition])
     before = int(plan.previous.last_owner[layout.start[g] + partition])

@@ -1,4 +1,4 @@
-"""One answer of the planner as arrays: what a report counts and an explanation looks up."""
+"""A result of the planner as arrays, the data behind reports and explanations."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ import numpy.typing as npt
 from faust_assigner.actives.weighted import Weighed
 from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Onward, Previous
 
-#: Why a task is where it is; ``Plan.rule`` holds indexes into this.
+#: The reasons of a placement; ``Plan.rule`` holds indexes into this tuple.
 RULES = (
-    "kept",  # its previous owner keeps it
-    "placed",  # nobody living owned it: where the balance has room
-    "placed warm",  # the same, on a member that holds its state
-    "moved",  # taken from a living owner, because the balance asks for it
-    "moved warm",  # the same, to a member that holds its state
-    "promoted",  # orphaned, and its state lives: where the state is, before the target
-    "follows",  # a changelog that went where its source is
-    "returned",  # nobody living owned it: back with the member that did before it stopped
-    "waits",  # its owner keeps it until the member it belongs to has caught up
+    "kept",  # the previous owner keeps the task
+    "placed",  # had no living owner: goes to a member with room in the balance
+    "placed warm",  # like "placed", on a member with the task's state
+    "moved",  # taken from a living owner for the balance
+    "moved warm",  # like "moved", to a member with the task's state
+    "promoted",  # an orphan with living state: goes to a holder, off its target
+    "follows",  # a changelog with the owner of its source
+    "returned",  # had no living owner: goes back to its owner from before the stop
+    "waits",  # the owner keeps the task until the target member has caught up
 )
 KEPT, PLACED, PLACED_WARM, MOVED, MOVED_WARM, PROMOTED, FOLLOWS, RETURNED, WAITS = range(len(RULES))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Placed:
-    """Who owns what, who stands by, and what the last assignment was.
+    """The owner and the standbys of every task, and the last assignment.
 
     Members are indexes into ``member_ids`` (ids ascending), ``NOBODY`` (-1) is none; group ``g`` of
     ``groups`` has n_g numbers:
 
     ``owner[g]``           int64[n_g]     the active's member
-    ``standby[g]``         int64[n_g, R]  standbys' members, ``NOBODY``-padded; R = 0 where stateless
-    ``previous_owner[g]``  int64[n_g]     the living, subscribed member whose claim was believed
-    ``target[g]``          int64[n_g]     where the task belongs; differs from ``owner`` while promoted
-    ``rule[g]``            int8[n_g]      why it is where it is: an index into ``RULES``
-    ``cold[g]``            bool[n_g]      stateful, and placed where none of its state is
+    ``standby[g]``         int64[n_g, R]  standbys' members, ``NOBODY``-padded; R = 0 if stateless
+    ``previous_owner[g]``  int64[n_g]     the living, subscribed member with the accepted claim
+    ``target[g]``          int64[n_g]     the target member; differs from ``owner`` while promoted
+    ``rule[g]``            int8[n_g]      the reason of the placement: an index into ``RULES``
+    ``cold[g]``            bool[n_g]      stateful, and placed on a member without any of its state
     ``standby_hit[g]``     bool[n_g]      placed on a member that held a copy without being the owner
-    ``warmup[g]``          int64[n_g]     who gets a warm-up, a replica beyond the standbys
+    ``warmup[g]``          int64[n_g]     the member with a warm-up, a replica beyond the standbys
     ``layout``, ``previous``, ``flat_*``, ``promoted``, ``waiting``: the same in flat arrays over all T tasks;
-    ``flat_counted`` is the target before weights, ``weighed`` what they are
+    ``flat_counted`` is the target without weights, ``weighed`` the weights
     """
 
     layout: Layout
@@ -95,7 +95,7 @@ class Placed:
 
     @property
     def wanted(self) -> tuple[Ints, ...] | None:
-        """int64[n_g] by group: where tasks are to be once their state is there; None without warm-ups."""
+        """int64[n_g] by group: the final owners once the state is there; None without warm-ups."""
         return None if self.onward is None else self._split(self.onward.target)
 
     @cached_property
@@ -120,12 +120,12 @@ class Placed:
 
     @cached_property
     def flat_warmup(self) -> Ints:
-        """int64[T]: who gets a replica beyond the standbys, which is to become the owner, or ``NOBODY``."""
+        """int64[T]: the member with a replica beyond the standbys, the future owner, or ``NOBODY``."""
         return self._nobody() if self.onward is None else self.onward.warmup
 
     @cached_property
     def flat_awaited(self) -> Ints:
-        """int64[T]: the member to which a task comes later, onto the copy that it is given now."""
+        """int64[T]: the member that takes the task over later, onto the copy of this round."""
         return self._nobody() if self.onward is None else self.onward.awaited
 
     def _nobody(self) -> Ints:
@@ -133,7 +133,7 @@ class Placed:
 
     @cached_property
     def flat_hit(self) -> Bools:
-        """bool[T]: the owner held a copy of the task's state without having been its owner."""
+        """bool[T]: the owner held a copy of the task's state without owning the task."""
         hit = np.zeros(self.layout.tasks, dtype=np.bool_)
         held = self.previous.copy_task
         hit[held[self.previous.copy_member == self.flat_owner[held]]] = True
@@ -141,7 +141,7 @@ class Placed:
 
     @cached_property
     def flat_cold(self) -> Bools:
-        """bool[T]: state exists or existed somewhere living, and the new owner has none of it."""
+        """bool[T]: living members have or had state, but the new owner has none of it."""
         somewhere = self.previous.owner != NOBODY
         somewhere[self.previous.copy_task] = True
         stateful = self.layout.per_task(lambda group: group.is_stateful)
@@ -166,7 +166,7 @@ class Placed:
         return rule.astype(np.int8)
 
     def _leader_owner(self, tasks: Ints) -> Ints:
-        """The owner of the same number in the group each task's group follows."""
+        """Return the owner of the same number in the group that each task's group follows."""
         follows = np.array(
             [-1 if g.follows is None else g.follows for g in self.groups], dtype=np.int64
         )
@@ -181,7 +181,7 @@ class Placed:
 
     @cached_property
     def flat_moved(self) -> Bools:
-        """bool[T]: another owner than before, which lives, or is gone and left its state to this one."""
+        """bool[T]: the owner changed; the previous owner lives, or its state is on the new owner."""
         before = self.previous.owner
         moved: Bools = (self.flat_rule == PROMOTED) | (
             (before != NOBODY) & (before != self.flat_owner)
@@ -195,6 +195,6 @@ class Placed:
 
     @cached_property
     def moves(self) -> int:
-        """How many tasks left a previous owner that lives and still subscribes to them."""
+        """The number of tasks that left a living previous owner that still subscribes to them."""
         before = self.previous.owner
         return int(np.count_nonzero((before != NOBODY) & (before != self.flat_owner)))

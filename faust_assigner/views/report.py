@@ -1,4 +1,4 @@
-"""The numbers a person compares, of one plan; computed when asked for."""
+"""The figures of one plan for comparison, computed on request."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from faust_assigner.standbys.derive import active_load, derive_problem, stateful
 from faust_assigner.standbys.failover import Deaths, measure
 from faust_assigner.views.placed import Placed
 
-#: What each number is, in the order a report prints them.
+#: The meaning of each figure, in the order of a printed report.
 MEANINGS = {
     "members": "members",
-    "idle_members": "members that subscribe and own nothing",
-    "tasks": "tasks, a follower's not counted",
+    "idle_members": "subscribed members without a task",
+    "tasks": "tasks, followers' tasks excluded",
     "load_min": "fewest active tasks on a subscribed member",
     "load_max": "most active tasks on a member",
-    "group_spread": "most less fewest tasks of one group on its subscribers, worst group",
+    "group_spread": "most minus fewest tasks of one group on its subscribers, worst group",
     "moves": "tasks taken from a living, subscribed owner",
-    "moves_minimum": "the fewest moves the same balance allows",
+    "moves_minimum": "the fewest moves that the same balance allows",
     "cold_moves": "stateful tasks on a member that had none of their state",
     "promoted": "orphaned tasks that went to a copy of their state",
-    "off_target": "tasks that belong elsewhere and move later, warm",
-    "waiting": "those of them that their owner keeps until another member has caught up",
-    "warmups": "replicas beyond the standbys that are catching up to become the owner",
-    "standby_min": "fewest standbys on a member that may hold any",
+    "off_target": "tasks whose target is a different member; they move later, warm",
+    "waiting": "the off-target tasks whose owner keeps them until the target member has caught up",
+    "warmups": "replicas beyond the standbys that catch up to become the owner",
+    "standby_min": "fewest standbys on a possible holder",
     "standby_max": "most standbys on a member",
     "standby_spread": "the difference",
     "standby_fresh": "standbys restored from nothing",
-    "worst_after_member_death": "heaviest survivor of any one member's death",
-    "ideal_after_member_death": "what that could be at best",
-    "worst_after_rack_death": "heaviest survivor of any one rack's death",
-    "ideal_after_rack_death": "what that could be at best",
+    "worst_after_member_death": "heaviest survivor of any member's death",
+    "ideal_after_member_death": "the lowest possible value of worst_after_member_death",
+    "worst_after_rack_death": "heaviest survivor of any rack's death",
+    "ideal_after_rack_death": "the lowest possible value of worst_after_rack_death",
     "weight_max": "heaviest member, in weights / capacity",
-    "weight_bound": "no plan's heaviest member is lighter than this",
+    "weight_bound": "a lower bound of weight_max over all plans",
     "weight_gap": "(weight_max - weight_bound) / weight_bound",
 }
 
 
 class Report(dict[str, Any]):
-    """A plan's numbers by name (the names of ``MEANINGS``, and ``groups``); prints as a table.
+    """A plan's figures by name (the names of ``MEANINGS``, and ``groups``); prints as a table.
 
-    ``groups`` has a row per group: id, topics, partitions, fewest and most tasks of it on a subscriber.
-    Numbers that do not apply (no racks, no weights, no standbys) are ``None``.
+    ``groups`` has a row per group: id, topics, partitions, fewest and most of its tasks on a subscriber.
+    Figures that do not apply (no racks, no weights, no standbys) are ``None``.
     """
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ def _shown(value: float) -> str:
 
 
 def report(plan: Placed) -> Report:
-    """Every number of ``MEANINGS``. Cost O(tasks + members^2)."""
+    """Compute every figure of ``MEANINGS``. Cost: O(tasks + members^2)."""
     found = Report(dict.fromkeys(MEANINGS))
     found.update(_actives(plan))
     found.update(_movement(plan))

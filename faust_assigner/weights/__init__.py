@@ -1,4 +1,4 @@
-"""Weights of partitions: the document that carries them, and a trial of what they would change."""
+"""Weights of partitions: the document that carries them, and a trial of their effect."""
 
 from faust_assigner.weights.document import (
     DEFAULT_LIMITS,

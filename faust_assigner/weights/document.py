@@ -1,13 +1,13 @@
-"""Partition weights: a versioned document, what makes it valid, and how far a weight may go.
+"""Partition weights: a versioned document, its validation, and the limits of a weight.
 
-A weight is the load of a partition relative to an ordinary one (1.0). Spark or plain Python learns them
-(pipeline/), a file or a compacted topic carries them, the assignor reads them (app/weights.py). The
-rules that keep a bad document from hurting a group live here, pure:
+A weight is the load of a partition relative to an ordinary partition (1.0). Spark or plain Python computes
+the weights (pipeline/), a file or a compacted topic carries them, the assignor reads them (app/weights).
+The rules that keep a bad document from harming a group are in this module, which does no I/O:
 
-* a weight is clamped to 0.25-4 times the median of its group, when it is written and when it is read
-  (or to the limits the owner of the group sets in both places);
-* a document that is missing, stale or invalid means 1.0 for every partition, with the reason;
-* a partition the document does not name weighs 1.0.
+* a weight is clamped to 0.25-4 times the median of its group by the writer and by the reader
+  (or to the limits that the operator of the group sets in both places);
+* a missing, stale or invalid document means 1.0 for every partition, with the reason;
+* a partition outside the document weighs 1.0.
 
     {"format": "faust-assigner-weights", "format_version": 1, "version": 1795232422123,
      "computed_at": "2026-11-21T03:40:22.123Z", "partition_weight": [{"group_id": ..., "topic": ...,
@@ -35,9 +35,9 @@ FORMAT = "faust-assigner-weights"
 FORMAT_VERSION = 1
 
 NEUTRAL = 1.0
-#: Older weights than this say nothing about today's load.
+#: Weights older than this do not describe today's load.
 MAX_AGE_S = 7 * 86_400.0
-#: Clocks of two machines may differ this much before "computed in the future" is called invalid.
+#: The clocks of two machines may differ by this much; beyond, a document is "computed in the future".
 CLOCK_SKEW_S = 3_600.0
 MAX_BYTES = 64 * 1024 * 1024
 
@@ -45,13 +45,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class WeightsRefused(FaustAssignerError, ValueError):
-    """A weights document cannot be taken; the message is the reason a person reads in the log."""
+    """A weights document was refused; the message is the reason for the log."""
 
 
 class Limits(NamedTuple):
-    """A weight below or above these multiples of the median is cut: a bad sample may not own a worker.
+    """The lowest and highest weight as multiples of the median: one bad sample must not fill a worker.
 
-    A steep load needs them wider: under a Zipf law the heaviest of 100 partitions is 50 times the median.
+    A steep load needs wider limits: under a Zipf law the heaviest of 100 partitions is 50 times the median.
     """
 
     lowest: float = 0.25
@@ -59,7 +59,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Limits:
-        """``0.25:4`` as limits; raises ConfigError unless 0 < lowest <= 1 <= highest."""
+        """Parse ``0.25:4`` as limits; raises ConfigError unless 0 < lowest <= 1 <= highest."""
         low, colon, high = text.partition(":")
         try:
             found = cls(float(low), float(high))
@@ -76,9 +76,9 @@ DEFAULT_LIMITS = Limits()
 
 
 class WeightRow(NamedTuple):
-    """One row of table ``partition_weight``; rates are per second, ``state_bytes`` in bytes.
+    """A row of the table ``partition_weight``; rates are per second, ``state_bytes`` in bytes.
 
-    Field order is column order. ``weight`` is already clamped; ``samples`` counts the samples behind it.
+    Field order is column order. ``weight`` is clamped; ``samples`` is the number of underlying samples.
     """
 
     group_id: str
@@ -98,9 +98,9 @@ class WeightRow(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightSet:
-    """What one group plans with: (topic, partition) -> weight and the version; or why there are none.
+    """The weights of one group, (topic, partition) -> weight, with their version; or the reason for none.
 
-    ``code`` is one word for the reason: loading, missing, invalid, stale, future, unnamed.
+    ``code`` is the reason as a word: loading, missing, invalid, stale, future, unnamed.
     """
 
     version: int | None
@@ -110,23 +110,23 @@ class WeightSet:
 
     @property
     def in_force(self) -> bool:
-        """Whether any partition weighs other than 1.0."""
+        """Whether any partition has a weight other than 1.0."""
         return bool(self.weights)
 
 
 def neutral(code: str, reason: str) -> WeightSet:
-    """Every partition weighs 1.0, because of ``reason``."""
+    """Return weights of 1.0 for every partition, with ``reason``."""
     return WeightSet(None, MappingProxyType({}), code, reason)
 
 
 @dataclass(frozen=True)
 class WeightsDocument:
-    """A parsed file or record: one version of the weights of one or more groups."""
+    """A parsed file or record: a version of the weights of one or more groups."""
 
     version: int
     computed_at: datetime
     rows: tuple[Mapping[str, Any], ...]
-    #: Group -> its newest sample, from which the age counts; a group that is absent: ``computed_at``.
+    #: Group -> its newest sample, the start of the document's age; an absent group: ``computed_at``.
     sampled_at: Mapping[str, datetime] = field(default_factory=dict)
 
     def for_group(
@@ -137,13 +137,13 @@ class WeightsDocument:
         max_age_s: float = MAX_AGE_S,
         limits: Limits = DEFAULT_LIMITS,
     ) -> WeightSet:
-        """The weights of ``group_id`` clamped around their median, or 1.0 with the reason."""
+        """Return the weights of ``group_id`` clamped around their median, or 1.0 with the reason."""
         sampled_at = self.sampled_at.get(group_id, self.computed_at)
         old = (now - min(sampled_at, self.computed_at)).total_seconds()
         if old > max_age_s:
             return neutral(
                 "stale",
-                f"version {self.version} is stale: its newest sample is {old:.0f} s old, at most "
+                f"version {self.version} is stale: its newest sample is {old:.0f} s old, the limit is "
                 f"{max_age_s:.0f}",
             )
         age = (now - self.computed_at).total_seconds()
@@ -154,7 +154,7 @@ class WeightsDocument:
         mine = [row for row in self.rows if row["group_id"] == group_id]
         if not mine:
             return neutral(
-                "unnamed", f"version {self.version} names no partition of group {group_id!r}"
+                "unnamed", f"version {self.version} has no partition of group {group_id!r}"
             )
         clamped = clamp_to_median(np.array([row["weight"] for row in mine]), limits)
         return WeightSet(
@@ -169,9 +169,9 @@ class WeightsDocument:
 
 
 def clamp_to_median(costs: npt.ArrayLike, limits: Limits = DEFAULT_LIMITS) -> Floats:
-    """float64[n]: each cost over the median of the known positive ones, cut to ``limits``.
+    """Return float64[n]: each cost over the median of the known positive costs, clamped to ``limits``.
 
-    A cost that is not known (NaN) weighs 1.0. Where no cost is positive everything weighs 1.0.
+    An unknown cost (NaN) weighs 1.0. Without a positive cost every entry weighs 1.0.
 
     >>> clamp_to_median([10, 20, 30, 1000, 0, float("nan")]).tolist()
     [0.4, 0.8, 1.2, 4.0, 0.25, 1.0]
@@ -181,7 +181,7 @@ def clamp_to_median(costs: npt.ArrayLike, limits: Limits = DEFAULT_LIMITS) -> Fl
     positive = values[known & (values > 0)]
     if not positive.size:
         return np.full(len(values), NEUTRAL)
-    with np.errstate(over="ignore"):  # infinitely heavy is cut like anything else
+    with np.errstate(over="ignore"):  # infinity is clamped like any other cost
         relative = np.where(known, values, np.nan) / np.median(positive)
     clamped: Floats = np.where(known, np.clip(relative, *limits), NEUTRAL)
     return clamped
@@ -194,9 +194,9 @@ def encode(
     computed_at: datetime,
     sampled_at: Mapping[str, datetime] | None = None,
 ) -> bytes:
-    """The document with ``rows``, one row a line so that versions can be compared with diff.
+    """Return the document with ``rows``, a row per line so that versions can be compared with diff.
 
-    ``sampled_at``: the newest sample of each group, from which the document's age counts.
+    ``sampled_at``: the newest sample of each group, the start of the document's age.
     """
     head = {
         "format": FORMAT,
@@ -214,7 +214,7 @@ def encode(
 def decode(data: bytes) -> WeightsDocument:
     """Parse and validate a document, plain or zlib-compressed.
 
-    Raises WeightsRefused with the first fault found: size, JSON, format, version, or a row. One bad row
+    Raises WeightsRefused with the first fault: size, JSON, format, version, or a row. One bad row
     refuses the whole document: half a document would shift load onto the other half.
     """
     text = _inflate(data)
@@ -245,26 +245,26 @@ def decode(data: bytes) -> WeightsDocument:
 
 
 def compress(document: bytes) -> bytes:
-    """The document as a record's value: :func:`decode` takes both forms."""
+    """Return the document as a record's value: :func:`decode` accepts both forms."""
     return zlib.compress(document, 6)
 
 
 def stamp(moment: datetime) -> str:
-    """ISO 8601 UTC with milliseconds, as everywhere in the pipeline."""
+    """Format ISO 8601 UTC with milliseconds, as everywhere in the pipeline."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_stamp(value: Any, name: str = "computed_at") -> datetime:
-    """The inverse of :func:`stamp`; raises WeightsRefused."""
+    """Parse the result of :func:`stamp`; raises WeightsRefused."""
     try:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise WeightsRefused(f"'{name}' is no ISO 8601 time: {str(value)[:60]!r}") from None
+        raise WeightsRefused(f"'{name}' is not an ISO 8601 time: {str(value)[:60]!r}") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def millis(moment: datetime) -> int:
-    """Milliseconds since 1970: the version of weights whose newest sample is from ``moment``."""
+    """Return milliseconds since 1970: the version of weights whose newest sample is from ``moment``."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
@@ -274,7 +274,7 @@ def _plain(row: WeightRow) -> dict[str, Any]:
 
 def _inflate(data: bytes) -> bytes:
     if len(data) > MAX_BYTES:
-        raise WeightsRefused(f"{len(data)} bytes, at most {MAX_BYTES}")
+        raise WeightsRefused(f"{len(data)} bytes, the limit is {MAX_BYTES}")
     if data[:1] != b"\x78":  # zlib's first byte; JSON starts with a brace or white space
         return data
     inflater = zlib.decompressobj()
@@ -291,7 +291,7 @@ def _checked_rows(rows: Iterable[Any]) -> tuple[Mapping[str, Any], ...]:
     checked, seen = [], set()
     for number, row in enumerate(rows):
         if not isinstance(row, dict):
-            raise WeightsRefused(f"row {number} is no object")
+            raise WeightsRefused(f"row {number} is not an object")
         group_id, topic = row.get("group_id"), row.get("topic")
         if not isinstance(group_id, str) or not isinstance(topic, str):
             raise WeightsRefused(f"row {number}: 'group_id' and 'topic' must be strings")
@@ -300,10 +300,10 @@ def _checked_rows(rows: Iterable[Any]) -> tuple[Mapping[str, Any], ...]:
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not _sane(weight):
             raise WeightsRefused(
                 f"row {number} ({topic}/{partition}): weight {str(weight)[:40]} "
-                "is no positive number"
+                "is not a positive number"
             )
         if (group_id, topic, partition) in seen:
-            raise WeightsRefused(f"row {number}: {topic}/{partition} of {group_id} is there twice")
+            raise WeightsRefused(f"row {number}: {topic}/{partition} of {group_id} is a duplicate")
         seen.add((group_id, topic, partition))
         checked.append(row)
     return tuple(checked)
@@ -318,5 +318,5 @@ def _sane(weight: float) -> bool:
 
 def _integer(value: Any, name: str, limit: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limit:
-        raise WeightsRefused(f"{name} is no integer from 0 to {limit - 1}: {str(value)[:40]!r}")
+        raise WeightsRefused(f"{name} is not an integer from 0 to {limit - 1}: {str(value)[:40]!r}")
     return value

@@ -1,7 +1,7 @@
-"""Weights tried without being used: what would have moved, and what the heaviest member would carry.
+"""A trial of weights without their use: the resulting moves, and the load of the heaviest member.
 
-Two plans from the same claims, one that counts partitions and one that weighs them, both measured with
-the weights. Pure; cost: two plans.
+The trial makes two plans from the same claims, by counts and by weights, and measures both with
+the weights. No I/O. Cost: two plans.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from faust_assigner.planner import plan
 class TrialScore:
     """Counted against weighted; loads are weights per capacity, relative to the mean of the members.
 
-    ``before``   the heaviest member as the claims stand, 0 where nobody claims anything
+    ``before``   the heaviest member under the current claims, 0 without claims
     ``counted``, ``weighted``  the heaviest member of either plan; 1.0 is a perfectly even group
-    ``*_moves``  tasks that change hands
-    ``ratio``    weighted / counted: how much lighter the heaviest member would be
+    ``*_moves``  tasks that change their owner
+    ``ratio``    weighted / counted: the relief of the heaviest member
     """
 
     members: int
@@ -37,11 +37,11 @@ class TrialScore:
 
     @property
     def ratio(self) -> float:
-        """Below 1.0 the weights help."""
+        """Weighted / counted; weights help if the ratio is below 1.0."""
         return self.weighted / self.counted if self.counted else 1.0
 
     def report(self) -> dict[str, Any]:
-        """The figures by name, for people and for JSON."""
+        """Return the figures by name, for people and for JSON."""
         return {**asdict(self), "ratio": self.ratio}
 
 
@@ -55,7 +55,7 @@ def score(
     weightless: Collection[str] = (),
     previous_ids: Mapping[str, int] | None = None,
 ) -> TrialScore:
-    """Plan with and without ``weights``; nothing is assigned. Raises what :func:`plan` raises."""
+    """Plan with and without ``weights``; nothing is assigned. Raises the errors of :func:`plan`."""
     counted, weighted = (
         plan(
             members,
@@ -83,9 +83,9 @@ def score(
 
 
 def task_costs(groups: Sequence[Group], weights: Mapping[tuple[str, int], float]) -> Floats:
-    """float64[T]: what each task weighs, the sum over the topics of its group; 1.0 where none is given.
+    """Return float64[T]: the weight of each task, the sum over the topics of its group; 1.0 by default.
 
-    A weightless group's weigh nothing.
+    Tasks of a weightless group weigh 0.
     """
     costs = [np.zeros(0)]
     for group in groups:
@@ -102,7 +102,7 @@ def task_costs(groups: Sequence[Group], weights: Mapping[tuple[str, int], float]
 
 
 def _heaviest(owner: Any, costs: Floats, capacity: Floats) -> float:
-    """The heaviest member's load per capacity over the mean of all; 0 where nothing is owned."""
+    """Return the heaviest member's load per capacity over the mean of all; 0 if no task is owned."""
     owned = owner >= 0
     loads = np.bincount(owner[owned], costs[owned], len(capacity))
     if not len(capacity) or not loads.sum():

@@ -1,1 +1,1 @@
-"""Bytes between members: what a member says when it joins, and what the leader answers."""
+"""Bytes between members: a member's metadata in a JoinGroup, and the leader's answers."""

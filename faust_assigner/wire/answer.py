@@ -1,9 +1,9 @@
-"""What the leader answers each member: bounded user_data of an assignment <-> :class:`Answer`.
+"""The leader's answer to each member: bounded user_data of an assignment <-> :class:`Answer`.
 
-Always zlib over JSON that stock Faust reads, so that even a static member that comes back with stock
-Faust finds its partitions. What is the same for all members (the directory of owners, the group ids)
-is encoded and compressed once and stitched to each member's own part: our members read the directory
-from our extra key, stock members get stock's two distributions.
+The format is zlib over JSON that stock Faust reads, so that even a static member that returns with stock
+Faust finds its partitions. The part common to all members (the directory of owners, the group ids)
+is encoded and compressed once and stitched to each member's part. Our members read the directory
+from our extra key; stock members get the two distributions of stock Faust.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from faust_assigner.wire.runs import Reader, Runs, Writer
 
 _GENERATION, _FLAGS, _WRITES, _DECISION, _AWAITED = range(1, 6)
 _PROMISED, _OUTCOME = 20, 21
-#: A decision's name is short; more is a stranger's.
+#: Our decision names are short; a longer name comes from foreign software.
 _DECISION_BYTES = 64
 _ALL_OURS = 1
 
@@ -51,14 +51,14 @@ _ALL_OURS = 1
 class Answer:
     """One member's part of a round.
 
-    ``actives`` and ``standbys`` are what Faust acts on; a global table's changelog is in both. Which of
-    its partitions this member was really given is in ``writes``. ``generation`` is -1 when a stock
-    leader answered, which names none. ``is_uniform``: every member of the group is ours. ``decision_id``
-    is the round's name in the ledger, "" where the leader gave none. ``awaited``, of the standbys, are
-    those whose task comes here in a follow-up round, once they have caught up. ``promised`` are partitions
-    that come here as soon as their owners have let go, in a second round that follows at once; ``among`` is
-    the number of members of this one, 0 where no second one follows. ``outcome`` is what the round decided,
-    and why; None where the leader did not tell.
+    ``actives`` and ``standbys`` are the fields that Faust uses; a global table's changelog is in both, and
+    ``writes`` has the member's own partitions of the changelog. ``generation`` is -1 in a stock leader's
+    answer, which has no generation. ``is_uniform``: every member of the group uses this package.
+    ``decision_id`` is the round's name in the ledger, "" for none. ``awaited`` are the standbys whose task
+    moves here in a follow-up round, once they have caught up. ``promised`` are partitions that move here in
+    an immediate second round, after their owners have revoked them; ``among`` is the number of members of
+    this round, 0 without a second round. ``outcome`` is the round's decision with its reason; None if the
+    leader sent no outcome.
     """
 
     actives: Mapping[str, Runs]
@@ -79,11 +79,11 @@ class Answer:
 
 
 class AnswerWriter:
-    """Writes all answers of one round; what they share is compressed once.
+    """Writes all answers of one round; the common part is compressed once.
 
-    Our members can be answered without the directory, where it would make the group's record too large
-    for Kafka: they then cannot route by key. Stock members never go without. ``version`` is the lowest
-    of our members', ``among`` their number where a second round follows.
+    Our members can be answered without the directory if the directory would make the group's record too
+    large for Kafka; such members cannot route by key. Stock members always get the directory. ``version``
+    is the lowest version among our members, ``among`` their number if a second round follows.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class AnswerWriter:
         with_directory: bool = True,
         leads: bool = False,
     ) -> bytes:
-        """The answer to a member of ours; that of the member that ``leads`` names who joined and left."""
+        """Return the answer to a member of ours; the leader's own answer names joined and left members."""
         own = Writer()
         own.data += self._alike
         for tag, some, among in ((_WRITES, writes, actives), (_AWAITED, awaited, standbys)):
@@ -147,11 +147,11 @@ class AnswerWriter:
 
     @property
     def shared_bytes(self) -> int:
-        """What every answer to a member of ours carries for the directory, at least."""
+        """Return the minimum size of the directory in every answer to our members."""
         return len(self._ours_tail(True))
 
     def for_stock(self, actives: Claims, standbys: Claims, url: str) -> bytes:
-        """The answer to a stock member, or to one that could not be read."""
+        """Return the answer to a stock member, or to a member with unreadable metadata."""
         if self._stock is None:
             directory = self._directory
             logs = directory.by_url(directory.changelogs)
@@ -177,7 +177,7 @@ class AnswerWriter:
 class Stitch:
     """A zlib stream whose tail is compressed once and stitched to many heads.
 
-    Deflate blocks that end at a full flush stand on a byte boundary and look back at nothing.
+    Deflate blocks that end at a full flush end on a byte boundary and refer to no earlier data.
     """
 
     def __init__(self, tail: bytes) -> None:
@@ -189,7 +189,7 @@ class Stitch:
         return len(self._packed)
 
     def after(self, head: bytes) -> bytes:
-        """Zlib data of ``head + tail``; cost O(len(head)) beside one checksum."""
+        """Return zlib data of ``head + tail``; costs O(len(head)) and one checksum."""
         packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, 5)
         packed = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
         checksum = zlib.adler32(self._tail, zlib.adler32(head))
@@ -197,7 +197,7 @@ class Stitch:
 
 
 def decode_answer(user_data: bytes | None) -> Answer:
-    """An answer of ours or of a stock leader; at most 4 MiB unpacked. Raises :class:`MetadataRefused`."""
+    """Decode our or a stock leader's answer, up to 4 MiB unpacked. Raises :class:`MetadataRefused`."""
     stock = read_json(unpack(bytes(user_data or b"")), limit=UNPACKED_BYTES)
     actives, standbys = read_stock_claims(stock.get("assignment"))
     url = read_label(stock.get("url"), "url", chars=URL_CHARS)
@@ -251,7 +251,7 @@ def decode_answer(user_data: bytes | None) -> Answer:
 
 
 def _outcome(body: Reader) -> Outcome | None:
-    # It is told to people only: what cannot be read of it must not make the assignment unreadable.
+    # The outcome is for people only: an unreadable outcome must not make the assignment unreadable.
     try:
         return decode_outcome(body)
     except MetadataRefused:
@@ -266,7 +266,7 @@ def _split(value: Any) -> tuple[bytes, bytes]:
 
 
 def read_directory(data: bytes) -> Directory:
-    """The directory inside an answer; empty when the leader left it out."""
+    """Return the directory inside an answer; empty if the leader left the directory out."""
     return decode_directory(data) if data else Directory()
 
 
@@ -287,10 +287,10 @@ def _distribution(value: Any) -> ByUrl:
 
 
 def own_topics(topics: Collection[str], answer: Answer) -> dict[str, Runs]:
-    """The actives of an answer as claims for the next round: never the synthetic ones of global tables.
+    """Return the actives of an answer as claims for the next round, without synthetic global-table entries.
 
-    ``topics`` are the changelogs of this member's global tables. A leader of ours says which of their
-    partitions are really this member's; of a stock leader's answer nothing is claimed there.
+    ``topics`` are the changelogs of this member's global tables. Our leader lists the partitions of these
+    changelogs that belong to this member; from a stock leader's answer no such partition is claimed.
     """
     claims = {t: runs for t, runs in answer.actives.items() if t not in topics}
     claims.update({t: runs for t, runs in answer.writes.items() if t in topics})

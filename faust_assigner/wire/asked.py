@@ -1,4 +1,4 @@
-"""What a decision was planned from, as plain JSON in the ledger: planning it again gives the same answer."""
+"""The planner's input of a decision, as plain JSON in the ledger: planning it again gives the same plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from faust_assigner.warmup import WarmupPolicy
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The planner's arguments. ``weights`` is None where every partition weighed 1.0."""
+    """The planner's arguments. ``weights`` is None if every partition weighed 1.0."""
 
     members: tuple[Member, ...]
     partitions: Mapping[str, int]
@@ -27,7 +27,7 @@ class Asked:
     weights: Mapping[tuple[str, int], float] | None = None
 
     def plan(self) -> Plan:
-        """The plan. Raises :class:`~faust_assigner.errors.PlanInputError` as the planner does."""
+        """Run the planner. Raises :class:`~faust_assigner.errors.PlanInputError` like the planner."""
         return plan(
             self.members,
             self.partitions,
@@ -40,11 +40,11 @@ class Asked:
         )
 
     def member(self, member_id: str) -> Member | None:
-        """By its id."""
+        """Return the member with this id."""
         return next((one for one in self.members if one.member_id == member_id), None)
 
     def with_members(self, members: Iterable[Member]) -> Asked:
-        """The same for other members."""
+        """Return the same arguments with different members."""
         return replace(self, members=tuple(members))
 
 
@@ -54,7 +54,7 @@ _PLAIN = ("generation", "former_generation", "instance_id", "rack_id", "capacity
 
 
 def encode_asked(asked: Asked) -> dict[str, Any]:
-    """The inverse of :func:`decode_asked`. Cost: O(claims), in runs."""
+    """Encode the arguments for :func:`decode_asked`. Cost: O(claims), in runs."""
     usual = sorted(asked.members[0].topics) if asked.members else []
     found: dict[str, Any] = {
         "topics": usual,
@@ -91,14 +91,14 @@ def _member(member: Member, usual: Collection[str]) -> dict[str, Any]:
 
 
 def _offsets(said: Any) -> list[Any]:
-    """[partitions as runs, offsets]."""
+    """Return [partitions as runs, offsets]."""
     pairs = sorted(said.items()) if isinstance(said, Mapping) else zip(*said, strict=True)
     known = [(int(p), int(offset)) for p, offset in pairs]
     return [as_runs(p for p, _ in known), [offset for _, offset in known]]
 
 
 def as_runs(numbers: Iterable[int]) -> str:
-    """Partition numbers in few characters.
+    """Format partition numbers in few characters.
 
     >>> as_runs([4, 0, 1, 2]), as_runs([])
     ('0-2,4', '')
@@ -113,7 +113,7 @@ def as_runs(numbers: Iterable[int]) -> str:
 
 
 def of_runs(text: str) -> list[int]:
-    """The inverse. Raises ValueError for anything else.
+    """Parse the result of :func:`as_runs`. Raises ValueError for any other text.
 
     >>> of_runs("0-2,4"), of_runs("")
     ([0, 1, 2, 4], [])
@@ -126,7 +126,7 @@ def of_runs(text: str) -> list[int]:
 
 
 def decode_asked(value: Any) -> Asked | None:
-    """What the ledger has; None where a writer of another version, or no writer of ours, left it out."""
+    """Decode the ledger's value; None if the writer, of a different version or product, left it out."""
     try:
         usual: Sequence[str] = value["topics"]
         return Asked(

@@ -1,8 +1,8 @@
-"""Bytes from strangers, read within limits: nothing here grows, recurses or runs without a bound.
+"""Untrusted bytes, read within limits: no loop, recursion or allocation here is unbounded.
 
-The limits are the project's published ones; docs/explanation/algorithms.md#limits-of-what-is-read says what
-breaks if one is wrong. Each refusal is a :class:`MetadataRefused` that names the limit or the shape that was
-missed, never the bytes themselves.
+The limits are public; docs/explanation/algorithms.md#limits-of-what-is-read explains the effect of a wrong
+limit. Each refusal is a :class:`MetadataRefused` that names the exceeded limit or the wrong shape, never
+the bytes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 
 from faust_assigner.errors import MetadataRefused
 
-#: What one member may send, and what one compressed answer may unpack to.
+#: The size limits of a member's bytes, and of an unpacked answer.
 USER_DATA_BYTES = 256 * 1024
 UNPACKED_BYTES = 4 * 1024 * 1024
 JSON_DEPTH = 16
 
-#: Names, URLs and counts inside the metadata.
+#: The limits of names, URLs and counts inside the metadata.
 NAME_CHARS = 249  # Kafka's own limit for a topic name
 URL_CHARS = 2048
 LABEL_CHARS = 255  # instance id, rack id, version
@@ -27,8 +27,8 @@ TOPICS = 10_000
 SETS = 20_000
 LARGEST_INT = 2**31 - 1
 
-#: A string that never closes reaches to the end; otherwise each of its escaped quotes would be tried as the
-#: beginning of a string, each up to the end.
+#: An unterminated string reaches to the end; otherwise each of its escaped quotes would be tried as the
+#: start of a string, each up to the end.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 _NOT_BRACKETS = bytes(b for b in range(256) if b not in b"[]{}")
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
@@ -36,7 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x20\x7f\ud800-\udfff]")
 
 
 def read_json(data: bytes, *, limit: int = USER_DATA_BYTES) -> dict[str, Any]:
-    """A JSON object of at most ``limit`` bytes and depth 16; ``NaN`` and ``Infinity`` are refused.
+    """Parse a JSON object of at most ``limit`` bytes and depth 16; refuses ``NaN`` and ``Infinity``.
 
     Cost: linear, in C.
     """
@@ -51,18 +51,18 @@ def read_json(data: bytes, *, limit: int = USER_DATA_BYTES) -> dict[str, Any]:
     except (ValueError, RecursionError, MemoryError) as exc:
         raise MetadataRefused(f"not JSON: {type(exc).__name__}") from None
     if not isinstance(value, dict):
-        raise MetadataRefused(f"JSON {type(value).__name__} where an object belongs")
+        raise MetadataRefused(f"JSON {type(value).__name__} instead of an object")
     return value
 
 
 def _check_depth(data: bytes) -> None:
-    # Without its strings and everything but brackets, a document of depth n is empty after n rounds of
-    # dropping what opens and closes at once.
+    # Without its strings and all but its brackets, a document of depth n is empty after n rounds of
+    # removing adjacent pairs of brackets.
     brackets = _STRING.sub(b"", data).translate(_ONE_KIND, _NOT_BRACKETS)
     size = -1
     for _ in range(JSON_DEPTH):
         if len(brackets) == size:
-            break  # what is left never closes
+            break  # the rest is unbalanced
         size = len(brackets)
         brackets = brackets.replace(b"[]", b"")
     if brackets:
@@ -77,7 +77,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def unpack(data: bytes, *, limit: int = UNPACKED_BYTES) -> bytes:
-    """Zlib data that unpacks to at most ``limit`` bytes; more is never held in memory."""
+    """Unpack zlib data to at most ``limit`` bytes; memory never holds more."""
     if len(data) > limit:
         raise MetadataRefused(f"{len(data)} compressed bytes, the limit is {limit}")
     stream = zlib.decompressobj()
@@ -86,7 +86,7 @@ def unpack(data: bytes, *, limit: int = UNPACKED_BYTES) -> bytes:
     except zlib.error as exc:
         raise MetadataRefused(f"not zlib data: {type(exc).__name__}") from None
     if stream.unconsumed_tail or not stream.eof:
-        # Either there is more to come, or the end was cut off; the next byte tells which.
+        # More data follows, or the end was cut off; the next byte decides.
         more = b""
         if stream.unconsumed_tail:
             more = stream.decompress(stream.unconsumed_tail, 1)
@@ -96,7 +96,7 @@ def unpack(data: bytes, *, limit: int = UNPACKED_BYTES) -> bytes:
 
 
 def read_label(value: Any, what: str, *, chars: int = LABEL_CHARS) -> str:
-    """A short text without control characters, blanks or lone surrogates."""
+    """Check a short text without control characters, blanks or lone surrogates."""
     if type(value) is not str:
         raise MetadataRefused(f"{what} is a {type(value).__name__}, not a text")
     if len(value) > chars:

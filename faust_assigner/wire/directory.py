@@ -1,8 +1,8 @@
-"""The directory: which member's URL owns which partition, for the router of every member; and who has copies.
+"""The directory for every member's router: partition -> owner's URL, and the holders of copies.
 
-The same for all members, so it is encoded and compressed once: the owners of co-partitioned topics are
-one column of ranks, runs of it where members hold contiguous numbers. It names instance ids too, so
-that the next leader knows what a static member held before it was restarted.
+The directory is the same for all members, so it is encoded and compressed once. The owners of
+co-partitioned topics are a single column of ranks, as runs of contiguous numbers per member. Instance ids
+let the next leader know a static member's partitions before its restart.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _TOPICS, _URLS, _INSTANCES, _COLUMN, _CHANGELOGS, _GLOBALS, _STANDBYS = range(1,
 
 @dataclass(frozen=True)
 class Directory:
-    """Who owns what, over members by *rank*: their order of first ownership, then of member ids.
+    """The owners, as *ranks* of members: their order of first ownership, then of member ids.
 
-    ``owners`` topic -> int64[partitions], the owner's rank or ``NOBODY``; co-partitioned topics share
-    one array. ``instances`` is empty when no member has an instance id, else one text per rank ("" for
-    none). In ``globals_`` are the changelogs of global tables: ``owners`` tells who writes each
+    ``owners`` maps topic -> int64[partitions], the owner's rank or ``NOBODY``; co-partitioned topics share
+    an array. ``instances`` is empty if no member has an instance id, else a text per rank ("" for
+    none). ``globals_`` are the changelogs of global tables: ``owners`` has the writer of each
     partition, but every member holds all of them.
     """
 
@@ -53,9 +53,9 @@ class Directory:
     standbys: Mapping[str, tuple[Ints, ...]] = field(default_factory=dict)
 
     def by_url(self, topics: Collection[str]) -> ByUrl:
-        """URL -> topic -> partitions, of those of ``topics`` that are known.
+        """Return URL -> topic -> partitions, for the known topics of ``topics``.
 
-        Members that share a URL are merged.
+        Members with the same URL are merged.
         """
         found: ByUrl = {url: {} for url in self.urls}
         for topic in sorted(set(topics) & self.owners.keys()):
@@ -63,7 +63,7 @@ class Directory:
             if topic in self.globals_:
                 everything = list(
                     range(owner.size)
-                )  # one list for all: a leader may name many members
+                )  # a shared list: a leader may name many members
                 for mine in found.values():
                     mine[topic] = everything
                 continue
@@ -77,14 +77,14 @@ class Directory:
         return found
 
     def url_of(self, topic: str, partition: int) -> str:
-        """The owner's URL; KeyError where nobody is known to own it."""
+        """Return the owner's URL; raises KeyError if no owner is known."""
         owner = self.owners[topic]
         if not 0 <= partition < owner.size or owner[partition] == NOBODY:
             raise KeyError((topic, partition))
         return self.urls[int(owner[partition])]
 
     def standby_urls(self, topic: str, partition: int) -> tuple[str, ...]:
-        """The URLs of those that keep a copy, as far as the leader named them."""
+        """Return the URLs of the known holders of a copy."""
         ranks = [
             int(column[partition])
             for column in self.standbys.get(topic, ())
@@ -93,7 +93,7 @@ class Directory:
         return tuple(self.urls[rank] for rank in ranks if rank != NOBODY)
 
     def held_by_instance(self, instance_id: str) -> dict[str, Ints]:
-        """What the static member held: topic -> partitions."""
+        """Return the static member's former partitions by topic."""
         ranks = [r for r, name in enumerate(self.instances) if name == instance_id]
         if len(ranks) != 1:
             return {}
@@ -102,7 +102,7 @@ class Directory:
 
 
 def encode_directory(directory: Directory) -> bytes:
-    """The compressed form: O(runs + members) bytes."""
+    """Encode in compressed form: O(runs + members) bytes."""
     out = Writer()
     topics = sorted(directory.owners)
     row = {topic: i for i, topic in enumerate(topics)}
@@ -131,7 +131,7 @@ def encode_directory(directory: Directory) -> bytes:
 
 
 def _encode_column(owner: Ints, rows: list[int]) -> bytes:
-    """Topics, then (rank + 1, length) per run of one owner: all ranks first, as steps, then all lengths."""
+    """Encode topics, then (rank + 1, length) per run: all ranks first, as steps, then all lengths."""
     body = Writer()
     body.numbers(rows)
     first = np.flatnonzero(np.diff(owner, prepend=owner[:1] - 1) != 0)
@@ -143,7 +143,7 @@ def _encode_column(owner: Ints, rows: list[int]) -> bytes:
 
 
 def decode_directory(data: bytes) -> Directory:
-    """The inverse of :func:`encode_directory`; raises :class:`MetadataRefused`."""
+    """Decode the directory; raises :class:`MetadataRefused`."""
     topics: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
     instances: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ def decode_directory(data: bytes) -> Directory:
 
 def _labels(raw: bytes, what: str, most: int, chars: int) -> tuple[str, ...]:
     if not raw:
-        # One empty text and no text at all look alike; ranks count from one member on.
+        # An empty text and no text look alike; ranks start with the first member.
         return ("",)
     texts = split_texts(raw)
     if len(texts) > most:

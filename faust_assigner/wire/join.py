@@ -1,10 +1,10 @@
-"""What a member says when it joins: versioned, bounded user_data <-> :class:`JoinData`.
+"""A member's metadata in a JoinGroup: versioned, bounded user_data <-> :class:`JoinData`.
 
-The bytes are JSON that stock Faust reads, with ours in the one extra key ``faust_assigner``:
-``"<version>:<base64 of tagged fields>"``. Topics are named by their place in the sorted subscription,
-which travels beside the user_data, so that no name is written twice. Stock's own part carries the
-claims as well while a stock leader may read them; its distributions, which no leader ever reads, stay
-empty. A reader passes over fields and keys it does not know; the version of an answer is the lowest
+The bytes are JSON that stock Faust reads, with our data in one extra key ``faust_assigner``:
+``"<version>:<base64 of tagged fields>"``. A topic is written as its index in the sorted subscription,
+which travels beside the user_data, so that no name occurs twice. Stock's own part repeats the
+claims as long as a stock leader may read them; its distributions, which no leader reads, stay
+empty. A reader skips unknown fields and keys; the version of an answer is the lowest version
 among the members.
 """
 
@@ -32,12 +32,12 @@ from faust_assigner.wire.bounded import (
 from faust_assigner.wire.positions import decode_positions, encode_positions
 from faust_assigner.wire.runs import Reader, Runs, Writer, decode_text
 
-#: The one extra key in stock's JSON, and the version of what it holds.
+#: Our extra key in stock's JSON, and the version of its content.
 KEY = "faust_assigner"
 VERSION = 1
-#: The version of a member that has no such key.
+#: The version of a member without the key.
 STOCK = 0
-#: The protocols that members offer, the preferred first: rounds in which all go on, and stock's name.
+#: The protocols that members offer, the preferred first: cooperative rebalances, and stock's name.
 COOPERATIVE, EAGER = "faust-cooperative", "faust"
 
 _GENERATION, _ACTIVES, _STANDBYS, _ON_DISK, _INSTANCE, _RACK, _CAPACITY = range(1, 8)
@@ -48,26 +48,26 @@ _HOLDS, _PROMISED, _LEAVES, _COOPERATIVE = range(20, 24)
 LARGEST_CAPACITY = 1e6
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
-#: Fields read before in this round: (tag, bytes, topics) -> value.
+#: Fields decoded earlier in this round: (tag, bytes, topics) -> value.
 Memo: TypeAlias = dict[tuple[int, bytes, tuple[str, ...]], Any]
 
 
 @dataclass(frozen=True)
 class JoinData:
-    """One member's word at a rebalance.
+    """One member's metadata in a rebalance.
 
-    ``actives``, ``standbys`` and ``on_disk`` map topics to partition numbers: what it was assigned in
-    ``generation``, and the table partitions whose files it found (a claim of state, never of
-    ownership). ``former_actives`` is what it owned in ``former_generation``, before its process ended: a
-    wish. ``changelogs`` are those of its topics it knows as such; ``globals_`` maps
+    ``actives``, ``standbys`` and ``on_disk`` map topics to partition numbers: the assignment of
+    ``generation``, and the table partitions with files on the member's disk (a claim of state, never of
+    ownership). ``former_actives`` are the member's partitions of ``former_generation``, before its process
+    ended: a wish. ``changelogs`` are the topics that the member knows as changelogs; ``globals_`` maps
     changelogs of global tables to whether every partition must also be a standby. ``version`` is ``STOCK``
-    for a member without our key. ``positions`` is how far its state of each changelog has come, None where it
-    cannot tell; ``awaited`` and ``overdue`` are of its standbys those whose task was to come to it, and those
-    that took too long (:mod:`faust_assigner.warmup`). ``holds`` says that ``actives`` are processed while the
-    round goes on, so that nobody else may be given them; ``promised`` are the partitions that the round of
-    ``generation`` keeps for this member until their owners have let go, ``among`` the number of members of
-    that round, 0 where it left nothing for a second one. ``leaves``: it gives away what it has.
-    ``cooperative``: it offers rounds in which everybody keeps what it keeps.
+    for a member without our key. ``positions`` is the member's progress in each changelog, None if unknown.
+    ``awaited`` and ``overdue`` are the standbys whose task was to move here, and those that took too long
+    (:mod:`faust_assigner.warmup`). ``holds``: the member keeps processing ``actives`` during the round, so
+    no other member may get them. ``promised`` are the partitions that the round of ``generation`` reserves
+    for this member until their owners have revoked them; ``among`` is the number of members of that round, 0
+    without a second round. ``leaves``: the member hands its partitions over. ``cooperative``: the member
+    offers cooperative rebalances.
     """
 
     url: str = ""
@@ -96,14 +96,14 @@ class JoinData:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the member understands more than stock Faust does."""
+        """Whether the member understands more than stock Faust."""
         return self.version > STOCK
 
 
 def encode_join(data: JoinData, topics: Collection[str], *, for_stock: bool = True) -> bytes:
-    """The user_data of a member that subscribes to ``topics``.
+    """Encode the user_data of a member that subscribes to ``topics``.
 
-    ``for_stock`` repeats the claims where a stock leader reads them. Claims on other topics are dropped.
+    ``for_stock`` repeats the claims for a stock leader. Claims on other topics are dropped.
     """
     shown = _plain if for_stock else _nothing
     stock = {
@@ -167,7 +167,7 @@ def _encode_generation(generation: int) -> bytes:
 
 
 def encode_count(count: int) -> bytes:
-    """A whole number, 0 or more."""
+    """Encode a whole number, 0 or more."""
     body = Writer()
     body.varint(count)
     return bytes(body.data)
@@ -180,7 +180,7 @@ def _encode_rows(rows: Collection[int]) -> bytes:
 
 
 def encode_claims(claims: Claims, row: Mapping[str, int]) -> bytes:
-    """(topics, numbers) pairs: topics with the same numbers are named together; empty ones are left out."""
+    """Encode (topics, numbers) pairs: topics with equal numbers share a pair; empty topics are left out."""
     sets: dict[bytes, list[int]] = {}
     for topic in sorted(row.keys() & claims.keys()):
         body = Writer()
@@ -204,11 +204,11 @@ def _encode_group_ids(ids: Mapping[str, int], row: Mapping[str, int]) -> bytes:
 def decode_join(
     user_data: bytes | None, topics: Collection[str], *, memo: Memo | None = None
 ) -> JoinData:
-    """The inverse of :func:`encode_join`, and of stock's own metadata.
+    """Decode the user_data of :func:`encode_join`, or stock's own metadata.
 
-    Claims come back as :class:`~faust_assigner.wire.runs.Runs`, so a claim costs its bytes and not what it
-    stands for. ``memo``, a dict the caller keeps for one round, saves reading again what members with
-    equal subscriptions say alike. Raises :class:`MetadataRefused`.
+    Claims are returned as :class:`~faust_assigner.wire.runs.Runs`, so a claim costs its bytes and not its
+    numbers. ``memo``, a dict that the caller keeps for one round, saves decoding the common parts of
+    members with equal subscriptions. Raises :class:`MetadataRefused`.
     """
     stock = read_json(bytes(user_data or b""), limit=USER_DATA_BYTES)
     url = read_label(stock.get("url"), "url", chars=URL_CHARS)
@@ -229,7 +229,7 @@ def decode_join(
 
 
 def url_of(user_data: bytes | None) -> str:
-    """The URL in metadata that is refused otherwise; "" where it cannot be told."""
+    """Return the URL in otherwise refused metadata; "" if unreadable."""
     try:
         return read_label(read_json(bytes(user_data or b"")).get("url"), "url", chars=URL_CHARS)
     except MetadataRefused:
@@ -237,7 +237,7 @@ def url_of(user_data: bytes | None) -> str:
 
 
 def split_value(value: Any) -> tuple[int, bytes]:
-    """``"<version>:<base64>"`` -> (version, bytes)."""
+    """Split ``"<version>:<base64>"`` into (version, bytes)."""
     if type(value) is not str:
         raise MetadataRefused(f"{KEY} is a {type(value).__name__}, not a text")
     version, colon, text = value.partition(":")
@@ -252,7 +252,7 @@ def split_value(value: Any) -> tuple[int, bytes]:
 
 
 def decode_base64(text: str) -> bytes:
-    """Strict base64."""
+    """Decode strict base64."""
     try:
         return b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -323,7 +323,7 @@ def _read_text(body: Reader, topics: Sequence[str]) -> str | None:
 
 
 def _read_kinds(body: Reader, topics: Sequence[str]) -> dict[str, bool]:
-    """Topics, and which of them (of global tables) are to be followed in full."""
+    """Decode topics, with a flag for global tables that are followed in full."""
     named = _decode_rows(body, topics)
     full = set() if body.is_done else set(_decode_rows(body, topics))
     return {topic: topic in full for topic in named}
@@ -341,12 +341,12 @@ def _read_capacity(body: Reader, topics: Sequence[str]) -> float:
 def _decode_rows(body: Reader, topics: Sequence[str]) -> list[str]:
     rows = body.runs()
     if rows.end > len(topics):
-        raise MetadataRefused(f"a topic beyond the {len(topics)} subscribed ones")
+        raise MetadataRefused(f"a topic index beyond the {len(topics)} subscribed topics")
     return [topics[i] for i in rows]
 
 
 def decode_claims(body: Reader, topics: Sequence[str]) -> dict[str, Runs]:
-    """The inverse of :func:`encode_claims`; each topic at most once."""
+    """Decode the claims of :func:`encode_claims`; each topic at most once."""
     claims: dict[str, Runs] = {}
     while not body.is_done:
         named = _decode_rows(body, topics)
@@ -387,12 +387,12 @@ _READERS: Mapping[int, Callable[[Reader, Sequence[str]], Any]] = {
     _COOPERATIVE: _read_nothing,
     _PROMISED: _read_promised,
 }
-#: What members with equal subscriptions mostly say alike.
+#: The fields that members with equal subscriptions usually share.
 _ALIKE = frozenset({_GROUP_IDS, _CHANGELOGS, _GLOBALS, _SOFTWARE})
 
 
 def read_stock_claims(assignment: Any) -> tuple[dict[str, Runs], dict[str, Runs]]:
-    """Stock's ``{"actives": {topic: [numbers]}, "standbys": {...}}``, types checked."""
+    """Read stock's ``{"actives": {topic: [numbers]}, "standbys": {...}}`` with type checks."""
     if not isinstance(assignment, dict):
         raise MetadataRefused(f"assignment is a {type(assignment).__name__}, not an object")
     return _read_topics(assignment.get("actives"), "actives"), _read_topics(
@@ -407,16 +407,16 @@ def _read_topics(value: Any, what: str) -> dict[str, Runs]:
 
 
 def _read_numbers(value: Any, what: str) -> Runs:
-    # bool is an int to isinstance(); a partition is neither that nor a float.
+    # bool passes isinstance(int); a partition is neither a bool nor a float.
     if not isinstance(value, list) or not set(map(type, value)) <= {int}:
-        raise MetadataRefused(f"{what} with something that is not a list of whole numbers")
+        raise MetadataRefused(f"{what} with a value that is not a list of whole numbers")
     if value and not 0 <= min(value) <= max(value) <= LARGEST_INT:
         raise MetadataRefused(f"{what} with a partition outside 0..{LARGEST_INT}")
     return Runs.of(value)
 
 
 def read_group_ids(value: Any) -> dict[str, int]:
-    """Stock's ``topic_groups``, which may be missing."""
+    """Read stock's optional ``topic_groups``."""
     if value is None:
         return {}
     if not isinstance(value, dict) or len(value) > TOPICS:
@@ -424,7 +424,7 @@ def read_group_ids(value: Any) -> dict[str, int]:
     if not set(map(type, value.values())) <= {int} or any(
         not 0 <= v <= LARGEST_INT for v in value.values()
     ):
-        raise MetadataRefused("topic_groups with something that is not a group id")
+        raise MetadataRefused("topic_groups with a value that is not a group id")
     return dict(value)
 
 

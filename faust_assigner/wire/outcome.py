@@ -1,7 +1,7 @@
-"""What a round decided and why, in some 30 bytes of each answer, so that any member's answer tells it.
+"""A round's decision and its reason, in about 30 bytes of each answer, so that any answer can be read for it.
 
-A group's coordinator keeps the answers of the last round. An operator's tool reads them there, also when the
-leader that decided the round is gone.
+A group's coordinator keeps the answers of the last round. An operator's tool reads the outcome there, even
+after the deciding leader has left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.runs import Reader, Writer
 
 _PLANNED, _LEADS = 1, 2
-#: More names than these are counted, not listed.
+#: Further names are counted, not listed.
 MOST_NAMED = 10
 _TEXT_CHARS = 2048
 _LATEST = 1 << 40
@@ -22,13 +22,13 @@ _LATEST = 1 << 40
 class Outcome:
     """The result of one round.
 
-    ``decided_at`` is in seconds since 1970 by the leader's clock, 0 where unknown. ``trigger`` is what
-    changed since the leader's last round (join, leave, ...). The numbers count ``members`` of the round, and
-    ``tasks``: those that ``moved`` to another owner, moved ``cold`` (without their state), are ``off_target``
-    (not yet with the member that they belong to), or are ``warming`` up there. ``is_planned`` is False where
+    ``decided_at`` is in seconds since 1970 by the leader's clock, 0 if unknown. ``trigger`` is the change
+    since the leader's last round (join, leave, ...). The numbers count the ``members`` and ``tasks`` of the
+    round: tasks that ``moved`` to a new owner, moved ``cold`` (without their state), are ``off_target``
+    (their target is a different member), or are ``warming`` up on their target. ``is_planned`` is False if
     the planner failed and the partitions were dealt out. ``joined`` and ``left`` are URLs of members, and
-    ``leads`` marks the member that decided; only the leader's own answer has these three. ``completes`` is
-    the trigger of an earlier round that left something to this one, "" where none did.
+    ``leads`` marks the deciding member; only the leader's own answer has these three. ``completes`` is
+    the trigger of an unfinished earlier round, "" for none.
     """
 
     trigger: str = ""
@@ -47,12 +47,12 @@ class Outcome:
 
 
 def for_others(outcome: Outcome) -> Outcome:
-    """What the answers of members other than the leader carry: no names."""
+    """Return the outcome without names, for the members other than the leader."""
     return replace(outcome, leads=False, joined=(), left=())
 
 
 def encode_outcome(outcome: Outcome) -> bytes:
-    """The inverse of :func:`decode_outcome`."""
+    """Encode the outcome for :func:`decode_outcome`."""
     out = Writer()
     out.varint(_PLANNED * outcome.is_planned | _LEADS * outcome.leads)
     out.varint(outcome.decided_at)
@@ -79,7 +79,7 @@ def _counts(outcome: Outcome) -> tuple[int, ...]:
 
 
 def decode_outcome(body: Reader) -> Outcome:
-    """An outcome; bytes after it are of a later version. Raises :class:`MetadataRefused`."""
+    """Decode an outcome; bytes after it belong to a later version. Raises :class:`MetadataRefused`."""
     flags, decided_at = body.varint(), body.varint(limit=_LATEST)
     members, tasks, moved, cold, off_target, warming = (body.varint() for _ in range(6))
     trigger, completes = _text(body), _text(body)

@@ -1,7 +1,8 @@
-"""Offsets in few bytes: how far a member's state of each changelog partition has come.
+"""Offsets in few bytes: a member's progress in each changelog partition.
 
-Per topic its place in the sorted subscription, the partitions as a set of numbers, then the offsets as
-varints of the difference to the one before, zigzag: partitions of one changelog are mostly of one length.
+Per topic: its index in the sorted subscription, the partitions as a set of numbers, then the offsets as
+zigzag varints of the difference to the previous offset, because partitions of a changelog have similar
+lengths.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Ints, Positions
 from faust_assigner.wire.runs import Reader, Writer
 
-#: No log is longer: a varint of seven bytes.
+#: Longer than any log: a varint of seven bytes.
 FURTHEST = 1 << 48
 _MOST_BYTES = 8
 
 
 def encode_positions(positions: Mapping[str, Positions], row: Mapping[str, int]) -> bytes:
-    """The positions of the topics in ``row``; of offsets those that are one."""
+    """Encode the positions of the topics in ``row``; invalid offsets are dropped."""
     body = Writer()
     for topic in sorted(row.keys() & positions.keys()):
         known = [(p, offset) for p, offset in _pairs(positions[topic]) if 0 < offset <= FURTHEST]
@@ -45,16 +46,18 @@ def _pairs(said: Positions) -> list[tuple[int, int]]:
 
 
 def decode_positions(body: Reader, topics: Sequence[str]) -> dict[str, tuple[Ints, Ints]]:
-    """Topic -> (partitions ascending, offsets); each topic at most once. Raises MetadataRefused."""
+    """Decode topic -> (partitions ascending, offsets), each topic at most once. Raises MetadataRefused."""
     found: dict[str, tuple[Ints, Ints]] = {}
     while not body.is_done:
         row = body.varint()
         if row >= len(topics):
-            raise MetadataRefused(f"a topic beyond the {len(topics)} subscribed ones")
+            raise MetadataRefused(f"a topic index beyond the {len(topics)} subscribed topics")
         runs = body.runs()
         offsets = _offsets(body.take(body.varint()))
         if topics[row] in found or runs.size != len(offsets):
-            raise MetadataRefused("positions of a topic twice, or not one for each partition")
+            raise MetadataRefused(
+                "a duplicate topic of positions, or too few or too many positions"
+            )
         found[topics[row]] = (
             np.fromiter(runs, dtype=np.int64, count=len(offsets)),
             np.array(offsets, dtype=np.int64),
@@ -63,7 +66,7 @@ def decode_positions(body: Reader, topics: Sequence[str]) -> dict[str, tuple[Int
 
 
 def _offsets(raw: bytes) -> list[int]:
-    """The offsets whose differences are the zigzag varints of ``raw``, all of it."""
+    """Decode offsets from all the zigzag varints of differences in ``raw``."""
     found: list[int] = []
     offset = value = shift = 0
     for byte in raw:
@@ -84,7 +87,7 @@ def _offsets(raw: bytes) -> list[int]:
 
 
 def within(positions: Mapping[str, Positions], counts: Mapping[str, int]) -> dict[str, Positions]:
-    """What was read of partitions that exist."""
+    """Return the positions of partitions that exist."""
     found: dict[str, Positions] = {}
     for topic, said in positions.items():
         if topic in counts and isinstance(said, tuple):

@@ -1,7 +1,7 @@
 """Small numbers in few bytes: variable-length integers, sets of numbers as runs, tagged fields.
 
-A field is (tag, length, bytes); a reader passes over tags it does not know, so that a newer member may
-say more. Varints are LEB128, seven bits a byte, least significant first.
+A field is (tag, length, bytes); a reader skips unknown tags, so that a newer member may add fields.
+Varints are LEB128, seven bits per byte, least significant first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Ints, PartitionNumbers
 
-#: A set of numbers in full: one run stays a range, whatever its length.
+#: A set of all numbers up to a limit: a single run stays a range, whatever its length.
 Numbers: TypeAlias = range | Ints
 
 _LARGEST = 2**31 - 1
@@ -25,10 +25,10 @@ _FEW = 48  # below this, plain Python beats numpy
 
 @dataclass(frozen=True)
 class Runs:
-    """A set of numbers as ascending runs; costs what it says, not what it stands for.
+    """A set of numbers as ascending runs; the cost grows with the runs, not with the numbers.
 
-    ``starts`` and ``lengths`` (> 0) are plain lists: a member mostly holds a few runs, and numpy only pays
-    from some dozens on.
+    ``starts`` and ``lengths`` (> 0) are plain lists: a member usually holds a few runs, and numpy is faster
+    only from some dozens on.
     """
 
     starts: list[int]
@@ -36,7 +36,7 @@ class Runs:
 
     @classmethod
     def of(cls, values: PartitionNumbers) -> Runs:
-        """The runs of ``values``, in any order and with repeats."""
+        """Return the runs of ``values``, which may be unsorted and contain duplicates."""
         if isinstance(values, Runs):
             return values
         if isinstance(values, range) and values.step == 1:
@@ -75,7 +75,7 @@ class Runs:
         return at >= 0 and number < self.starts[at] + self.lengths[at]
 
     def covers(self, other: Runs) -> bool:
-        """Whether every number of ``other`` is one of these; costs O(runs), whatever they stand for."""
+        """Return whether every number of ``other`` is in this set; costs O(runs)."""
         for start, length in zip(other.starts, other.lengths, strict=True):
             at = bisect_right(self.starts, start) - 1
             if at < 0 or start + length > self.starts[at] + self.lengths[at]:
@@ -84,16 +84,16 @@ class Runs:
 
     @property
     def size(self) -> int:
-        """How many numbers."""
+        """The count of numbers."""
         return sum(self.lengths)
 
     @property
     def end(self) -> int:
-        """One more than the largest number; 0 when there is none."""
+        """The largest number + 1; 0 for the empty set."""
         return self.starts[-1] + self.lengths[-1] if self.starts else 0
 
     def numbers(self) -> Numbers:
-        """All of them; memory O(size) unless they are one run."""
+        """Return all numbers; memory O(size), except for a single run."""
         if len(self.starts) == 1:
             return range(self.starts[0], self.end)
         if len(self.starts) <= _FEW and self.size <= 8 * _FEW:
@@ -104,7 +104,7 @@ class Runs:
         return flat
 
     def below(self, limit: int) -> Runs:
-        """Those numbers that are less than ``limit``."""
+        """Return the numbers less than ``limit``."""
         if self.end <= limit:
             return self
         kept = bisect_left(self.starts, limit)
@@ -115,7 +115,7 @@ class Runs:
 
 
 class Writer:
-    """Collects bytes; every method returns nothing and appends."""
+    """Collects bytes; every method appends and returns None."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -142,7 +142,7 @@ class Writer:
         self.data += raw
 
     def numbers(self, values: PartitionNumbers) -> None:
-        """Append a set of numbers >= 0: (gap, length - 1) per run, or one delta each where runs are short."""
+        """Append a set of numbers >= 0: (gap, length - 1) per run, or a delta per number for short runs."""
         runs = Runs.of(values)
         coded = []
         if runs.size * 2 < len(runs.starts) * 3:
@@ -167,7 +167,7 @@ class Writer:
 
 
 class Reader:
-    """Reads what :class:`Writer` wrote; every method may raise :class:`MetadataRefused`."""
+    """Reads the bytes of a :class:`Writer`; every method may raise :class:`MetadataRefused`."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -179,7 +179,7 @@ class Reader:
         return self.at >= len(self.data)
 
     def varint(self, *, limit: int = _LARGEST) -> int:
-        """The next number, at most ``limit``."""
+        """Read the next number, at most ``limit``."""
         value = shift = 0
         data, at = self.data, self.at
         while True:
@@ -197,7 +197,7 @@ class Reader:
         return value
 
     def count(self, *, limit: int, item_bytes: int = 1) -> int:
-        """How many items follow: no more than ``limit``, nor than there are bytes for."""
+        """Read a count of items, limited by ``limit`` and by the remaining bytes."""
         value = self.varint()
         if value > limit or value * item_bytes > len(self.data) - self.at:
             raise MetadataRefused(
@@ -207,18 +207,18 @@ class Reader:
         return value
 
     def take(self, length: int) -> bytes:
-        """The next ``length`` bytes."""
+        """Read the next ``length`` bytes."""
         if length > len(self.data) - self.at:
             raise MetadataRefused(f"{length} bytes announced, {len(self.data) - self.at} are left")
         self.at += length
         return self.data[self.at - length : self.at]
 
     def text(self) -> str:
-        """A text with its length before it."""
+        """Read a text with its length prefix."""
         return decode_text(self.take(self.varint()))
 
     def runs(self) -> Runs:
-        """A set of numbers; cost and memory O(bytes read)."""
+        """Read a set of numbers; cost and memory O(bytes read)."""
         header = self.varint()
         return self._deltas(header >> 1) if header & 1 else self._runs(header >> 1)
 
@@ -258,7 +258,7 @@ class Reader:
         return Runs(starts, lengths)
 
     def fields(self) -> Iterator[tuple[int, Reader]]:
-        """The tagged fields that are left, in order."""
+        """Yield the remaining tagged fields in order."""
         while not self.is_done:
             tag = self.varint()
             yield tag, Reader(self.take(self.varint()))
@@ -269,7 +269,7 @@ def _ints(values: list[int]) -> Ints:
 
 
 def decode_text(raw: bytes) -> str:
-    """UTF-8, or refused."""
+    """Decode UTF-8; raises MetadataRefused for other bytes."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -277,10 +277,10 @@ def decode_text(raw: bytes) -> str:
 
 
 def join_texts(texts: Iterable[str]) -> bytes:
-    """Texts without NUL as one block, which compresses better than with lengths between."""
+    """Join texts without NUL into a block, which compresses better than length prefixes."""
     return "\0".join(texts).encode("utf-8")
 
 
 def split_texts(raw: bytes) -> tuple[str, ...]:
-    """The inverse of :func:`join_texts`."""
+    """Return the inverse of :func:`join_texts`."""
     return tuple(decode_text(raw).split("\0"))

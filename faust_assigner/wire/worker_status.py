@@ -1,8 +1,8 @@
-"""What a worker answers at ``/assignor/status``: one JSON document, written by workers and read by tools.
+"""A worker's answer at ``/assignor/status``: a JSON document, written by workers and read by tools.
 
-A reader passes over keys that it does not know and takes the default for keys that are missing, so that
-workers and tools of different versions understand each other. Everything else is checked: the document comes
-from whoever listens at a URL that some member of the group named.
+A reader skips unknown keys and uses the default of missing keys, so that workers and tools of
+different versions work together. All other content is checked: the document comes from a URL that some
+member of the group advertised.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.bounded import UNPACKED_BYTES, read_json
 from faust_assigner.wire.outcome import Outcome
 
-#: Where a worker's web server has the document, and what it knows of all members.
+#: The paths of the status document and of the list of all members on a worker's web server.
 STATUS_PATH, PEERS_PATH = "/assignor/status", "/assignor/peers"
-#: Where it has the last rounds as it saw them.
+#: The path of the worker's last rounds.
 ROUNDS_PATH = "/assignor/rounds"
-#: Where it has the newest lines of its ledger; ``?before=CURSOR`` for those before a page.
+#: The path of the newest ledger lines; ``?before=CURSOR`` selects the lines before a page.
 LEDGER_PATH = "/assignor/ledger"
-#: Of the document; a later version only adds keys.
+#: The version of the document; later versions only add keys.
 VERSION = 1
-#: Of ``counters``: folders of tables that were corrupt and set aside since the worker started.
+#: The key in ``counters`` for corrupt table folders that were set aside since the worker started.
 CORRUPT_FOLDERS = "corrupt_folders"
 _TEXT_CHARS = 4096
 _BEYOND = 1 << 63
@@ -40,7 +40,7 @@ Numbers = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Standstill:
-    """A source partition that the worker owns and has not processed for ``seconds``."""
+    """A source partition of the worker without progress for ``seconds``."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class Standstill:
 
 @dataclass(frozen=True, kw_only=True)
 class CopyLag:
-    """How far a copy of a changelog partition is behind; ``seconds`` is None where that is not known yet."""
+    """The lag of a changelog partition's copy; ``seconds`` is None if not yet known."""
 
     topic: str
     partition: int
@@ -60,7 +60,7 @@ class CopyLag:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitUnderWay:
-    """A wait of a rebalance or a commit: what waits, for which step, since when."""
+    """A wait of a rebalance or a commit: the waiting part, the awaited step and the start time."""
 
     what: str
     step: str
@@ -71,7 +71,7 @@ class WaitUnderWay:
 class TableStatus:
     """A table, and its bytes on this worker's disk by partition, copies included.
 
-    ``expires_s`` is of a windowed table's windows, None where they have no end.
+    ``expires_s`` applies to the windows of a windowed table, None for windows without an end.
     """
 
     name: str
@@ -85,12 +85,12 @@ class TableStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerStatus:
-    """One worker as it sees itself.
+    """One worker's view of itself.
 
     ``awaited`` are the copies whose task moves here once they have caught up, ``promised`` the partitions
-    that come here when their owners have let go. ``global_changelogs``: of global tables, which every
-    member follows. ``is_cooperative``: this worker offers rounds that stop nobody. Times are in
-    seconds, room on disk in bytes.
+    that move here after their owners have revoked them. ``global_changelogs`` belong to global tables, which
+    every member follows. ``is_cooperative``: this worker offers cooperative rebalances. Times are in
+    seconds, disk space in bytes.
     """
 
     app: str
@@ -133,7 +133,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """A member as the leader's last answer names it: its URL, its instance id and what it owns."""
+    """A member in the leader's last answer: its URL, its instance id and its partitions."""
 
     url: str
     instance_id: str | None = None
@@ -142,7 +142,7 @@ class Peer:
 
 @dataclass(frozen=True, kw_only=True)
 class Peers:
-    """All members of one worker's last round."""
+    """All members of a worker's last round."""
 
     app: str
     generation: int = -1
@@ -151,9 +151,9 @@ class Peers:
 
 @dataclass(frozen=True, kw_only=True)
 class MovedTask:
-    """A task that got another owner, by its first topic. ``source`` is "" where its owner was gone.
+    """A task with a new owner, named by its first topic. ``source`` is "" if its owner was gone.
 
-    Members are named by instance id, else by member id. ``rule`` is the planner's word.
+    Members are named by instance id, or else by member id. ``rule`` is the planner's rule.
     """
 
     topic: str
@@ -166,9 +166,9 @@ class MovedTask:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundTold:
-    """A round as one worker saw it.
+    """A round from the view of one worker.
 
-    ``at`` is in seconds since 1970, ``seconds`` how long it took until the tables were restored. Only
+    ``at`` is in seconds since 1970, ``seconds`` the duration until the tables were restored. Only
     the leader of the round names ``moves``.
     """
 
@@ -181,7 +181,7 @@ class RoundTold:
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
-    """The last rounds of one worker."""
+    """The last rounds of a worker."""
 
     app: str
     rounds: tuple[RoundTold, ...] = ()
@@ -189,7 +189,7 @@ class Rounds:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerPage:
-    """Lines of a worker's ledger, oldest first; ``cursor`` asks for the page before it, "" where none is."""
+    """Lines of a worker's ledger, oldest first; ``cursor`` selects the previous page, "" for none."""
 
     app: str
     lines: tuple[bytes, ...] = ()
@@ -197,45 +197,45 @@ class LedgerPage:
 
 
 def dumps(value: Any) -> str:
-    """Dataclasses, in each other and in plain containers, as JSON."""
+    """Encode dataclasses, nested and in plain containers, as JSON."""
     return json.dumps(value, default=vars, separators=(",", ":"))
 
 
 def encode_document(value: WorkerStatus | Peers | Rounds) -> bytes:
-    """The document as it travels."""
+    """Encode the document for the network."""
     return dumps({"version": VERSION, **vars(value)}).encode()
 
 
 def decode_status(data: bytes) -> WorkerStatus:
-    """A worker's document, at most 4 MiB. Raises :class:`MetadataRefused`."""
+    """Decode a worker's document, at most 4 MiB. Raises :class:`MetadataRefused`."""
     return of_json(WorkerStatus, read_json(data, limit=UNPACKED_BYTES))
 
 
 def decode_peers(data: bytes) -> Peers:
-    """What a worker knows of all members, at most 4 MiB. Raises :class:`MetadataRefused`."""
+    """Decode a worker's list of all members, at most 4 MiB. Raises :class:`MetadataRefused`."""
     return of_json(Peers, read_json(data, limit=UNPACKED_BYTES))
 
 
 def decode_rounds(data: bytes) -> Rounds:
-    """The last rounds as a worker saw them, at most 4 MiB. Raises :class:`MetadataRefused`."""
+    """Decode a worker's last rounds, at most 4 MiB. Raises :class:`MetadataRefused`."""
     return of_json(Rounds, read_json(data, limit=UNPACKED_BYTES))
 
 
 def of_json(kind: type[T], document: Mapping[str, Any]) -> T:
-    """The inverse of :func:`dumps` for a dataclass. Raises :class:`MetadataRefused`."""
+    """Convert the result of :func:`dumps` to a dataclass. Raises :class:`MetadataRefused`."""
     read: _Read = _reader(cast(Any, kind))
     found: T = read(document, "document")
     return found
 
 
 def encode_ledger(page: LedgerPage) -> bytes:
-    """A line of JSON about the page, then the ledger's lines as they are."""
+    """Encode a JSON line about the page, then the unchanged ledger lines."""
     head = dumps({"version": VERSION, "app": page.app, "cursor": page.cursor}).encode()
     return b"\n".join((head, *page.lines))
 
 
 def decode_ledger(data: bytes) -> LedgerPage:
-    """A page of a worker's ledger; its lines are not looked into. Raises :class:`MetadataRefused`."""
+    """Decode a page of a worker's ledger without parsing its lines. Raises :class:`MetadataRefused`."""
     head, *lines = data.split(b"\n")
     found = read_json(head)
     app, cursor = found.get("app"), found.get("cursor", "")
@@ -243,11 +243,11 @@ def decode_ledger(data: bytes) -> LedgerPage:
 
 
 def printable(text: str) -> str:
-    """The text as a terminal may show it: what would move the cursor or hide text is replaced."""
+    """Replace the characters that would move a terminal's cursor or hide text."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
-# -- one reader for each type that a document's field may have
+# -- one reader per field type of the documents
 
 _Read = Callable[[Any, str], Any]
 
@@ -319,7 +319,7 @@ def _whole(value: Any, name: str) -> int:
 
 
 def _number(value: Any, name: str) -> float:
-    if type(value) not in (int, float) or not -_BEYOND < value < _BEYOND:  # not even NaN
+    if type(value) not in (int, float) or not -_BEYOND < value < _BEYOND:  # excludes NaN, too
         raise _refused(name, "a number", value)
     return float(value)
 

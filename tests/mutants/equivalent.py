@@ -99,7 +99,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "numbers and members of a pair are made together",
     ),
     Equivalent(
-        "faust_assigner/invariants.py",
+        "faust_assigner/checks/invariants.py",
         "_Case._even_standbys",
         "if not rows or max(loads) - min(loads) <= 1:",
         "if not rows or max(loads) - min(loads) <= 0:",
@@ -113,7 +113,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "which numbers are tried after one that is taken matters to nobody",
     ),
     Equivalent(
-        "faust_assigner/invariants.py",
+        "faust_assigner/checks/invariants.py",
         "_Case._even_and_sticky",
         "sizes = np.array([self.units[u].count for u in rows], dtype=np.int64)",
         "sizes = np.array([self.units[u].count for u in rows])",

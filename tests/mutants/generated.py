@@ -75,7 +75,7 @@ BESIDES = {
     "cli": CLI,
     "coordinator": ("tests/scenarios/test_consumer_groups.py",),
     "model.py": PLANNING,
-    "optimality.py": ("tests/property/test_optimality.py",),
+    "checks/optimality.py": ("tests/property/test_optimality.py",),
     "planner.py": PLANNING,
     "promotion.py": (*PLANNING, "tests/property/test_promotions.py"),
     "standby.py": ("tests/unit/standbys", *STANDBYS),

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 
 from faust_assigner.actives.counts import rates
-from faust_assigner.optimality import improving_cycle
+from faust_assigner.checks.optimality import improving_cycle
 from tests.property.oracle import brute_force, score
 
 TERMS = ("total balance", "group balance", "stickiness")

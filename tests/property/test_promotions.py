@@ -11,8 +11,8 @@ import pytest
 from faust_assigner import Member, Plan, plan
 from faust_assigner.actives.counts import rates
 from faust_assigner.actives.semi_matching import Orphans
+from faust_assigner.checks.invariants import _Case
 from faust_assigner.checks.reading import copies_of
-from faust_assigner.invariants import _Case
 from faust_assigner.model import NOBODY
 from tests.property.instances import carried
 from tests.property.orphans_oracle import min_cost, terms

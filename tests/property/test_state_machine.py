@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from faust_assigner.invariants import check
+from faust_assigner.checks.invariants import check
 from tests.property.world import CHANGELOGS, WEIGHTLESS, World
 from tests.support.examples import examples
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.invariants import carried
+from faust_assigner.checks.invariants import carried
 from tests.support.examples import examples
 
 Weights = dict[tuple[str, int], float]

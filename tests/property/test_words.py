@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from faust_assigner import plan
-from faust_assigner.invariants import check
+from faust_assigner.checks.invariants import check
 from faust_assigner.views.placed import RULES
 from tests.property.world import CHANGELOGS, EVENTS, World
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.invariants import carried, check
+from faust_assigner.checks.invariants import carried, check
 
 #: Two stateful groups (the second with two tables) and a stateless topic.
 PARTITIONS = {

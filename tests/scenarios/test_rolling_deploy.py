@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.invariants import carried, check
+from faust_assigner.checks.invariants import carried, check
 
 OLD = ("orders",)
 NEW = ("orders", "totals-log")

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from faust_assigner.maven import cache_dir
+from faust_assigner.pipeline.maven import cache_dir
 from faust_assigner.testing.kafka import KAFKA_VERSION, kafka_jars
 from tests.suites.catalogue import Suite
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 
-from faust_assigner.maven import cache_dir
+from faust_assigner.pipeline.maven import cache_dir
 from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import kafka_server
 from tests.suites import librdkafka, tools

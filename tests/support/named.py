@@ -1,4 +1,4 @@
-"""Tests by their names: whether what a list, a page or a planted bug names is there."""
+"""Tests by their names: whether a test that a list or a page names exists."""
 
 from __future__ import annotations
 

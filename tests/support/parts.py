@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from faust_assigner.maven import cache_dir, fetch_jars
 from faust_assigner.pipeline import jars as spark_jars
+from faust_assigner.pipeline.maven import cache_dir, fetch_jars
 from faust_assigner.testing import kafka
 from tests.support import prometheus
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from faust_assigner.maven import cache_dir
+from faust_assigner.pipeline.maven import cache_dir
 from faust_assigner.testing.kafka import free_port
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from faust_assigner import Member, plan
-from faust_assigner.invariants import carried, check
+from faust_assigner.checks.invariants import carried, check
 
 LEADER = "shop-__assignor-__leader"
 

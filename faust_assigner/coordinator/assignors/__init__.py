@@ -1,4 +1,4 @@
-"""The server-side assignors by name, behind one plug point: ``assign(group_spec, topics) -> target``."""
+"""The server-side assignors by name, with a common signature: ``assign(group_spec, topics) -> target``."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ ASSIGNORS: Final[Mapping[str, Assign]] = {
 
 
 def compute(spec: GroupSpec) -> Target:
-    """The target its own assignor gives; KeyError when nobody knows the assignor's name."""
+    """Compute the target by the spec's assignor; raises KeyError for an unknown assignor."""
     return ASSIGNORS[spec.assignor](spec, spec.topics)

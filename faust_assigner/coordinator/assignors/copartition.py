@@ -1,7 +1,7 @@
-"""``copartition``: our own planner as a server-side assignor.
+"""``copartition``: this package's planner as a server-side assignor.
 
-Topics of one partition count with the same readers are placed together: number p of each goes to one member,
-so that joins find both sides in one place. Even, then the most that stays, both exact.
+Topics with equal partition counts and equal subscribers are placed together: number p of each topic goes to
+the same member, as joins require. Balance first, then stickiness, both exact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from faust_assigner.planner import plan
 
 
 def assign_together(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """The planner's target, with the last target as what members claim. Cost: the planner's."""
+    """Return the planner's target, with the last target as the members' claims. Cost: the planner's cost."""
     names = {topic_id: topic.name for topic_id, topic in topics.items()}
     ids = {name: topic_id for topic_id, name in names.items()}
     members = [

@@ -9,10 +9,10 @@ from faust_assigner.coordinator.catalogue import Topic, TopicId
 
 
 def assign_ranges(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """Topics read by the same members are dealt alike: member number k of n gets the k-th run of each.
+    """Deal topics with equal subscribers alike: member k of n gets the k-th run of each topic.
 
-    Members stand in line by instance id, then member id, so that a static member that comes back under a new
-    id gets its runs again. Cost O(members x topics).
+    Members are ordered by instance id, then member id, so that a static member that returns under a new
+    id gets its former runs. Cost O(members x topics).
     """
     line = sorted(spec.members, key=lambda m: (spec.members[m].instance_id or m, m))
     target: dict[str, dict[TopicId, tuple[int, ...]]] = {m: {} for m in line}
@@ -27,7 +27,7 @@ def assign_ranges(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
 
 
 def _runs(partitions: int, readers: int) -> list[range]:
-    """The first ``partitions % readers`` runs are one longer."""
+    """Return the runs; the first ``partitions % readers`` runs are longer by 1."""
     if not readers:
         return []
     each, longer = divmod(partitions, readers)

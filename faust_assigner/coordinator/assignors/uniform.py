@@ -1,8 +1,8 @@
-"""``uniform``: every member the same number of partitions, and as many of them as can be where they were.
+"""``uniform``: equal numbers of partitions on every member, and as few moves as possible.
 
-Topics with the same readers are one class; how many partitions of each class each member gets is decided
-first, then which ones. The loads are as even as subscriptions allow. Among all assignments with such loads
-the most partitions stay: exactly so, also where subscriptions differ (Kafka's heuristic may move more).
+Topics with the same subscribers are one class. The number of partitions of each class on each member is
+decided first, then the partitions. The loads are as even as subscriptions allow. Among all assignments with
+such loads the most partitions stay, even with different subscriptions (Kafka's heuristic may move more).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from faust_assigner.model import NOBODY, Bools, Ints
 Pair = tuple[TopicId, int]
 Step = tuple[int, int, int]
 
-#: With more members than this and mixed subscriptions, partitions may move for the sake of evenness within a
-#: class of topics: the search for the last of them costs members^3.
+#: Above this number of members with mixed subscriptions, evenness within a class of topics may cost moves:
+#: the search for the last avoidable moves costs members^3.
 MOST_FOR_EXACT: Final = 300
 
 
 def assign_uniformly(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
-    """Even loads, then the most that stays. Ties: lower member ids get more, and keep what they hold already.
+    """Return even loads with the fewest moves. Ties: lower member ids get more, and keep current partitions.
 
-    Cost: O(members x topics + partitions) when all read the same, else a flow over classes and members.
+    Cost: O(members x topics + partitions) for equal subscriptions, else a flow over classes and members.
     """
     line = sorted(spec.members)
     classes = _classes(spec, line, topics)
@@ -44,7 +44,7 @@ def assign_uniformly(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target
     )
     allowed = allowed.reshape(len(classes), len(line))
     for owner, may in zip(owners, allowed, strict=True):
-        owner[~np.append(may, True)[owner]] = NOBODY  # it no longer reads the topic
+        owner[~np.append(may, True)[owner]] = NOBODY  # the member no longer subscribes to the topic
     counts = _counts(owners, allowed)
     given: dict[str, list[Pair]] = {member_id: [] for member_id in line}
     for pairs, owner, count in zip(tasks, owners, counts, strict=True):
@@ -55,7 +55,7 @@ def assign_uniformly(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target
 
 
 def by_topic(pairs: list[Pair]) -> dict[TopicId, tuple[int, ...]]:
-    """Pairs as a mapping of ascending partitions."""
+    """Return pairs as a mapping of ascending partitions."""
     found: dict[TopicId, list[int]] = {}
     for topic_id, partition in sorted(pairs):
         found.setdefault(topic_id, []).append(partition)
@@ -65,7 +65,7 @@ def by_topic(pairs: list[Pair]) -> dict[TopicId, tuple[int, ...]]:
 def _classes(
     spec: GroupSpec, line: list[str], topics: Mapping[TopicId, Topic]
 ) -> dict[frozenset[int], list[TopicId]]:
-    """Topics by who reads them (indexes into the line); topics nobody reads are nobody's."""
+    """Return topics by their subscribers (indexes into ``line``), without unsubscribed topics."""
     classes: dict[frozenset[int], list[TopicId]] = {}
     for topic_id in sorted(topics):
         readers = frozenset(
@@ -77,7 +77,7 @@ def _classes(
 
 
 def _arrived(spec: GroupSpec) -> frozenset[Pair]:
-    """Partitions that are where the last target put them."""
+    """Return the partitions that have arrived at their member of the last target."""
     both = (
         (topic_id, number)
         for member in spec.members.values()
@@ -90,13 +90,13 @@ def _arrived(spec: GroupSpec) -> frozenset[Pair]:
 def _in_order(
     ids: list[TopicId], topics: Mapping[TopicId, Topic], here: frozenset[Pair]
 ) -> list[Pair]:
-    """A class's partitions; those that come first are kept first."""
+    """Return a class's partitions; the first ones are kept with priority."""
     pairs = [(t, p) for t in ids for p in range(topics[t].partitions)]
     return sorted(pairs, key=lambda pair: pair not in here)
 
 
 def _before(spec: GroupSpec, line: list[str]) -> dict[Pair, int]:
-    """Whose each partition was in the last target; of several claims the first in line counts."""
+    """Return the member of each partition in the last target; of several the first in ``line`` counts."""
     before: dict[Pair, int] = {}
     for m, member_id in enumerate(line):
         for topic_id, numbers in spec.members[member_id].target.items():
@@ -119,9 +119,9 @@ def _counts(owners: list[Ints], allowed: Bools) -> Ints:
 def keep_more(counts: Ints, held: Ints, allowed: Bools) -> Ints:
     """Pass partitions around in circles until no circle lets more of them stay.
 
-    One step passes one partition of some class from a member to another. It loses one that stays unless the
-    giver has more than it had, and wins one when the taker has fewer. A circle leaves every load as it is; a
-    path from a load to one that is smaller by one only swaps the two, so it counts as a circle too.
+    A step passes a partition of some class to another member. A step loses a kept partition unless the
+    giver has more than before, and wins one if the taker has fewer. A circle preserves every load; a
+    path from a load to a load that is smaller by 1 only swaps the two loads, so it counts as a circle too.
     """
     counts = counts.copy()
     while (circle := _gainful_circle(counts, held, allowed)) is not None:
@@ -132,7 +132,7 @@ def keep_more(counts: Ints, held: Ints, allowed: Bools) -> Ints:
 
 
 def _gainful_circle(counts: Ints, held: Ints, allowed: Bools) -> list[Step] | None:
-    """Steps (giver, taker, class) that together keep more, or None: Bellman and Ford's negative circle."""
+    """Return the steps (giver, taker, class) of a gain, or None: Bellman-Ford's negative circle."""
     members = counts.shape[1]
     far = 4 * members + 4
     cost = np.full((members, members), far, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""KIP-848 on the server, as one pure machine per group."""
+"""The server side of KIP-848, as a pure machine per group."""
 
 from faust_assigner.coordinator.consumer.machine import ConsumerGroup
 

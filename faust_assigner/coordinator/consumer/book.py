@@ -1,7 +1,7 @@
-"""The state of a consumer group, changed by records alone: what is replayed is what was lived (B8).
+"""The state of a consumer group, changed by records only: replay and live operation give the same state (B8).
 
-``apply`` takes one record and returns the record that undoes it. Everything that follows from the records
-(owners, votes, subscription counts, who is behind) is kept up to date beside them in O(one member).
+``apply`` takes a record and returns the record that undoes the change. All derived values
+(owners, votes, subscription counts, members behind) are kept up to date in O(one member).
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from faust_assigner.coordinator.records import (
     Value,
 )
 
-FIRST_EPOCH: Final = 1  # of a group nobody has joined yet: an epoch of 0 is a member's that joins
+FIRST_EPOCH: Final = 1  # the epoch of a group without any join yet: member epoch 0 means joining
 NEWCOMER: Final = CurrentAssignment(0, 0, MemberState.STABLE, {}, {})
 
 
 class Book:
-    """Members, epochs and assignments of one group; each field with what always holds of it."""
+    """Members, epochs and assignments of a group; each field is documented by its invariant."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        #: None while no member ever joined. Never falls.
+        #: None before the first member joins. Never decreases.
         self.group: GroupEpoch | None = None
-        #: Never above the group epoch, and never falls.
+        #: Never above the group epoch; never decreases.
         self.target_epoch = FIRST_EPOCH
         #: The members, in order of arrival.
         self.members: dict[str, MemberMetadata] = {}
-        #: Where each stands; a member without a record stands at epoch 0 with nothing.
+        #: Each member's current assignment; a member without a record has epoch 0 and no partitions.
         self.current: dict[str, CurrentAssignment] = {}
         self.target: dict[str, Partitions] = {}
         #: One member per instance id (B7).
         self.instances: dict[str, str] = {}
-        #: Who has a partition assigned or is giving it up: one member at most, at every instant.
+        #: The member that has a partition assigned or is revoking it: at most one at any time.
         self.owners: dict[TopicId, dict[int, str]] = {}
         #: Members by preferred assignor, by topic name, by regular expression, by classic protocol.
         self.votes: Counter[str] = Counter()
@@ -60,25 +60,25 @@ class Book:
 
     @property
     def epoch(self) -> int:
-        """The group epoch; the first member to join makes it 2, as in Kafka."""
+        """The group epoch; the first join makes it 2, as in Kafka."""
         return self.group.epoch if self.group is not None else FIRST_EPOCH
 
     def at(self, member_id: str) -> CurrentAssignment:
-        """Where a member stands."""
+        """Return a member's current assignment."""
         return self.current.get(member_id, NEWCOMER)
 
     def owner(self, topic_id: TopicId, number: int) -> str | None:
-        """Who holds a partition now."""
+        """Return the current holder of a partition."""
         return self.owners.get(topic_id, {}).get(number)
 
     # -- records ---------------------------------------------------------------------------------
 
     def key(self, kind: Kind, member_id: str = "") -> Key:
-        """The key of one of this group's records."""
+        """Return the key of a record of this group."""
         return Key(kind, self.group_id, member_id)
 
     def records(self) -> Iterable[Record]:
-        """Everything, as it would be written to an empty log."""
+        """Yield all records, as for an empty log."""
         for member_id, metadata in self.members.items():
             yield Record(self.key(Kind.MEMBER, member_id), metadata)
         if self.group is not None:
@@ -91,7 +91,7 @@ class Book:
             yield Record(self.key(Kind.CURRENT, member_id), current)
 
     def apply(self, record: Record) -> Record:
-        """Make the change; the record that undoes it."""
+        """Apply a record; return the record that undoes the change."""
         who = record.key.member_id
         before: Value | None
         match record.key.kind, record.value:
@@ -169,7 +169,7 @@ class Book:
         if number in holders:
             raise CoordinatorBug(
                 f"group {self.group_id}: partition {number} of {topic_id.hex()} is held by {holders[number]}"
-                f" and was to be given to {member_id}"
+                f" and was to be assigned to {member_id}"
             )
         holders[number] = member_id
 
@@ -184,7 +184,7 @@ class Book:
 
 
 def _exchange(counts: dict[str, int], old: frozenset[str], new: frozenset[str]) -> None:
-    """One member says these names instead of those. Cost O(what differs): strangers may name thousands."""
+    """Replace a member's names in the counts. Cost: O(difference), because a client may send thousands."""
     for name in old - new:
         counts[name] -= 1
         if not counts[name]:
@@ -197,7 +197,7 @@ def _exchange(counts: dict[str, int], old: frozenset[str], new: frozenset[str]) 
 
 
 def _add(counts: Counter[str], words: Iterable[str], step: int) -> None:
-    """Add ``step`` to each; words that nobody says any more are forgotten."""
+    """Add ``step`` to the count of each word; words with count 0 are removed."""
     for word in words:
         counts[word] += step
         if not counts[word]:

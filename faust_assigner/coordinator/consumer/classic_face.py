@@ -1,8 +1,8 @@
-"""Classic members inside a consumer group: they join, sync and beat as ever, and are assigned by the server.
+"""Classic members inside a consumer group: they use the classic requests; the server assigns partitions.
 
-Their generation is their member epoch. Joining is a full heartbeat whose answer is the epoch; SyncGroup
-hands out what the member has, at once. They learn that there is more for them when a heartbeat says that a
-rebalance is in progress; then they must rejoin within their rebalance timeout, and sync within it after that.
+Their generation is their member epoch. A JoinGroup works like a full heartbeat and returns the epoch;
+SyncGroup returns the member's partitions immediately. A member learns of new partitions by a heartbeat answer
+"rebalance in progress"; then the member must rejoin, and later sync, each within its rebalance timeout.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from faust_assigner.coordinator.timers import Purpose
 
 
 class ClassicFace(Heartbeats):
-    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of a consumer group that has members."""
+    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of a consumer group with members."""
 
     # -- joining ---------------------------------------------------------------------------------
 
@@ -43,9 +43,7 @@ class ClassicFace(Heartbeats):
         if error is Code.NONE and said is None:
             error = Code.INCONSISTENT_GROUP_PROTOCOL
         if error is not Code.NONE or said is None:
-            shown = (
-                event.member_id if error is Code.INVALID_SESSION_TIMEOUT else ""
-            )  # Kafka's habit
+            shown = event.member_id if error is Code.INVALID_SESSION_TIMEOUT else ""  # as in Kafka
             self._emit(fx.JoinReply(event.token, error, shown))
             return
         self._say(
@@ -83,7 +81,7 @@ class ClassicFace(Heartbeats):
         return Code.NONE
 
     def _speaks_with(self, event: JoinGroup) -> bool:
-        """Whether it offers a protocol that every classic member here offers."""
+        """Return whether the join offers a protocol that every classic member of the group offers."""
         everybody = len(self.book.classic_members)
         common = any(self.book.classic_protocols[p.name] == everybody for p in event.protocols)
         return event.protocol_type == CONSUMER_PROTOCOL_TYPE and common
@@ -157,7 +155,7 @@ class ClassicFace(Heartbeats):
         return Code.NONE
 
     def _assignment_bytes(self, member_id: str, partitions: Partitions) -> bytes:
-        """In the version the member itself speaks."""
+        """Encode partitions in the member's version of ConsumerProtocol."""
         side = self.book.members[member_id].classic
         said = read_subscription(side.protocols[0].metadata) if side is not None else None
         return write_assignment(
@@ -174,14 +172,14 @@ class ClassicFace(Heartbeats):
         self._emit(fx.HeartbeatReply(event.token, error))
 
     def _must_rejoin(self, member_id: str) -> bool:
-        """There is a newer target, or something to give up, or something it waited for is free."""
+        """Return whether the member has a newer target, pending revocations, or a newly free partition."""
         stood = self.book.at(member_id)
         if stood.epoch < self.book.target_epoch or stood.state is MemberState.UNREVOKED:
             return True
         return stood.state is MemberState.UNRELEASED and not self._waits(member_id)
 
     def _waits(self, member_id: str) -> bool:
-        """Whether others still hold something of its target."""
+        """Return whether other members still hold a partition of the member's target."""
         target = self.book.target.get(member_id, {})
         return any(self.book.owner(t, p) not in (None, member_id) for t, p in pairs(target))
 
@@ -198,7 +196,7 @@ class ClassicFace(Heartbeats):
     # -- leaving ---------------------------------------------------------------------------------
 
     def _leave_classic(self, event: LeaveGroup) -> None:
-        """Whoever is named goes, whichever protocol it speaks: administrators use this request too."""
+        """Remove the named members of either protocol: administrators use this request, too."""
         found = {leaver: self._find_leaver(leaver) for leaver in event.leavers}
         results = tuple((w.member_id, w.instance_id, found[w][1]) for w in event.leavers)
         self._emit(fx.LeaveReply(event.token, Code.NONE, results))

@@ -1,7 +1,7 @@
-"""What every part of a consumer group stands on: its book, its timers, and the way of a change to the disk.
+"""The base of a consumer group: its book, its timers, and the save of a change.
 
-A step applies records to the book at once and asks for them to be saved; the answers it owes are held back
-until they are. If they cannot be saved, the book goes back to what it was and the answer is the error.
+A step applies records to the book immediately and requests their save; its answers are delayed
+until the save succeeds. If the save fails, the book is restored and the answer is the error.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.states import GroupLimits
 from faust_assigner.coordinator.timers import Purpose, Timers
 
-RETRY_MS = 1_000  # after a write that failed: no timer rings before
+RETRY_MS = 1_000  # after a failed write, no timer fires before
 
 
 class GroupCore:
-    """The state of one consumer group; each field with what always holds of it."""
+    """The state of a consumer group; each field is documented by its invariant."""
 
     def __init__(
         self,
@@ -40,28 +40,28 @@ class GroupCore:
         self.catalogue = catalogue
         self.book = Book(group_id)
         self.timers = Timers()
-        #: Set when the group has been dropped: from then on every request hears that it is gone.
+        #: Set when the group has been dropped: every later request gets the answer "unknown group".
         self.is_dead = False
-        #: The records of this step so far, and for each the one that undoes it.
+        #: The records of this step so far, each with the record that undoes it.
         self._batch: list[Record] = []
         self._undo: list[Record] = []
         self._save_counter = 0
-        #: The save whose outcome is awaited; no other event comes before it.
+        #: The pending save; no other event arrives before its outcome.
         self._saving: int | None = None
         self._held: list[fx.Effect] = []
-        #: The event the save is for, so that a failed one can be refused, and the members whose timers rang.
+        #: The event of the save, to refuse after a failure, and the members whose timers fired.
         self._cause: Event | None = None
         self._rang: set[str] = set()
-        #: Who is the group once the save has succeeded, and the first event it then gets.
+        #: The group's new machine after the save, and the first event for the new machine.
         self._successor: tuple[Group, JoinGroup | None] | None = None
-        #: The time of the last event: for timers, and on the wall clock (for the record of a classic group).
+        #: The time of the last event: for timers, and in wall-clock time (for a classic group's record).
         self._now = self._wall = now_ms
         self._out: list[fx.Effect] = []
 
     # -- records ---------------------------------------------------------------------------------
 
     def _write(self, kind: Kind, value: Value | None, member_id: str = "") -> None:
-        """Change the book, and remember to save it."""
+        """Change the book, and add the record to the pending save."""
         record = Record(Key(kind, self.group_id, member_id), value)
         self._undo.append(self.book.apply(record))
         self._batch.append(record)
@@ -76,7 +76,7 @@ class GroupCore:
         self.timers.set(Purpose.RETRY, "", self._now + RETRY_MS)
 
     def _restart_timers(self, member_id: str) -> None:
-        """The timers of a member whose last change did not happen."""
+        """Restart the timers of a member whose last change failed."""
         raise NotImplementedError
 
     # -- small parts -----------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class GroupCore:
         return self.book.members[member_id].instance_id is not None
 
     def _fence_instance(self, member_id: str, instance_id: str) -> Code:
-        """Whether this member is the one known by that instance id (KIP-345)."""
+        """Check that this member is the current owner of the instance id (KIP-345)."""
         current = self.book.instances.get(instance_id)
         if current is None:
             return Code.UNKNOWN_MEMBER_ID

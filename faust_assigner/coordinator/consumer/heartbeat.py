@@ -27,11 +27,11 @@ from faust_assigner.coordinator.records import (
 )
 from faust_assigner.coordinator.timers import Purpose
 
-AWAY = LEAVE_FOR_A_WHILE  # the epoch of a static member that has left for a while
+AWAY = LEAVE_FOR_A_WHILE  # the epoch of a static member that has left temporarily
 
 
 class Heartbeats(Targets):
-    """The members that speak KIP-848."""
+    """The members with KIP-848."""
 
     def _heartbeat_848(self, event: ConsumerGroupHeartbeat) -> None:
         refusal = refuse_heartbeat(event, self.limits, self.group_id)
@@ -82,13 +82,13 @@ class Heartbeats(Targets):
             and member_id not in book.members
             and replaced is None
         ):
-            return Code.GROUP_MAX_SIZE_REACHED, f"the group has its {self.limits.max_size} members"
+            return Code.GROUP_MAX_SIZE_REACHED, f"the group is full: {self.limits.max_size} members"
         if event.instance_id is not None and joins:
             return self._check_release(event.instance_id)
         if event.instance_id is not None:
             error = self._fence_instance(member_id, event.instance_id)
             if error is Code.UNKNOWN_MEMBER_ID:
-                return error, f"nobody here has the instance id {event.instance_id!r}"
+                return error, f"no member has the instance id {event.instance_id!r}"
             if error is not Code.NONE:
                 return (
                     error,
@@ -98,12 +98,12 @@ class Heartbeats(Targets):
             return (
                 None
                 if joins
-                else (Code.UNKNOWN_MEMBER_ID, f"{member_id} is no member of this group")
+                else (Code.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of this group")
             )
         return check_epoch(book.at(member_id), event.member_epoch, event.owned)
 
     def _check_release(self, instance_id: str) -> Refusal | None:
-        """A static member's place is free when it went with epoch -2, or spoke the classic protocol."""
+        """Check that a static member's place is free: it left with epoch -2, or was a classic member."""
         holder = self.book.instances.get(instance_id)
         if (
             holder is None
@@ -114,7 +114,7 @@ class Heartbeats(Targets):
         return Code.UNRELEASED_INSTANCE_ID, f"instance id {instance_id!r} is in use by {holder}"
 
     def _take_over(self, old_id: str, new_id: str) -> None:
-        """A static member is back: what it had, and shall have, is the new one's, at epoch 0."""
+        """Replace a static member: the new id gets the partitions and the target of the old, at epoch 0."""
         metadata, stood = self.book.members[old_id], self.book.at(old_id)
         target = self.book.target.get(old_id)
         if old_id != new_id:
@@ -128,14 +128,14 @@ class Heartbeats(Targets):
         self._write(Kind.CURRENT, replace(stood, epoch=0, previous_epoch=0), new_id)
 
     def _erase(self, member_id: str) -> None:
-        """Forget a member, without a rebalance."""
+        """Remove a member without a rebalance."""
         self._write(Kind.CURRENT, None, member_id)
         self._write(Kind.TARGET, None, member_id)
         self._write(Kind.MEMBER, None, member_id)
         self.timers.drop_member(member_id)
 
     def _update_metadata(self, member_id: str, said: MemberMetadata) -> bool:
-        """Remember what a member says of itself; whether it is to read something else than before."""
+        """Store a member's metadata; return whether its subscription changed."""
         known = self.book.members.get(member_id)
         if said == known:
             return False
@@ -145,13 +145,13 @@ class Heartbeats(Targets):
             return True
         reads_anew = (known.topic_names, known.topic_regex) != (said.topic_names, said.topic_regex)
         if reads_anew:
-            self._raise_epoch(f"{member_id} subscribes to something else")
+            self._raise_epoch(f"{member_id} changed its subscription")
         return reads_anew
 
     def _watch_848(
         self, member_id: str, before: CurrentAssignment, after: CurrentAssignment
     ) -> None:
-        """Set the timers of a member that was just heard."""
+        """Set the timers of a member after its request."""
         self.timers.set(Purpose.SESSION, member_id, self._now + self.limits.session_timeout_ms)
         self.timers.drop(Purpose.JOIN, member_id)
         self.timers.drop(Purpose.SYNC, member_id)
@@ -173,7 +173,7 @@ class Heartbeats(Targets):
             error = self._fence_instance(member_id, event.instance_id)
         if error is not Code.NONE:
             self._refuse_848(
-                event, (error, f"{member_id} is no member, or not the one of that instance id")
+                event, (error, f"{member_id} is not a member, or not the owner of the instance id")
             )
             return
         self._emit(
@@ -189,7 +189,7 @@ class Heartbeats(Targets):
             self._remove([member_id])
 
     def _remove(self, gone: list[str]) -> None:
-        """Members are no more: a rebalance."""
+        """Remove members, with a rebalance."""
         for member_id in gone:
             self._erase(member_id)
         self._raise_epoch(f"{', '.join(gone)} left")
@@ -199,10 +199,10 @@ class Heartbeats(Targets):
 def check_epoch(
     stood: CurrentAssignment, received: int, owned: Partitions | None
 ) -> Refusal | None:
-    """Whether a member may speak in this epoch.
+    """Check the member epoch of a request.
 
-    0 joins again whatever it was. The epoch before is accepted from a member that never heard of the current
-    one: it owns nothing but what it was assigned.
+    Epoch 0 always joins again. The previous epoch is accepted from a member that missed the answer with the
+    current epoch: its owned partitions must be a subset of its assignment.
     """
     if received in (JOIN, stood.epoch):
         return None
@@ -223,7 +223,7 @@ def check_epoch(
 
 
 def _said(event: ConsumerGroupHeartbeat, before: MemberMetadata) -> MemberMetadata:
-    """What is now known of a member: what it did not repeat is as before."""
+    """Return the member's metadata; omitted fields keep their values."""
     names, regex, timeout = (
         event.subscribed_topic_names,
         event.subscribed_topic_regex,
@@ -244,7 +244,7 @@ def _said(event: ConsumerGroupHeartbeat, before: MemberMetadata) -> MemberMetada
 
 
 def _is_full(event: ConsumerGroupHeartbeat) -> bool:
-    """A member that repeats everything wants to be told everything."""
+    """Return whether the heartbeat repeats all fields, which requests a full answer."""
     subscribes = (
         event.subscribed_topic_names is not None or event.subscribed_topic_regex is not None
     )

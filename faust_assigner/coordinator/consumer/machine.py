@@ -1,8 +1,8 @@
 """KIP-848 as a pure, table-driven machine: ``step(event, now_ms) -> effects``.
 
-``RULES`` says which rule answers an event; what follows from it is in the files beside this one. The
-interface to the surroundings is told in :mod:`faust_assigner.coordinator.group`. Nothing here reads a clock,
-draws a random number or does I/O, and nobody's heartbeat is ever kept waiting for another member.
+``RULES`` has the rule for each event; the consequences are in the modules beside this one.
+:mod:`faust_assigner.coordinator.group` documents the interface to the broker. The machine reads no clock,
+draws no random number and does no I/O, and no heartbeat ever waits for another member.
 
 The state of a group is derived: Empty without members, Assigning while the target is behind the group epoch,
 Reconciling while a member is behind the target, Stable otherwise.
@@ -45,10 +45,10 @@ from faust_assigner.coordinator.timers import Purpose
 
 
 class ConsumerGroup(Migration):
-    """One group of KIP-848. Feed it events, carry out its effects in order, send ``Tick`` when it is due.
+    """A group of KIP-848. The broker feeds events, applies the effects in order and sends ``Tick`` when due.
 
-    Cost: O(one member) per heartbeat, O(members) per computation of the target. Never raises on what a client
-    sends.
+    Cost: O(one member) per heartbeat, O(members) per computation of the target. Requests of a client never
+    raise.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ConsumerGroup(Migration):
         *,
         classic_limits: GroupLimits | None = None,
     ) -> Self:
-        """The group its records describe; every member has a fresh session, every timer begins anew."""
+        """Restore a group from its records; every member has a fresh session, every timer restarts."""
         group = cls(group_id, limits, catalogue, now_ms, classic_limits=classic_limits)
         for record in records:
             group.book.apply(record)
@@ -85,11 +85,11 @@ class ConsumerGroup(Migration):
         group._shown_state = group.state_name
         return group
 
-    # -- what the surroundings ask ---------------------------------------------------------------
+    # -- questions of the broker -----------------------------------------------------------------
 
     @property
     def group_type(self) -> GroupType:
-        """A consumer group, also with classic members inside."""
+        """A consumer group, even with classic members inside."""
         return "consumer"
 
     @property
@@ -110,34 +110,34 @@ class ConsumerGroup(Migration):
 
     @property
     def is_empty(self) -> bool:
-        """No members."""
+        """Whether the group has no members."""
         return not self.book.members
 
     @property
     def is_unproven(self) -> bool:
-        """No member ever joined."""
+        """Whether no member has ever joined."""
         return self.book.group is None
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the next ``Tick`` is due; cost O(log members) amortised."""
+        """The time of the next ``Tick``; cost O(log members) amortised."""
         return self.timers.earliest()
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Every topic name a member reads, by name or by regular expression."""
+        """Every subscribed topic name, by name or by regular expression."""
         return self.topics.all_names(self.book.names, self.book.regexes)
 
     def retention(self) -> Retention:
-        """An offset ages from its commit on, unless a member reads its topic."""
+        """Offsets expire from their commit on, unless a member subscribes to the topic."""
         read = self.topics.all_names(self.book.names, self.book.regexes)
         return lambda topic, committed_at_ms: None if topic in read else committed_at_ms
 
     def records(self) -> tuple[Record, ...]:
-        """Everything that is kept of the group, as it would be written to an empty log."""
+        """All records of the group, as for an empty log."""
         return tuple(self.book.records())
 
     def describe(self) -> GroupView:
-        """Everything an administrator may see."""
+        """Return the administrator's view of the group."""
         return GroupView(
             self.group_id,
             "consumer",
@@ -179,21 +179,21 @@ class ConsumerGroup(Migration):
     # -- events ----------------------------------------------------------------------------------
 
     def step(self, event: Event, now_ms: int, wall_ms: int | None = None) -> tuple[fx.Effect, ...]:
-        """Apply one event at time ``now_ms``; return what must be done, in order."""
+        """Apply one event at time ``now_ms``; return the effects in order."""
         self._now, self._wall = now_ms, now_ms if wall_ms is None else wall_ms
         self._out = []
         if isinstance(event, Saved):
             self._saved(event)
         elif self._saving is not None:
             raise CoordinatorBug(
-                f"group {self.group_id}: {event} came before the outcome of a save"
+                f"group {self.group_id}: {event} arrived before the outcome of a save"
             )
         else:
             self._handle(event)
         return tuple(self._out)
 
     def take_first(self, event: ConsumerGroupHeartbeat, now_ms: int) -> tuple[fx.Effect, ...]:
-        """The first event of a machine that is saved as a whole afterwards: what follows once it is."""
+        """Apply the first event of a machine that is saved as a whole; return the effects after the save."""
         self.step(event, now_ms)
         self._saved(Saved(self._save_counter))
         return tuple(effect for effect in self._out if not isinstance(effect, fx.SaveRecords))
@@ -273,7 +273,7 @@ class ConsumerGroup(Migration):
         )
         self.timers.set(Purpose.SESSION, member_id, self._now + session)
         stood = self.book.at(member_id)
-        # Who is away gives nothing up, and has the whole session to come back in.
+        # An absent member revokes no partitions; its whole session remains for its return.
         revokes = stood.state is MemberState.UNREVOKED and stood.epoch != AWAY
         if said.classic is None and revokes:
             self.timers.set(Purpose.REBALANCE, member_id, self._now + said.rebalance_timeout_ms)
@@ -294,7 +294,7 @@ class ConsumerGroup(Migration):
         if event.generation < 0 and not self.book.members:
             return Code.NONE
         if event.transactional and event.generation == -1 and outsider:
-            return Code.NONE  # a producer that was not told of its consumer's group
+            return Code.NONE  # a producer without the group metadata of its consumer
         if event.member_id not in self.book.members:
             return Code.UNKNOWN_MEMBER_ID
         classic = event.member_id in self.book.classic_members
@@ -305,7 +305,7 @@ class ConsumerGroup(Migration):
         return Code.ILLEGAL_GENERATION if classic else Code.STALE_MEMBER_EPOCH
 
     def _may_commit_late(self, event: CommitOffsets) -> bool:
-        """An epoch behind may still commit what was assigned in it or before (KIP-1251)."""
+        """Return whether an older epoch may commit its partitions from that epoch or before (KIP-1251)."""
         stood = self.book.at(event.member_id)
         if event.generation > stood.epoch:
             return False

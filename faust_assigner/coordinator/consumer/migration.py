@@ -1,7 +1,7 @@
-"""From a consumer group to a classic one: the same members, the same partitions, another machine.
+"""From a consumer group to a classic group: the same members, the same partitions, a different machine.
 
-Nothing happens to the old machine until the record of the new one is on disk; then the surroundings are given
-the new machine. Group epoch and generation are one number that goes on counting.
+The old machine stays unchanged until the record of the new machine is on disk; then the broker gets
+the new machine. Group epoch and generation share a number, which keeps counting.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from faust_assigner.coordinator.records import Key, Kind, Record
 
 
 class Migration(ClassicFace):
-    """When and how the group becomes a classic one."""
+    """The rules for the change to a classic group."""
 
     def _join(self, event: JoinGroup) -> None:
         if self.book.members:
@@ -37,7 +37,7 @@ class Migration(ClassicFace):
             self._found_classic(event)
 
     def _found_classic(self, event: JoinGroup) -> None:
-        """Nobody is here, so whoever comes first says which protocol is spoken."""
+        """Replace an empty group: its next member decides the protocol."""
         error = refuse_join(event, self.classic_limits, self.group_id)
         if error is Code.NONE and event.member_id:
             error = Code.UNKNOWN_MEMBER_ID
@@ -51,7 +51,7 @@ class Migration(ClassicFace):
         staying = self.book.members.keys() - set(gone)
         if self._may_downgrade(staying):
             self._say(
-                "downgraded", detail=f"{', '.join(gone)} left, all others are classic members"
+                "downgraded", detail=f"{', '.join(gone)} left, all remaining members are classic"
             )
             record = downgraded_record(self.book, frozenset(gone), self.catalogue, self._wall)
             group = self._classic(record)
@@ -74,10 +74,10 @@ class Migration(ClassicFace):
         record = downgraded_record(self.book, frozenset(), self.catalogue, self._wall)
         is_due = target_epoch < self.book.epoch
         if is_due:
-            # The members assign themselves now. All others stand at the epoch before this join: as their
-            # generation it lets their heartbeats say that a rebalance is in progress.
+            # The members assign themselves now. The others have the epoch before this join as their
+            # generation, so that their heartbeats report a rebalance in progress.
             record = replace(record, generation=epoch)
-        # A member that still waits for a partition is told of it by a rebalance alone, also after a restart.
+        # A member that waits for a partition learns of it only by a rebalance, also after a restart.
         rejoins = is_due or not all(self._has_its_target(member_id) for member_id in others)
         record = replace(record, settled=not rejoins)
         self._out = [
@@ -86,14 +86,14 @@ class Migration(ClassicFace):
             else effect
             for effect in self._out
         ]
-        self._say("downgraded", detail=f"{new_id} is back as a classic member, as all others are")
+        self._say("downgraded", detail=f"{new_id} is back as a classic member, like all members")
         group = self._classic(replace(record, settled=True))
         if rejoins:
             group.ask_all_to_rejoin()
         self._succeed(record, group)
 
     def _has_its_target(self, member_id: str) -> bool:
-        """Whether the member was given all that it is to have."""
+        """Return whether the member has its whole target assignment."""
         held, target = self.book.at(member_id).assigned, self.book.target.get(member_id, {})
         return set(pairs(held)) == set(pairs(target))
 
@@ -111,7 +111,7 @@ class Migration(ClassicFace):
     def _succeed(
         self, record: fx.GroupRecord, group: ClassicGroup, then: JoinGroup | None = None
     ) -> None:
-        """Once the record is on disk that machine is the group, and ``then`` is for it."""
+        """Hand over to the new machine once the record is on disk, with ``then`` as its first event."""
         keys = {r.key: None for r in (*self.book.records(), *self._batch)}
         self._batch = [Record(key, None) for key in keys]
         self._batch.append(Record(Key(Kind.CLASSIC, self.group_id), record))
@@ -121,7 +121,7 @@ class Migration(ClassicFace):
 def downgraded_record(
     book: Book, gone: frozenset[str], catalogue: Catalogue, wall_ms: int
 ) -> fx.GroupRecord:
-    """A consumer group whose remaining members are all classic, as a classic group: stable, with the targets
+    """Return a consumer group with only classic members as a classic group: stable, with the targets
     as its assignments, and the group epoch as its generation."""
     staying = [m for m in book.members if m not in gone]
     roster = Roster()

@@ -1,4 +1,4 @@
-"""Sets of partitions: by topic id, with the epoch each was assigned in where that matters."""
+"""Sets of partitions by topic id, optionally with the member epoch of each assignment."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from faust_assigner.coordinator.records import Epochs
 
 
 def plain(held: Epochs) -> dict[TopicId, tuple[int, ...]]:
-    """Without the epochs."""
+    """Return the partitions without epochs."""
     return {topic_id: tuple(sorted(parts)) for topic_id, parts in held.items() if parts}
 
 
 def dated(parts: Partitions, epoch: int) -> dict[TopicId, dict[int, int]]:
-    """All with the same epoch."""
+    """Return the partitions, all with the same epoch."""
     return {
         topic_id: dict.fromkeys(numbers, epoch) for topic_id, numbers in parts.items() if numbers
     }
@@ -23,12 +23,12 @@ def dated(parts: Partitions, epoch: int) -> dict[TopicId, dict[int, int]]:
 def pairs(
     held: Mapping[TopicId, Mapping[int, int] | tuple[int, ...]],
 ) -> Iterator[tuple[TopicId, int]]:
-    """Every (topic id, partition)."""
+    """Yield every (topic id, partition)."""
     return ((topic_id, number) for topic_id, numbers in held.items() for number in numbers)
 
 
 def keep(held: Epochs, wanted: Callable[[TopicId, int], bool]) -> dict[TopicId, dict[int, int]]:
-    """Those that are wanted, with their epochs."""
+    """Return the wanted partitions with their epochs."""
     kept = {
         t: {p: epoch for p, epoch in parts.items() if wanted(t, p)} for t, parts in held.items()
     }
@@ -36,17 +36,17 @@ def keep(held: Epochs, wanted: Callable[[TopicId, int], bool]) -> dict[TopicId, 
 
 
 def merge(one: Epochs, other: Epochs) -> dict[TopicId, dict[int, int]]:
-    """Both; the other's epoch where both have one."""
+    """Return the union; the epochs of ``other`` have priority."""
     return {t: {**one.get(t, {}), **other.get(t, {})} for t in sorted(one.keys() | other.keys())}
 
 
 def overlaps(one: Partitions, other: Epochs) -> bool:
-    """Whether they have a partition in common; one may be a stranger's, of any length."""
+    """Return whether the sets intersect; ``one`` may be a client's, of any length."""
     return any(
         not held.keys().isdisjoint(one.get(topic_id, ())) for topic_id, held in other.items()
     )
 
 
 def within(one: Partitions, other: Epochs) -> bool:
-    """Whether all of one is in the other."""
+    """Return whether ``one`` is a subset of ``other``."""
     return all(number in other.get(topic_id, {}) for topic_id, number in pairs(one))

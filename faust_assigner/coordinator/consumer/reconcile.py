@@ -1,12 +1,12 @@
-"""One member's next step towards its target: give up first, then receive. A pure function.
+"""A member's next step towards its target assignment: revoke first, then assign. A pure function.
 
-    keep    = assigned & target              what it has and shall have
-    revoke  = assigned - keep                what it has and shall not have
-    wanted  = target - keep                  what it shall have and has not: granted where nobody holds it
+    keep    = assigned & target              assigned partitions that stay
+    revoke  = assigned - keep                assigned partitions outside the target
+    wanted  = target - keep                  partitions to assign as soon as they are free
 
-A member that has something to give up stays at its epoch until its own list of owned partitions shows that
-it has; only then does it reach the target's epoch and is granted what is free. A partition is held by whoever
-has it assigned or is giving it up, so nobody is granted it before (B2).
+A member with partitions to revoke stays at its epoch until its reported list of owned partitions no longer
+has them; only then does the member reach the target's epoch and receive free partitions. A member holds a
+partition while the partition is assigned or being revoked, so no other member gets it earlier (B2).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from faust_assigner.coordinator.records import CurrentAssignment, Epochs, Member
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Where a member is going, and what it may have of it."""
+    """A member's target, and the conditions of its next step."""
 
     epoch: int
     target: Partitions
-    #: Topics it reads and that exist: of others it is to have nothing, whatever the target says.
+    #: Subscribed topics that exist: the member gets no partition of any other topic.
     readable: frozenset[TopicId]
-    #: Whether somebody else holds a partition now.
+    #: Whether a different member holds a partition now.
     taken: Callable[[TopicId, int], bool]
-    #: Whether its subscription is another one since this very request.
+    #: Whether this very request changed the member's subscription.
     reads_anew: bool
 
 
 def next_step(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> CurrentAssignment:
-    """The member after one step, or itself when it cannot go on; ``owned`` is what it says it holds."""
+    """Return the member after one step, or unchanged if blocked; ``owned`` are its reported partitions."""
     waits = member.state is MemberState.UNREVOKED and _still_owns(owned, member.revoking)
     if not waits and not is_settled(member, aim.epoch):
         return _towards(member, aim, owned)
@@ -42,12 +42,12 @@ def next_step(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> 
 
 
 def is_settled(member: CurrentAssignment, target_epoch: int) -> bool:
-    """Whether nothing is left to do for it."""
+    """Return whether the member has reached its target."""
     return member.state is MemberState.STABLE and member.epoch == target_epoch
 
 
 def _still_owns(owned: Partitions | None, revoking: Epochs) -> bool:
-    """Silence counts as yes: only a list without them shows that they were given up."""
+    """Return whether a revocation is pending: only a list without the partitions shows their revocation."""
     return owned is None or overlaps(owned, revoking)
 
 
@@ -84,7 +84,7 @@ def _towards(member: CurrentAssignment, aim: Aim, owned: Partitions | None) -> C
 def _shed_unread(
     member: CurrentAssignment, aim: Aim, owned: Partitions | None
 ) -> CurrentAssignment:
-    """It no longer reads a topic: take that away at once, whatever the target still says."""
+    """Revoke the partitions of unsubscribed topics immediately, whatever the target contains."""
     unread = {t: parts for t, parts in member.assigned.items() if t not in aim.readable}
     if not unread:
         return member

@@ -1,4 +1,4 @@
-"""What can be said about a ConsumerGroupHeartbeat before looking at any group."""
+"""The checks of a ConsumerGroupHeartbeat that need no group."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Check = tuple[Callable[[ConsumerGroupHeartbeat], bool], str]
 
 
 def _is_empty_where_it_must_not_be(event: ConsumerGroupHeartbeat) -> bool:
-    # Kafka forgets -2 here: whoever has that instance id fences the nobody in version 0.
+    # Kafka does not check -2 here: in version 0 an empty member id then fences the instance id's owner.
     names_itself = event.api_version >= 1 or event.member_epoch not in (JOIN, LEAVE_FOR_A_WHILE)
     return not event.member_id and names_itself
 
 
-# Each line: what is wrong, and what the client is told.
+# Each line: the condition of a refusal, and the message for the client.
 ALWAYS: Final[Sequence[Check]] = (
     (lambda e: e.member_epoch < LEAVE_FOR_A_WHILE, "the member epoch is below -2"),
     (_is_empty_where_it_must_not_be, "the member id is empty"),
@@ -35,7 +35,7 @@ WHEN_JOINING: Final[Sequence[Check]] = (
     (lambda e: e.rebalance_timeout_ms == -1, "the first heartbeat has no rebalance timeout"),
     (
         lambda e: e.owned is None or bool(e.owned),
-        "a member that joins must say that it owns nothing",
+        "a joining member must report an empty list of owned partitions",
     ),
     (
         lambda e: e.subscribed_topic_names is None and e.subscribed_topic_regex is None,
@@ -51,7 +51,7 @@ BY_EPOCH: Final = {JOIN: WHEN_JOINING, LEAVE_FOR_A_WHILE: WHEN_LEAVING_FOR_A_WHI
 def refuse_heartbeat(
     event: ConsumerGroupHeartbeat, limits: ConsumerLimits, group_id: str
 ) -> Refusal | None:
-    """The error and what to tell the client, or None when the request is well formed."""
+    """Return the error and its message, or None for a well-formed request."""
     if not group_id.strip():
         return Code.INVALID_REQUEST, "the group id is empty"
     for is_wrong, why in (*ALWAYS, *BY_EPOCH.get(event.member_epoch, ())):
@@ -62,13 +62,13 @@ def refuse_heartbeat(
         known = ", ".join(name for name in limits.assignors if name in ASSIGNORS)
         return (
             Code.UNSUPPORTED_ASSIGNOR,
-            f"there is no assignor {assignor!r} here, there are: {known}",
+            f"unknown assignor {assignor!r}; the server has: {known}",
         )
     return None
 
 
 def refuse_pattern(text: str | None) -> Refusal | None:
-    """The last thing that is looked at, of a member that may speak; leavers may say what they like."""
+    """Check the pattern last, for a member that passed all other checks; leaving members are not checked."""
     if not text:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Which topics a subscription means: names, and regular expressions matched against whole names by RE2.
+"""The topics of a subscription: names, and regular expressions that RE2 matches against whole names.
 
-RE2 runs in time linear in its input whatever the pattern, so a pattern from a stranger costs what its length
-allows and no more. Patterns are at most 1 KiB.
+RE2 runs in time linear in its input for any pattern, so a client's pattern costs no more than its length
+allows. Patterns have at most 1 KiB.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from faust_assigner.coordinator.records import MemberMetadata
 
 MAX_PATTERN_BYTES: Final = 1_024
 MAX_PROGRAM_BYTES: Final = 1 << 20
-#: Kept compiled: 32 MiB at most. What a catalogue's topics were matched with once is not needed again for it.
+#: The cache of compiled patterns: 32 MiB at most. A pattern is matched once per catalogue.
 MAX_PROGRAMS: Final = 32
 
 
 class BadPattern(ValueError):
-    """A regular expression that RE2 does not take; the message says why."""
+    """A regular expression that RE2 refuses; the message has the reason."""
 
 
 @lru_cache(maxsize=MAX_PROGRAMS)
 def pattern(text: str) -> re2._Regexp:
-    """The compiled expression; raises :class:`BadPattern`.
+    """Compile an expression; raises :class:`BadPattern`.
 
     >>> bool(pattern("order.*").fullmatch("orders")), bool(pattern("order").fullmatch("orders"))
     (True, False)
@@ -41,26 +41,26 @@ def pattern(text: str) -> re2._Regexp:
     try:
         return re2.compile(text, options=options)
     except re2.error as error:
-        reason = error.args[0] if error.args else "it cannot be read"
+        reason = error.args[0] if error.args else "it is unreadable"
         raise BadPattern(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
 
 
 class Topics:
-    """What subscriptions mean in one catalogue; every expression is matched once per catalogue.
+    """The topics of subscriptions in one catalogue; every expression is matched once per catalogue.
 
-    A thousand members may have a thousand expressions that all mean the same thousand topics: equal answers
-    are one object, and are looked at once.
+    A thousand members may have a thousand expressions for the same thousand topics: equal results share
+    one object, which is processed once.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
         self._matches: dict[str, frozenset[str]] = {}
-        #: For each distinct answer itself and the ids in it, and how many expressions gave it.
+        #: Each distinct result with its topic ids, and the number of expressions with this result.
         self._distinct: dict[frozenset[str], tuple[frozenset[str], frozenset[TopicId]]] = {}
         self._uses: Counter[frozenset[str]] = Counter()
 
     def matching(self, regex: str) -> frozenset[str]:
-        """The topics an expression names; cost O(topics) the first time."""
+        """Return the topics that match an expression; cost O(topics) the first time."""
         found = self._matches.get(regex)
         if found is None:
             matcher = pattern(regex)
@@ -72,22 +72,22 @@ class Topics:
         return found
 
     def read_by(self, member: MemberMetadata) -> frozenset[TopicId]:
-        """The ids of the existing topics a member reads; cost O(its names)."""
+        """Return the ids of the existing topics of a member; cost O(its names)."""
         if not member.topic_regex:
             return self.catalogue.ids(member.topic_names)
         ids = self._distinct[self.matching(member.topic_regex)][1]
         return ids | self.catalogue.ids(member.topic_names) if member.topic_names else ids
 
     def all_names(self, names: Iterable[str], regexes: Collection[str]) -> frozenset[str]:
-        """Every name that is subscribed to, existing or not; cost O(names + regexes + distinct answers)."""
+        """Return every subscribed name, existing or not; cost O(names + regexes + distinct results)."""
         return frozenset(names).union(
             *{id(found): found for found in map(self.matching, regexes)}.values()
         )
 
     def existing(self, names: Set[str], regexes: Collection[str]) -> frozenset[str]:
-        """Every topic that these subscribe to, which are all there are; what others asked for is forgotten.
+        """Return every existing topic of these subscriptions, and forget results of all other expressions.
 
-        A member may say another expression in each heartbeat. Cost O(expressions that came or went).
+        A member may change its expression in each heartbeat. Cost O(added and removed expressions).
         """
         self._forget(regexes)
         for regex in set(regexes).difference(self._matches):

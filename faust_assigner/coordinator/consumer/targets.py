@@ -1,8 +1,8 @@
-"""When and from what the target assignment is computed, and how it becomes the group's.
+"""The computation of the target assignment: its causes, its input, and its adoption by the group.
 
-A change of the group raises the group epoch; the target follows, at most once in
-``group.consumer.assignment.interval.ms`` (KIP-1263): a thousand members that join within a second are two
-computations, not a thousand. Small ones are done within the step, large ones by the surroundings.
+A change of the group raises the group epoch. The target follows at most once per
+``group.consumer.assignment.interval.ms`` (KIP-1263): a thousand members that join within a second cost two
+computations. Small targets are computed within the step, large ones by the broker.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from faust_assigner.coordinator.records import (
 )
 from faust_assigner.coordinator.timers import Purpose
 
-ASK_AGAIN_MS: Final = 60_000  # a computation nobody has heard of for so long is lost
+ASK_AGAIN_MS: Final = 60_000  # a computation without a result for this long is lost
 
 
 class Targets(GroupCore):
-    """The group epoch, the target, and each member's step towards it."""
+    """The group epoch, the target assignment, and each member's step towards it."""
 
     def _prepare_targets(self) -> None:
         self.topics = Topics(self.catalogue)
-        #: When the last target was computed; None before the first.
+        #: The time of the last computed target; None before the first.
         self._computed_at_ms: int | None = None
-        #: The same, before this step.
+        #: The same time, before this step.
         self._computed_before_ms: int | None = None
-        #: The request that is out, with the epoch it is for and the instance ids of its members.
+        #: The pending request, with its epoch and the instance ids of its members.
         self._asked: tuple[int, int, dict[str, str]] | None = None
         self._requests = 0
-        #: An assignor that failed is not asked again before.
+        #: A failed assignor is not called again before this time.
         self._not_before_ms = 0
 
     def _rewind(self, undo: Iterable[Record]) -> None:
         super()._rewind(undo)
-        # What was computed is lost, and so is what was asked for: the retry asks again.
+        # The computed target and the pending request are lost: the retry requests a new computation.
         self._computed_at_ms, self._asked = self._computed_before_ms, None
 
     # -- the group epoch -------------------------------------------------------------------------
@@ -59,12 +59,12 @@ class Targets(GroupCore):
         )
 
     def _raise_epoch(self, why: str) -> None:
-        """Something about members, subscriptions or topics has changed: a new target is due."""
+        """Raise the group epoch after a change of members, subscriptions or topics: a new target is due."""
         self._write(Kind.EPOCH, GroupEpoch(self.book.epoch + 1, self._fingerprint()))
         self._say("rebalance", detail=f"{why}: group epoch {self.book.epoch}")
 
     def _look_at_topics(self) -> None:
-        """Raise the epoch when a subscribed topic came, went, grew or moved."""
+        """Raise the epoch if a subscribed topic was created, deleted, grew or moved."""
         group = self.book.group
         if self.book.members and group is not None and self._fingerprint() != group.fingerprint:
             self._raise_epoch("topics changed")
@@ -72,12 +72,12 @@ class Targets(GroupCore):
     # -- the target ------------------------------------------------------------------------------
 
     def _follow_epoch(self) -> None:
-        """Compute the target now, or set the timer for it, when it is behind the group epoch."""
+        """If the target is behind the group epoch, compute the target now or set its timer."""
         if self.book.epoch <= self.book.target_epoch:
             self.timers.drop(Purpose.TARGET, "")
             return
         if not self.book.members:
-            # Nobody is left to assign to: an empty group is never behind, and its next member need not wait.
+            # No members: an empty group is never behind, and its next member need not wait.
             self._asked = self._computed_at_ms = None
             self.timers.drop(Purpose.TARGET, "")
             self._write(Kind.TARGET_EPOCH, TargetEpoch(self.book.epoch))
@@ -100,9 +100,7 @@ class Targets(GroupCore):
             return
         try:
             target = compute(spec)
-        except (
-            Exception
-        ) as error:  # a plug-in: whatever it raises must not cost anybody a heartbeat
+        except Exception as error:  # a plug-in: no error of it may cost a member its heartbeat
             self._failed(str(error))
         else:
             self._adopt(target, self.book.epoch)
@@ -116,7 +114,7 @@ class Targets(GroupCore):
 
     def _target_computed(self, event: TargetComputed) -> None:
         if self._asked is None or self._asked[0] != event.request_id:
-            return  # an answer to a question of a former life
+            return  # the result of a request from before a restart
         _, epoch, instances = self._asked
         self._asked = None
         if event.target is None:
@@ -128,19 +126,19 @@ class Targets(GroupCore):
     def _adopt(self, target: Target, epoch: int) -> None:
         twice = given_twice(target)
         if twice is not None:
-            self._failed(f"{twice} was given to two members")
+            self._failed(f"{twice} was assigned to two members")
             return
         self._computed_at_ms = self._now
         self._install(target, epoch)
 
     def _failed(self, reason: str) -> None:
-        """The group goes on with the target it has, and asks again."""
+        """Keep the current target, and schedule another computation."""
         self._say("assignor_failed", detail=reason)
         self._not_before_ms = self._now + max(self.limits.assignment_interval_ms, RETRY_MS)
         self.timers.set(Purpose.TARGET, "", self._not_before_ms)
 
     def _with_successors(self, target: Target, instances: Mapping[str, str]) -> Target:
-        """A static member that came back meanwhile has another id now."""
+        """Replace the ids of static members that returned under a new id meanwhile."""
         known = self.book.members
         renamed = {m: self.book.instances.get(i, m) for m, i in instances.items() if m not in known}
         return {renamed.get(m, m): share for m, share in target.items()}
@@ -156,9 +154,9 @@ class Targets(GroupCore):
         )
 
     def group_spec(self) -> GroupSpec:
-        """What the assignor is given."""
+        """Return the input of the assignor."""
         members: dict[str, MemberSpec] = {}
-        distinct: dict[int, frozenset[TopicId]] = {}  # many members read the same
+        distinct: dict[int, frozenset[TopicId]] = {}  # many members have equal subscriptions
         for member_id, said in self.book.members.items():
             reads = self.topics.read_by(said)
             distinct[id(reads)] = reads
@@ -174,7 +172,7 @@ class Targets(GroupCore):
         return GroupSpec(self.assignor_name(), members, topics)
 
     def assignor_name(self) -> str:
-        """The most voted for; ties go to the name that comes first, no votes to the default."""
+        """Return the most preferred assignor; ties go by name, without preferences the default wins."""
         known = [n for n in self.book.votes if n in self.limits.assignors and n in ASSIGNORS]
         votes = self.book.votes
         return min(known, key=lambda name: (-votes[name], name), default=self.limits.assignors[0])
@@ -184,7 +182,7 @@ class Targets(GroupCore):
     def _reconcile(
         self, member_id: str, owned: Partitions | None, *, reads_anew: bool
     ) -> CurrentAssignment:
-        """Let a member make its next step, if there is one; where it stands then."""
+        """Apply a member's next step, if possible; return its current assignment."""
         before = self.book.at(member_id)
         aim = Aim(
             self.book.target_epoch,
@@ -200,7 +198,7 @@ class Targets(GroupCore):
 
 
 def given_twice(target: Target) -> tuple[TopicId, int] | None:
-    """A partition that an assignor gives to two members, if there is one: a bug of it."""
+    """Return a partition that the assignor gave to two members, or None: a bug of the assignor."""
     given: set[tuple[TopicId, int]] = set()
     for member_id in sorted(target):
         for pair in pairs(target[member_id]):

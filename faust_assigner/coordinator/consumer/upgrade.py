@@ -1,4 +1,4 @@
-"""From a classic group to a consumer one, live: the first member that speaks KIP-848 brings it about."""
+"""From a classic group to a consumer group, live: the first member with KIP-848 triggers the change."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ Upgraded = tuple[ConsumerGroup, tuple[Record, ...], tuple[fx.Effect, ...]]
 
 
 def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> Upgraded | fx.Reply:
-    """The machine that has already handled the heartbeat, what must be saved first, and what follows then.
+    """Return the machine after the heartbeat, the records to save first, and the effects after the save.
 
-    Or the refusal: only a join upgrades, and of a group with members only one of consumers that fits, where
-    the policy allows it.
+    Or return the refusal: only a join upgrades a group. A group with members must consist of
+    consumers with readable metadata, and the policy must allow the upgrade.
     """
     refusal = refuse_heartbeat(event, group.consumer_limits, group.group_id)
     if refusal is not None:
@@ -49,7 +49,7 @@ def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> U
         upgraded_records(group) if event.member_epoch == JOIN and _may_upgrade(group) else None
     )
     if records is None:
-        why = "it is a classic group, and cannot be changed by this member, under this policy or at all"
+        why = "the classic group cannot be converted: by this member, by policy, or by its metadata"
         return fx.ConsumerHeartbeatReply(event.token, Code.GROUP_ID_NOT_FOUND, why)
     successor = ConsumerGroup.restore(
         group.group_id,
@@ -62,13 +62,13 @@ def upgrade(group: GroupRounds, event: ConsumerGroupHeartbeat, now_ms: int) -> U
     effects = successor.take_first(event, now_ms)
     for effect in effects:
         if isinstance(effect, fx.ConsumerHeartbeatReply) and effect.error is not Code.NONE:
-            return effect  # it does not get in, so nothing changes for the others
+            return effect  # the join is refused, so the other members see no change
     tombstone = Record(Key(Kind.CLASSIC, group.group_id), None)
     return successor, (tombstone, *successor.records()), effects
 
 
 def _may_upgrade(group: GroupRounds) -> bool:
-    """An empty group may always become what its next member speaks."""
+    """Return whether conversion is allowed; an empty group always takes its next member's protocol."""
     if not len(group.roster):
         return True
     limits = group.consumer_limits
@@ -79,11 +79,11 @@ def _may_upgrade(group: GroupRounds) -> bool:
 
 
 def upgraded_records(group: GroupRounds) -> tuple[Record, ...] | None:
-    """A classic group as a consumer group with only classic members; None when its bytes cannot be read.
+    """Return a classic group as a consumer group with classic members; None for unreadable metadata.
 
-    Everybody stands where the last assignment put it. A partition that a leader gave to several goes to the
-    first of them: the others are told to rejoin anyway. A group that has not begun a generation begins with
-    epoch 1, as 0 means joining.
+    Members keep their partitions of the last assignment. A partition that a leader gave to several members
+    goes to the first of them: the remaining members have to rejoin anyway. A group without a generation
+    starts with epoch 1, as 0 means joining.
     """
     epoch = max(group.generation, 1)
     spoken = (

@@ -1,4 +1,4 @@
-"""What can happen to a transactional id."""
+"""The events of a transactional id."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from faust_assigner.coordinator.transactions.state import Place
 
 @dataclass(frozen=True, slots=True)
 class InitProducer:
-    """A producer begins under this id, or asks for another epoch of its own.
+    """A producer begins under this id, or requests a new epoch.
 
-    ``expected`` is the producer id and epoch it has (KIP-360). ``fresh_id`` is a producer id that was never
-    given to anybody; it is used where the present one cannot go on.
+    ``expected`` is the producer's current id and epoch (KIP-360). ``fresh_id`` is an unused producer id,
+    for the case that the current id cannot continue.
     """
 
     timeout_ms: int
@@ -40,7 +40,7 @@ class AddGroup:
 
 @dataclass(frozen=True, slots=True)
 class WriteRecords:
-    """May records of this producer be appended to that partition now?"""
+    """May records of this producer be appended to the partition now?"""
 
     producer_id: int
     epoch: int
@@ -49,7 +49,7 @@ class WriteRecords:
 
 @dataclass(frozen=True, slots=True)
 class WriteOffsets:
-    """May offsets of that group be kept for the end of this producer's transaction?"""
+    """May offsets of the group be kept for the end of this producer's transaction?"""
 
     producer_id: int
     epoch: int
@@ -67,7 +67,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time of ``Transaction.aborts_at_ms`` has come."""
+    """``Transaction.aborts_at_ms`` has passed."""
 
 
 Owned = AddPartitions | AddGroup | WriteRecords | WriteOffsets | EndTransaction

@@ -1,12 +1,12 @@
-"""The transaction coordinator: ``step(transaction, event, now_ms) -> Decision``, one literal table.
+"""The transaction coordinator: ``step(transaction, event, now_ms) -> Decision``, as a literal table.
 
 Behaviour follows Apache Kafka's coordinator: KIP-98 (transactions), KIP-360 (a producer raises its own
 epoch), KIP-447 (offsets of a group), KIP-890 part 1 (each write is verified). There is one difference: Kafka
 stores a decision first and the markers later, and answers CONCURRENT_TRANSACTIONS in between. Here both are
-one write, so that error does not exist.
+a single write, so this error does not occur.
 
-Nothing changes in place. The broker stores ``transaction`` and the marker in one write and remembers the new
-value after that. Where the write fails, the old value stands and nothing has happened.
+Values are immutable. The broker stores ``transaction`` and the marker in one write and keeps the new
+value afterwards. If the write fails, the broker keeps the old value.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from faust_assigner.coordinator.transactions.state import (
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The end of a transaction, to be written into each partition and applied to each group's offsets."""
+    """The end of a transaction, to write into each partition and to apply to each group's offsets."""
 
     producer_id: int
     epoch: int
@@ -51,7 +51,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer, the new value (None: as before), and the marker that is stored in the same write."""
+    """The answer, the new value (None: unchanged), and the marker for the same write."""
 
     error: Code
     transaction: Transaction | None = None
@@ -89,10 +89,12 @@ def _found(transactional_id: str, event: Event, now_ms: int) -> Decision:
 
 
 def _refuse_stranger(known: Transaction, event: Owned) -> Code:
-    """The error for an id or an epoch that is not the present one; writes have a word of their own for it."""
+    """Return the error for an id or an epoch other than the current one; writes have their own error."""
     if event.producer_id != known.producer_id:
         return Code.INVALID_PRODUCER_ID_MAPPING
-    if event.epoch != known.epoch or known.epoch > LAST_EPOCH:  # the last one ends, and is nobody's
+    if (
+        event.epoch != known.epoch or known.epoch > LAST_EPOCH
+    ):  # the epoch after the last has no owner
         is_write = isinstance(event, WriteRecords | WriteOffsets)
         return Code.INVALID_PRODUCER_EPOCH if is_write else Code.PRODUCER_FENCED
     return Code.NONE
@@ -112,7 +114,7 @@ def _init(known: Transaction, event: InitProducer, now_ms: int) -> Decision:
         return _begun(known, event, now_ms, known.producer_id, known.epoch + 1, NO_EPOCH)
     if expected == known.epoch:
         return _begun(known, event, now_ms, known.producer_id, known.epoch + 1, known.epoch)
-    if expected == known.last_epoch:  # it asks again: the answer was lost
+    if expected == known.last_epoch:  # a retry after a lost answer
         return _begun(known, event, now_ms, known.producer_id, known.epoch, known.last_epoch)
     return Decision(Code.PRODUCER_FENCED)
 
@@ -142,7 +144,7 @@ def _begun(
 
 
 def _init_over_open(known: Transaction, event: InitProducer, now_ms: int) -> Decision:
-    """Abort what the producer before has open, under an epoch that fences it, then begin."""
+    """Abort the previous producer's transaction under an epoch that fences this producer, then begin."""
     if not _may_go_on(known, event):
         return Decision(Code.PRODUCER_FENCED)
     fenced = _fence(known, now_ms)
@@ -155,7 +157,7 @@ def _init_over_open(known: Transaction, event: InitProducer, now_ms: int) -> Dec
 
 
 def _open(known: Transaction, now_ms: int) -> Transaction:
-    """The first partition or group opens a transaction; its time runs from there."""
+    """Open a transaction with its first partition or group; the timeout starts now."""
     started_ms = known.started_ms if known.state is State.ONGOING else now_ms
     return replace(
         known,
@@ -223,7 +225,7 @@ def _nothing_due(known: Transaction, event: Tick, now_ms: int) -> Decision:
 
 
 def _fence(known: Transaction, now_ms: int) -> Decision:
-    """Abort under the next epoch: the producer can neither write to its transaction nor end it any more."""
+    """Abort under the next epoch: the producer can no longer write to its transaction or end it."""
     return _ended(known, now_ms, epoch=known.epoch + 1, last=NO_EPOCH, commits=False)
 
 

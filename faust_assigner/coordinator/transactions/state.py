@@ -1,4 +1,4 @@
-"""What is known of one transactional id. A value: every change is a new one."""
+"""The state of a transactional id. A value: every change creates a new value."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-#: A partition by the id of its topic (16 bytes) and its number: a topic created anew is another one.
+#: A partition by topic id (16 bytes) and number: a recreated topic has different partitions.
 Place = tuple[bytes, int]
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
-#: The largest epoch a producer gets. The one above it is left for fencing that producer.
+#: The largest epoch of a producer. The next epoch is reserved for fencing the producer.
 LAST_EPOCH: Final = 2**15 - 2
 
 
 class State(Enum):
-    """Kafka's names. A decision and its markers are one write here, so there is no ``Prepare...`` state."""
+    """Kafka's names. A decision and its markers are a single write, so there is no ``Prepare...`` state."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -26,25 +26,25 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionLimits:
-    """Bounds a client cannot choose for itself. Times in ms."""
+    """Limits that a client cannot change. Times are in ms."""
 
     max_timeout_ms: int = 900_000
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transactional id: who may write under it, and what its open transaction has touched.
+    """A transactional id: its current producer, and the partitions and groups of its open transaction.
 
     ``partitions`` and ``groups`` are empty unless the state is Ongoing. Times are ms since 1970.
     """
 
     transactional_id: str
     producer_id: int
-    #: Requests with any other epoch are fenced; it never falls for one producer id.
+    #: Requests with any other epoch are fenced; the epoch of a producer id never decreases.
     epoch: int
     timeout_ms: int
     state: State = State.EMPTY
-    #: The epoch before the last bump its producer asked for: a repeated InitProducerId names it (KIP-360).
+    #: The epoch before the producer's last requested bump: a repeated InitProducerId names it (KIP-360).
     last_epoch: int = NO_EPOCH
     #: The producer id before the last change.
     previous_producer_id: int = NO_PRODUCER_ID
@@ -60,5 +60,5 @@ class Transaction:
 
     @property
     def aborts_at_ms(self) -> int | None:
-        """When an open transaction has taken too long; None while none is open."""
+        """When an open transaction times out; None without an open transaction."""
         return self.started_ms + self.timeout_ms if self.state is State.ONGOING else None

@@ -1,4 +1,4 @@
-"""The classic group under random interleavings keeps B1-B8 and B10 (tests/mutants: what this finds)."""
+"""The classic group under random interleavings keeps B1-B8 and B10."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups, classic members inside, migration: B1-B10 hold (tests/mutants: what this finds)."""
+"""Consumer groups, classic members inside, migration: B1-B10 hold."""
 
 from __future__ import annotations
 

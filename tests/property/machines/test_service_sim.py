@@ -1,4 +1,4 @@
-"""The assigner service under random lives keeps C1-C10 (tests/mutants: what this finds)."""
+"""The assigner service under random lives keeps C1-C10."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.invariants import check
+from faust_assigner.checks.invariants import check
 from faust_assigner.warmup import WarmupPolicy
 
 LOGS = ("orders-log", "users-log")

@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner import Member, Plan, plan
 from faust_assigner.actives.copies import copies_of
-from faust_assigner.invariants import check
+from faust_assigner.checks.invariants import check
 from faust_assigner.model import NOBODY
 from tests.property.instances import carried
 from tests.property.test_promotions import LOGS, restarted

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.invariants import check
+from faust_assigner.checks.invariants import check
 from faust_assigner.model import NOBODY
 from faust_assigner.warmup import WarmupPolicy
 from tests.property.warm.fleets import LOGS, LONG, Fleet, churn, die, drain, fleet, join, off_target
@@ -555,7 +555,7 @@ def test_positions_that_are_none_do_no_harm(junk: object) -> None:
 )
 def test_a_policy_that_would_never_end_is_refused(wrong: dict[str, int]) -> None:
     """Without a warm-up nothing arrives."""
-    with pytest.raises(ValueError, match="limits of 1 or more"):
+    with pytest.raises(ValueError, match="the limits 1 or more"):
         WarmupPolicy(**wrong)
     WarmupPolicy(
         acceptable_recovery_lag=0, acceptable_from_nothing=0, max_per_member=1, max_per_group=1

@@ -7,8 +7,8 @@ import pytest
 
 from faust_assigner.actives import counts, potentials
 from faust_assigner.actives.counts import optimal_counts
+from faust_assigner.checks.optimality import improving_cycle
 from faust_assigner.model import Bools, Ints
-from faust_assigner.optimality import improving_cycle
 
 GROUPS, MEMBERS = 20, 50
 

@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner import Member, Plan, plan
 from faust_assigner.actives.weighted import Weighed, _budget, _Shift
-from faust_assigner.invariants import carried
+from faust_assigner.checks.invariants import carried
 from faust_assigner.model import NOBODY
 
 MEMBERS = [Member(f"m{i}", ["t"]) for i in range(10)]

@@ -1,4 +1,4 @@
-"""Assignors for plain aiokafka consumers: what each kind promises, over words as bytes."""
+"""Assignors for plain aiokafka consumers: what each kind promises, over reports as bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ from faust_assigner.clients import (
 )
 from faust_assigner.clients.assignors import Joined
 from faust_assigner.clients.redundant import _even_out
-from faust_assigner.clients.words import LABELS, LAST_ROUND, Word, decode_word, encode_word
+from faust_assigner.clients.user_data import (
+    LABELS,
+    LAST_ROUND,
+    UserData,
+    decode_user_data,
+    encode_user_data,
+)
 from faust_assigner.errors import MetadataRefused
 from faust_assigner.wire.bounded import TOPICS
 
@@ -51,7 +57,7 @@ class Group:
     def __init__(self, topics: Mapping[str, int]) -> None:
         self.cluster = cluster(topics)
         self.members: dict[str, tuple[PlannedAssignor, Sequence[str]]] = {}
-        self.words: dict[str, bytes] = {}
+        self.reports: dict[str, bytes] = {}
         self.given: dict[str, set[tuple[str, int]]] = {}
 
     def join(self, name: str, assignor: PlannedAssignor, *topics: str) -> Group:
@@ -65,7 +71,7 @@ class Group:
             name: ConsumerProtocolMemberMetadata.decode(assignor.metadata(topics).encode())
             for name, (assignor, topics) in self.members.items()
         }
-        for name, data in self.words.items():
+        for name, data in self.reports.items():
             told[name] = ConsumerProtocolMemberMetadata(0, told[name].subscription, data)
         answers = self.members[leader or min(self.members)][0].assign(self.cluster, told)
         before = self.given
@@ -102,11 +108,11 @@ def test_co_partitioned_topics_meet_on_one_consumer() -> None:
     group = Group({"orders": 6, "payments": 6, "audit": 4})
     for name, orders, payments in (("a", [0, 1, 2], [3, 4, 5]), ("b", [3, 4, 5], [0, 1, 2])):
         group.join(name, CoPartitionedAssignor())
-        group.words[name] = encode_word(
-            Word(round=1, active={"orders": orders, "payments": payments})
+        group.reports[name] = encode_user_data(
+            UserData(round=1, active={"orders": orders, "payments": payments})
         )
     group.round()
-    group.words.clear()
+    group.reports.clear()
     for more in (False, True):
         if more:
             group.join("c", CoPartitionedAssignor()).round()
@@ -155,8 +161,10 @@ def test_after_a_death_only_its_copies_find_new_members() -> None:
 
 def test_to_even_loads_out_a_spare_that_its_member_never_held_goes_first() -> None:
     """Moving the one that it holds already would be a copy made anew for nothing."""
-    heavy = Joined(member_id="heavy", topics=("orders",), word=Word(round=1, spare={"orders": [1]}))
-    light = Joined(member_id="light", topics=("orders",), word=Word())
+    heavy = Joined(
+        member_id="heavy", topics=("orders",), data=UserData(round=1, spare={"orders": [1]})
+    )
+    light = Joined(member_id="light", topics=("orders",), data=UserData())
     active = {"heavy": {("orders", 0)}, "light": set[tuple[str, int]]()}
     spare = {
         "heavy": {("orders", 1), ("orders", 2), ("orders", 3)},
@@ -169,7 +177,7 @@ def test_to_even_loads_out_a_spare_that_its_member_never_held_goes_first() -> No
 def test_to_even_loads_out_no_member_gets_a_spare_of_what_it_owns() -> None:
     """The partition would be on one member fewer than was asked for."""
     heavy, light = (
-        Joined(member_id=name, topics=("orders",), word=Word()) for name in ("heavy", "light")
+        Joined(member_id=name, topics=("orders",), data=UserData()) for name in ("heavy", "light")
     )
     active = {"heavy": {("orders", 0)}, "light": {("orders", 1)}}
     spare = {
@@ -228,8 +236,8 @@ def test_a_member_keeps_what_no_member_likes() -> None:
     group = Group({"orders": 6})
     for name, likes, held in (("a", "none", [0, 2, 4]), ("b", "first", [1, 3, 5])):
         group.join(name, First({"likes": likes}))
-        group.words[name] = encode_word(
-            Word(round=1, active={"orders": held}, labels={"likes": likes})
+        group.reports[name] = encode_user_data(
+            UserData(round=1, active={"orders": held}, labels={"likes": likes})
         )
     group.given = {"a": {("orders", n) for n in (0, 2, 4)}, "b": {("orders", n) for n in (1, 3, 5)}}
     assert group.round() == 2
@@ -240,18 +248,18 @@ def test_as_many_labels_as_are_allowed_can_be_told() -> None:
     """And none more."""
     labels = {f"l{n}": "x" for n in range(LABELS + 1)}
     with pytest.raises(MetadataRefused):
-        decode_word(encode_word(Word(labels=labels)))
+        decode_user_data(encode_user_data(UserData(labels=labels)))
     del labels["l0"]
-    assert decode_word(encode_word(Word(labels=labels))).labels == labels
+    assert decode_user_data(encode_user_data(UserData(labels=labels))).labels == labels
 
 
 def test_as_many_topics_as_are_allowed_can_be_claimed() -> None:
     """And none more."""
     claims = {f"t{n}": [0] for n in range(TOPICS + 1)}
     with pytest.raises(MetadataRefused):
-        decode_word(encode_word(Word(active=claims)))
+        decode_user_data(encode_user_data(UserData(active=claims)))
     del claims["t0"]
-    assert decode_word(encode_word(Word(active=claims))).active == claims
+    assert decode_user_data(encode_user_data(UserData(active=claims))).active == claims
 
 
 def test_capacity_weighs_a_share() -> None:
@@ -262,7 +270,7 @@ def test_capacity_weighs_a_share() -> None:
 
 
 @pytest.mark.parametrize(
-    "word",
+    "data",
     [
         b"\xff",
         b"[]",
@@ -280,13 +288,13 @@ def test_capacity_weighs_a_share() -> None:
 )
 @pytest.mark.parametrize("kind", [StickyAssignor(), RedundantAssignor(2), RackAwareAssignor("a")])
 def test_a_bad_word_makes_its_member_new_and_stops_nobody(
-    word: bytes, kind: PlannedAssignor
+    data: bytes, kind: PlannedAssignor
 ) -> None:
     """It is refused and counted, its partitions are given out all the same."""
     group = Group({"orders": 6})
     for name in "ab":
         group.join(name, kind)
-    group.words["b"] = word
+    group.reports["b"] = data
     before = kind.refused
     group.round()
     assert kind.refused == before + 1
@@ -313,14 +321,17 @@ def test_each_round_is_dated_one_later_than_all_that_members_have_seen() -> None
     for leader in "aba":
         group.round(leader)
         dates.append(
-            {decode_word(one.metadata(()).user_data).round for one, _ in group.members.values()}
+            {
+                decode_user_data(one.metadata(()).user_data).round
+                for one, _ in group.members.values()
+            }
         )
     asleep = group.members.pop("a")
     group.round()
     group.members["a"] = asleep
     group.round("a")
     dates.append(
-        {decode_word(one.metadata(()).user_data).round for one, _ in group.members.values()}
+        {decode_user_data(one.metadata(()).user_data).round for one, _ in group.members.values()}
     )
     assert dates == [{0}, {1}, {2}, {4}]
 
@@ -347,15 +358,17 @@ def test_a_member_that_counts_to_the_end_leaves_the_others_answers_readable() ->
     group = Group({"orders": 6})
     for name in "abc":
         group.join(name, RedundantAssignor(2))
-    group.words["c"] = encode_word(Word(round=LAST_ROUND, active={"orders": list(range(6))}))
+    group.reports["c"] = encode_user_data(
+        UserData(round=LAST_ROUND, active={"orders": list(range(6))})
+    )
     for _ in range(3):
         group.round()
         assert all(count == 2 for count in group.owners().values())
-        words = [
-            decode_word(assignor.metadata(("orders",)).user_data)
+        reports = [
+            decode_user_data(assignor.metadata(("orders",)).user_data)
             for assignor, _ in (group.members[name] for name in "ab")
         ]
-        assert all(word.spare["orders"] and word.round == LAST_ROUND for word in words)
+        assert all(data.spare["orders"] and data.round == LAST_ROUND for data in reports)
 
 
 def test_a_rack_of_others_does_not_keep_partitions_from_their_own() -> None:
@@ -364,11 +377,11 @@ def test_a_rack_of_others_does_not_keep_partitions_from_their_own() -> None:
     held = {"a": [1, 2, 4, 5, 7, 8], "b": [0, 3, 6, 9, 10, 11]}
     for name, numbers in held.items():
         group.join(name, RackAwareAssignor(name))
-        group.words[name] = encode_word(
-            Word(round=1, active={"orders": numbers}, labels={"rack": name})
+        group.reports[name] = encode_user_data(
+            UserData(round=1, active={"orders": numbers}, labels={"rack": name})
         )
     group.round()
-    group.words.clear()
+    group.reports.clear()
     for name, home in (("a", {0, 3, 6, 9}), ("b", {1, 4, 7, 10})):
         assert home < {number for _, number in group.given[name]}
     assert ("orders", 11) in group.given["b"]

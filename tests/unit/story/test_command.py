@@ -39,7 +39,7 @@ def test_a_partition_and_a_member_are_told_from_files(ledger: Path) -> None:
     first, day, *_ = done.stdout.splitlines()
     assert first.startswith("orders/2 moved from w1 to ")
     assert day.split() == ["2026-11-21", "UTC"]
-    assert "rule: it lost its owner and goes where its state lives" in done.stdout
+    assert "rule: it lost its owner and goes to a holder of its state" in done.stdout
     assert "avoided by: w1 still there: it stays with w1" in done.stdout
     done = command("w1", "--ledger", str(ledger))
     assert done.stdout.startswith("w1 is not in the group by the last decision"), done.output

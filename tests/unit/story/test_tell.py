@@ -188,7 +188,7 @@ def test_a_cold_move_names_the_standby_that_would_have_avoided_it() -> None:
     assert "cold: no living member had its table" in answer.headline
     assert "41,000 records in 12.5 s" in text(answer)
     assert "from the changelog alone" in text(answer)
-    assert answer.rule == "had no living owner and goes where the balance has room"
+    assert answer.rule == "had no living owner and goes to a member with room in the balance"
 
 
 def test_a_move_onto_a_standby_is_warm_and_one_more_does_not_avoid_it() -> None:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from faust_assigner import Member, plan
-from faust_assigner.invariants import carried, check
+from faust_assigner.checks.invariants import carried, check
 
 WIDE = (1e-6, 0.0004, 0.155, 0.5, 1.0, 3.0, 5.37, 7.41, 42.28, 1e4, 1e6)
 

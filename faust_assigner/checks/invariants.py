@@ -1,7 +1,7 @@
 """Every promise of the planner as a function over (input, plan) that returns violations.
 
-Written against names, not against the planner's arrays: what is checked is derived anew from the members'
-claims, the slow and plain way, so that the planner and its check cannot share a mistake.
+The checks read plans by name and derive owners and copies from the members' claims in plain Python. They
+share no code with the planner, so the planner and its check cannot share a mistake.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from faust_assigner.actives.counts import flow_rates
+from faust_assigner.checks.optimality import improving_cycle
 from faust_assigner.checks.reading import (
     Unit,
     believed,
@@ -24,25 +25,24 @@ from faust_assigner.checks.reading import (
 )
 from faust_assigner.checks.waiting import Task, Waiting
 from faust_assigner.model import NOBODY, Member
-from faust_assigner.optimality import improving_cycle
 from faust_assigner.warmup import WarmupPolicy
 
 
 class Answer(Protocol):
-    """What is checked: any plan by name. One that also has ``promoted_tasks`` is checked against it."""
+    """The checked plan, by name. A plan with ``promoted_tasks`` is checked against them."""
 
     def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Topic -> partitions owned."""
+        """Return topic -> owned partitions."""
         ...
 
     def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Changelog topic -> partitions kept warm."""
+        """Return changelog topic -> replicated partitions."""
         ...
 
 
 @dataclass(frozen=True, order=True)
 class Violation:
-    """One broken promise: its number in A1..A8, and what was found."""
+    """A broken promise: its number in A1..A8, and the finding."""
 
     promise: str
     found: str
@@ -51,7 +51,7 @@ class Violation:
         return f"{self.promise}: {self.found}"
 
 
-#: Plans again for the promises that compare two answers: members -> answer.
+#: Plans again, for the promises that compare two plans: members -> plan.
 Planner: TypeAlias = Callable[[Sequence[Member]], Answer]
 
 _Owners: TypeAlias = dict[str, list[int]]
@@ -68,10 +68,10 @@ def check(
     warmups: WarmupPolicy | None = None,
     planner: Planner | None = None,
 ) -> list[Violation]:
-    """All violations of A1-A8, sorted; an empty list when every promise is kept.
+    """Return all violations of A1-A8, sorted; an empty list if every promise is kept.
 
-    A6 (unchanged input, unchanged output) and A8 (member order) are checked when ``planner`` is given. With
-    ``warmups`` tasks wait for their state (A5), and replicas that warm up are counted apart (A3).
+    A6 (unchanged input, unchanged output) and A8 (member order) are checked if ``planner`` is given. With
+    ``warmups``, tasks wait for their state (A5), and warm-ups are counted apart from standbys (A3).
     Cost: plain Python over every partition and claim; the certificate of A4 and A5 is numpy.
     """
     case = _Case(
@@ -90,7 +90,7 @@ def check(
 
 
 class _Case:
-    """One input, read the plain way."""
+    """One input, read in plain Python."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class _Case:
     ) -> None:
         self.members, self.partitions, self.replicas = members, partitions, replicas
         self.ids = [m.member_id for m in members]
-        # A member that names no rack is a rack of its own.
+        # A member without a rack is a separate rack.
         self.rack = [
             m.rack_id if isinstance(m.rack_id, str) else (i,) for i, m in enumerate(members)
         ]
@@ -119,7 +119,7 @@ class _Case:
         )
 
     def check(self, plan: Answer) -> Iterable[Violation]:
-        """A1-A5 and A7 on one answer."""
+        """Check A1-A5 and A7 on one plan."""
         owners: _Owners = {t: [NOBODY] * self.partitions[t] for t in self.unit_of}
         yield from self._one_active_each(plan, owners)
         yield from self._tasks_stay_whole(owners)
@@ -134,7 +134,7 @@ class _Case:
             for complaint in self.waiting.complaints(unit_owner, wanted, held, warming):
                 yield Violation("A3", complaint)
         elif warming:
-            yield Violation("A3", f"{len(warming)} warm-ups that nobody asked for")
+            yield Violation("A3", f"{len(warming)} warm-ups without a warm-up policy")
         yield from self._on_target(unit_owner, target, promoted)
         yield from self._even_and_sticky(target)
 
@@ -164,19 +164,20 @@ class _Case:
             first = owners[unit.topics[0]]
             for topic in unit.topics[1:]:
                 if owners[topic] != first:
-                    yield Violation("A2", f"{topic} parted from {unit.topics[0]}")
+                    yield Violation("A2", f"{topic} is separated from {unit.topics[0]}")
             if unit.leader is not None:
                 leads = owners[self.units[unit.leader].topics[0]]
                 for p, m in enumerate(leads):
                     if m in unit.who and first[p] != m:
                         yield Violation(
-                            "A2", f"{unit.topics[0]}-{p} parted from its source on {self.ids[m]}"
+                            "A2",
+                            f"{unit.topics[0]}-{p} is separated from its source on {self.ids[m]}",
                         )
 
     # A3, A4 (standbys) ---------------------------------------------------------------------------
 
     def _held(self, plan: Answer) -> Any:
-        """Who stands by for each task, warm-ups among them; as complaints what is no standby."""
+        """Return the standbys of each task with warm-ups, and a violation for each invalid standby."""
         held: dict[str, list[list[int]]] = {
             t: [[] for _ in range(unit.count)] for unit in self.units for t in unit.changelogs
         }
@@ -185,14 +186,14 @@ class _Case:
                 for p in given:
                     if topic not in held or not 0 <= p < self.partitions[topic]:
                         yield Violation(
-                            "A3", f"{name} stands by for {topic}-{p}, which has no state"
+                            "A3", f"{name} has a standby of {topic}-{p}, which has no state"
                         )
                     else:
                         held[topic][p].append(m)
         for unit in self.units:
             for topic in unit.changelogs:
                 if held[topic] != held[unit.changelogs[0]]:
-                    yield Violation("A2", f"standbys of {topic} parted from {unit.changelogs[0]}")
+                    yield Violation("A2", f"standbys of {topic} differ from {unit.changelogs[0]}")
         return {
             (u, p): spares
             for u, unit in enumerate(self.units)
@@ -215,7 +216,7 @@ class _Case:
             yield from self._even_standbys(rows)
 
     def _even_standbys(self, rows: list[tuple[int, list[int]]]) -> Iterable[Violation]:
-        """Within one of each other, or no chain of moves could make them so."""
+        """Check that standby loads are within 1 of each other, or that no chain of moves evens them."""
         load = Counter(m for _, spares in rows for m in spares)
         loads = [load[m] for m in range(len(self.ids))]
         if not rows or max(loads) - min(loads) <= 1:
@@ -233,8 +234,8 @@ class _Case:
             if min(loads[other] for other in reached) < loads[m] - 1:
                 yield Violation(
                     "A4",
-                    f"standbys from {min(loads)} to {max(loads)} a member, "
-                    f"and {self.ids[m]} could pass one on",
+                    f"standbys range from {min(loads)} to {max(loads)} per member, "
+                    f"and {self.ids[m]} could pass a standby on",
                 )
                 return
 
@@ -252,13 +253,14 @@ class _Case:
         away = sum(1 for m in spares if self.rack[m] != self.rack[owner])
         if away < min(wanted, elsewhere):
             yield Violation(
-                "A3", f"{name} has {away} standbys outside the active's rack, {elsewhere} could"
+                "A3",
+                f"{name} has {away} standbys outside the active's rack; {elsewhere} are possible",
             )
 
     # A4 (actives), A5, promotions ----------------------------------------------------------------
 
     def _promotions(self, unit_owner: list[list[int]]) -> Any:
-        """Orphans whose state lives must be on one of its best holders; returns their places."""
+        """Check that each orphan with living state is on one of its best holders; return their members."""
         promoted: set[tuple[int, int]] = set()
         for u, unit in enumerate(self.units):
             if not unit.changelogs or unit.leader is not None:
@@ -274,7 +276,7 @@ class _Case:
                     yield Violation(
                         "A5",
                         f"orphan {unit.topics[0]}-{p} went to {owner}, "
-                        "though a member with more of its state lives",
+                        "but another living member holds more of its state",
                     )
         return promoted
 
@@ -289,10 +291,10 @@ class _Case:
                 if self.waiting is not None and self.waiting.must_wait(u, p, wanted):
                     if owner != self.before[u][p]:
                         yield Violation(
-                            "A5", f"{name} left before {self.ids[wanted]} has caught up"
+                            "A5", f"{name} moved before {self.ids[wanted]} has caught up"
                         )
                 elif owner != wanted:
-                    yield Violation("A5", f"{name} is not on its target, and was not promoted")
+                    yield Violation("A5", f"{name} is off its target without a promotion")
 
     def _even_and_sticky(self, target: list[list[int]]) -> Iterable[Violation]:
         rows = [u for u, unit in enumerate(self.units) if unit.adds_load]
@@ -320,15 +322,15 @@ class _Case:
             row, m = np.argwhere(lost)[0].tolist()
             yield Violation(
                 "A5",
-                f"{self.ids[m]} could keep {lost[row, m]} more of its own "
-                f"{self.units[rows[row]].topics[0]}",
+                f"{self.ids[m]} could keep {lost[row, m]} more of its previous "
+                f"{self.units[rows[row]].topics[0]} partitions",
             )
 
 
 def _without_warmups(
     case: _Case, plan: Answer, held: dict[Task, list[int]]
 ) -> dict[Task, list[int]]:
-    """Take the warm-ups, of a plan that tells them, out of ``held``; who has one of each task."""
+    """Remove a plan's warm-ups from ``held``; return the member with the warm-up of each task."""
     warming: dict[Task, list[int]] = {}
     told: Any = getattr(plan, "warmups", lambda _: {})
     for m, name in enumerate(case.ids):
@@ -342,12 +344,12 @@ def _without_warmups(
 
 
 def _target(case: _Case, plan: Answer, unit_owner: list[list[int]]) -> list[list[int]]:
-    """Where the plan says tasks belong: its ``target`` where it tells, else where they are."""
+    """Return the plan's ``target`` by unit; for a plan without ``target``, its owners."""
     return _by_unit(case, plan, getattr(plan, "target", None), unit_owner)
 
 
 def _by_unit(case: _Case, plan: Answer, told: Any, otherwise: list[list[int]]) -> list[list[int]]:
-    """What a plan tells by group, by unit; ``otherwise`` where it does not tell."""
+    """Convert a plan's values by group to values by unit; ``otherwise`` for a plan without the values."""
     if told is None:
         return otherwise
     groups = getattr(plan, "groups", ())
@@ -361,7 +363,7 @@ def _by_unit(case: _Case, plan: Answer, told: Any, otherwise: list[list[int]]) -
 
 
 def carried(members: Sequence[Member], plan: Answer) -> list[Member]:
-    """``members`` one generation later: what ``plan`` gave them is what they claim."""
+    """Return ``members`` one generation later: their claims are the partitions of ``plan``."""
     newest = max((generation_of(m) for m in members), default=0) + 1
     awaited: Any = getattr(plan, "awaited", lambda _: {})
     return [
@@ -381,11 +383,11 @@ def _named(plan: Answer, ids: Sequence[str]) -> list[tuple[Any, Any]]:
 
 
 def _settles(case: _Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
-    """A third answer to unchanged members equals the second.
+    """Check that a third plan for unchanged members equals the second.
 
-    Where the second leaves tasks away from their target, the copies that it places may show a better one: a
-    copy that has nothing to read is moved onto at once, and two that wait may be exchanged where that needs a
-    warm-up less. Each such answer leaves less to do.
+    If the second plan leaves tasks off their target, its copies may allow a better target: a task moves
+    immediately onto a copy with nothing left to read, and two waiting tasks may be exchanged to save a
+    warm-up. Each such plan leaves less to do.
     """
     members = carried(case.members, plan)
     last = planner(members)
@@ -405,7 +407,7 @@ def _settles(case: _Case, plan: Answer, planner: Planner) -> Iterable[Violation]
 
 
 def _left(plan: Answer) -> tuple[int, int]:
-    """How many tasks are not at their target, and of how many of these that one has no standby."""
+    """Return the number of tasks off their target, and how many have no standby at the target."""
     off = lacking = 0
     told: Any = plan
     for g, target in enumerate(getattr(plan, "target", ())):
@@ -416,6 +418,6 @@ def _left(plan: Answer) -> tuple[int, int]:
 
 
 def _ignores_order(case: _Case, plan: Answer, planner: Planner) -> Iterable[Violation]:
-    """The order in which members come does not matter."""
+    """Check that the order of members does not matter."""
     if _named(planner(case.members[::-1]), case.ids) != _named(plan, case.ids):
-        yield Violation("A8", "members in another order got another answer")
+        yield Violation("A8", "the plan depends on the order of the members")

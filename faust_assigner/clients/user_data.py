@@ -1,8 +1,8 @@
-"""What these consumers tell each other in their user_data: JSON, versioned, bounded, and nothing is trusted.
+"""The user_data that these consumers exchange: JSON, versioned, bounded and untrusted.
 
-A member says what it holds and since which round; the leader's answer says the round, and which of the
-partitions are spare copies. Rounds are counted by the leaders, because aiokafka tells its assignors no
-generation: each answer is one more than the highest round any member has seen.
+A member reports its partitions and the round of their assignment. The leader's answer has the round and
+the spare copies among the partitions. The leaders count the rounds, because aiokafka gives its assignors
+no generation: each answer has the highest reported round + 1.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from faust_assigner.wire.bounded import LARGEST_INT, NAME_CHARS, TOPICS, read_js
 VERSION: Final = 1
 SMALLEST_CAPACITY: Final = 1e-6
 LARGEST_CAPACITY: Final = 1e6
-#: Rounds stay there: one more could not be read by anybody.
+#: The maximum round; a higher round would be unreadable.
 LAST_ROUND: Final = LARGEST_INT - 1
-#: Labels of one member, and partitions that it may claim.
+#: The limits of a member's labels, and of its claimed partitions.
 LABELS: Final = 64
 NUMBERS: Final = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Word:
-    """One member's word: ``active`` and ``spare`` map topics to the partitions given to it in ``round``.
+class UserData:
+    """One member's report: ``active`` and ``spare`` map topics to its partitions of ``round``.
 
-    ``round`` is -1 for a member that was never given any. ``labels`` are its own facts (its rack, say).
+    ``round`` is -1 before the first assignment. ``labels`` are the member's own facts (its rack, say).
     """
 
     round: int = -1
@@ -42,35 +42,35 @@ class Word:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The leader's word to one member, beside the partitions themselves."""
+    """The leader's user_data for a member, besides the partitions."""
 
     round: int = -1
     spare: Claims = field(default_factory=dict)
 
 
-def encode_word(word: Word) -> bytes:
-    """A member's word as user_data."""
+def encode_user_data(data: UserData) -> bytes:
+    """Encode a member's report as user_data."""
     return _encode(
         {
             "v": VERSION,
-            "round": word.round,
-            "labels": dict(word.labels),
-            "capacity": word.capacity,
-            "active": _runs(word.active),
-            "spare": _runs(word.spare),
+            "round": data.round,
+            "labels": dict(data.labels),
+            "capacity": data.capacity,
+            "active": _runs(data.active),
+            "spare": _runs(data.spare),
         }
     )
 
 
-def decode_word(data: bytes) -> Word:
-    """A member's word; raises :class:`MetadataRefused` for anything that is none."""
+def decode_user_data(data: bytes) -> UserData:
+    """Decode a member's report; raises :class:`MetadataRefused` for other data."""
     fields = read_json(data or b"")
     capacity = fields.get("capacity", 1.0)
     if type(capacity) not in (int, float) or not SMALLEST_CAPACITY <= capacity <= LARGEST_CAPACITY:
         raise MetadataRefused(
-            f"a capacity that is no number from {SMALLEST_CAPACITY:g} to {LARGEST_CAPACITY:g}"
+            f"a capacity that is not a number from {SMALLEST_CAPACITY:g} to {LARGEST_CAPACITY:g}"
         )
-    return Word(
+    return UserData(
         round=_round(fields),
         labels=_labels(fields.get("labels", {})),
         capacity=float(capacity),
@@ -79,18 +79,18 @@ def decode_word(data: bytes) -> Word:
     )
 
 
-def next_round(words: Iterable[Word]) -> int:
-    """The round that follows all of these, whatever they say."""
-    return min(1 + max((word.round for word in words), default=-1), LAST_ROUND)
+def next_round(reports: Iterable[UserData]) -> int:
+    """Return the round after all reported rounds, at most the maximum."""
+    return min(1 + max((data.round for data in reports), default=-1), LAST_ROUND)
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """The leader's answer as user_data."""
+    """Encode the leader's answer as user_data."""
     return _encode({"v": VERSION, "round": answer.round, "spare": _runs(answer.spare)})
 
 
 def decode_answer(data: bytes) -> Answer:
-    """The leader's answer; raises :class:`MetadataRefused` for anything that is none."""
+    """Decode the leader's answer; raises :class:`MetadataRefused` for other data."""
     fields = read_json(data or b"")
     return Answer(round=_round(fields), spare=_claims(fields.get("spare")))
 
@@ -102,12 +102,12 @@ def _encode(fields: Mapping[str, Any]) -> bytes:
 def _round(fields: Mapping[str, Any]) -> int:
     value = fields.get("round", -1)
     if type(value) is not int or not -1 <= value <= LAST_ROUND:
-        raise MetadataRefused("a round that is no whole number from -1 on")
+        raise MetadataRefused("a round that is not a whole number from -1 on")
     return value
 
 
 def _runs(claims: Claims) -> dict[str, list[int]]:
-    """Topic -> first, last, first, last ... of each run of its numbers."""
+    """Encode claims as topic -> first, last, first, last ... of each run of its numbers."""
     return {
         topic: runs for topic in sorted(claims) if (runs := _pairs(sorted(map(int, claims[topic]))))
     }
@@ -127,7 +127,7 @@ def _claims(value: Any) -> dict[str, list[int]]:
     if value is None:
         return {}
     if not isinstance(value, dict) or len(value) > TOPICS:
-        raise MetadataRefused("claims that are no object of topics")
+        raise MetadataRefused("claims that are not an object of topics")
     claims: dict[str, list[int]] = {}
     room = NUMBERS
     for topic, pairs in value.items():
@@ -147,13 +147,13 @@ def _ranges(pairs: Any) -> list[range]:
         or len(pairs) % 2
         or not all(type(n) is int and 0 <= n < LARGEST_INT for n in pairs)
     ):
-        raise MetadataRefused("runs that are no pairs of numbers")
+        raise MetadataRefused("runs that are not pairs of numbers")
     return [range(first, last + 1) for first, last in zip(pairs[::2], pairs[1::2], strict=True)]
 
 
 def _labels(value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or len(value) > LABELS:
-        raise MetadataRefused(f"labels that are no object of at most {LABELS}")
+        raise MetadataRefused(f"labels that are not an object of at most {LABELS}")
     return {
         read_label(name, "a label's name"): read_label(text, "a label")
         for name, text in value.items()

@@ -1,11 +1,11 @@
-"""Is an assignment of counts optimal? A certificate that needs no solver.
+"""A certificate that an assignment of counts is optimal, without a solver.
 
-Counts are optimal in (total balance, group balance, stickiness) exactly when no closed walk of single
+Counts are optimal in (total balance, group balance, stickiness) exactly if no closed walk of single
 transfers improves the tuple: no negative cycle in the residual graph over groups, members and one sink
-(Ahuja, Magnanti, Orlin: Network Flows, 9.3). Bellman-Ford finds one or proves there is none. The terms are
-looked at one after the other, each over the arcs that an optimum of the terms before may still use (those of
-reduced cost zero), so that no term must fit beside another into one number.
-docs/explanation/algorithms.md#the-certificate says what it leaves out.
+(Ahuja, Magnanti, Orlin: Network Flows, 9.3). Bellman-Ford finds a negative cycle or proves its absence. The
+terms are checked in turn, each over the arcs that an optimum of the earlier terms may still use (the arcs of
+reduced cost zero), so the terms need not share an integer.
+docs/explanation/algorithms.md#the-certificate lists the limits of the certificate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FAR = np.int64(1) << 60
 
 
 def improving_cycle(counts: Ints, allowed: Bools, had: Ints, rate: Ints) -> str | None:
-    """The first term some chain of transfers would improve, or ``None``.
+    """Return the first term that a chain of transfers would improve, or ``None``.
 
     ``counts``, ``had`` int64[G, M]; ``allowed`` bool[G, M]; ``rate`` int64[M], proportional to 1 / capacity.
     Cost O(G x M) a round, few rounds when optimal.
@@ -45,14 +45,14 @@ def improving_cycle(counts: Ints, allowed: Bools, had: Ints, rate: Ints) -> str 
 
 
 class _Arcs:
-    """The residual arcs that are still open: group to member, back, member to sink, back."""
+    """The open residual arcs: group to member and back, member to sink and back."""
 
     def __init__(self, counts: Ints, allowed: Bools) -> None:
         self.gain, self.give = allowed.copy(), counts > 0
         self.more, self.less = np.ones(counts.shape[1], dtype=np.bool_), counts.sum(axis=0) > 0
 
     def settle(self, gain: Ints, give: Ints, more: Ints, less: Ints) -> bool:
-        """Whether no cycle of these costs is negative; if so, close the arcs that no optimum uses."""
+        """Return whether no cycle of these costs is negative; if so, close the arcs that no optimum uses."""
         costs = (
             np.where(self.gain, gain, _FAR),
             np.where(self.give, give, _FAR),
@@ -73,7 +73,7 @@ class _Arcs:
 def _potentials(
     gain: Ints, give: Ints, more: Ints, less: Ints
 ) -> tuple[Ints, Ints, np.int64] | None:
-    """Shortest distances of groups, members and the sink from everywhere; None with a negative cycle."""
+    """Return the shortest distances of groups, members and the sink; None with a negative cycle."""
     group = np.zeros(gain.shape[0], dtype=np.int64)
     member = np.zeros(gain.shape[1], dtype=np.int64)
     sink = np.int64(0)
