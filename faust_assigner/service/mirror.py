@@ -18,10 +18,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from faust_assigner.service import keys as codec
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import StoreError, StoreUnavailable
+from faust_assigner.service.heap import Grown
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.store.base import Event, KeyValue, Listing, Put, Store
 from faust_assigner.service.store.rewrite import rewritten
-from faust_assigner.service.view import Change, View
+from faust_assigner.service.view import Change, View, differences
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ RETRY_S = 0.5
 MAX_UNREAD = 10_000
 #: Unreadable keys that one line of the log names.
 NAMED = 10
+#: Keys from which another thread compares a listing with the copy.
+LARGE = 4_000
 #: No listing follows for so many times what the last one took.
 REST = 20.0
 #: Epochs are raised by so much more: another instance may have seen what this one had not heard of.
@@ -56,6 +59,7 @@ class Mirror:
         self._listening: asyncio.Task[None] | None = None
         self._comparing = asyncio.Lock()
         self._unreadable: set[str] = set()
+        self._grown = Grown()
 
     @property
     def dated(self) -> int:
@@ -65,7 +69,7 @@ class Mirror:
     async def load(self) -> None:
         """The first listing."""
         listing = await self._store.list(self._prefix)
-        self._take(listing, self.view.differences(listing))
+        self._take(listing, differences(self.view.raw, listing))
 
     async def follow(self) -> None:
         """Watch for ever."""
@@ -118,8 +122,8 @@ class Mirror:
             asked = self.revision
             try:
                 listing = await self._store.list(self._prefix)
-                differences = self.view.differences(listing)
-                if self._is_of_another_past(listing, differences, asked):
+                changed = await self._differences(listing)
+                if self._is_of_another_past(listing, changed, asked):
                     logger.error(
                         "the store's past up to revision %d, of now %d, is not what it was: "
                         "was it restored from a snapshot?",
@@ -129,12 +133,20 @@ class Mirror:
                     await self._raise_epochs(self.view.base + self.revision)
                     listing = await self._store.list(self._prefix)
                     self._forget()
-                    differences = self.view.differences(listing)
-                self._take(listing, differences)
+                    changed = differences(self.view.raw, listing)
+                self._take(listing, changed)
             except StoreError as error:
                 logger.info("listing failed: %s", error)
                 return False
         return True
+
+    async def _differences(self, listing: Listing) -> list[Event]:
+        """As those of the view; of a large group another thread finds them, by a copy, while the watch goes
+        on, and those that the watch has told meanwhile are none any more."""
+        if len(listing.items) < LARGE:
+            return differences(self.view.raw, listing)
+        found = await asyncio.to_thread(differences, dict(self.view.raw), listing)
+        return [event for event in found if self.view.raw.get(event.key) != event.kv]
 
     def _heard(self) -> None:
         self.heard_at = self._clock.monotonic()
@@ -186,6 +198,7 @@ class Mirror:
         """Events at or below our revision came by a listing already."""
         fresh = events if known else [event for event in events if event.revision > self.revision]
         changes = [change for event in fresh if (change := self.view.apply(event)) is not None]
+        self._grown.look(len(self.view.raw))
         if revision > self.revision:
             self.revision = revision
             moved, self._moved = self._moved, asyncio.Event()

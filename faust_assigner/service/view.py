@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -62,10 +62,10 @@ def _process(names: tuple[str, ...]) -> tuple[str, str]:
 class View:
     """The keys of one group by what they mean. ``unreadable``: the keys whose values cannot be read.
 
-    Two indexes by consumer are kept with each change: ``owned`` has its assignments, ``moving`` the hand-offs
-    to it or from it. A consumer without any has no entry. ``granted`` counts the assignments of each process,
-    (consumer, incarnation). ``inputs`` counts the changes that a plan
-    depends on: while it stays, so does the plan.
+    Indexes are kept with each change: by consumer, ``owned`` has its assignments and ``moving`` the hand-offs
+    to it or from it; a consumer without any has no entry. ``granted`` counts the assignments of each process,
+    (consumer, incarnation), and ``draining`` has the consumers that leave. ``inputs`` counts the changes that
+    a plan depends on: while it stays, so does the plan.
     """
 
     keys: Keys
@@ -89,6 +89,7 @@ class View:
     owned: dict[str, set[TopicPartition]] = field(default_factory=dict)
     moving: dict[str, set[TopicPartition]] = field(default_factory=dict)
     granted: Counter[tuple[str, str]] = field(default_factory=Counter)
+    draining: set[str] = field(default_factory=set)
     unreadable: set[str] = field(default_factory=set)
     inputs: int = 0
 
@@ -126,6 +127,10 @@ class View:
         elif change.kind == "handoffs":
             index, consumers_of = self.moving, _parties_of
         else:
+            if change.kind == "consumers":
+                self.draining.discard(change.name)
+                if change.after is not None and change.after.value.status is Status.DRAINING:
+                    self.draining.add(change.name)
             return
         for name in consumers_of(change.before):
             found = index.get(name)
@@ -170,6 +175,7 @@ class View:
             owned={name: set(mine) for name, mine in self.owned.items()},
             moving={name: set(mine) for name, mine in self.moving.items()},
             granted=Counter(self.granted),
+            draining=set(self.draining),
             unreadable=set(self.unreadable),
             inputs=self.inputs,
         )
@@ -183,17 +189,6 @@ class View:
             pass
         self.unreadable.add(kv.key)
         return None
-
-    def differences(self, listing: Listing) -> list[Event]:
-        """What must have happened since, in the order of revisions."""
-        now = {kv.key: kv for kv in listing.items}
-        gone = [Event(key, listing.revision, None) for key in self.raw if key not in now]
-        new = [
-            Event(kv.key, kv.mod_revision, kv) for kv in listing.items if self.raw.get(kv.key) != kv
-        ]  # whole: a restored store gives a revision's number twice
-        return sorted(new, key=lambda event: (event.revision, event.key)) + sorted(
-            gone, key=lambda e: e.key
-        )
 
     def same(self, key: str) -> Compare:
         """A compare that holds while ``key`` is as it is here, readable or not."""
@@ -257,6 +252,18 @@ class View:
         return config is not None and 0 <= at.partition < config.value.partition_count
 
 
+def differences(known: Mapping[str, KeyValue], listing: Listing) -> list[Event]:
+    """What must have happened since all keys were ``known``, in the order of revisions."""
+    now = {kv.key: kv for kv in listing.items}
+    gone = [Event(key, listing.revision, None) for key in known if key not in now]
+    new = [
+        Event(kv.key, kv.mod_revision, kv) for kv in listing.items if known.get(kv.key) != kv
+    ]  # whole: a restored store gives a revision's number twice
+    return sorted(new, key=lambda event: (event.revision, event.key)) + sorted(
+        gone, key=lambda e: e.key
+    )
+
+
 def has_more(view: View, name: str) -> bool:
     """Whether a consumer owns something, or something is on its way to it or from it."""
     mine = view.incarnation(name)
@@ -284,6 +291,13 @@ def leaving(view: View, name: str) -> set[TopicPartition]:
 def awaited(view: View) -> set[str]:
     """The consumers that own partitions, are not registered, and have not said goodbye."""
     return view.owned.keys() - view.consumers.keys() - view.departed.keys()
+
+
+def is_idle(view: View) -> bool:
+    """Whether no registered process owns a partition. Cost: one step for each consumer."""
+    return not any(
+        (name, entry.value.incarnation) in view.granted for name, entry in view.consumers.items()
+    )
 
 
 def unowned(view: View) -> int:

@@ -97,7 +97,8 @@ class AssignerClient:
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None
         self._stream: Any = None
-        self._session_id = ""
+        self._session_id = ""  # the last one; other instances renew it while this one is left
+        self._is_registered = False  # the stream has answered
         self._lives_s = math.inf
         self._is_pulsing = False
         self._heard_at = -math.inf
@@ -270,8 +271,8 @@ class AssignerClient:
                     raise
                 # A token or a certificate is being exchanged: its file is away for a moment.
                 log.warning("%s: cannot register again: %s", self.name, error)
-            attempt = 0 if self._session_id else attempt
-            self._session_id, self._stream = "", None
+            attempt = 0 if self._is_registered else attempt
+            self._is_registered, self._stream = False, None
             await asyncio.sleep(self._retry.wait(attempt, self._chance))
             attempt += 1
 
@@ -317,7 +318,7 @@ class AssignerClient:
     def _registered(self, said: pb.AssignmentUpdate, sent_at: float) -> None:
         self.streams += 1
         self._standbys.clear()
-        self._session_id = said.session_id
+        self._session_id, self._is_registered = said.session_id, True
         self._check_time()
         # A service that says nothing of it (the first one) keeps a consumer as long as its stream.
         self._lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf
@@ -379,7 +380,11 @@ class AssignerClient:
                 self._queue.put_nowait(None)
 
     async def _beat(self) -> None:
-        """Say that this consumer lives, six times in a life; leave a stream that is not answered."""
+        """Say that this consumer lives, six times in a life; leave a stream that is not answered.
+
+        A registration may wait for its turn, where many come at once: the session before it is renewed
+        meanwhile, at the instance that was asked.
+        """
         while True:
             if not self._session_id or self._lives_s == math.inf:
                 self._wake.clear()
@@ -403,14 +408,12 @@ class AssignerClient:
                     is_well = False  # too late: what was lost meanwhile has to be told anew
                 elif is_well and session == self._session_id:
                     self.holdings.confirm(sent_at + answer.lives_ms / 1000)
+            if not self._is_registered or session != self._session_id or self._stream is None:
+                continue
             is_deaf = self._is_pulsing and self._clock() - self._heard_at > self._lives_s / 2
-            if is_deaf and self._session_id:
+            if is_deaf:
                 log.info("%s: the stream says nothing: another instance is asked", self.name)
-            if (
-                (is_deaf or not is_well)
-                and session == self._session_id
-                and self._stream is not None
-            ):
+            if is_deaf or not is_well:
                 self._stream.cancel()
 
     async def _fence(self) -> None:
@@ -418,7 +421,8 @@ class AssignerClient:
         while True:
             left = self.holdings.until - self._clock()
             await asyncio.sleep(min(max(left, 0.02), 1.0))
-            if self._check_time() and self._stream is not None:
+            # A registration that waits for its turn begins a new session as it is.
+            if self._check_time() and self._is_registered and self._stream is not None:
                 self._stream.cancel()
 
     def _give_up(self) -> None:

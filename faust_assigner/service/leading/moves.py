@@ -18,7 +18,7 @@ from faust_assigner.service.leading.bundles import Bundle, joined, owner, still_
 from faust_assigner.service.leading.record import NEUTRAL, Standing
 from faust_assigner.service.leading.slots import beginning
 from faust_assigner.service.leading.targets import Targets, bound_topics, crew_of, hinted
-from faust_assigner.service.records import FORGOTTEN, PlannedMove, Status
+from faust_assigner.service.records import FORGOTTEN, PlannedMove
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Delete, Put, Write
 from faust_assigner.service.view import View, awaited, has_more
@@ -32,17 +32,36 @@ def rebalance(
     standing: Standing = NEUTRAL,
 ) -> Iterator[Bundle]:
     """Orphans first and at once, then hand-offs as far as the places allow. ``now`` unix seconds."""
-    wanted, held = targets.owner, held_back(view)
-    for at in sorted(at for at in wanted if at not in held and _is_orphan(view, at)):
-        yield _given(view, at, wanted[at])
-    for at in sorted(
-        at
-        for at in view.assignments.keys() | view.handoffs.keys()
-        if not view.exists(at) or (at not in wanted and _is_refused(view, at))
-    ):
+    wanted, held, living = targets.owner, held_back(view), living_owners(view)
+    # What a hand-off does about an orphan is done before (see ``advance``).
+    for at in sorted(wanted.keys() - living.keys() - held):
+        if not _is_fenced(view, at):
+            yield _given(view, at, wanted[at])
+    # A living owner, that stays, does not want the topic any more. A dead one's assignment is kept: it is how
+    # its partitions find back to it.
+    refused = {at for at in living.keys() - wanted.keys() if living[at] not in view.draining}
+    for at in sorted(refused.union(_not_there(view))):
         yield _forgotten(view, at)
     yield from _unwanted(view, wanted)
-    yield from _begun(view, wanted, settings, now, standing, only_leaving=bool(held))
+    yield from _begun(view, wanted, living, settings, now, standing, only_leaving=bool(held))
+
+
+def living_owners(view: View) -> dict[TopicPartition, str]:
+    """Partition -> its owner, where the process that owns it is the registered one.
+
+    Cost: one pass over the assignments.
+    """
+    registered = {(name, entry.value.incarnation) for name, entry in view.consumers.items()}
+    found = ((at, entry.value) for at, entry in view.assignments.items())
+    return {at: one.owner for at, one in found if (one.owner, one.incarnation) in registered}
+
+
+def _not_there(view: View) -> Iterator[TopicPartition]:
+    """Partitions with an assignment or a hand-off that their topics do not have."""
+    counts = {topic: entry.value.partition_count for topic, entry in view.topics.items()}
+    for at in view.assignments.keys() | view.handoffs.keys():
+        if not at.partition < counts.get(at.topic, 0):
+            yield at
 
 
 def held_back(view: View) -> set[TopicPartition]:
@@ -61,24 +80,23 @@ def held_back(view: View) -> set[TopicPartition]:
 
 def waiting(view: View, targets: Targets) -> int:
     """How many partitions are to move and have no hand-off yet."""
-    return sum(1 for _ in _due(view, targets.owner))
+    return len(_due(view, targets.owner, living_owners(view)))
 
 
-def _due(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[TopicPartition]:
-    for at, name in wanted.items():
-        if at not in view.handoffs and _living_owner(view, at) not in (None, name):
-            yield at
+def _due(
+    view: View, wanted: Mapping[TopicPartition, str], living: Mapping[TopicPartition, str]
+) -> set[TopicPartition]:
+    return {
+        at
+        for at, owner in living.items()
+        if wanted.get(at, owner) != owner and at not in view.handoffs
+    }
 
 
 def wished(view: View) -> set[TopicPartition]:
     """The partitions that an operator wants somewhere, with those that travel with them."""
     bound = bound_topics(view) if view.pins else {}
     return {one for at in view.pins for one in crew_of(at, bound)}
-
-
-def _is_leaving(view: View, owner: str | None) -> bool:
-    """A draining owner keeps what nobody can take."""
-    return owner is not None and view.consumers[owner].value.status is Status.DRAINING
 
 
 def planned(view: View, targets: Targets, without: Collection[str] = ()) -> Iterator[PlannedMove]:
@@ -88,13 +106,6 @@ def planned(view: View, targets: Targets, without: Collection[str] = ()) -> Iter
         old = None if owner in without else owner
         if old != name:
             yield PlannedMove(at, old, name)
-
-
-def _is_refused(view: View, at: TopicPartition) -> bool:
-    """A living owner, that stays, does not want the partition any more. A dead one's assignment is kept: it
-    is how its partitions find back to it."""
-    owner = _living_owner(view, at)
-    return owner is not None and not _is_leaving(view, owner)
 
 
 def _forgotten(view: View, at: TopicPartition) -> Bundle:
@@ -126,11 +137,6 @@ def _is_fenced(view: View, at: TopicPartition) -> bool:
     return entry is not None and (entry.value.owner, entry.value.incarnation) in view.fences
 
 
-def _is_orphan(view: View, at: TopicPartition) -> bool:
-    """Nobody living owns it. What a hand-off does about it is done before (see ``advance``)."""
-    return _living_owner(view, at) is None and not _is_fenced(view, at)
-
-
 def _given(view: View, at: TopicPartition, to: str) -> Bundle:
     key = view.keys.handoff(at)
     compares = (view.same(view.keys.assignment(at)), view.same(key), *_of_owner(view, at))
@@ -153,14 +159,15 @@ def _unwanted(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[Bund
 def _begun(
     view: View,
     wanted: Mapping[TopicPartition, str],
+    living: Mapping[TopicPartition, str],
     settings: ServiceSettings,
     now: float,
     standing: Standing,
     *,
     only_leaving: bool,
 ) -> Iterator[Bundle]:
-    due = set(_due(view, wanted))
-    leaving = {at for at in due if _is_leaving(view, _living_owner(view, at))}
+    due = _due(view, wanted, living)
+    leaving = {at for at in due if living[at] in view.draining}
     if only_leaving or view.pause is not None:
         due = leaving | (set() if only_leaving else due & wished(view))
     for new, mine in beginning(view, wanted, due, leaving, bound_topics(view), standing, settings):
@@ -182,7 +189,7 @@ def _beginning(
         old_incarnation=owner.incarnation,
         new_incarnation=view.incarnation(new),
     )
-    why = f"{old} leaves" if _is_leaving(view, old) else "the loads are to be even"
+    why = f"{old} leaves" if old in view.draining else "the loads are to be even"
     if at in view.pins:
         why = "an operator wants it there"
     return Bundle(
@@ -200,8 +207,8 @@ def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
     wrote such ones)."""
     for name in sorted(targets.replicas.keys() | view.replicas.keys()):
         yield from _replicas(view, name, targets.replicas.get(name, ()))
-    for name, entry in sorted(view.consumers.items()):
-        if entry.value.status is Status.DRAINING and not has_more(view, name):
+    for name in sorted(view.draining):
+        if not has_more(view, name):
             key = view.keys.consumer(name)
             told = (name, "drained: it owns nothing any more, and its stream ends")
             yield Bundle((view.same(key),), (Delete(key),), (told,))

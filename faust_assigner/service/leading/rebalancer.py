@@ -15,6 +15,7 @@ from typing import TypeVar
 from faust_assigner.errors import PlanInputError
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import QuotaExceeded, StoreError
+from faust_assigner.service.heap import without_collections
 from faust_assigner.service.leading.advance import advance
 from faust_assigner.service.leading.bundles import (
     COOLDOWN_LEASE,
@@ -33,12 +34,14 @@ from faust_assigner.service.mirror import RETRY_S, Mirror
 from faust_assigner.service.records import EXPELLED_S, Consumer
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Put, Write
-from faust_assigner.service.view import Change, Entry, View
+from faust_assigner.service.view import Change, Entry, View, is_idle
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 #: Partitions and assignments from which a plan is made in another thread: below it takes less than 50 ms.
 LARGE = 4_000
+#: While consumers join a group in which none owns anything, the first plan waits for so many debounces.
+GATHERING = 10.0
 #: The leader rests for so many times what a plan took: each wave of hand-offs needs a plan, and waits for it.
 REST = 0.5
 
@@ -61,6 +64,8 @@ class Rebalancer:
         self._conflict = False
         self._planned = -1
         self._rest_until = 0.0
+        self._joined_at = -float("inf")
+        self._gathers_until = -float("inf")
 
     # -- when ----------------------------------------------------------------------------------------
 
@@ -71,9 +76,23 @@ class Rebalancer:
             self._record.heard(self._mirror.view, change, now)
             if _asks_for_plan(change):
                 self._plan_at = min(self._plan_at, now + self._settings.debounce_s)
+                if change.kind == "consumers" and change.before is None:
+                    self._join(now)
             elif change.kind == "handoffs" and change.after is None and self._waiting:
                 self._plan_at = min(self._plan_at, now)
         self._wake.set()
+
+    def _join(self, now: float) -> None:
+        debounce_s = self._settings.debounce_s
+        if now > max(self._joined_at + debounce_s, self._gathers_until):
+            self._gathers_until = now + GATHERING * debounce_s
+        self._joined_at = now
+
+    def _gathering_until(self, view: View) -> float:
+        """A group begins with a plan for all that join one after the other: the first of them would be given
+        everything, to be handed over partition by partition."""
+        until = min(self._joined_at + self._settings.debounce_s, self._gathers_until)
+        return until if until > self._plan_at and is_idle(view) else self._plan_at
 
     async def lead(self, term: Leadership) -> None:
         """One term. Raises Deposed when it is over."""
@@ -111,6 +130,8 @@ class Rebalancer:
         view, now, wall = self._mirror.view, self._clock.monotonic(), self._clock.wall()
         self._tell_ages(now)
         bundles = list(advance(view, self._record.late(now), self._settings, wall))
+        if now >= self._plan_at:
+            self._plan_at = self._gathering_until(view)
         if now >= max(self._plan_at, self._rest_until):
             self._plan_at = now + self._settings.reconcile_s
             is_new = self._judge(view, now)
@@ -170,8 +191,8 @@ class Rebalancer:
         """
         revision = 0
         try:
-            for chunk in chunks(await self._leased(term, bundles), MAX_BUNDLE):
-                revision = max(revision, await self._apply(term, chunk))
+            for chunk in chunks(bundles, MAX_BUNDLE):
+                revision = max(revision, await self._apply(term, await self._leased(term, chunk)))
         except QuotaExceeded as error:
             logger.error("%s", error)
             self._planned = -1
@@ -271,7 +292,8 @@ async def _beside(view: View, work: Callable[[View], T]) -> T:
     size = len(view.assignments) + sum(e.value.partition_count for e in view.topics.values())
     if size < LARGE:
         return work(view)
-    return await asyncio.to_thread(work, view.frozen())
+    with without_collections():
+        return await asyncio.to_thread(work, view.frozen())
 
 
 def _bound(write: Write, leases: Mapping[int, int]) -> Write:

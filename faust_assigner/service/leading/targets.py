@@ -14,7 +14,7 @@ from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.leading.record import NEUTRAL, Standing
-from faust_assigner.service.records import KEEPS_REPLICAS, Consumer, Status
+from faust_assigner.service.records import KEEPS_REPLICAS, Consumer
 from faust_assigner.service.view import View
 
 
@@ -181,11 +181,11 @@ def _pin(
 
 def _left_behind(view: View) -> Iterator[TopicPartition]:
     """The partitions of consumers that leave."""
-    for name, entry in view.consumers.items():
-        if entry.value.status is Status.DRAINING:
-            for at in view.owned.get(name, ()):
-                if view.assignments[at].value.incarnation == entry.value.incarnation:
-                    yield at
+    for name in view.draining:
+        mine = view.incarnation(name)
+        for at in view.owned.get(name, ()):
+            if view.assignments[at].value.incarnation == mine:
+                yield at
 
 
 def _members(

@@ -157,8 +157,10 @@ class Sessions:
         writes: list[Write] = []
         if consumer.name in view.departed:
             writes.append(Delete(self._keys.departed(consumer.name)))
+        if delay_s <= 0 or view.consumers:
+            return writes
         others = awaited(view) - {consumer.name}
-        if delay_s <= 0 or view.consumers or not (others or consumer.former):
+        if not (others or consumer.former):
             return writes
         said = KNOWN if view.owned else FORGOTTEN
         lease = await self._store.grant(delay_s)
@@ -278,7 +280,7 @@ class Sessions:
 
     def _relieve(self, view: View) -> None:
         """A draining consumer that nobody is left to relieve need not wait."""
-        for name in [n for n, e in view.consumers.items() if e.value.status is Status.DRAINING]:
+        for name in sorted(view.draining):
             stream = self.registry.get(name)
             if stream is not None and _is_left_alone(view, name):
                 self._end(stream, Ended.DRAINED)

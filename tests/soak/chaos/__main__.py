@@ -58,7 +58,7 @@ async def _until_stopped(world: World, name: str) -> None:
 
 async def _on_consumer(world: World, fault: Fault) -> None:
     name = NAMES[fault.number]
-    process = world.newest(name)
+    process = await world.begun(world.newest(name))
     if fault.kind == "twin":
         world.spawn(name)
         await asyncio.sleep(fault.for_s)

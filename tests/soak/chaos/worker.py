@@ -42,8 +42,6 @@ class Pause:
 async def live(targets: str, name: str, number: int, sink_port: int) -> int:
     """Write until the service, or a signal, ends it; the exit code."""
     chance, pause, loop = random.Random(f"{name}-{number}"), Pause(), asyncio.get_running_loop()
-    _, sink = await asyncio.open_connection("127.0.0.1", sink_port)
-    sink.write(f"{name} {number}\n".encode())
     consumer = Consumer(
         targets.split(","), name, warm_s=chance.uniform(0, 1), release_s=chance.uniform(0, 0.5)
     ).start()
@@ -53,6 +51,9 @@ async def live(targets: str, name: str, number: int, sink_port: int) -> int:
         signal.SIGTERM, lambda: leaving.append(loop.create_task(consumer.leave()))
     )
     assert consumer.task is not None
+    # From the first line on, signals are taken as they are meant.
+    _, sink = await asyncio.open_connection("127.0.0.1", sink_port)
+    sink.write(f"{name} {number}\n".encode())
     while not consumer.task.done():
         for partition, epoch in list(consumer.working.items()):
             if consumer.client.may_work(partition):

@@ -63,6 +63,7 @@ class World:
     book: Book = field(default_factory=lambda: Book(range(PARTITIONS)))
     processes: dict[str, list[Process]] = field(default_factory=dict)
     sink_port: int = 0
+    _begun: set[tuple[str, int]] = field(default_factory=set)
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     # -- the sink ------------------------------------------------------------------------------------
@@ -82,6 +83,7 @@ class World:
         """The writes of one process."""
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             name, number = (await reader.readuntil()).split()
+            self._begun.add((name.decode(), int(number)))
             while line := await reader.readline():
                 partition, epoch, checked = line.split()
                 self.book.write(
@@ -115,6 +117,15 @@ class World:
             )
         mine.append(Process(name, number, popen))
         return mine[-1]
+
+    async def begun(self, process: Process, *, seconds: float = 60.0) -> Process:
+        """The process, once it takes signals as they are meant, or has ended."""
+        async with asyncio.timeout(seconds):
+            while process.popen.poll() is None:
+                if (process.name, process.number) in self._begun:
+                    break
+                await asyncio.sleep(0.02)
+        return process
 
     def newest(self, name: str) -> Process:
         """The process that was started last."""

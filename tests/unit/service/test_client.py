@@ -238,6 +238,54 @@ async def test_where_a_session_has_ended_the_next_target_is_tried_first() -> Non
         assert one.streams == 1
 
 
+class _Crowded(Part):
+    """Registrations wait for their turn here, and heartbeats are answered where ``beats``."""
+
+    beats = True
+
+    async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
+        """Later."""
+        self.asked += 1
+        await asyncio.Event().wait()
+        yield pb.AssignmentCommand()
+
+    async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
+        """Of the session that another instance began."""
+        if not self.beats:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the store is silent")
+        return pb.HeartbeatResponse(known=request.session_id == "s1", lives_ms=self.lives_ms)
+
+
+async def test_a_session_lives_on_while_the_next_registration_waits_for_its_turn() -> None:
+    """Many register at once where an instance has stopped: none loses its partitions by waiting."""
+    first, crowded = Part(lives_ms=600), _Crowded(lives_ms=600)
+    async with serving(first) as a, serving(crowded) as b:
+        client = AssignerClient([a, b], "c", retry=QUICK)
+        async with told_by(client) as told:
+            await until(lambda: client.may_work(AT))
+            first.end.set()
+            await until(lambda: crowded.asked == 1)
+            for _ in range(150):
+                await asyncio.sleep(0.01)
+                assert client.may_work(AT)
+            assert not any(isinstance(one, Lost) for one in told)
+            assert crowded.asked == 1
+
+
+async def test_a_registration_that_waits_for_its_turn_keeps_it_when_the_session_is_over() -> None:
+    """A second try would be the last in the queue."""
+    first, crowded = Part(lives_ms=300), _Crowded(lives_ms=300)
+    crowded.beats = False
+    async with serving(first) as a, serving(crowded) as b:
+        client = AssignerClient([a, b], "c", retry=QUICK)
+        async with told_by(client) as told:
+            await until(lambda: client.may_work(AT))
+            first.end.set()
+            await until(lambda: any(isinstance(one, Lost) for one in told))
+            await asyncio.sleep(0.5)
+            assert (first.streams, crowded.asked) == (1, 1)
+
+
 async def test_a_service_that_says_nothing_of_sessions_is_believed_as_long_as_the_stream_lives() -> (
     None
 ):

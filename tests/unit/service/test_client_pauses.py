@@ -44,7 +44,7 @@ async def stayed(*outcomes: Any) -> tuple[list[int], list[float], AssignerClient
         outcome = left.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
-        client._session_id = outcome
+        client._is_registered = bool(outcome)
         return False
 
     client._hold_one = hold_one  # type: ignore[method-assign]
@@ -61,12 +61,6 @@ async def test_pauses_and_patience_grow_until_a_session_begins() -> None:
     assert tries == [0, 1, 2, 0, 1]
     assert patience == [2.0, 4.0, 8.0, 16.0, 4.0, 8.0]
     assert told == [None], "the last stream ended well: it is drained"
-
-
-async def test_a_session_that_ended_is_none() -> None:
-    """Heartbeats of it would be refused."""
-    _, _, client, _ = await stayed("s")
-    assert client._session_id == ""
 
 
 async def test_a_refusal_is_told_and_not_tried_again() -> None:

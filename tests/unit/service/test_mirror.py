@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Mapping
 from itertools import pairwise
 
+import pytest
+
 from faust_assigner.service import keys as codec
+from faust_assigner.service import mirror as mirror_module
+from faust_assigner.service.clock import SystemClock
 from faust_assigner.service.mirror import AHEAD, REST, Mirror
-from faust_assigner.service.store.base import Listing
+from faust_assigner.service.records import TopicConfig
+from faust_assigner.service.store.base import Event, KeyValue, Listing
 from faust_assigner.service.store.memory import MemoryStore
+from faust_assigner.service.view import differences
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.stories import ALL, put, store
 
@@ -26,6 +34,41 @@ def test_epochs_are_raised_far_above_what_this_instance_has_seen() -> None:
             assert codec.load_base(kv.value) == base
 
     virtually(story)
+
+
+async def test_the_loop_goes_on_while_a_large_listing_is_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The comparison waits here until the loop has told it; and what the watch tells meanwhile is no sign of
+    a restored store, and is told once."""
+    free, compared = threading.Event(), threading.Event()
+
+    def waits(known: Mapping[str, KeyValue], listing: Listing) -> list[Event]:
+        compared.set()
+        assert free.wait(30.0), "the loop stood still meanwhile"
+        return differences(known, listing)
+
+    monkeypatch.setattr(mirror_module, "LARGE", 2)
+    kept = MemoryStore()
+    for number in range(4):
+        await put(kept, ALL.topic(f"t{number}"), codec.dump_topic(TopicConfig(f"t{number}", 1)))
+    mirror = Mirror(kept, ALL, SystemClock(), reconcile_s=60.0)
+    await mirror.load()
+    told: list[str] = []
+    mirror.listeners.append(lambda changes: told.extend(change.name for change in changes))
+    new = await put(kept, ALL.topic("t0"), codec.dump_topic(TopicConfig("t0", 2)))
+    lost = await put(kept, ALL.topic("t1"), codec.dump_topic(TopicConfig("t1", 2)))
+    monkeypatch.setattr(mirror_module, "differences", waits)
+    task = asyncio.create_task(mirror._relist())
+    while not compared.is_set():
+        await asyncio.sleep(0.01)
+    mirror._apply([Event(new.key, new.mod_revision, new)], new.mod_revision)
+    free.set()
+    assert await task
+    assert told == ["t0", "t1"]
+    assert mirror.view.raw[lost.key] == lost
+    assert mirror.view.base == 0, "epochs are raised where a store was restored"
+    await kept.close()
 
 
 class Slow(MemoryStore):

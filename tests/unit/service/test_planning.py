@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.service.commands import Warm
 from faust_assigner.service.leading import rebalancer
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.store.base import Listing, TxnResult
 from faust_assigner.service.store.memory import MemoryStore
-from tests.support.assigning.consumers import PATIENCE_S, Bench, LoopClock, virtually
+from tests.support.assigning.consumers import (
+    PATIENCE_S,
+    Bench,
+    LoopClock,
+    eventually,
+    virtually,
+)
 from tests.unit.service.stories import store
 
 
@@ -51,6 +58,64 @@ def test_a_group_that_nothing_happens_to_is_not_planned_again(plans: list[int]) 
             await b.consumer(node, "c")
             await b.settles(2, 3, 3)
             assert 3 in plans
+        await kept.close()
+
+    virtually(story)
+
+
+def _moved_at_the_start(joins: int, every_s: float) -> tuple[int, float]:
+    """Hand-offs until consumers that join in turn share 24 partitions; when the first owns one."""
+    found: list[tuple[int, float]] = []
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 24}, debounce_s=1.0)
+            began, first = asyncio.get_running_loop().time(), 0.0
+            for number in range(joins):
+                await b.consumer(node, f"c{number:02}")
+                await asyncio.sleep(every_s)
+                if b.owners() and not first:
+                    first = asyncio.get_running_loop().time() - began
+            await eventually(b.owners)
+            first = first or asyncio.get_running_loop().time() - began
+            await b.settles(*[24 // joins] * joins)
+            found.append((sum(len(helper.of(Warm)) for helper in b.helpers), first))
+        await kept.close()
+
+    virtually(story)
+    return found[0]
+
+
+def test_a_group_that_begins_is_planned_once_for_all_that_join_within_a_debounce_of_each_other() -> (
+    None
+):
+    """The first of them was given everything, and handed nearly all of it over again."""
+    handoffs, first = _moved_at_the_start(8, 0.6)
+    assert handoffs == 0
+    assert 5.0 < first < 6.5, "a debounce after the last one"
+
+
+def test_a_group_that_begins_waits_for_ten_debounces_at_most() -> None:
+    """Where consumers join all the time somebody works in the end."""
+    handoffs, first = _moved_at_the_start(24, 0.6)
+    assert 9.5 < first < 11.5
+    assert handoffs > 0
+
+
+def test_a_consumer_that_joins_a_group_at_work_waits_for_one_debounce() -> None:
+    """Joins that follow each other do not put it off: somebody may have died meanwhile."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 24}, debounce_s=1.0)
+            await b.consumer(node, "a")
+            await b.settles(24)
+            for number in range(4):
+                await b.consumer(node, f"c{number}")
+                await asyncio.sleep(0.6)
+            assert sum(len(helper.owned) > 0 for helper in b.helpers) > 1
         await kept.close()
 
     virtually(story)

@@ -1,1 +1,0 @@
-"""A client of the assigner service for the conformance test."""

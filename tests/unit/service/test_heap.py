@@ -1,0 +1,86 @@
+"""What the garbage collector is kept from looking at, so that it does not hold the event loop up."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from faust_assigner.service import heap
+from faust_assigner.service.heap import GROWN_BY, MANY, Grown, without_collections
+from faust_assigner.service.leading import rebalancer
+from faust_assigner.service.leading.rebalancer import _beside
+from faust_assigner.service.mirror import Mirror
+from tests.support.assigning.consumers import LoopClock, virtually
+from tests.unit.service.stories import ALL, put, store, view_of
+
+
+@pytest.fixture(autouse=True)
+def _seen_again() -> Iterator[None]:
+    """What a test hides is no other one's."""
+    yield
+    gc.enable()
+    gc.unfreeze()
+
+
+def test_a_copy_that_grows_is_hidden_once_for_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time costs a collection of young objects, and may hide a few cycles for good."""
+    hidden: list[int] = []
+    monkeypatch.setattr(heap, "hide", lambda: hidden.append(1))
+    grown = Grown()
+    for keys in (10, GROWN_BY - 1, GROWN_BY, GROWN_BY + 1, 2 * GROWN_BY - 1, 10):
+        grown.look(keys)
+    assert len(hidden) == 1
+    grown.look(2 * GROWN_BY)
+    assert len(hidden) == 2
+
+
+def test_young_garbage_is_freed_before_the_rest_is_hidden() -> None:
+    """A cycle that is hidden would never be freed."""
+
+    class Node:
+        itself: Node
+
+    gc.collect()
+    node = Node()
+    node.itself = node
+    del node
+    heap.hide()
+    assert gc.get_freeze_count() > 0
+    gc.unfreeze()
+    assert not any(isinstance(found, Node) for found in gc.get_objects())
+
+
+def test_the_mirror_hides_a_large_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection of 100,000 partitions stops the loop for 400 ms."""
+    monkeypatch.setattr(heap, "GROWN_BY", 3)
+
+    async def story() -> None:
+        kept = store()
+        for number in range(4):
+            await put(kept, f"/g/other/{number}", b"")
+        before = gc.get_freeze_count()
+        await Mirror(kept, ALL, LoopClock(), reconcile_s=5.0).load()
+        assert gc.get_freeze_count() > before
+        await kept.close()
+
+    virtually(story)
+
+
+async def test_a_large_plan_is_made_without_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would stop the loop from the thread that plans."""
+    monkeypatch.setattr(rebalancer, "LARGE", 1)
+    assert await _beside(view_of(topics={"t": 2}), lambda view: gc.isenabled()) is False
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(("objects", "is_hidden"), [(10, False), (2 * MANY, True)])
+def test_only_many_new_objects_are_hidden(objects: int, *, is_hidden: bool) -> None:
+    """Each small plan would hide the garbage of that moment for good."""
+    gc.collect()
+    before = gc.get_freeze_count()
+    with without_collections():
+        made = [[number] for number in range(objects)]
+    assert (gc.get_freeze_count() > before) is is_hidden
+    assert len(made) == objects
