@@ -77,7 +77,11 @@ BESIDES = {
     "model.py": PLANNING,
     "checks/optimality.py": ("tests/property/test_optimality.py",),
     "planner.py": PLANNING,
-    "promotion.py": (*PLANNING, "tests/property/test_promotions.py"),
+    "promotion.py": (
+        *PLANNING,
+        "tests/unit/actives/test_promotion.py",
+        "tests/property/test_promotions.py",
+    ),
     "standby.py": ("tests/unit/standbys", *STANDBYS),
     "standbys": STANDBYS,
     "sticky.py": PLANNING,

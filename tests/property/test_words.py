@@ -34,7 +34,9 @@ def test_every_placement_can_be_explained_and_counted(seed: int) -> None:
                 assert found.member_id == answer.member_ids[answer.owner[g][p]]
                 assert found.rule == RULES[answer.rule[g][p]]
                 assert (found.previous == found.member_id) == (found.rule == "kept")
-                assert {place.member_id for place in found.beaten} <= names
+                beaten = [place.member_id for place in found.beaten]
+                assert set(beaten) <= names - {found.member_id}
+                assert len(set(beaten)) == len(beaten)
                 assert all(place.by >= 0 for place in found.beaten)
                 assert str(found)
         world.rebalance(thorough=False)

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from faust_assigner import grouper
 from faust_assigner.grouper import NARROW_IDS_FROM, PartitionGrouper
 from faust_assigner.model import Group
 
@@ -210,3 +211,14 @@ def test_the_id_of_a_topic_that_is_gone_goes_to_no_other_group() -> None:
     """In this very round a member may still end that topic's transactions."""
     found = ids(group([["b"]], {"b": 4}, previous_ids={"gone": 4}))
     assert found["b"] != 4
+
+
+@pytest.mark.parametrize("name", list("abcdef"))
+def test_an_id_made_from_a_name_is_no_other_groups_count(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the name's hash is: here it can only be the count or the number after it."""
+    monkeypatch.setattr(grouper, "NARROW_IDS_FROM", 4)
+    monkeypatch.setattr(grouper, "_NARROW_IDS", 2)
+    found = ids(group([["wide", name], ["wide"]], {"wide": 4, name: 4}))
+    assert found == {"wide": 4, name: 5}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from faust_assigner.broker.storage import store as store_module
+from faust_assigner.broker.storage import witness
 from faust_assigner.broker.storage.store import ROOM_IN_BUFFERS, RocksStore, StoreFailed
 
 
@@ -94,6 +95,39 @@ def test_records_are_taken_at_once_when_space_is_there_again(
     store.write([(b"b4", b"record")])
     assert not store.is_low
     store.close()
+
+
+def test_the_disk_is_asked_again_after_a_sixteenth_of_a_buffer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records are added up; however small each is, a disk that fills is seen in time."""
+    disk = Disk(monkeypatch)
+    store = RocksStore(tmp_path)
+    store.write([(b"b0", b"r")])
+    part = store._buffer // 64
+    disk.free = 0
+    for number in range(3):
+        store.write([(b"b%d" % number, bytes(part))])
+    with pytest.raises(StoreFailed, match="no space"):
+        store.write([(b"b3", bytes(part))])
+    store.close()
+
+
+def test_the_folder_of_a_store_is_made_with_those_above_it(tmp_path: Path) -> None:
+    """``--data`` may name a folder of which nothing is there yet."""
+    RocksStore(tmp_path / "var" / "lib" / "broker").close()
+
+
+def test_a_store_whose_files_are_gone_is_not_made_anew(tmp_path: Path) -> None:
+    """The witness says that a broker has kept its data there: without them it is a loss."""
+    RocksStore(tmp_path).close()
+    for file in tmp_path.iterdir():
+        if file.name != witness.NAME:
+            file.unlink()
+    with pytest.raises(StoreFailed, match="cannot open"):
+        RocksStore(tmp_path)
+    (tmp_path / witness.NAME).unlink()
+    RocksStore(tmp_path).close()
 
 
 def test_a_record_of_one_write_with_deletions_needs_space_too(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.ledger.install import MARK as LEDGER
-from faust_assigner.page import mount
+from faust_assigner.page import mount, watch
 from faust_assigner.page.asgi import assignor_asgi
 from faust_assigner.page.mount import MARK
 from faust_assigner.wire.worker_status import decode_ledger
@@ -108,6 +108,21 @@ async def test_events_end_when_the_page_is_closed(app: Any) -> None:
     assert (b"content-type", b"text/event-stream") in sent[0]["headers"]
     assert sent[2]["body"].startswith(b"event: look")
     assert getattr(app, MARK).watch._streams == 0
+
+
+async def test_a_page_beyond_the_last_place_is_refused_as_busy(app: Any) -> None:
+    """503, which a browser tries again later; the streams that are open stay."""
+    await seen(app)
+    getattr(app, MARK).watch._streams = watch.MOST_STREAMS
+    sent = list[Any]()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/events", "headers": []}
+    await asyncio.wait_for(assignor_asgi(app)(scope, asyncio.Event().wait, send), 20)
+    assert (sent[0]["status"], sent[1]["body"]) == (503, b"Too many pages are open.")
+    assert getattr(app, MARK).watch._streams == watch.MOST_STREAMS
 
 
 async def test_the_page_is_off_by_one_setting() -> None:

@@ -193,6 +193,9 @@ async def test_rounds_are_counted_by_their_trigger(shop: Shop) -> None:
     assert a.of("rounds_led_total")["join",] == 1.0
     assert a.of("plan_seconds_count") == {(): 3.0}
     assert a.of("tasks")[()] == PARTITIONS
+    shown = a.sensor.rounds()
+    assert (shown.app, shown.rounds) == ("shop", a.sensor.journal.rounds())
+    assert shown.rounds
 
 
 async def test_tasks_without_a_copy_elsewhere_are_counted(shop: Shop) -> None:

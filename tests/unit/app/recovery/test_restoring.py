@@ -110,6 +110,24 @@ async def test_a_restore_that_raises_leaves_fausts_offsets(
     assert await build(restoring) == {HERE: -1}
 
 
+async def test_a_partition_is_reported_once_though_it_was_told_before_the_end(
+    restoring: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch tells each partition when it is done, and all of them when it ends."""
+
+    def early(settings: Any, partitions: Any, stop: Any, told: Any) -> Any:
+        done = answer(7)(settings, partitions, stop, told)
+        told(done[HERE])
+        return done
+
+    monkeypatch.setattr(recovery, "bring_up", early)
+    offsets = {HERE: -1}
+    stop = recovery.Stop(None)
+    highwaters = restoring.active_highwaters
+    told = [tp async for tp in restoring._in_batches([HERE], offsets, highwaters, stop)]
+    assert (told, offsets) == ([HERE], {HERE: 7})
+
+
 async def test_standbys_wait_for_nothing(restoring: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their offsets are built as Faust builds them, within Faust's time."""
     monkeypatch.setattr(recovery, "bring_up", answer(7))

@@ -1,0 +1,1 @@
+"""A client of the assigner service for the conformance test."""

@@ -1,0 +1,83 @@
+"""A client of the assigner service for the conformance test: it says what it works on, and when.
+
+python -m faust_assigner.service.conformance -- python -m examples.conformance.client
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+from faust_assigner.service.client import (
+    AbortWarm,
+    Assigned,
+    AssignerClient,
+    Lost,
+    Release,
+    Standbys,
+    TopicPartition,
+    Warm,
+)
+
+EVERY_S = 0.05
+
+
+class Worker:
+    """Writes to each partition that it owns, as long as the client says that it may."""
+
+    def __init__(self, client: AssignerClient) -> None:
+        self._client = client
+        self.epochs: dict[TopicPartition, int] = {}
+
+    async def work(self) -> None:
+        """Write for ever."""
+        while True:
+            for partition, epoch in self.epochs.items():
+                if self._client.may_work(partition):
+                    self.write(partition, epoch)
+            await asyncio.sleep(EVERY_S)
+
+    def write(self, partition: TopicPartition, epoch: int) -> None:
+        """One write: here, a line."""
+        now = time.clock_gettime(time.CLOCK_MONOTONIC)
+        print("WORK", partition.topic, partition.partition, epoch, f"{now:.6f}", flush=True)
+
+    async def assigned(self, command: Assigned) -> None:
+        """Work on these, and on no others."""
+        self.epochs = {partition: grant.epoch for partition, grant in command.owned.items()}
+
+    async def warm(self, command: Warm) -> None:
+        """There is nothing to load."""
+
+    async def release(self, command: Release) -> int | None:
+        """Stop, and say where."""
+        self.epochs.pop(command.partition, None)
+        return 1
+
+    async def abort(self, command: AbortWarm) -> None:
+        """There is nothing to drop."""
+
+    async def standbys(self, command: Standbys) -> None:
+        """It keeps none."""
+
+    async def lost(self, command: Lost) -> None:
+        """Stop at once."""
+        self.epochs.clear()
+
+
+async def main() -> None:
+    """Run until the service ends it."""
+    target, name = os.environ["ASSIGNER_TARGET"], os.environ["ASSIGNER_NAME"]
+    async with AssignerClient(target, name, topics=[os.environ["ASSIGNER_TOPIC"]]) as client:
+        worker = Worker(client)
+        async with asyncio.TaskGroup() as tasks:
+            working = tasks.create_task(worker.work())
+            try:
+                await client.run(worker)
+            finally:
+                working.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,209 @@
+"""The service that a client under test talks to: it says what a rule wants and notes what it hears."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.proto.kafka_assigner_pb2_grpc import add_KafkaAssignerServicer_to_server
+
+TOPIC: Final = "conformance"
+#: A number that no field of a command has: a message of a later release.
+_LATER: Final = bytes([0xFA, 0x7F, 0x02, 0x08, 0x01])
+
+
+def at(number: int) -> TopicPartition:
+    """A partition of the topic of all rules."""
+    return TopicPartition(TOPIC, number)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A write of the client: when, by the machine's monotonic clock, to which partition and epoch."""
+
+    when: float
+    partition: TopicPartition
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that the part has heard."""
+
+    when: float
+    method: str
+    request: Any
+
+
+@dataclass(eq=False)
+class Stream:
+    """One registration. ``told`` is what the client is to hear; a status ends the stream."""
+
+    number: int
+    request: Any
+    when: float
+    told: asyncio.Queue[pb.AssignmentCommand | grpc.StatusCode] = field(
+        default_factory=asyncio.Queue
+    )
+    is_open: bool = True
+
+    @property
+    def session(self) -> str:
+        """Its session id."""
+        return f"s{self.number}"
+
+
+@dataclass(eq=False)
+class Part:
+    """The service. A registration lives for ``lives_s``. ``refuses`` is the status of every call."""
+
+    lives_s: float = 2.0
+    pulse_s: float = 0.0
+    answers: bool = True
+    knows: bool = True
+    refuses: grpc.StatusCode | None = None
+    calls: list[Call] = field(default_factory=list)
+    streams: list[Stream] = field(default_factory=list)
+    renewed_at: float = -float("inf")
+
+    async def Register(  # noqa: N802
+        self, request: Any, context: Any
+    ) -> AsyncIterator[pb.AssignmentCommand]:
+        """Say what the rule puts into the stream's queue, until a status ends it."""
+        self._note("Register", request)
+        if self.refuses is not None:
+            await context.abort(self.refuses, "the part refuses")
+        stream = Stream(len(self.streams) + 1, request, time.monotonic())
+        self.streams.append(stream)
+        try:
+            while not isinstance(said := await stream.told.get(), grpc.StatusCode):
+                yield said
+            await context.abort(said, "the part ends the stream")
+        finally:
+            stream.is_open = False
+
+    async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
+        """Answer, or leave the client waiting."""
+        when = time.monotonic()
+        self._note("Heartbeat", request)
+        if self.refuses is not None:
+            await context.abort(self.refuses, "the part refuses")
+        while not self.answers:
+            await asyncio.sleep(0.05)
+        session = self.streams[-1].session if self.streams else ""
+        if request.session_id != session or when > self.renewed_at + self.lives_s:
+            return pb.HeartbeatResponse(known=False)
+        self.renewed_at = max(self.renewed_at, when)
+        return pb.HeartbeatResponse(known=self.knows, lives_ms=int(self.lives_s * 1000))
+
+    def __getattr__(self, name: str) -> Any:
+        if not name[:1].isupper():
+            raise AttributeError(name)
+
+        async def hear(request: Any, context: Any) -> Any:
+            self._note(name, request)
+            if self.refuses is not None:
+                await context.abort(self.refuses, "the part refuses")
+            return getattr(pb, f"{name}Response")()
+
+        return hear
+
+    def _note(self, method: str, request: Any) -> None:
+        self.calls.append(Call(time.monotonic(), method, request))
+
+    # -- what rules say ------------------------------------------------------------------------------
+
+    def snapshot(
+        self, owned: Iterable[tuple[int, int]], *, more: bool = False, first: bool = True
+    ) -> pb.AssignmentCommand:
+        """The whole assignment, or a part of it: (partition, epoch); the first one opens the session."""
+        update = self.grants(owned).assignment
+        update.snapshot, update.more = first, more
+        if first:
+            update.session_id = self.streams[-1].session
+            update.lives_ms = int(self.lives_s * 1000)
+            update.pulse_ms = int(self.pulse_s * 1000)
+            self.renewed_at = max(self.renewed_at, self.streams[-1].when)
+        return pb.AssignmentCommand(assignment=update)
+
+    def grants(self, owned: Iterable[tuple[int, int]], **said: Any) -> pb.AssignmentCommand:
+        """Partitions that are given: (partition, epoch)."""
+        grants = [pb.Grant(partition=_message(n), epoch=epoch, **said) for n, epoch in owned]
+        assigned = [grant.partition for grant in grants]
+        return pb.AssignmentCommand(
+            assignment=pb.AssignmentUpdate(assigned=assigned, grants=grants)
+        )
+
+    def takes(self, number: int) -> pb.AssignmentCommand:
+        """A partition that is taken away."""
+        return pb.AssignmentCommand(assignment=pb.AssignmentUpdate(unassigned=[_message(number)]))
+
+    def warm(self, number: int, handoff_id: int) -> pb.AssignmentCommand:
+        """A partition that the client is to warm."""
+        said = pb.WarmPartition(
+            partition=_message(number), current_owner="another", handoff_id=handoff_id, strict=True
+        )
+        return pb.AssignmentCommand(warm=said)
+
+    def release(self, number: int, handoff_id: int) -> pb.AssignmentCommand:
+        """A partition that the client is to release."""
+        said = pb.ReleasePartition(
+            partition=_message(number), new_owner="another", handoff_id=handoff_id, strict=True
+        )
+        return pb.AssignmentCommand(release=said)
+
+    def later(self) -> pb.AssignmentCommand:
+        """A command that only later releases know."""
+        return pb.AssignmentCommand.FromString(_LATER)
+
+    def tell(self, *messages: pb.AssignmentCommand | grpc.StatusCode) -> float:
+        """Say it on the newest stream; when."""
+        for message in messages:
+            self.streams[-1].told.put_nowait(message)
+        return time.monotonic()
+
+    def heard(self, method: str, since: float = 0.0) -> list[Call]:
+        """The calls of a method, from a time on."""
+        return [call for call in self.calls if call.method == method and call.when >= since]
+
+
+def _message(number: int) -> pb.TopicPartition:
+    return pb.TopicPartition(topic=TOPIC, partition=number)
+
+
+@contextlib.asynccontextmanager
+async def served(part: Part) -> AsyncIterator[str]:
+    """The part on a port of loopback."""
+    server = grpc.aio.server()
+    add_KafkaAssignerServicer_to_server(part, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)
+
+
+class Timeout(Exception):
+    """What was waited for did not come."""
+
+
+async def until(holds: Callable[[], Any], patience_s: float, what: str) -> None:
+    """Wait until it holds. Raises Timeout."""
+    deadline = time.monotonic() + patience_s
+    for _ in itertools.count():
+        if holds():
+            return
+        if time.monotonic() > deadline:
+            raise Timeout(f"{what}, within {patience_s:g} s")
+        await asyncio.sleep(0.02)

@@ -1,0 +1,289 @@
+"""The safety rules that a client keeps, each with the story that shows whether it does.
+
+Times are compared so that a slow machine makes no client guilty: a write counts as too late only if its own
+time is after the latest moment at which the client may have written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import grpc
+
+from faust_assigner.service.conformance.part import Part, Stream, Timeout, Work, at, served, until
+from faust_assigner.service.conformance.subjects import Start, Subject
+
+#: Seconds that a client may take for what it has to do.
+PATIENCE_S: Final = 20.0
+#: Seconds of silence after which a client counts as stopped.
+QUIET_S: Final = 1.0
+
+
+class Broken(Exception):
+    """The client broke the rule."""
+
+
+@dataclass
+class Stage:
+    """One story: the part that the service plays, the client, and how long it may take."""
+
+    start: Start
+    part: Part
+    name: str
+    target: str = ""
+    patience_s: float = PATIENCE_S
+    subject: Subject = field(init=False)
+
+    @contextlib.asynccontextmanager
+    async def begun(self, *owned: tuple[int, int]) -> AsyncIterator[Stage]:
+        """The client, registered, with these partitions: (partition, epoch), at work on all of them."""
+        async with served(self.part) as self.target, self.start(self.target, self.name) as subject:
+            self.subject = subject
+            await self.registered(1)
+            told = self.part.tell(self.part.snapshot(owned))
+            for number, epoch in owned:
+                await self.works(number, epoch, told)
+            yield self
+
+    async def registered(self, count: int) -> Stream:
+        """The client's registration of this number, once it has come."""
+        await self.until(lambda: len(self.part.streams) >= count, f"registration {count} comes")
+        return self.part.streams[count - 1]
+
+    async def works(self, number: int, epoch: int, since: float) -> None:
+        """Return once the client works on the partition under this epoch."""
+        await self.until(
+            lambda: any(one.epoch == epoch for one in self.written(number, since)),
+            f"the client works on partition {number} under epoch {epoch}",
+        )
+
+    async def stops(self, number: int) -> None:
+        """Return once the client has not worked on the partition for a while."""
+        await self.until(
+            lambda: not self.written(number, time.monotonic() - QUIET_S),
+            f"the client stops work on partition {number}",
+        )
+
+    async def until(self, holds: Callable[[], object], what: str) -> None:
+        """Wait. Raises Broken where it does not come."""
+        try:
+            await until(holds, self.patience_s, what)
+        except Timeout as error:
+            raise Broken(f"expected: {error}") from None
+
+    def written(self, number: int, since: float) -> list[Work]:
+        """The client's writes to a partition, by their own time."""
+        mine = at(number)
+        return [one for one in self.subject.work if one.partition == mine and one.when >= since]
+
+    def check(self, holds: object, what: str) -> None:
+        """Raises Broken where it does not hold."""
+        if not holds:
+            raise Broken(what)
+
+
+async def says_who_it_is(stage: Stage) -> None:
+    """A process sends one incarnation in every request, heartbeats, and ``returns`` from the second
+    registration on."""
+    async with stage.begun((0, 5)):
+        first = stage.part.streams[0].request
+        stage.check(first.incarnation, "the registration has no incarnation")
+        stage.check(first.heartbeats, "the registration does not say `heartbeats`")
+        stage.check(not first.returns, "a first registration says `returns`")
+        stage.part.tell(stage.part.warm(1, 7))
+        await stage.until(lambda: stage.part.heard("PartitionReady"), "PartitionReady comes")
+        await stage.until(lambda: stage.part.heard("Heartbeat"), "a heartbeat comes")
+        stage.part.tell(grpc.StatusCode.UNAVAILABLE)
+        again = (await stage.registered(2)).request
+        stage.check(again.returns, "a second registration does not say `returns`")
+        seen = {call.request.incarnation for call in stage.part.calls}
+        stage.check(seen == {first.incarnation}, f"several incarnations of one process: {seen}")
+        names = {call.request.consumer_name for call in stage.part.calls}
+        stage.check(names == {stage.name}, f"several names of one process: {names}")
+
+
+async def takes_a_snapshot_whole(stage: Stage) -> None:
+    """What is not in a snapshot is gone; the parts of one count together."""
+    async with stage.begun((0, 5), (1, 5), (2, 5)):
+        part = stage.part
+        told = part.tell(
+            part.snapshot([(0, 5)], more=True), part.snapshot([(2, 5), (3, 8)], first=False)
+        )
+        await stage.stops(1)
+        for number, epoch in ((0, 5), (2, 5), (3, 8)):
+            await stage.works(number, epoch, told + QUIET_S)
+
+
+async def works_under_the_grants_epoch(stage: Stage) -> None:
+    """A write carries the epoch of the grant that is in force."""
+    async with stage.begun((0, 5)):
+        told = stage.part.tell(stage.part.grants([(0, 9)]))
+        await stage.works(0, 9, told)
+        since = time.monotonic() + QUIET_S
+        await stage.works(0, 9, since)
+        late = {one.epoch for one in stage.written(0, since)}
+        stage.check(late == {9}, f"writes under {late} after a grant under 9")
+
+
+async def stops_what_is_taken(stage: Stage) -> None:
+    """A partition that is unassigned is worked on no more; the others go on."""
+    async with stage.begun((0, 5), (1, 5)):
+        told = stage.part.tell(stage.part.takes(1))
+        await stage.stops(1)
+        await stage.works(0, 5, told + QUIET_S)
+
+
+async def stops_when_its_time_is_over(stage: Stage) -> None:
+    """The registration lives for `lives_ms`, counted from when the answered request was *sent*; past that the
+    client works on nothing, until a new registration has told it what is its own."""
+    async with stage.begun((0, 5)):
+        part = stage.part
+        part.answers, part.refuses = False, grpc.StatusCode.UNAVAILABLE
+        await asyncio.sleep(0.5)
+        over = part.renewed_at + part.lives_s
+        await asyncio.sleep(max(0.0, over - time.monotonic()) + 2 * QUIET_S)
+        late = [one.when - over for one in stage.written(0, over)]
+        stage.check(not late, f"{len(late)} writes up to {max(late, default=0):.2f} s too late")
+        count = len(part.streams)
+        part.answers, part.refuses = True, None
+        await stage.registered(count + 1)
+        await asyncio.sleep(part.lives_s / 4)
+        stage.check(not stage.written(0, over), "writes before the new registration says anything")
+        told = part.tell(part.snapshot([(0, 6)]))
+        await stage.works(0, 6, told)
+
+
+async def wakes_without_harm(stage: Stage) -> None:
+    """A process that was stopped for longer than its registration lives works on nothing when it wakes. One
+    write that was decided on before it stopped may slip through: its epoch refuses it."""
+    async with stage.begun((0, 5)):
+        await stage.subject.freeze(stage.part.lives_s + QUIET_S)
+        woken = time.monotonic()
+        count = len(stage.part.streams)
+        await stage.registered(count if stage.part.streams[-1].when >= woken else count + 1)
+        await asyncio.sleep(stage.part.lives_s / 4)
+        late = stage.written(0, woken + 0.001)
+        stage.check(len(late) <= 1, f"{len(late)} writes after it woke")
+        told = stage.part.tell(stage.part.snapshot([(0, 6)]))
+        await stage.works(0, 6, told)
+
+
+async def releases_before_it_says_so(stage: Stage) -> None:
+    """PartitionReleased is sent when the last write is done, with the hand-off's id."""
+    async with stage.begun((0, 5), (1, 5)):
+        stage.part.tell(stage.part.release(1, 77))
+        await stage.until(lambda: stage.part.heard("PartitionReleased"), "PartitionReleased comes")
+        call = stage.part.heard("PartitionReleased")[0]
+        stage.check(call.request.handoff_id == 77, f"handoff_id is {call.request.handoff_id}")
+        stage.check(call.request.partition.partition == 1, "another partition is released")
+        await asyncio.sleep(QUIET_S)
+        late = stage.written(1, call.when)
+        stage.check(not late, f"{len(late)} writes after PartitionReleased")
+        stage.check(stage.written(0, call.when), "the other partition stands still")
+
+
+async def warms_before_it_works(stage: Stage) -> None:
+    """A partition that is to be warmed is not the client's: it sends PartitionReady with the hand-off's id,
+    and writes nothing."""
+    async with stage.begun((0, 5)):
+        stage.part.tell(stage.part.warm(1, 78))
+        await stage.until(lambda: stage.part.heard("PartitionReady"), "PartitionReady comes")
+        call = stage.part.heard("PartitionReady")[0]
+        stage.check(call.request.handoff_id == 78, f"handoff_id is {call.request.handoff_id}")
+        await asyncio.sleep(QUIET_S)
+        stage.check(not stage.written(1, 0.0), "writes to a partition that was not granted")
+        told = stage.part.tell(stage.part.grants([(1, 6)]))
+        await stage.works(1, 6, told)
+
+
+async def keeps_what_is_given_again(stage: Stage) -> None:
+    """A partition that is granted with `keep` during its release goes on under the same epoch."""
+    async with stage.begun((0, 5)):
+        stage.part.tell(stage.part.release(0, 79))
+        await stage.until(lambda: stage.part.heard("PartitionReleased"), "PartitionReleased comes")
+        told = stage.part.tell(stage.part.grants([(0, 5)], keep=True))
+        await stage.works(0, 5, told)
+
+
+async def ends_when_it_is_replaced(stage: Stage) -> None:
+    """After ALREADY_EXISTS the process works on nothing and registers no more."""
+    await _ends(stage, grpc.StatusCode.ALREADY_EXISTS)
+
+
+async def ends_when_it_is_expelled(stage: Stage) -> None:
+    """After ABORTED, too: only a new process may register."""
+    await _ends(stage, grpc.StatusCode.ABORTED)
+
+
+async def _ends(stage: Stage, status: grpc.StatusCode) -> None:
+    async with stage.begun((0, 5)):
+        stage.part.refuses = status
+        told = stage.part.tell(status)
+        await stage.stops(0)
+        since = time.monotonic()
+        await asyncio.sleep(stage.part.lives_s)
+        stage.check(not stage.part.heard("Register", told), "it registers again")
+        stage.check(not stage.written(0, since), "it goes on to work")
+
+
+async def registers_again_when_it_is_unknown(stage: Stage) -> None:
+    """After a heartbeat with `known` false the session is over: the client registers anew."""
+    async with stage.begun((0, 5)):
+        stage.part.knows = False
+        await stage.registered(2)
+        stage.part.knows = True
+        stage.part.tell(stage.part.snapshot([(1, 6)]))
+        await stage.stops(0)
+        await stage.works(1, 6, 0.0)
+
+
+async def leaves_a_silent_stream(stage: Stage) -> None:
+    """Where the service says `pulse_ms`, a stream that is silent for half of `lives_ms` is left, though
+    heartbeats are answered: commands would not arrive."""
+    stage.part.pulse_s = stage.part.lives_s / 9
+    async with stage.begun((0, 5)):
+        await stage.registered(2)
+
+
+async def passes_over_what_it_does_not_know(stage: Stage) -> None:
+    """A command of a later release changes nothing."""
+    async with stage.begun((0, 5)):
+        told = stage.part.tell(stage.part.later(), stage.part.grants([(1, 6)]))
+        await stage.works(1, 6, told)
+        await stage.works(0, 5, told + QUIET_S)
+        stage.check(len(stage.part.streams) == 1, "it registers again")
+
+
+Rule = Callable[[Stage], Awaitable[None]]
+#: In the order of the reference page.
+RULES: Final[dict[str, Rule]] = {
+    "identity": says_who_it_is,
+    "snapshot": takes_a_snapshot_whole,
+    "epoch": works_under_the_grants_epoch,
+    "unassigned": stops_what_is_taken,
+    "lease": stops_when_its_time_is_over,
+    "freeze": wakes_without_harm,
+    "release": releases_before_it_says_so,
+    "warm": warms_before_it_works,
+    "keep": keeps_what_is_given_again,
+    "replaced": ends_when_it_is_replaced,
+    "expelled": ends_when_it_is_expelled,
+    "unknown": registers_again_when_it_is_unknown,
+    "silence": leaves_a_silent_stream,
+    "future": passes_over_what_it_does_not_know,
+}
+
+
+async def broken(rule: str, start: Start, *, patience_s: float = PATIENCE_S) -> str:
+    """How the client breaks the rule; "" where it keeps it."""
+    stage = Stage(start, Part(), f"conformance-{rule}", patience_s=patience_s)
+    try:
+        await RULES[rule](stage)
+    except Broken as error:
+        return str(error)
+    return ""

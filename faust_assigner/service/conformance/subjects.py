@@ -1,0 +1,103 @@
+"""The client under test, as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from faust_assigner.service.conformance.part import TOPIC, Work
+from faust_assigner.service.handoff import TopicPartition
+
+#: Seconds for which a process may stop by SIGTERM.
+STOP_S = 5.0
+
+
+class Subject(Protocol):
+    """A running client."""
+
+    work: list[Work]  #: what it has written so far
+
+    async def freeze(self, seconds: float) -> None:
+        """Stop the whole client for so long, as SIGSTOP does."""
+
+
+class Start(Protocol):
+    """Starts a client that registers there; it is ended with the context."""
+
+    def __call__(self, target: str, name: str) -> AbstractAsyncContextManager[Subject]:
+        """The running client."""
+
+
+class Process:
+    """A client that prints ``WORK TOPIC PARTITION EPOCH SECONDS`` for each write, flushed at once."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.work: list[Work] = []
+        self.wrong: list[str] = []
+        self._process = process
+
+    async def read(self) -> None:
+        """Take its lines; others are left to the reader of its output."""
+        assert self._process.stdout is not None
+        async for raw in self._process.stdout:
+            line = raw.decode(errors="replace").rstrip()
+            words = line.split()
+            if words[:1] != ["WORK"]:
+                print(line, file=sys.stderr)
+                continue
+            try:
+                _, topic, number, epoch, seconds = words
+                partition = TopicPartition(topic, int(number))
+                self.work.append(Work(float(seconds), partition, int(epoch)))
+            except ValueError:
+                self.wrong.append(line)
+
+    async def freeze(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after that."""
+        self._process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        self._process.send_signal(signal.SIGCONT)
+
+
+def process_of(command: Sequence[str]) -> Start:
+    """Starts the command with ``ASSIGNER_TARGET``, ``ASSIGNER_NAME`` and ``ASSIGNER_TOPIC`` set."""
+
+    @contextlib.asynccontextmanager
+    async def started(target: str, name: str) -> AsyncIterator[Subject]:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdout=asyncio.subprocess.PIPE,
+            env={
+                **os.environ,
+                "ASSIGNER_TARGET": target,
+                "ASSIGNER_NAME": name,
+                "ASSIGNER_TOPIC": TOPIC,
+            },
+        )
+        subject = Process(process)
+        reading = asyncio.create_task(subject.read())
+        try:
+            yield subject
+        finally:
+            await _stopped(process)
+            await reading
+        if subject.wrong:
+            raise ValueError(f"not WORK TOPIC PARTITION EPOCH SECONDS: {subject.wrong[0]!r}")
+
+    return started
+
+
+async def _stopped(process: asyncio.subprocess.Process) -> None:
+    for number in (signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        if number is not signal.SIGCONT:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), STOP_S)
+                return

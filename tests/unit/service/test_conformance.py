@@ -1,0 +1,264 @@
+"""The conformance test: our client keeps every rule, and a client with a bug breaks the rule of that bug."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.conformance.client import Worker
+from faust_assigner.service.client import Assigned, AssignerClient, Lost, Release, Retry, Warm
+from faust_assigner.service.client.requests import Requests
+from faust_assigner.service.conformance.part import TOPIC, Work
+from faust_assigner.service.conformance.rules import RULES, broken
+from faust_assigner.service.conformance.subjects import Start, Subject
+from faust_assigner.service.errors import ServiceRefused
+from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from tests.support.assigning.instances import calls_ended
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/reference/service-clients.md"
+#: It stops the whole process of the tests, and with it the stories beside it.
+ALONE = "freeze"
+
+
+class Noting(Worker):
+    """Keeps its writes in place of printing them."""
+
+    def __init__(self, client: AssignerClient) -> None:
+        super().__init__(client)
+        self.written: list[Work] = []
+
+    def write(self, partition: Any, epoch: int) -> None:
+        """One write."""
+        at = TopicPartition(partition.topic, partition.partition)
+        self.written.append(Work(time.monotonic(), at, epoch))
+
+
+class Inside:
+    """A client in the process of the test."""
+
+    def __init__(self, worker: Noting) -> None:
+        self.work = worker.written
+
+    async def freeze(self, seconds: float) -> None:
+        """Nothing of the process goes on."""
+        time.sleep(seconds)
+
+
+def inside(
+    kind: type[AssignerClient] = AssignerClient, worker: type[Noting] = Noting, *, lives: int = 1
+) -> Start:
+    """Starts a client of this kind; with several ``lives``, another one after each end."""
+
+    @contextlib.asynccontextmanager
+    async def started(target: str, name: str) -> AsyncIterator[Subject]:
+        client = kind(target, name, topics=[TOPIC], retry=Retry(first_s=0.05, most_s=0.2))
+        working = worker(client)
+
+        async def run() -> None:
+            for _ in range(lives):
+                with contextlib.suppress(ServiceRefused):
+                    await client.run(working)
+
+        tasks = [asyncio.create_task(run()), asyncio.create_task(working.work())]
+        try:
+            yield Inside(working)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await client.close()
+
+    return started
+
+
+# -- bugs --------------------------------------------------------------------------------------------------
+
+
+class Forgetful(AssignerClient):
+    """Makes an incarnation for each registration."""
+
+    async def _hold_one(self, patience_s: float) -> bool:
+        self.incarnation += "x"
+        self._requests = Requests(self.name, self.incarnation)
+        return await super()._hold_one(patience_s)
+
+
+class Adding(AssignerClient):
+    """Adds a snapshot to what it has."""
+
+    def _take(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
+        message.assignment.snapshot = message.assignment.snapshot and is_first
+        super()._take(message, is_first=is_first)
+
+
+class Timeless(AssignerClient):
+    """Believes that a registration lives for ever."""
+
+    def may_work(self, partition: tuple[str, int]) -> bool:
+        """Always."""
+        return True
+
+    def _check_time(self) -> bool:
+        return False
+
+
+class Believing(AssignerClient):
+    """Takes every heartbeat for answered well."""
+
+    async def _once(self, method: str, request: Any, **options: Any) -> Any:
+        answer = await super()._once(method, request, **options)
+        if method == "Heartbeat":
+            answer.known = True
+            answer.lives_ms = 2_000
+        return answer
+
+
+class Patient(AssignerClient):
+    """Waits on a stream that says nothing."""
+
+    def _registered(self, said: pb.AssignmentUpdate, sent_at: float) -> None:
+        super()._registered(said, sent_at)
+        self._is_pulsing = False
+
+
+class Strict(AssignerClient):
+    """Ends at a command that it does not know."""
+
+    def _take(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
+        if message.WhichOneof("command") is None:
+            raise ValueError("what is this?")
+        super()._take(message, is_first=is_first)
+
+
+class FirstEpoch(Noting):
+    """Keeps the first epoch of a partition."""
+
+    async def assigned(self, command: Assigned) -> None:
+        """As it was."""
+        self.epochs = {p: self.epochs.get(p, g.epoch) for p, g in command.owned.items()}
+
+
+class Greedy(Noting):
+    """Gives nothing back."""
+
+    async def assigned(self, command: Assigned) -> None:
+        """More and more."""
+        self.epochs |= {p: g.epoch for p, g in command.owned.items()}
+
+
+class Unstopped(Noting):
+    """Says that it has released while it goes on."""
+
+    async def release(self, command: Release) -> int | None:
+        """Not yet."""
+        asyncio.get_running_loop().call_later(0.5, self.epochs.pop, command.partition, None)
+        return 1
+
+
+class Early(Noting):
+    """Works on what it only warms."""
+
+    async def warm(self, command: Warm) -> None:
+        """At once."""
+        self.epochs[command.partition] = 1
+
+
+class Done(Noting):
+    """Takes a release for final."""
+
+    async def assigned(self, command: Assigned) -> None:
+        """Without what it has released before."""
+        gone = getattr(self, "gone", set())
+        self.epochs = {p: g.epoch for p, g in command.owned.items() if p not in gone}
+
+    async def release(self, command: Release) -> int | None:
+        """For good."""
+        self.gone = {command.partition}
+        return await super().release(command)
+
+
+class Deaf(Noting):
+    """Goes on with what is lost."""
+
+    async def lost(self, command: Lost) -> None:
+        """Nothing."""
+
+
+class Unheeding(Timeless):
+    """Goes on to work when it is refused."""
+
+    def _give_up(self) -> None:
+        """Nothing."""
+
+
+BUGS: dict[str, tuple[Start, ...]] = {
+    "identity": (inside(Forgetful),),
+    "snapshot": (inside(Adding), inside(Timeless, Greedy)),
+    "epoch": (inside(worker=FirstEpoch),),
+    "unassigned": (inside(Timeless, Greedy),),
+    "lease": (inside(Timeless, Deaf),),
+    "freeze": (inside(Timeless, Deaf),),
+    "release": (inside(Timeless, Unstopped),),
+    "warm": (inside(Timeless, Early),),
+    "keep": (inside(worker=Done),),
+    "replaced": (inside(lives=2), inside(Unheeding, Deaf)),
+    "expelled": (inside(lives=2), inside(Unheeding, Deaf)),
+    "unknown": (inside(Believing),),
+    "silence": (inside(Patient),),
+    "future": (inside(Strict),),
+}
+
+
+async def test_our_client_keeps_every_rule() -> None:
+    """The stories are played beside each other."""
+    rules = [rule for rule in RULES if rule != ALONE]
+    found = await asyncio.gather(*(broken(rule, inside()) for rule in rules))
+    assert {r: how for r, how in zip(rules, found, strict=True) if how} == {}
+    assert await broken(ALONE, inside()) == ""
+    await calls_ended()
+
+
+async def test_a_client_with_a_bug_breaks_the_rule_of_the_bug() -> None:
+    """Each rule sees a bug at least."""
+    assert BUGS.keys() == RULES.keys()
+    cases = [(rule, bug) for rule, bugs in BUGS.items() for bug in bugs if rule != ALONE]
+    found = await asyncio.gather(*(broken(rule, bug, patience_s=4.0) for rule, bug in cases))
+    assert [rule for (rule, _), how in zip(cases, found, strict=True) if not how] == []
+    assert "after it woke" in await broken(ALONE, *BUGS[ALONE], patience_s=4.0)
+    await calls_ended()
+
+
+def test_the_page_lists_every_rule() -> None:
+    """A foreign client is written from it."""
+    assert re.findall(r"^\| `([a-z]+)` \|", PAGE.read_text(), re.MULTILINE) == list(RULES)
+
+
+@pytest.mark.processes
+async def test_the_command_tries_a_client_that_is_a_process() -> None:
+    """The example keeps a rule; a program that never registers breaks it."""
+    for client, code, said in (
+        (["-m", "examples.conformance.client"], 0, "freeze: kept\n"),
+        (["-c", "import time; time.sleep(60)"], 1, "freeze: BROKEN: expected: registration 1"),
+    ):
+        words = ["-m", "faust_assigner.service.conformance", "--rule", "freeze"]
+        patience = ["--patience", "20" if code == 0 else "1"]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *words,
+            *patience,
+            "--",
+            sys.executable,
+            *client,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate()
+        assert (process.returncode, out.decode()[: len(said)]) == (code, said)
