@@ -67,7 +67,7 @@ class Stream:
 class Part:
     """The service. A registration lives for ``lives_s``. ``refuses`` is the status of every call."""
 
-    lives_s: float = 2.0
+    lives_s: float = 3.0
     pulse_s: float = 0.0
     answers: bool = True
     knows: bool = True

@@ -25,6 +25,7 @@ SERVES = {
     re.compile(r"faust-assigner scaler\b(?!.*--once)"): re.compile(r"The scaler of group shop listens on "),
     re.compile(r"faust-assigner ui\b"): re.compile(r"The page of group shop: http://"),
     re.compile(r"python -m examples\.warm_counts\.app\b"): re.compile(r"^counting", re.MULTILINE),
+    re.compile(r"python -m examples\.leased_job\.job\b"): re.compile(r"^registered", re.MULTILINE),
 }
 PATIENCE_S = 120
 

@@ -218,6 +218,7 @@ BUGS: dict[str, tuple[Start, ...]] = {
 }
 
 
+@pytest.mark.processes  # a machine that starves the client for three seconds ends its registration
 async def test_our_client_keeps_every_rule() -> None:
     """The stories are played beside each other."""
     rules = [rule for rule in RULES if rule != ALONE]

@@ -1,0 +1,111 @@
+"""One of several processes, of which one works: ``python -m examples.leased_job.job --name export-0``.
+
+docs/how-to/from-leases.md walks through it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import time
+from pathlib import Path
+
+from examples.leased_job.sink import Sink
+from faust_assigner.service.client import (
+    AbortWarm,
+    Assigned,
+    AssignerClient,
+    Lost,
+    Release,
+    Standbys,
+    Warm,
+)
+from faust_assigner.service.errors import Expelled, Replaced
+
+
+class Job:
+    """The work of partition 0 of the job's topic, in a task that begins and ends with the ownership."""
+
+    def __init__(self, client: AssignerClient, job: str, sink: Sink) -> None:
+        self._client, self._at, self._sink = client, (job, 0), sink
+        self._task: asyncio.Task[None] | None = None
+        self._is_registered = False
+
+    async def _work(self, epoch: int) -> None:
+        while self._client.may_work(self._at):
+            if not self._sink.write(self._at[0], epoch, self._client.name, time.time()):
+                print("a later owner has written: stopped", flush=True)
+                return
+            await asyncio.sleep(0.1)
+
+    async def _stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            print("stopped", flush=True)
+
+    async def assigned(self, command: Assigned) -> None:
+        """Begin, stop, or go on: as OnStartedLeading."""
+        if not self._is_registered:
+            self._is_registered = True
+            print(f"registered as {self._client.name}", flush=True)
+        grant = command.owned.get(self._at)
+        if self._at in command.removed or self._at in {one.partition for one in command.added}:
+            await self._stop()
+        if grant is not None and self._task is None:
+            print(f"working under epoch {grant.epoch}", flush=True)
+            self._task = asyncio.create_task(self._work(grant.epoch))
+
+    async def warm(self, command: Warm) -> None:
+        """Load what the job needs, while the old owner still works."""
+
+    async def release(self, command: Release) -> int | None:
+        """Finish, so that the next owner may begin: as OnStoppedLeading."""
+        await self._stop()
+        return None
+
+    async def lost(self, command: Lost) -> None:
+        """Stop at once: the time of the registration is over."""
+        await self._stop()
+
+    async def abort(self, command: AbortWarm) -> None:
+        """Drop what was loaded."""
+
+    async def standbys(self, command: Standbys) -> None:
+        """It keeps none."""
+
+
+async def main(options: argparse.Namespace) -> int:
+    """Run until SIGTERM; 1 where this process may not register again."""
+    sink = Sink(options.sink)
+    try:
+        async with AssignerClient(options.service, options.name, topics=[options.job]) as client:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(
+                    number, lambda: asyncio.ensure_future(client.leave())
+                )
+            await client.run(Job(client, options.job, sink))
+    except (Expelled, Replaced) as error:
+        print(error, flush=True)
+        return 1
+    finally:
+        sink.close()
+    return 0
+
+
+def read_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="A job that one process of several does.")
+    parser.add_argument("--service", default="127.0.0.1:50051", help="HOST:PORT of the service.")
+    parser.add_argument("--name", required=True, help="This process's, as its pod's.")
+    parser.add_argument("--job", default="export", help="The topic that stands for the job.")
+    parser.add_argument("--sink", type=Path, default=Path("export.db"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    raise SystemExit(asyncio.run(main(read_arguments())))
