@@ -101,6 +101,10 @@ simulate: $(VENV)/.dev          ## SCENARIOS churn scenarios on local[2] with th
 
 bench: bench-planner bench-assign ## the planner up to 1M partitions and Faust's assign(), beside stock and aiokafka
 
+YEAR ?=
+bench-history: $(VENV)/.dev     ## a year of history added day by day: the last day against day 10; YEAR="--days 30 --compare --seed 2"
+	$(RUN) -m benchmarks.history_year $(YEAR)
+
 bench-simulate: $(VENV)/.dev    ## scenarios through mapInPandas beside a pool of processes, both warm
 	$(RUN) benchmarks/simulate.py
 

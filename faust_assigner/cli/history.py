@@ -65,11 +65,15 @@ def history(
     """What the group did: movement, balance, recovery, skew; as tables, plots and one page."""
     if every is not None and not stream:
         raise click.UsageError("--every goes with --stream")
-    if stream and no_spark:
-        raise click.UsageError("--stream needs Spark")
     with spoken_errors():
         from faust_assigner.pipeline.console import show_history
-        from faust_assigner.pipeline.history.job import HistoryOptions, check, run, session_for
+        from faust_assigner.pipeline.history.job import (
+            HistoryOptions,
+            check,
+            run,
+            run_here,
+            session_for,
+        )
         from faust_assigner.pipeline.ledgers.period import Period
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
 
@@ -86,12 +90,10 @@ def history(
             tuple(filter(None, packages.split(","))),
         )
         if no_spark:
-            from faust_assigner.pipeline.history.here import publish_here
-
-            report = publish_here(options)
+            report = run_here(options)
         else:
             check(options)
-            spark = session_for(options, master)
+            spark = session_for(options, master or None)
             try:
                 report = run(spark, options)
             finally:

@@ -53,7 +53,7 @@ def spark_for(master: str, packages: str = "") -> Iterator[Any]:
     """A session for one command; it ends with the command."""
     from faust_assigner.pipeline.session import spark_session
 
-    session = spark_session(master, packages=tuple(filter(None, packages.split(","))))
+    session = spark_session(master or None, packages=tuple(filter(None, packages.split(","))))
     try:
         yield session
     finally:

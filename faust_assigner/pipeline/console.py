@@ -55,10 +55,8 @@ def show_history(report: Report, out: str) -> None:
         print()
         lines = [(f"{row['file']}:{row['line']}", row["reason"]) for row in refused[:ROWS_PRINTED]]
         show(f"Refused lines ({report.refused:,} in all)", ("where", "why"), lines)
-    if report.about.kept:
-        print(f"\nKept {report.about.kept_line()}")
     print(
-        f"\nWritten to {out}: report.html, report.json, a Parquet folder and a plot for each table"
+        f"\nWritten to {out}: report.html, report.json, plots, and a Parquet folder for each table"
     )
 
 

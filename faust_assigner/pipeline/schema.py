@@ -59,41 +59,57 @@ SIM_RESULT = (
     ),
 )
 
-#: What ``history`` writes: a Parquet folder and a list in report.json for each, rows in key order.
-MOVEMENT = (
-    GROUP,
-    DAY,
-    *columns(
-        "policy string, decisions long, assigned long, moved long, cold_moves long, "
-        "standby_hits long"
-    ),
+#: What ``history`` keeps of the ledger itself: each accepted line once, by the day that it belongs to.
+FACTS: Mapping[str, tuple[Column, ...]] = MappingProxyType(
+    {
+        # The longest recovery after a decision may begin on a later day; it is kept with the decision.
+        "decisions": (*TABLES["decision"], *columns("longest_recovery_s? double")),
+        "placements": TABLES["assignment"],
+        "recoveries": TABLES["recovery"],
+        "samples": TABLES["partition_sample"],
+    }
 )
-BALANCE = (
-    GROUP,
-    DAY,
-    *columns("policy string, max_spread double, mean_spread double, idle_members long"),
-)
-RECOVERY = (
-    GROUP,
-    DAY,
-    *columns(
-        "source string, recoveries long, records long, p50_s double, p90_s double, max_s double"
-    ),
-)
-SKEW = (
-    GROUP,
-    DAY,
-    *columns("topic string, partition int, records_in long, bytes_in long, share double"),
-)
-QUARANTINE = columns("file string, line long, reason string")
+#: The ledger's table behind each of FACTS.
+LEDGER_TABLE: Mapping[str, str] = MappingProxyType(dict(zip(FACTS, TABLES, strict=True)))
 
+_MOVED = "decisions long, assigned long, moved long, cold_moves long, standby_hits long"
+
+
+def _daily(text: str) -> tuple[Column, ...]:
+    return (GROUP, DAY, *columns(text))
+
+
+#: The tables that ``history`` computes for each day, and the refused lines: a Parquet folder for each.
 HISTORY: Mapping[str, tuple[Column, ...]] = MappingProxyType(
     {
-        "movement": MOVEMENT,
-        "balance": BALANCE,
-        "recovery": RECOVERY,
-        "skew": SKEW,
-        "quarantine": QUARANTINE,
+        "movement": _daily(f"policy string, {_MOVED}"),
+        "balance": _daily(
+            "policy string, max_spread double, mean_spread double, idle_members long"
+        ),
+        "recovery": _daily(
+            "source string, recoveries long, records long, p50_s double, p90_s double, max_s double"
+        ),
+        "skew": _daily("topic string, partition int, records_in long, bytes_in long, share double"),
+        "rebalances": _daily(
+            "decision_id string, ts timestamp, trigger string, policy string, deploy string, "
+            "members int, assigned long, moved long, cold_moves long, standby_hits long, "
+            "tasks_moved long, tasks_cold long, tasks_orphaned long, spread long, idle long, "
+            "solve_ms double, longest_recovery_s? double"
+        ),
+        "moves": _daily(
+            "decision_id string, ts timestamp, topic string, partition int, prev_member_id? string, "
+            "member_id string, cause string, cold boolean, standby_hit boolean"
+        ),
+        "owners": _daily(
+            "decision_id string, member_id string, member string, rack? string, tasks long, "
+            "active_partitions long, active string, standby_partitions long"
+        ),
+        "deploys": _daily(f"deploy string, policy string, first timestamp, {_MOVED}"),
+        "slowest": _daily(
+            "topic string, partition int, recoveries long, records long, max_s double, "
+            "source string, decision_id string"
+        ),
+        "quarantine": columns("file string, line long, reason string"),
     }
 )
 
@@ -104,9 +120,16 @@ HISTORY_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "balance": ("group_id", "dt", "policy"),
         "recovery": ("group_id", "dt", "source"),
         "skew": ("group_id", "dt", "topic", "partition"),
+        "rebalances": ("ts", "group_id", "decision_id"),
+        "moves": ("ts", "group_id", "decision_id", "topic", "partition"),
+        "owners": ("group_id", "dt", "member_id"),
+        "deploys": ("group_id", "dt", "first", "deploy", "policy"),
+        "slowest": ("group_id", "dt", "topic", "partition"),
         "quarantine": ("file", "line", "reason"),
     }
 )
+#: The tables that have a folder for each day.
+DAILY: tuple[str, ...] = tuple(name for name in HISTORY if name != "quarantine")
 
 _ARROW: Mapping[str, pa.DataType] = {
     STRING: pa.string(),

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ def spark_session(
     packages: Sequence[str] = (),
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The running session, or a new one on ``master`` (None: as ``spark-submit`` says).
+    """The running session, or a new one on ``master`` (None: as ``spark-submit`` says; ``sc://…``: Connect).
 
     ``jars`` are files, ``packages`` Maven coordinates that Spark itself resolves; both count only
     when the session starts. Cost of a start: 3-8 s.
@@ -55,6 +55,8 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app_name)
+    if master is not None and master.startswith("sc://"):
+        return _connected(builder.remote(master))
     if master is not None:
         builder = builder.master(master)
     wanted = dict(SETTINGS)
@@ -73,8 +75,24 @@ def spark_session(
     # py4j says every call at DEBUG and every broken pipe at INFO; neither helps a reader.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     spark: SparkSession = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _connected(builder: Any) -> SparkSession:
+    """A session of a Spark Connect server; what only a server's start can set is the server's own."""
+    spark: SparkSession = builder.getOrCreate()
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    return spark
+
+
+def width(spark: SparkSession) -> int:
+    """How many tasks the session runs at once, as far as its settings tell; 2 where they do not."""
+    master = spark.conf.get("spark.master", "") or ""
+    if master.startswith("local"):
+        return _local_width(master)
+    executors = int(spark.conf.get("spark.executor.instances", "2") or 2)
+    return executors * int(spark.conf.get("spark.executor.cores", "1") or 1)
 
 
 def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:

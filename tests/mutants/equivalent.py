@@ -127,13 +127,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "what the place behind the last member says is not used: its value is NOBODY either way",
     ),
     Equivalent(
-        "faust_assigner/pipeline/weights/job.py",
-        "main",
-        'parser.add_argument("--master", default=None, help="default: what spark-submit says")',
-        "parser.add_argument('--master', help='default: what spark-submit says')",
-        "None is argparse's own default",
-    ),
-    Equivalent(
         "faust_assigner/simulation/simulator.py",
         "_Fleet._take_over",
         "return",

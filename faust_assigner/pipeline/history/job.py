@@ -1,28 +1,27 @@
-"""The ``history`` job: read ledgers, compute, publish; once, or as a stream."""
+"""The ``history`` command: read ledgers, merge them into the store, write the page; once or repeatedly."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
-from faust_assigner.pipeline.cluster import client_properties
+from faust_assigner.pipeline.history import output
+from faust_assigner.pipeline.history.refused import RefusedLines, joined, table_of
+from faust_assigner.pipeline.history.store import Manifest, Store
 from faust_assigner.pipeline.jars import cached_connector_jars
 from faust_assigner.pipeline.ledgers.period import Period
-from faust_assigner.pipeline.ledgers.refusals import Tolerance
+from faust_assigner.pipeline.ledgers.progress import Visit, news, whole
+from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.one_writer import only_writer
 from faust_assigner.pipeline.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from faust_assigner.pipeline.history.merge import Merged
     from faust_assigner.pipeline.history.report import Report
-    from faust_assigner.pipeline.sinks import Folder
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,7 @@ class HistoryOptions:
 
     ledgers: tuple[str, ...]
     out: str
+    #: Read only what is new since the last run with this option.
     stream: bool = False
     every_s: float | None = None
     connector: str = "auto"
@@ -44,25 +44,40 @@ class HistoryOptions:
     packages: tuple[str, ...] = ()
 
 
+class Work(Protocol):
+    """A visit's lines, parsed: in this process, or on Spark."""
+
+    @property
+    def lines(self) -> RefusedLines:
+        """The refused lines, and how many lines there were."""
+
+    def merge(self, store: Store, manifest: Manifest) -> Merged:
+        """Merge each day that the visit touches."""
+
+    def close(self) -> None:
+        """Let go what is held."""
+
+
 def check(options: HistoryOptions) -> None:
     """Say what is wrong with ``options`` before a session is started for them.
 
     Raises:
         LedgerPathError: a ledger is not there.
-        ConfigError: a topic's URL is not one.
+        ConfigError: a topic's URL is not one, or the folder's history is of another version.
         UnknownTopicError, UnreachableError, RefusedByKafka: what its cluster says.
     """
     from faust_assigner.pipeline.ledgers.files import find_files
-    from faust_assigner.pipeline.ledgers.topics import extents_now, split_sources
+    from faust_assigner.pipeline.ledgers.topic_source import split_sources, topic_now
 
     paths, topics = split_sources(options.ledgers, options.properties)
     for topic in topics:
-        extents_now(topic)
+        topic_now(topic)
     find_files(paths)
+    Store(options.out).load()
 
 
 def run(spark: SparkSession, options: HistoryOptions) -> Report:
-    """Write the history of ``options.ledgers`` to ``options.out``; return what it says.
+    """Merge ``options.ledgers`` into the history in ``options.out``; return what it says then.
 
     Raises:
         LedgerPathError: a ledger is not there.
@@ -70,59 +85,66 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
         TooManyRefused: more lines were refused than the options take.
         FolderInUse: another run writes there, or watches.
     """
+    from faust_assigner.pipeline.history.on_spark import OnSpark
+
+    return _run(options, lambda visit: OnSpark(spark, visit, options))
+
+
+def run_here(options: HistoryOptions) -> Report:
+    """The same without Spark."""
+    from faust_assigner.pipeline.history.here import Here
+
+    return _run(options, lambda visit: Here(visit, options))
+
+
+def _run(options: HistoryOptions, work: Callable[[Visit], Work]) -> Report:
     with only_writer(options.out):
-        return _run(spark, options)
+        check(options)
+        report = _visit(options, work)
+        while options.every_s is not None:
+            print_line(report)
+            time.sleep(options.every_s)
+            report = _visit(options, work)
+        return report
 
 
-def _run(spark: SparkSession, options: HistoryOptions) -> Report:
-    from faust_assigner.pipeline.history.on_spark import publish
-    from faust_assigner.pipeline.ledgers.sources import read_ledger
-    from faust_assigner.pipeline.sinks import Folder
-
-    folder = Folder(spark, options.out)
+def _visit(options: HistoryOptions, work: Callable[[Visit], Work]) -> Report:
+    store = Store(options.out)
+    before = store.load()
     if options.stream:
-        return _run_stream(spark, options, folder)
-    lines = read_ledger(
-        spark,
-        options.ledgers,
-        connector=options.connector,
-        properties=options.properties,
-        period=options.period,
-    )
-    return publish(lines, folder, options)
-
-
-def _run_stream(spark: SparkSession, options: HistoryOptions, folder: Folder) -> Report:
-    from faust_assigner.pipeline.history import stream
-    from faust_assigner.pipeline.history.on_spark import publish
-    from faust_assigner.pipeline.history.output import standing
-    from faust_assigner.pipeline.history.stream_lines import taken
-
-    def report() -> Report:
-        return publish(options.period.on_spark(taken(spark, folder)), folder, options)
-
-    if options.every_s is not None:
-        stream.take_forever(
-            spark,
-            options.ledgers,
-            folder,
-            connector=options.connector,
-            properties=options.properties,
-            every_s=options.every_s,
-            then=lambda: print_line(report()),
-        )
+        visit = news(options.ledgers, before.sources, options.properties)
+        if not visit and before.generation:
+            return output.publish(store, before, options)
     else:
-        news = stream.take_available(
-            spark,
-            options.ledgers,
-            folder,
-            connector=options.connector,
-            properties=options.properties,
-        )
-        stands = None if news else standing(folder)
-        if stands is not None:
-            return stands
-    return report()
+        visit = whole(options.ledgers, options.period, options.properties)
+    held = work(visit)
+    try:
+        after = _merge(store, before, visit, held, options)
+    finally:
+        held.close()
+    return output.publish(store, after, options)
+
+
+def _merge(
+    store: Store, before: Manifest, visit: Visit, work: Work, options: HistoryOptions
+) -> Manifest:
+    lines = work.lines
+    refused = lines.counts
+    rows = lines.rows(visit)
+    if options.stream:
+        refused = Refused(refused.accepted, len(rows), refused.first)
+    output.check(refused, before, options)
+    store.begin(before)
+    merged = work.merge(store, before)
+    stand = store.read_refused(before)
+    kept = joined(stand, rows) if options.stream else table_of(rows)
+    sources: Mapping[str, Any] = visit.state(lines.lines()) if options.stream else before.sources
+    is_same = not merged.days and kept.equals(stand) and sources == before.sources
+    if before.generation and is_same:
+        store.abandon()
+        return before
+    count = kept.num_rows if options.stream else refused.lines
+    return store.commit(before, merged.days, refused=(kept, count), sources=sources)
 
 
 def print_line(report: Report) -> None:
@@ -135,54 +157,3 @@ def session_for(options: HistoryOptions, master: str | None) -> SparkSession:
     wants_topics = any(ledger.startswith("kafka://") for ledger in options.ledgers)
     jars = cached_connector_jars() if wants_topics and options.connector != "python" else []
     return spark_session(master, "faust-assigner history", jars=jars, packages=options.packages)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """``spark-submit … jobs.py history --ledger PATH [--ledger PATH …] --out DIR [--stream]``."""
-    parser = argparse.ArgumentParser(prog="history", description=__doc__)
-    parser.add_argument(
-        "--ledger", action="append", required=True, help="file, folder, glob, kafka://"
-    )
-    parser.add_argument("--out", required=True, help="folder for tables and report")
-    parser.add_argument(
-        "--stream", action="store_true", help="take only what is new, with a checkpoint"
-    )
-    parser.add_argument("--every", type=float, help="with --stream: go on, every so many seconds")
-    parser.add_argument("--connector", choices=("auto", "spark", "python"), default="auto")
-    parser.add_argument(
-        "--fail-if-empty",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="fail when no line counts; default: where a history stands already",
-    )
-    parser.add_argument(
-        "--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)"
-    )
-    parser.add_argument("--since", help="only what happened from then on: a day, a time, or 7d")
-    parser.add_argument("--until", help="only what happened before")
-    parser.add_argument("--config", help="Kafka's client properties, a file")
-    parser.add_argument("--master", default=None, help="default: what spark-submit says")
-    parser.add_argument("--json", action="store_true", help="print report.json")
-    given = parser.parse_args(arguments)
-    options = HistoryOptions(
-        tuple(given.ledger),
-        given.out,
-        given.stream,
-        given.every,
-        given.connector,
-        given.fail_if_empty,
-        Tolerance.parse(given.max_refused),
-        client_properties(given.config, os.environ),
-        Period.parse(given.since, given.until, now=datetime.now(UTC)),
-    )
-    check(options)
-    spark = session_for(options, given.master)
-    try:
-        report = run(spark, options)
-    finally:
-        spark.stop()
-    if given.json:
-        json.dump(json.loads(report.to_json()), sys.stdout)
-    else:
-        print_line(report)
-    return 0

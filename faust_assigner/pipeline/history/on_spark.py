@@ -1,117 +1,173 @@
-"""The history on Spark: parsed lines -> rows of all tables, by the functions of ``transforms.py``."""
+"""Merge a visit on Spark: tasks parse the lines, a shuffle brings them to their days, a task merges each day.
+
+Only DataFrames are used, so that the same code runs on a classic session and through Spark Connect. A
+visit costs four jobs, however many days the history has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from faust_assigner.pipeline.history import output, transforms
-from faust_assigner.pipeline.history.output import check, replace
-from faust_assigner.pipeline.history.report import About, Report, Rows, owner_rows, rebalance_row
-from faust_assigner.pipeline.ledgers.current import current_on_spark
-from faust_assigner.pipeline.ledgers.quarantine import quarantined, refused_of
-from faust_assigner.pipeline.schema import HISTORY, HISTORY_KEYS
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
+
+from faust_assigner.ledger import TABLES
+from faust_assigner.pipeline.history.facts import Key, facts_in
+from faust_assigner.pipeline.history.merge import Merged, Moves, merge_day, resolve
+from faust_assigner.pipeline.history.refused import KEPT, RefusedLines
+from faust_assigner.pipeline.history.store import PENDING, Day, Manifest, Store
+from faust_assigner.pipeline.ledgers.progress import Visit
+from faust_assigner.pipeline.ledgers.sources import read_visit, refused_of
+from faust_assigner.pipeline.schema import LEDGER_TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from datetime import datetime
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from faust_assigner.pipeline.history.job import HistoryOptions
-    from faust_assigner.pipeline.sinks import Folder
 
-#: The page lists the slowest partitions and the newest rebalances alone; so many are kept for it.
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SLOWEST_KEPT = 1000
-REBALANCES_KEPT = 1000
+_EFFECTS = ("decision", "assignment", "recovery")
 
 
-def publish(parsed: DataFrame, folder: Folder, options: HistoryOptions) -> Report:
-    """Compute the history of ``parsed`` and bring what ``folder`` holds up to it; return what it says.
+class OnSpark:
+    """The visit's work on ``spark``; the lines are parsed once and kept until :meth:`close`."""
 
-    Raises EmptyLedger and TooManyRefused before anything is staged.
-    """
-    with _kept(parsed) as lines:
-        check(refused_of(lines), folder, options)
-        decided, placed = transforms.decisions(lines), transforms.actives(lines)
-        with _kept(transforms.outcomes(decided, placed)) as outcome:
-            report = _report(lines, outcome, folder, options)
-    return replace(report, folder, options.period)
+    def __init__(self, spark: SparkSession, visit: Visit, options: HistoryOptions) -> None:
+        self._spark = spark
+        lines = read_visit(spark, visit, connector=options.connector)
+        self._parsed = options.period.on_spark(lines).persist()
+
+    def close(self) -> None:
+        """Let the lines go."""
+        self._parsed.unpersist()
+
+    @cached_property
+    def lines(self) -> RefusedLines:
+        """The refused lines, and how many lines there were. The first job parses the lines."""
+        found = RefusedLines(refused_of(self._parsed))
+        nothing = F.coalesce(*(F.when(F.col(table).isNotNull(), True) for table in TABLES)).isNull()
+        rows = self._parsed.where(nothing).select("file", "chunk", "pos", "line", "reason")
+        for row in rows.where("reason is null").collect():
+            found.take(**row.asDict())
+        if found.counts.lines:
+            refused = rows.where("reason is not null").orderBy("file", "chunk", "pos").limit(KEPT)
+            for row in refused.collect():
+                found.take(**row.asDict())
+        return found
+
+    def merge(self, store: Store, manifest: Manifest) -> Merged:
+        """Merge each day that the visit touches, one task a day."""
+        resolved = resolve(store, manifest, self._named())
+        changed: dict[str, Day | None] = {}
+        done = set()
+        for row in self._merged(store.url, manifest, resolved.days, resolved.moves).collect():
+            done.add(row.day)
+            if row.entry is not None:
+                told = json.loads(row.entry)
+                changed[row.day] = None if told is None else Day(**told)
+        for day in sorted(resolved.moves.days - done):
+            entry = manifest.days.get(day)
+            after = merge_day(store, day, entry, {}, resolved.moves)
+            if after is not entry:
+                changed[day] = after
+        return Merged(changed, len(done))
+
+    def _named(self) -> dict[Key, datetime | None]:
+        """Each decision that the lines name, with its earliest time; see :func:`resolve`."""
+        from datetime import UTC, datetime, timedelta
+
+        micros = F.unix_micros(F.min("decision.ts")).alias("micros")
+        rows = self._parsed.groupBy(_of("group_id"), _of("decision_id")).agg(micros)
+        epoch = datetime(1970, 1, 1, tzinfo=UTC)
+        return {
+            (row.group_id, row.decision_id): None
+            if row.micros is None
+            else epoch + timedelta(microseconds=row.micros)
+            for row in rows.where("decision_id is not null").collect()
+        }
+
+    def _merged(
+        self, url: str, manifest: Manifest, days: Mapping[Key, str], moves: Moves
+    ) -> DataFrame:
+        """``day, entry``: a row for each day that was merged; ``entry`` as JSON where it changed."""
+        stands = dict(manifest.days)
+
+        def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            store = Store(url)
+            for day, parts in _days(batches):
+                entry = stands.get(day)
+                echo = [part.filter(part.column("echo")) for part in parts]
+                own = [part.filter(pc.invert(part.column("echo"))) for part in parts]
+                new = facts_in(own)
+                after = merge_day(
+                    store, day, entry, {**new, "echoes": facts_in(echo)["recoveries"]}, moves
+                )
+                told = "null" if after is None else json.dumps(asdict(after))
+                yield pa.record_batch(
+                    {
+                        "day": [day],
+                        "entry": pa.array([None if after is entry else told], pa.string()),
+                    }
+                )
+
+        routed = self._routed(days)
+        spread = routed.repartition("day").sortWithinPartitions("day")
+        return spread.mapInArrow(merge, "day string, entry string")
+
+    def _routed(self, days: Mapping[Key, str]) -> DataFrame:
+        """The lines with their ``day``; a recovery once more, as ``echo``, on its decision's day."""
+        known = self._spark.createDataFrame(
+            [(*key, day) for key, day in days.items()],
+            "_group string, _decision string, _day string",
+        )
+        lines = self._parsed.select(*LEDGER_TABLE.values()).where(
+            F.coalesce(*(F.when(F.col(table).isNotNull(), True) for table in TABLES))
+        )
+        of = (_of("group_id") == F.col("_group")) & (_of("decision_id") == F.col("_decision"))
+        told = lines.join(F.broadcast(known), of, "left").withColumn(
+            "_day", F.coalesce("_day", F.lit(PENDING))
+        )
+        date = F.coalesce(
+            F.date_format("recovery.started", "yyyy-MM-dd"),
+            F.date_format("partition_sample.ts", "yyyy-MM-dd"),
+            F.col("_day"),
+        )
+        tables = list(LEDGER_TABLE.values())
+        own = told.select(date.alias("day"), F.lit(False).alias("echo"), *tables)
+        echoes = told.where("recovery is not null").select(
+            F.col("_day").alias("day"), F.lit(True).alias("echo"), *tables
+        )
+        return own.unionByName(echoes)
 
 
-def _report(
-    lines: DataFrame, outcome: DataFrame, folder: Folder, options: HistoryOptions
-) -> Report:
-    """All tables as rows; the refused lines, which may be millions, are staged from where they are."""
-    recovered = transforms.recoveries(lines)
-    tables = {
-        "movement": transforms.movement(outcome),
-        "balance": transforms.balance(outcome),
-        "recovery": transforms.recovery(recovered),
-        "skew": transforms.skew(transforms.samples(lines)),
-    }
-    rows = {
-        name: _rows(table.select(*(column.name for column in HISTORY[name])), *HISTORY_KEYS[name])
-        for name, table in tables.items()
-    }
-    staged = folder.stage("quarantine", quarantined(lines).select("file", "line", "reason"))
-    rows["quarantine"] = _rows(
-        staged.orderBy(*HISTORY_KEYS["quarantine"]).limit(output.QUARANTINE_KEPT),
-        *HISTORY_KEYS["quarantine"],
-    )
-    slowest = transforms.slowest(recovered).orderBy("max_s", ascending=False).limit(SLOWEST_KEPT)
-    told = outcome.where("dt is not null")
-    newest = told.join(
-        transforms.longest_recoveries(recovered), list(transforms.DECISION_KEY), "left"
-    )
-    newest = newest.orderBy("ts", ascending=False).limit(REBALANCES_KEPT)
-    sums = told.agg(*transforms.sums()).collect()[0]
-    details: Mapping[str, Rows] = {
-        "rebalances": [
-            rebalance_row(row) for row in _rows(newest, "ts", "group_id", "decision_id")
-        ],
-        "owners": owner_rows(current_on_spark(lines)),
-        "deploys": _rows(
-            transforms.movement_by_deploy(outcome), "group_id", "first", "deploy", "policy"
-        ),
-        "slowest": _rows(slowest, "group_id", "topic", "partition"),
-    }
-    lost = outcome.where("dt is null").groupBy().sum("assigned").collect()[0][0]
-    about = About(
-        tuple(options.ledgers),
-        _utc(sums.first),
-        _utc(sums.last),
-        int(sums.tasks_moved or 0),
-        int(sums.tasks_cold or 0),
-    )
-    return Report(rows, details, int(lost or 0), staged.count(), about)
+def _of(name: str) -> F.Column:
+    return F.coalesce(*(F.col(f"{table}.{name}") for table in _EFFECTS)).alias(name)
 
 
-def _utc(micros: int | None) -> datetime | None:
-    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
-
-
-@contextmanager
-def _kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """``frame`` computed once for all that is done with it inside the block."""
-    kept = frame.persist()
-    try:
-        yield kept
-    finally:
-        kept.unpersist()
-
-
-def _rows(frame: DataFrame, *keys: str) -> list[dict[str, Any]]:
-    """All rows, by key; sorted here, for Spark would read the table twice more to sort it."""
-    from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
-    from pyspark.sql.types import TimestampType
-
-    # Spark hands a timestamp to Python as local time without a zone, which is no order either.
-    times = [field.name for field in frame.schema if isinstance(field.dataType, TimestampType)]
-    frame = frame.withColumns({name: F.unix_micros(name) for name in times})
-    rows = [row.asDict() for row in frame.collect()]
-    for row in rows:
-        row.update({name: _utc(row[name]) for name in times})
-    return sorted(rows, key=lambda row: tuple(row[key] for key in keys))
+def _days(
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
+    """Sorted batches cut into days; one day in memory at a time."""
+    at: str | None = None
+    parts: list[pa.RecordBatch] = []
+    for batch in batches:
+        days = batch.column("day").to_pylist()
+        start = 0
+        while start < len(days):
+            end = start
+            while end < len(days) and days[end] == days[start]:
+                end += 1
+            if at is not None and days[start] != at:
+                yield at, parts
+                parts = []
+            at = days[start]
+            parts.append(batch.slice(start, end - start))
+            start = end
+    if at is not None:
+        yield at, parts

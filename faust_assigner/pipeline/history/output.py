@@ -1,126 +1,149 @@
-"""From what a history says to everything it leaves behind: tables, plots, page, and last report.json."""
+"""From the store to what a person reads: the newest days as plots, page and, last, report.json."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+
 from faust_assigner.pipeline.history import plots
-from faust_assigner.pipeline.history.kept import keep
-from faust_assigner.pipeline.history.report import About, Report, to_html
-from faust_assigner.pipeline.ledgers.period import Period
+from faust_assigner.pipeline.history.report import REPORTED, About, Report, Rows, to_html
+from faust_assigner.pipeline.history.store import PENDING, Manifest, Store
+from faust_assigner.pipeline.history.tables import with_day
 from faust_assigner.pipeline.ledgers.refusals import Refused, refuse_empty
-from faust_assigner.pipeline.schema import HISTORY
-from faust_assigner.pipeline.sinks import REPLACING, Results
+from faust_assigner.pipeline.schema import HISTORY_KEYS
 
 if TYPE_CHECKING:
     from faust_assigner.pipeline.history.job import HistoryOptions
 
 TITLE = "faust-assigner: history of the group"
-#: Where a stream keeps what it took, and beside it what its last report said beyond the tables.
-STREAM, SUMMARY = "_stream", "_stream/summary.json"
-#: So many refused lines are told in report.json; the Parquet folder holds them all.
+#: The report is of the newest days, so many; the Parquet folders hold them all.
+REPORT_DAYS = 31
+#: So many refused lines are in report.json.
 QUARANTINE_KEPT = 1000
+#: Tables of which the report has the newest, or the worst, rows.
+ROWS_KEPT: Mapping[str, int] = {"rebalances": 1000, "slowest": 1000}
+_PICTURES = ("movement", "balance", "recovery", "skew")
 
 
-def check(refused: Refused, folder: Results, options: HistoryOptions) -> None:
+def check(refused: Refused, before: Manifest, options: HistoryOptions) -> None:
     """Raises TooManyRefused and EmptyLedger."""
     options.max_refused.check(refused)
+    if options.stream and before.generation:
+        return  # no news is no failure
     refuse_empty(
         refused,
         wanted=options.fail_if_empty,
-        replaces=folder.url if folder.exists("report.json") else None,
+        replaces=options.out if before.generation else None,
     )
 
 
-def replace(report: Report, folder: Results, period: Period) -> Report:
-    """Bring ``folder`` up to ``report``, whose table ``quarantine`` is staged; returns what then stands.
+def publish(store: Store, manifest: Manifest, options: HistoryOptions) -> Report:
+    """Write the page, the plots and report.json of ``manifest``; the report.
 
-    Days that ``folder`` holds and that the run does not cover are kept, see kept.py.
-
-    Of the others only days whose rows changed are written. Everything is staged before the first is replaced
-    (a full disk leaves all as it was) and report.json comes last: who sees a new report.json sees the
-    tables it was made from, one who sees ``_REPLACING`` may see tables of two runs.
+    Where report.json is of this generation already, it is left as it is.
     """
-    report = keep(report, folder, period)
-    days = {name: _changed_days(name, report, folder) for name in HISTORY if name != "quarantine"}
-    for name, changed in days.items():
-        folder.stage_rows(
-            name,
-            [
-                row
-                for row in report.tables[name]
-                if changed is None or row["dt"].isoformat() in changed
-            ],
-        )
+    report = report_of(store, manifest, options)
+    folder = store.folder
+    if _generation(store) == manifest.generation:
+        return report
     pictures = plots.draw(report)
-    files = {f"{name}.png": picture for name, picture in pictures.items()}
-    files["report.html"] = to_html(report, pictures, title=TITLE)
-    if folder.exists(STREAM):
-        summary = {
-            "without_decision": report.without_decision,
-            "refused": report.refused,
-            "about": report.about.to_json(),
-        }
-        files[SUMMARY] = json.dumps(summary).encode()
-    files["report.json"] = report.to_json()
-    for name, content in files.items():
-        folder.stage_file(name, content)
-    with folder.replacing():
-        folder.publish("quarantine")
-        for name, changed in days.items():
-            if changed is None:
-                folder.publish(name)
-            for day in sorted(changed or ()):
-                folder.publish_day(name, day)
-        for name in HISTORY:
-            if name not in pictures:
-                folder.remove(f"{name}.png")  # the last run left one
-        for name in files:
-            folder.publish(name)
-    folder.clear_staging()
+    for name in _PICTURES:
+        if name in pictures:
+            folder.write(f"{name}.png", pictures[name])
+        else:
+            folder.remove(f"{name}.png")  # the last run left one
+    folder.write("report.html", to_html(report, pictures, title=TITLE))
+    folder.write("report.json", report.to_json())
     return report
 
 
-def standing(folder: Results) -> Report | None:
-    """What ``folder`` says of the last run: its tables and headline; None where it is not whole."""
-    if folder.exists(REPLACING) or not folder.exists("report.json") or not folder.exists(SUMMARY):
-        return None
+def _generation(store: Store) -> int | None:
+    """Of the report that stands; None where there is none, or it cannot be read."""
     try:
-        tables, told = json.loads(folder.read("report.json")), json.loads(folder.read(SUMMARY))
-        return Report(
-            {name: tables[name] for name in HISTORY},
-            {},
-            told["without_decision"],
-            told["refused"],
-            About.from_json(told["about"]),
-        )
-    except (ValueError, KeyError, TypeError):
+        told = json.loads(store.folder.read("report.json"))
+        return int(told["about"]["generation"])
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _changed_days(table: str, report: Report, folder: Results) -> set[str] | None:
-    """The days of ``table`` whose rows are not those that stand; None: the whole table must be written."""
-    if folder.exists(REPLACING) or not folder.exists("report.json") or not folder.exists(table):
-        return None
-    try:
-        before = _by_day(json.loads(folder.read("report.json"))[table])
-    except (ValueError, KeyError, TypeError):
-        return None
-    now = _by_day(json.loads(report.to_json())[table])
-    if not before or not now:
-        return None
-    there = {name.removeprefix("dt=") for name in folder.children(table) if name.startswith("dt=")}
-    return {
-        day
-        for day in before.keys() | now.keys() | there
-        if before.get(day) != now.get(day) or (day in now) != (day in there)
+def report_of(store: Store, manifest: Manifest, options: HistoryOptions) -> Report:
+    """The newest days of ``manifest`` as a report. Cost: a read for each of its days and tables."""
+    days = manifest.dates[-REPORT_DAYS:]
+    tables: dict[str, Rows] = {
+        name: _rows(store, manifest, name, days) for name in REPORTED if name != "quarantine"
     }
+    tables["owners"] = _newest_of_each_group(tables["owners"])
+    tables["deploys"] = _over_days(tables["deploys"], ("group_id", "deploy", "policy"), "first")
+    tables["slowest"] = _slowest(tables["slowest"])[: ROWS_KEPT["slowest"]]
+    tables["quarantine"] = store.read_refused(manifest).slice(0, QUARANTINE_KEPT).to_pylist()
+    told = tables["rebalances"]
+    tables["rebalances"] = told[-ROWS_KEPT["rebalances"] :]
+    times: list[datetime] = [row["ts"] for row in told]
+    about = About(
+        tuple(options.ledgers),
+        min(times, default=None),
+        max(times, default=None),
+        sum(row["tasks_moved"] for row in told),
+        sum(row["tasks_cold"] for row in told),
+        len(days),
+        len(manifest.dates),
+    )
+    return Report(tables, _lost(store, manifest), manifest.refused, about, manifest.generation)
 
 
-def _by_day(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    days: dict[str, list[Mapping[str, Any]]] = {}
+def _rows(store: Store, manifest: Manifest, table: str, days: list[str]) -> Rows:
+    found = [
+        row for day in days for row in with_day(store.read(table, day, manifest.days[day]), day)
+    ]
+    return sorted(found, key=lambda row: tuple(row[key] for key in HISTORY_KEYS[table]))
+
+
+def _lost(store: Store, manifest: Manifest) -> int:
+    """Active placements that wait for their decision."""
+    rows = store.read("placements", PENDING, manifest.days.get(PENDING), ["role"])
+    return int(pc.sum(pc.equal(rows["role"], "active")).as_py() or 0)
+
+
+def _newest_of_each_group(rows: Rows) -> Rows:
+    newest: dict[str, Any] = {}
     for row in rows:
-        days.setdefault(row["dt"], []).append(row)
-    return days
+        newest[row["group_id"]] = max(row["dt"], newest.get(row["group_id"], row["dt"]))
+    return [row for row in rows if row["dt"] == newest[row["group_id"]]]
+
+
+def _over_days(rows: Rows, keys: tuple[str, ...], first: str) -> Rows:
+    """Rows of several days as one, their counts summed, in order of ``first``."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[key] for key in keys)].append(row)
+    found = [
+        {
+            **dict(zip(keys, key, strict=True)),
+            first: min(row[first] for row in mine),
+            **{
+                name: sum(row[name] for row in mine)
+                for name in mine[0]
+                if name not in (*keys, first, "dt")
+            },
+        }
+        for key, mine in groups.items()
+    ]
+    return sorted(found, key=lambda row: (row[keys[0]], row[first], *(row[key] for key in keys)))
+
+
+def _slowest(rows: Rows) -> Rows:
+    """Each partition with its worst recovery over the days, the slowest first."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[row["group_id"], row["topic"], row["partition"]].append(row)
+    found = []
+    for mine in groups.values():
+        worst = max(mine, key=lambda row: (row["max_s"], row["source"], row["decision_id"]))
+        counts = {name: sum(row[name] for row in mine) for name in ("recoveries", "records")}
+        found.append({**worst, **counts})
+    return sorted(found, key=lambda row: (-row["max_s"], *map(str, list(row.values())[:4])))

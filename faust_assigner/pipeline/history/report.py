@@ -5,19 +5,32 @@ from __future__ import annotations
 import base64
 import importlib.metadata
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from faust_assigner.pipeline.schema import HISTORY, is_leader_topic
+from faust_assigner.pipeline.schema import is_leader_topic
 
 if TYPE_CHECKING:
+    from faust_assigner.model import Member
     from faust_assigner.pipeline.ledgers.current import Current
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
+#: The tables of report.json. ``moves`` and the facts are in their Parquet folders alone: they are long.
+REPORTED = (
+    "movement",
+    "balance",
+    "recovery",
+    "skew",
+    "rebalances",
+    "owners",
+    "deploys",
+    "slowest",
+    "quarantine",
+)
 TEMPLATE = Path(__file__).with_name("report.html")
 #: The page lists this many rows of a long table; report.json and the Parquet folders hold them all.
 ROWS_SHOWN = 50
@@ -62,69 +75,47 @@ class About:
     last: datetime | None = None
     tasks_moved: int = 0
     tasks_cold: int = 0
-    #: Days of earlier runs that this one does not cover: their rows are kept in the daily tables.
-    kept: tuple[date, ...] = ()
+    #: Days of the report, and of the whole history.
+    days: int = 0
+    days_in_all: int = 0
     version: str = field(default_factory=lambda: installed_version())
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields, times in seconds."""
-        times = {
-            name: None if moment is None else moment.timestamp()
-            for name, moment in (("first", self.first), ("last", self.last))
-        }
-        lists = {"sources": list(self.sources), "kept": [day.isoformat() for day in self.kept]}
-        return {**asdict(self), **lists, **times}
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> About:
-        """The inverse of :meth:`to_json`."""
-        times = {
-            name: None if told[name] is None else datetime.fromtimestamp(told[name], UTC)
-            for name in ("first", "last")
-        }
-        kept = tuple(date.fromisoformat(day) for day in told.get("kept", ()))
-        return cls(**{**told, "sources": tuple(told["sources"]), "kept": kept, **times})
 
     def lines(self) -> list[tuple[str, str]]:
         """(what, value) for the head of the page."""
         period = f"{_cell(self.first)} to {_cell(self.last)} UTC" if self.first else "no decision"
+        older = self.days_in_all - self.days
         return [
             ("period", period),
-            *([("kept", self.kept_line())] if self.kept else ()),
+            *([("older", f"{older:,} days, in the Parquet folders")] if older else ()),
             ("read from", ", ".join(self.sources)),
             ("written by", f"faust-assigner {self.version}"),
         ]
 
-    def kept_line(self) -> str:
-        """Which days were kept, and what is not known of them."""
-        return (
-            f"{len(self.kept)} days of earlier runs ({self.kept[0]} to {self.kept[-1]}), which this "
-            "run does not cover; tasks, rebalances, owners, deploys and slowest partitions are of this "
-            "run alone"
-        )
-
 
 @dataclass(frozen=True)
 class Report:
-    """The history tables as rows in key order, and what only the page shows."""
+    """The newest days of the history as rows in key order."""
 
     tables: Mapping[str, Rows]
-    #: ``rebalances``, ``owners``, ``deploys`` and ``slowest``: further tables of the page.
-    details: Mapping[str, Rows] = field(default_factory=dict)
-    #: Active placements whose decision the ledger does not hold.
+    #: Active placements whose decision no ledger has held so far.
     without_decision: int = 0
     #: Lines that no table took, also those beyond what ``tables`` holds of them.
     refused: int = 0
     about: About = field(default_factory=About)
+    #: The generation of the store that the report is of.
+    generation: int = 0
 
     def total(self, table: str, column: str) -> int:
         """The sum of a column over all rows of a table."""
         return sum(int(row[column]) for row in self.tables[table])
 
     def to_json(self) -> bytes:
-        """report.json: a list of rows for each table, dates as ``YYYY-MM-DD``."""
-        tables = {name: [_plain(row) for row in self.tables[name]] for name in HISTORY}
-        return json.dumps(tables, indent=1, ensure_ascii=False).encode() + b"\n"
+        """report.json: the rows of each table of ``REPORTED``; days and times as ISO 8601."""
+        tables: dict[str, Any] = {
+            name: [_plain(row) for row in self.tables[name]] for name in REPORTED
+        }
+        about = _plain({**asdict(self.about), "generation": self.generation})
+        return json.dumps({**tables, "about": about}, ensure_ascii=False).encode() + b"\n"
 
     def headline(self) -> list[tuple[str, str]]:
         """The few numbers a person looks for first, as (what, value)."""
@@ -145,11 +136,7 @@ class Report:
             ("heaviest partition", f"{max(shares):.1%} of its topic" if shares else "-"),
             ("refused lines", f"{self.refused:,}"),
             ("placements without decision", f"{self.without_decision:,}"),
-            *(
-                [("days kept of earlier runs", f"{len(self.about.kept):,}")]
-                if self.about.kept
-                else ()
-            ),
+            ("days", f"{self.about.days:,} of {self.about.days_in_all:,}"),
         ]
 
 
@@ -162,7 +149,7 @@ def installed_version() -> str:
 
 
 def rebalance_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """A decision and what it did (the columns of ``transforms.outcomes``) as a row of the page."""
+    """A row of the table ``rebalances`` as the page shows it."""
     moved, orphaned = outcome["tasks_moved"], outcome["tasks_orphaned"]
     causes = [
         f"{count} {cause}"
@@ -185,36 +172,39 @@ def rebalance_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def owner_rows(groups: Iterable[Current]) -> list[dict[str, Any]]:
-    """A row for each member of the newest decisions."""
-    rows = []
-    for group in groups:
-        for member in group.members:
-            mine = {
-                topic: numbers
-                for topic, numbers in member.actives.items()
-                if not is_leader_topic(topic)
-            }
-            tasks = {
-                (group.partitions[topic], int(number))
-                for topic, numbers in mine.items()
-                for number in numbers
-            }
-            rows.append(
-                {
-                    "group": group.group_id,
-                    "member": member.instance_id or member.member_id,
-                    "rack": member.rack_id or "",
-                    "tasks": len(tasks),
-                    "active topic partitions": "; ".join(
-                        f"{topic} {_spans(numbers)}" for topic, numbers in sorted(mine.items())
-                    ),
-                    "standby topic partitions": sum(
-                        len(list(numbers)) for numbers in member.standbys.values()
-                    ),
-                }
-            )
-    return rows
+def owner_row(group: Current, member: Member) -> dict[str, Any]:
+    """What ``member`` of ``group`` holds: a row of the table ``owners``, less its group and decision."""
+    mine = {
+        topic: numbers for topic, numbers in member.actives.items() if not is_leader_topic(topic)
+    }
+    tasks = {
+        (group.partitions[topic], int(number))
+        for topic, numbers in mine.items()
+        for number in numbers
+    }
+    return {
+        "member_id": member.member_id,
+        "member": member.instance_id or member.member_id,
+        "rack": member.rack_id,
+        "tasks": len(tasks),
+        "active_partitions": sum(len(list(numbers)) for numbers in mine.values()),
+        "active": "; ".join(
+            f"{topic} {_spans(numbers)}" for topic, numbers in sorted(mine.items())
+        ),
+        "standby_partitions": sum(len(list(numbers)) for numbers in member.standbys.values()),
+    }
+
+
+def owner_shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the table ``owners`` as the page shows it."""
+    return {
+        "group": row["group_id"],
+        "member": row["member"],
+        "rack": row["rack"] or "",
+        "tasks": row["tasks"],
+        "active topic partitions": row["active"],
+        "standby topic partitions": row["standby_partitions"],
+    }
 
 
 def _spans(numbers: Iterable[int]) -> str:
@@ -248,8 +238,8 @@ def to_html(report: Report, plots: Mapping[str, bytes], *, title: str) -> bytes:
 
 
 def _section(name: str, report: Report, plot: bytes | None) -> dict[str, Any]:
-    rows = report.tables.get(name, report.details.get(name, ()))
-    shown = _worst_first(name, rows)[:ROWS_SHOWN]
+    rows = report.tables.get(name, ())
+    shown = [_SHOWN.get(name, dict)(row) for row in _worst_first(name, rows)[:ROWS_SHOWN]]
     return {
         "id": name,
         "title": TITLES[name],
@@ -257,9 +247,14 @@ def _section(name: str, report: Report, plot: bytes | None) -> dict[str, Any]:
         "columns": list(shown[0]) if shown else [],
         "rows": [list(row.values()) for row in shown],
         "hidden": max(len(rows), report.refused if name == "quarantine" else 0) - len(shown),
-        "everything": name in report.tables,
         "plot": base64.b64encode(plot).decode() if plot else None,
     }
+
+
+_SHOWN: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "rebalances": rebalance_row,
+    "owners": owner_shown,
+}
 
 
 def _worst_first(name: str, rows: Rows) -> list[Mapping[str, Any]]:

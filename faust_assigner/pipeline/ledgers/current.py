@@ -40,14 +40,14 @@ def current_here(rows: Sequence[Row]) -> list[Current]:
     for row in rows:
         if row.table == "assignment" and _of(row.values, newest):
             placed[row.values["group_id"]].append(row.values)
-    return [_current(newest[group_id], placed[group_id]) for group_id in sorted(newest)]
+    return [current_of(newest[group_id], placed[group_id]) for group_id in sorted(newest)]
 
 
 def current_on_spark(parsed: DataFrame) -> list[Current]:
     """The same on Spark; the driver gets one decision's rows per group."""
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
-    from faust_assigner.pipeline.history.transforms import rows
+    from faust_assigner.pipeline.ledgers.on_spark import rows
 
     key = F.struct(F.col("ts"), F.col("decision_id"))
     decisions = rows(parsed, "decision")
@@ -69,7 +69,7 @@ def current_on_spark(parsed: DataFrame) -> list[Current]:
     ):
         mine.setdefault(row.group_id, []).append(row.asDict())
     return [
-        _current(
+        current_of(
             {
                 "group_id": row.group_id,
                 "decision_id": row.decision_id,
@@ -91,8 +91,8 @@ def _of(assignment: Mapping[str, Any], newest: Mapping[str, Mapping[str, Any]]) 
     return decision is not None and decision["decision_id"] == assignment["decision_id"]
 
 
-def _current(decision: Mapping[str, Any], placed: Iterable[Mapping[str, Any]]) -> Current:
-    """Members as they would claim: actives for role active, standbys for the others."""
+def current_of(decision: Mapping[str, Any], placed: Iterable[Mapping[str, Any]]) -> Current:
+    """A group as ``decision`` left it; its members as they would claim: actives, else standbys."""
     claims: dict[str, dict[str, dict[str, set[int]]]] = {}
     partitions: dict[str, int] = {}
     changelogs = set()

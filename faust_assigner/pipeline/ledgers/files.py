@@ -138,17 +138,18 @@ def _describe(fs: Any, entry: dict[str, Any]) -> LedgerFile:
     )
 
 
-def _is_local(fs: Any) -> bool:
+def is_local(fs: Any) -> bool:
+    """Whether an fsspec file system is this machine's own."""
     return "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
 
 
 def _name(fs: Any, path: str) -> str:
-    return os.path.abspath(path) if _is_local(fs) else str(fs.unstrip_protocol(path))
+    return os.path.abspath(path) if is_local(fs) else str(fs.unstrip_protocol(path))
 
 
 def _identity(fs: Any, name: str) -> str:
     """What makes two names the same file: a link and its target are read once."""
-    return os.path.realpath(name) if _is_local(fs) else name
+    return os.path.realpath(name) if is_local(fs) else name
 
 
 def cut(

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import TopicPartition
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import SAMPLE, said_group
 from faust_assigner.pipeline.cluster import Cluster, cluster_of
-from faust_assigner.snapshots.asking import Connection
-from faust_assigner.snapshots.changelog import Extent, extents, read
+from faust_assigner.snapshots.asking import Connection, ask
+from faust_assigner.snapshots.changelog import (
+    Changelog,
+    Extent,
+    consumer_of,
+    extents,
+    look_at,
+    read,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The columns of a message: the topic's partition as a URL, the offset, the value.
+MESSAGE = ("file", "pos", "value")
+FETCH_TIMEOUT_MS = 1000
+#: A partition that gives nothing for this long before its end is reported, not waited for.
+STALL_S = 60.0
 
 #: Called with the partition, the offset and the value of each record.
 Take = Callable[[int, int, bytes], None]
@@ -43,20 +60,6 @@ class TopicSource:
     def url(self) -> str:
         """The inverse of :meth:`from_url`."""
         return f"kafka://{self.cluster.bootstrap}/{self.topic}"
-
-    def to_options(self) -> dict[str, str]:
-        """The options of the data source; Spark blacks out what is called a secret where it shows options."""
-        return {
-            "bootstrap": self.cluster.bootstrap,
-            "topic": self.topic,
-            "properties_secret": json.dumps(dict(self.cluster.properties)),
-        }
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, str]) -> TopicSource:
-        """The inverse of :meth:`to_options`."""
-        properties = json.loads(options.get("properties_secret", "{}"))
-        return cls(Cluster(options["bootstrap"], properties), options["topic"])
 
 
 def split_sources(
@@ -134,3 +137,95 @@ async def read_story_lines(
         connection, topic, take, most_records=most_records, seconds=seconds
     )
     return lines, left_out
+
+
+def topic_now(source: TopicSource) -> Changelog:
+    """The topic's extents and its id; SnapshotError: no topic."""
+    return look_at(source.cluster.connection(), source.topic)
+
+
+def offsets_since(source: TopicSource, log: Changelog, since: datetime) -> dict[int, int]:
+    """Of each partition the offset of the first record from ``since`` on; its end where there is none."""
+    connection = source.cluster.connection()
+    tps = {TopicPartition(source.topic, number): extent for number, extent in log.extents.items()}
+
+    async def find() -> dict[int, int]:
+        async with consumer_of(connection) as consumer:
+            moment = round(since.timestamp() * 1000)
+            found = await consumer.offsets_for_times(dict.fromkeys(tps, moment))
+        return {
+            tp.partition: extent.end if found.get(tp) is None else found[tp].offset
+            for tp, extent in tps.items()
+        }
+
+    return ask(connection, find())
+
+
+def read_span(
+    source: TopicSource, partition: int, start: int, end: int
+) -> Iterator[pa.RecordBatch]:
+    """Offsets [start, end) of one partition as Arrow batches of ``MESSAGE``, in order; gaps are no error.
+
+    Raises:
+        TimeoutError: nothing arrived for a minute before the end.
+    """
+    if start >= end:
+        return
+    with asyncio.Runner() as runner:
+        consumer, tp = runner.run(_open(source, partition, start))
+        try:
+            while True:
+                records, position = runner.run(_fetch(consumer, tp, end))
+                if records:
+                    yield _to_arrow(source.url, tp, records)
+                if position >= end:
+                    return
+        finally:
+            runner.run(consumer.stop())
+
+
+def _consumer(source: TopicSource) -> Any:
+    from aiokafka import AIOKafkaConsumer
+
+    return AIOKafkaConsumer(
+        **source.cluster.connection(),
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=8 * 1024 * 1024,
+    )
+
+
+async def _open(source: TopicSource, partition: int, start: int) -> tuple[Any, Any]:
+    from aiokafka import TopicPartition
+
+    consumer, tp = _consumer(source), TopicPartition(source.topic, partition)
+    await consumer.start()
+    consumer.assign([tp])
+    consumer.seek(tp, start)
+    return consumer, tp
+
+
+async def _fetch(consumer: Any, tp: Any, end: int) -> tuple[list[Any], int]:
+    """(records before ``end``, position after them); control records move the position alone."""
+    before = await consumer.position(tp)
+    deadline = asyncio.get_running_loop().time() + STALL_S
+    while True:
+        fetched = await consumer.getmany(tp, timeout_ms=FETCH_TIMEOUT_MS, max_records=16384)
+        records = [record for record in fetched.get(tp, ()) if record.offset < end]
+        position = await consumer.position(tp)
+        if records or position > before or position >= end:
+            return records, position
+        if asyncio.get_running_loop().time() > deadline:
+            raise TimeoutError(f"{tp.topic}/{tp.partition} stands at {position}, its end is {end}")
+
+
+def _to_arrow(url: str, tp: Any, records: Sequence[Any]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    arrays = [
+        pa.array([f"{url}/{tp.partition}"] * len(records), pa.string()),
+        pa.array([record.offset for record in records], pa.int64()),
+        pa.array([record.value for record in records], pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=list(MESSAGE))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
 from faust_assigner.ledger import WEIGHTLESS
-from faust_assigner.pipeline.history.transforms import actives, outcomes, rows
-from faust_assigner.pipeline.history.transforms import decisions as told_decisions
+from faust_assigner.pipeline.ledgers.on_spark import actives, outcomes, rows
+from faust_assigner.pipeline.ledgers.on_spark import decisions as told_decisions
 from faust_assigner.pipeline.simulate.measured import RecoveryFact
 from faust_assigner.pipeline.simulate.recorded import Facts, TopicFact, decision_at, decision_times
 from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate

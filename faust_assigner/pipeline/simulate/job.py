@@ -9,19 +9,16 @@ Without pyarrow (and without Spark) ``sim_result`` is one ``part-00000.jsonl``.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from faust_assigner.pipeline.cluster import client_properties
 from faust_assigner.pipeline.ledgers.current import Current, current_here
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.simulate.measured import calibrated
@@ -105,43 +102,6 @@ def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
         return summarise_on_spark(results if part is None else rows_of_part(results, run, part))
 
     return _finish(request, run, measured, of_part, facts)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """``spark-submit … jobs.py simulate --out DIR [--scenarios N] [--seed S] [--ledger PATH …]``."""
-    parser = argparse.ArgumentParser(prog="simulate")
-    parser.add_argument("--out", required=True, help="folder for sim_result and report.json")
-    parser.add_argument("--scenarios", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--ledger", action="append", default=[], help="replay a recorded week")
-    parser.add_argument("--group", help="with --ledger: this group alone")
-    parser.add_argument("--policies", default=",".join(DEFAULT_POLICIES))
-    parser.add_argument("--replicas", default=",".join(map(str, DEFAULT_REPLICAS)))
-    parser.add_argument("--config", help="Kafka's client properties, a file")
-    parser.add_argument(
-        "--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)"
-    )
-    parser.add_argument("--master", default=None, help="default: what spark-submit says")
-    given = parser.parse_args(arguments)
-    request = Request(
-        given.scenarios,
-        given.seed,
-        given.out,
-        tuple(given.policies.split(",")),
-        tuple(int(count) for count in given.replicas.split(",")),
-        ledgers=given.ledger,
-        group_id=given.group,
-        max_refused=Tolerance.parse(given.max_refused),
-        properties=client_properties(given.config, os.environ),
-    )
-    from faust_assigner.pipeline.session import spark_session
-
-    spark = spark_session(given.master, "faust-assigner simulate")
-    try:
-        json.dump(simulate_on_spark(spark, request)["sim_settings"], sys.stdout, indent=1)
-    finally:
-        spark.stop()
-    return 0
 
 
 def what_if_here(request: Request, change: Change) -> dict[str, Any]:

@@ -172,7 +172,9 @@ def play_on_spark(
     mapInPandas over ranges of scenario numbers, not applyInPandas: its adaptive coalescing would put
     everything into one task.
     """
-    tasks = max(1, min(scenarios, spark.sparkContext.defaultParallelism * tasks_per_core))
+    from faust_assigner.pipeline.session import width
+
+    tasks = max(1, min(scenarios, width(spark) * tasks_per_core))
 
     def rows(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for frame in frames:

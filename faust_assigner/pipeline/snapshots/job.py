@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline.cluster import Cluster, client_properties, cluster_of
+from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.snapshots.catalog import is_topic
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
-from faust_assigner.snapshots.json_rows import AUTO, CODECS
+from faust_assigner.snapshots.json_rows import AUTO
 from faust_assigner.snapshots.manifest import Manifest
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -81,31 +77,3 @@ def duration_ms(text: str) -> int:
     if found is None:
         raise ConfigError(f"{text!r} is no duration; write 7d, 36h, 90m, 30s or 500ms")
     return round(float(found[1]) * _UNITS_MS[found[2] or "s"])
-
-
-def main(arguments: Sequence[str]) -> int:
-    """For ``spark-submit``, which brings the master; prints one manifest a line."""
-    parser = argparse.ArgumentParser(prog="jobs.py snapshot")
-    parser.add_argument("--bootstrap", help="the brokers, unless --config names them")
-    parser.add_argument("--config", help="Kafka's client properties, a file")
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--to", required=True)
-    parser.add_argument("--previous", action="store_true")
-    parser.add_argument("--connector", choices=["auto", "spark", "python"], default="auto")
-    parser.add_argument("--memory-mb", type=int, default=DEFAULT_MEMORY_BYTES >> 20)
-    for part in ("key", "value"):
-        parser.add_argument(f"--{part}-codec", choices=CODECS, default=AUTO)
-    given = parser.parse_args(arguments)
-    cluster = cluster_of(given.bootstrap, client_properties(given.config, os.environ))
-    options = SnapshotOptions(
-        cluster,
-        given.topic,
-        given.to,
-        given.previous,
-        connector=given.connector,
-        memory_bytes=given.memory_mb << 20,
-        codecs=(given.key_codec, given.value_codec),
-    )
-    for manifest in run(options, None):
-        sys.stdout.write(manifest.to_json().decode())
-    return 0

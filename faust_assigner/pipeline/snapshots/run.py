@@ -140,11 +140,7 @@ def run_connector(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]
         parts = collect(records.mapInArrow(compact_records(job), PART_SCHEMA))
     silent = sorted(set(job.by_partition) - {part.partition for part in parts})
     if silent:
-        parts += collect(
-            _numbers(spark, silent).mapInArrow(
-                _each(lambda number: _silent(job, number)), PART_SCHEMA
-            )
-        )
+        parts += collect(_each(spark, silent, lambda number: _silent(job, number)))
     return parts
 
 
@@ -154,7 +150,7 @@ def run_fetching(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]:
     def fetch(number: int) -> Part:
         return read_span(job, job.by_partition[number], cluster.connection())
 
-    return collect(_numbers(spark, sorted(job.by_partition)).mapInArrow(_each(fetch), PART_SCHEMA))
+    return collect(_each(spark, sorted(job.by_partition), fetch))
 
 
 def changelog_records(spark: SparkSession, job: Job, cluster: Cluster) -> DataFrame:
@@ -230,21 +226,15 @@ def _silent(job: Job, number: int) -> Part:
         return writer.finish()
 
 
-def _numbers(spark: SparkSession, numbers: Sequence[int]) -> DataFrame:
-    """Partition numbers, each in a task of its own."""
-    rows = spark.sparkContext.parallelize([(number,) for number in numbers], len(numbers))
-    return spark.createDataFrame(rows, "partition int")
+def _each(spark: SparkSession, numbers: Sequence[int], work: Callable[[int], Part]) -> DataFrame:
+    """Rows of PART_SCHEMA: ``work`` of each partition number, in a task of its own."""
 
-
-def _each(
-    work: Callable[[int], Part],
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for number in batch.column("partition").to_pylist():
-                yield _row(work(number))
+            for at in batch.column(0).to_pylist():
+                yield _row(work(numbers[at]))
 
-    return run
+    return spark.range(0, len(numbers), 1, max(1, len(numbers))).mapInArrow(run, PART_SCHEMA)
 
 
 def _row(part: Part) -> pa.RecordBatch:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from faust_assigner.errors import ConfigError, FaustAssignerError
-from faust_assigner.pipeline.cluster import Cluster, client_properties, cluster_of
+from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers.current import Current, current_here
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.ledgers.rows import read_here
 from faust_assigner.pipeline.snapshots.job import duration_ms
 from faust_assigner.pipeline.weights.publish import publish, write_file
-from faust_assigner.pipeline.weights.rates import COSTS, HALF_LIFE_S, PartitionRate, rates_of, weigh
+from faust_assigner.pipeline.weights.rates import HALF_LIFE_S, PartitionRate, rates_of, weigh
 from faust_assigner.weights.document import (
     DEFAULT_LIMITS,
     MAX_AGE_S,
@@ -80,8 +76,8 @@ def learn_here(request: Request) -> dict[str, Any]:
 
 def learn_on_spark(spark: Any, request: Request) -> dict[str, Any]:
     """The whole job on ``spark``; the driver sees one row per partition. Returns the report."""
-    from faust_assigner.pipeline.history.transforms import rows
     from faust_assigner.pipeline.ledgers.current import current_on_spark
+    from faust_assigner.pipeline.ledgers.on_spark import rows
     from faust_assigner.pipeline.ledgers.sources import read_checked
     from faust_assigner.pipeline.weights.transforms import collect_rates
 
@@ -96,52 +92,6 @@ def learn_on_spark(spark: Any, request: Request) -> dict[str, Any]:
             refused.lines,
         ),
     )
-
-
-def main(arguments: Sequence[str]) -> int:
-    """``spark-submit … jobs.py weights --ledger PATH [--ledger PATH …] --out FILE``."""
-    parser = argparse.ArgumentParser(prog="weights")
-    parser.add_argument("--ledger", action="append", required=True, help="file, folder, glob")
-    parser.add_argument("--out", help="the versioned weights file, on the driver's machine")
-    parser.add_argument("--bootstrap", help="with --topic: the brokers, unless --config names them")
-    parser.add_argument("--config", help="Kafka's client properties, a file")
-    parser.add_argument(
-        "--max-refused", help="fail when more lines are refused: a number or a share (0.5%%)"
-    )
-    parser.add_argument("--topic", help="publish to this compacted topic too")
-    parser.add_argument("--by", default="blend", choices=COSTS)
-    parser.add_argument("--clamp", default="0.25:4", help="the least and the most a weight may be")
-    parser.add_argument("--since", help="only samples from then on: a day, a time, or 7d")
-    parser.add_argument("--until", help="only samples before")
-    parser.add_argument("--half-life", default="12h", help="the age at which a sample counts half")
-    parser.add_argument("--shadow", action="store_true", help="score the newest decision")
-    parser.add_argument("--master", default=None, help="default: what spark-submit says")
-    given = parser.parse_args(arguments)
-    if given.out is None and given.topic is None:
-        parser.error("--out FILE, or --bootstrap and --topic, or all three")
-    properties = client_properties(given.config, os.environ)
-    request = Request(
-        given.ledger,
-        datetime.now(UTC),
-        given.out,
-        cluster_of(given.bootstrap, properties) if given.topic else None,
-        given.topic,
-        given.by,
-        Limits.parse(given.clamp),
-        given.shadow,
-        max_refused=Tolerance.parse(given.max_refused),
-        properties=properties,
-        period=Period.parse(given.since, given.until, now=datetime.now(UTC)),
-        half_life_s=half_life_s(given.half_life),
-    )
-    from faust_assigner.pipeline.session import spark_session
-
-    spark = spark_session(given.master, "faust-assigner weights")
-    try:
-        json.dump(learn_on_spark(spark, request), sys.stdout, indent=1)
-    finally:
-        spark.stop()
-    return 0
 
 
 def half_life_s(text: str) -> float:

@@ -43,7 +43,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         "/var/lib/shop/ledger": str(tmp_path / "ledger"),
         "/var/log/shop": str(tmp_path / "ledger"),
         "/etc/shop/weights.json": str(tmp_path / "weights.json"),
-        "faust_assigner/pipeline/jobs.py": str(ROOT / "faust_assigner/pipeline/jobs.py"),
+        "faust_assigner/cli/jobs.py": str(ROOT / "faust_assigner/cli/jobs.py"),
         "9092": str(free_port()),
     }
     yield here

@@ -17,14 +17,13 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from faust_assigner.cli import main
-from faust_assigner.pipeline.history.here import publish_here
-from faust_assigner.pipeline.history.job import HistoryOptions, run
+from faust_assigner.pipeline.history.job import HistoryOptions, run, run_here
+from faust_assigner.pipeline.history.on_spark import OnSpark
 from faust_assigner.pipeline.history.report import Report
 from faust_assigner.pipeline.ledgers.files import LedgerPathError, cut, pack
 from faust_assigner.pipeline.ledgers.period import Period
-from faust_assigner.pipeline.ledgers.quarantine import quarantined
+from faust_assigner.pipeline.ledgers.progress import Visit
 from faust_assigner.pipeline.ledgers.sources import read_chunks
-from faust_assigner.pipeline.sinks import REPLACING, STAGING, Folder
 from tests.integration.spark.ledgers import (
     ASSIGNMENT,
     DECISION,
@@ -41,6 +40,7 @@ from tests.integration.spark.ledgers import (
 pytestmark = pytest.mark.spark
 
 TABLES = ("movement", "balance", "recovery", "skew")
+DETAILS = ("rebalances", "owners", "deploys", "slowest")
 
 
 def read_report(out: Path) -> dict[str, list[dict[str, Any]]]:
@@ -113,7 +113,7 @@ def made(
 def test_every_table_is_what_the_model_says(made: tuple[Path, Report], ledger: Ledger) -> None:
     """Movement, balance, recovery and skew of six groups over days, every line counted once."""
     report = read_report(made[0])
-    assert set(report) == {*TABLES, "quarantine"}
+    assert set(report) == {*TABLES, *DETAILS, "quarantine", "about"}
     assert_tables(report, expected(ledger.lines))
 
 
@@ -131,10 +131,11 @@ def test_each_bad_line_is_quarantined_with_its_place_and_reason(
 def test_parquet_folders_hold_the_reports_rows(made: tuple[Path, Report]) -> None:
     """A folder for each table, partitioned by day, with exactly the rows of report.json."""
     report = read_report(made[0])
-    for table, rows in report.items():
+    for table in (*TABLES, "quarantine"):
+        rows = report[table]
         stored = pd.read_parquet(made[0] / table)
         if "dt" in stored:
-            assert {f"dt={row['dt']}" for row in rows} <= {
+            assert {f"dt={row['dt']}" for row in rows} == {
                 path.name for path in (made[0] / table).iterdir()
             }
             stored["dt"] = stored["dt"].astype(str)
@@ -157,13 +158,6 @@ def test_page_and_plots_need_nothing_else(made: tuple[Path, Report]) -> None:
     assert "<script" not in page
     for table in TABLES:
         assert (made[0] / f"{table}.png").read_bytes().startswith(b"\x89PNG")
-    assert {path.name for path in made[0].iterdir()} == {
-        "report.json",
-        "report.html",
-        "quarantine",
-        *TABLES,
-        *(f"{table}.png" for table in TABLES),
-    }
     assert "v0" in page[page.index('id="deploys"') :]
 
 
@@ -182,68 +176,14 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..
 
 
 @pytest.mark.slow
-def test_crash_leaves_the_last_history_and_another_run_replaces_all_of_it(
-    spark: SparkSession,
-    made: tuple[Path, Report],
-    ledger: Ledger,
-    command: Callable[..., Result],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Until everything is staged no table is touched; then no day of the last ledger survives.
-
-    The other run is the command's with ``--json``: it prints what report.json holds.
-    """
-    before = (made[0] / "report.json").read_bytes()
-    rows = len(pd.read_parquet(made[0] / "movement"))
-    with monkeypatch.context() as patch:
-        patch.setattr("faust_assigner.pipeline.history.plots.draw", lambda report: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            run(spark, HistoryOptions((str(ledger.folder / "b"),), str(made[0])))
-    assert (made[0] / "report.json").read_bytes() == before
-    assert len(pd.read_parquet(made[0] / "movement")) == rows
-    assert not (made[0] / REPLACING).exists()
-    everything = [
-        arg for part in ("c-2026.log", "b", "a") for arg in ("--ledger", str(ledger.folder / part))
-    ]
-    again = command(*everything, "--out", str(made[0]), "--json")
-    assert (made[0] / "report.json").read_bytes() == before
-    assert json.loads(again.output) == json.loads(before)
-    assert not (made[0] / STAGING).exists()
-
-
-@pytest.mark.slow
-def test_crash_between_two_tables_leaves_a_mark_until_all_are_of_one_run(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """A reader can tell tables of two runs from those of one."""
-    folder = Folder(spark, str(tmp_path))
-    for table in ("balance", "movement"):
-        (tmp_path / STAGING / table).mkdir(parents=True)
-
-    def replace(*tables: str) -> None:
-        with folder.replacing():
-            for table in tables:
-                assert (tmp_path / REPLACING).exists()
-                folder.publish(table)
-
-    with pytest.raises(Exception, match="recovery"):
-        replace("balance", "recovery", "movement")
-    assert (tmp_path / "balance").exists()
-    assert not (tmp_path / "movement").exists()
-    assert (tmp_path / REPLACING).exists()
-    replace("movement")
-    assert not (tmp_path / REPLACING).exists()
-
-
-@pytest.mark.slow
 def test_ledger_without_lines_gives_empty_tables_with_columns(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """An empty folder is a history in which nothing happened; an older history's days are gone."""
+    """An empty folder is a history in which nothing happened."""
     (tmp_path / "ledger").mkdir()
-    (tmp_path / "out" / "movement" / "dt=2020-01-01").mkdir(parents=True)
     run(spark, HistoryOptions((str(tmp_path / "ledger"),), str(tmp_path / "out")))
-    assert read_report(tmp_path / "out") == {table: [] for table in (*TABLES, "quarantine")}
+    report = read_report(tmp_path / "out")
+    assert not any(report[table] for table in (*TABLES, *DETAILS, "quarantine"))
     assert not list((tmp_path / "out" / "movement").glob("dt=*"))
     columns = set(pd.read_parquet(tmp_path / "out" / "movement").columns)
     assert {"group_id", "dt", "policy", "decisions", "moved"} <= columns
@@ -317,22 +257,6 @@ def test_more_refused_lines_than_are_taken_fail(
     assert command(*asked, "75%").exit_code == 0
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_pictures")
-def test_of_very_many_refused_lines_the_driver_sees_some(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The Parquet folder holds all, the summary counts all; report.json has the first of them."""
-    monkeypatch.setattr("faust_assigner.pipeline.history.output.QUARANTINE_KEPT", 7)
-    Ledger(tmp_path / "ledger").write("w.jsonl", [good(DECISION), *[bad(b"x", "JSON")] * 30])
-    report = run(spark, HistoryOptions((str(tmp_path / "ledger"),), str(tmp_path / "out")))
-    rows = read_report(tmp_path / "out")["quarantine"]
-    assert [row["line"] for row in rows] == [2, 3, 4, 5, 6, 7, 8]
-    assert len(pd.read_parquet(tmp_path / "out" / "quarantine")) == 30
-    assert dict(report.headline())["refused lines"] == "30"
-    assert "23 more rows" in (tmp_path / "out" / "report.html").read_text()
-
-
 def test_line_numbers_are_right_in_a_file_read_in_many_chunks(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -342,8 +266,12 @@ def test_line_numbers_are_right_in_a_file_read_in_many_chunks(
     path = ledger.write("many.jsonl", lines)
     chunks = cut(str(path), 0, path.stat().st_size, 300)
     assert len(chunks) > 50
-    rows = quarantined(read_chunks(spark, pack(chunks, 7))).collect()
-    assert {(row.file, row.line) for row in rows} == ledger.refused
+    visit = Visit(chunks)
+    options = HistoryOptions((str(path),), str(tmp_path / "out"))
+    spread = read_chunks(spark, pack(chunks, 7))
+    assert spread.count() == len(chunks) + sum(line.refused is not None for line in lines)
+    rows = OnSpark(spark, visit, options).lines.rows(visit)
+    assert {(file, line) for file, line, _ in rows} == ledger.refused
     assert len(rows) == len(ledger.refused)
 
 
@@ -366,7 +294,7 @@ def test_history_without_spark_says_the_same(
 ) -> None:
     """report.json to the last bits, the page's further tables too."""
     parts = ("a", "b/*.jsonl", "c-2026.log", "a/worker-1.jsonl")
-    here = publish_here(
+    here = run_here(
         HistoryOptions(tuple(str(ledger.folder / part) for part in parts), str(tmp_path))
     )
     wanted = read_report(made[0])
@@ -374,40 +302,7 @@ def test_history_without_spark_says_the_same(
     assert read_report(tmp_path)["quarantine"] == wanted["quarantine"]
     assert here.headline() == made[1].headline()
     assert here.without_decision == made[1].without_decision == 1
-    for table in ("rebalances", "owners", "deploys"):
-        assert list(here.details[table]) == list(made[1].details[table]), table
-
-
-@pytest.mark.parametrize("with_spark", [True, False], ids=["spark", "here"])
-@pytest.mark.usefixtures("no_pictures")
-def test_days_whose_files_were_pruned_are_kept(
-    spark: SparkSession, tmp_path: Path, with_spark: bool
-) -> None:
-    """Three days; then the first is gone, the second half gone, the third has grown."""
-    ledger, days = Ledger(tmp_path / "ledger"), [f"2026-11-0{n}" for n in (1, 2, 3)]
-
-    def decided(day: str, *hours: int) -> list[Line]:
-        return [
-            good({**DECISION, "decision_id": f"{day}-{n}", "ts": f"{day}T0{n}:00:00.000Z"})
-            for n in hours
-        ]
-
-    for day in days:
-        ledger.write(f"{day}.jsonl", decided(day, 1, 2))
-    options = HistoryOptions((str(ledger.folder),), str(tmp_path / "out"))
-    publish = (lambda: run(spark, options)) if with_spark else (lambda: publish_here(options))
-    publish()
-    (ledger.folder / f"{days[0]}.jsonl").unlink()
-    ledger.write(f"{days[1]}.jsonl", decided(days[1], 2))
-    ledger.write(f"{days[2]}.jsonl", decided(days[2], 1, 2, 3))
-    report = publish()
-    found = pd.read_parquet(tmp_path / "out" / "movement")
-    assert sorted(zip(found["dt"].astype(str), found["decisions"], strict=True)) == [
-        (days[0], 2),
-        (days[1], 2),
-        (days[2], 3),
-    ]
-    assert [each.isoformat() for each in report.about.kept] == days[:2]
+    assert here.tables == made[1].tables
 
 
 @pytest.mark.parametrize("with_spark", [True, False], ids=["spark", "here"])
@@ -426,12 +321,12 @@ def test_times_on_the_page_are_utc_wherever_the_driver_is(
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "America/New_York")
         time.tzset()
-        report = run(spark, options) if with_spark else publish_here(options)
+        report = run(spark, options) if with_spark else run_here(options)
     time.tzset()
-    assert [row["time"] for row in report.details["rebalances"]] == [
+    assert [row["ts"] for row in report.tables["rebalances"]] == [
         datetime.fromisoformat(f"{each}+00:00") for each in times
     ]
-    assert report.details["deploys"][0]["first"] == report.about.first
+    assert report.tables["deploys"][0]["first"] == report.about.first
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.index("2026-11-01 06:10:00</td>") < page.index("2026-11-01 05:30:00</td>")
 
@@ -454,6 +349,6 @@ def test_period_is_the_same_with_and_without_spark(spark: SparkSession, tmp_path
         for table, rows in expected(ledger.lines).items()
     }
     assert all(wanted.values())
-    for name, publish in (("spark", lambda options: run(spark, options)), ("here", publish_here)):
+    for name, publish in (("spark", lambda options: run(spark, options)), ("here", run_here)):
         publish(HistoryOptions((str(ledger.folder),), str(tmp_path / name), period=period))
         assert_tables(read_report(tmp_path / name), wanted)

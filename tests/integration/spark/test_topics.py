@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -16,20 +15,14 @@ from faust_assigner.app.ledger.rows import TableRow, decision_rows
 from faust_assigner.app.ledger.topic import LedgerTopic
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import TABLES
-from faust_assigner.pipeline.history.stream import take_available
-from faust_assigner.pipeline.history.stream_lines import taken
-from faust_assigner.pipeline.history.transforms import rows
-from faust_assigner.pipeline.ledgers.quarantine import quarantined
+from faust_assigner.pipeline.ledgers.on_spark import rows
+from faust_assigner.pipeline.ledgers.period import Period
+from faust_assigner.pipeline.ledgers.progress import news, whole
 from faust_assigner.pipeline.ledgers.refusals import Refused
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
-from faust_assigner.pipeline.ledgers.sources import read_ledger
-from faust_assigner.pipeline.ledgers.topics import (
-    TopicSource,
-    has_connector,
-    read_topic,
-    split_sources,
-)
-from faust_assigner.pipeline.sinks import Folder
+from faust_assigner.pipeline.ledgers.sources import read_ledger, read_visit
+from faust_assigner.pipeline.ledgers.topic_source import split_sources
+from faust_assigner.pipeline.ledgers.topics import has_connector, read_spans
 from faust_assigner.testing.kafka import KafkaServer
 from tests.integration.spark.ledgers import Ledger, Line, bad_lines, random_rows
 from tests.support.status import AT, MadeGroup
@@ -63,7 +56,7 @@ def topic(kafka: KafkaServer) -> str:
 def told(parsed: DataFrame) -> tuple[Counter[str], set[str], int]:
     """What lines came to: accepted rows by table and group, where refused ones are, how many those are."""
     accepted: Counter[str] = Counter()
-    refused = [row["file"] for row in quarantined(parsed).collect()]
+    refused = [row["file"] for row in parsed.where("reason is not null").collect()]
     for table in TABLES:
         for row in rows(parsed, table).collect():
             accepted[json.dumps(row.asDict(recursive=True), default=str, sort_keys=True)] += 1
@@ -92,15 +85,14 @@ def test_topic_gives_what_files_give(
 
 @pytest.mark.parametrize("connector", [pytest.param("spark", marks=pytest.mark.slow), "python"])
 def test_stream_of_a_topic_takes_each_offset_once(
-    spark: SparkSession, topic: str, of_files: Counter[str], tmp_path: Path, connector: str
+    spark: SparkSession, topic: str, of_files: Counter[str], connector: str
 ) -> None:
-    """Two visits take what one batch takes."""
-    folder = Folder(spark, str(tmp_path))
-    for _ in range(2):
-        take_available(spark, [topic], folder, connector=connector)
-    accepted, _, refused = told(taken(spark, folder).persist())
+    """Two visits take what one batch takes, the second nothing."""
+    first = news([topic], {}, {})
+    accepted, _, refused = told(read_visit(spark, first, connector=connector).persist())
     assert accepted == of_files
     assert refused == len(bad_lines())
+    assert not news([topic], first.state({}), {})
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +128,7 @@ def test_every_row_of_our_own_writer_is_accepted(
     """By both connectors: of each table as many rows as were written, and none refused."""
     ledger, wrote = written
     parsed = read_ledger(spark, [ledger], connector=connector).persist()
-    assert quarantined(parsed).count() == 0
+    assert parsed.where("reason is not null").count() == 0
     assert {table: rows(parsed, table).count() for table in TABLES} == wrote
     [member] = {row["member_id"] for row in rows(parsed, "recovery").collect()}
     assert member == "m"
@@ -155,15 +147,15 @@ def test_every_row_of_our_own_writer_is_accepted_without_spark_too(
 def test_connector_on_the_class_path_is_found(spark: SparkSession, topic: str) -> None:
     """Left to itself the job takes Spark's own connector where its jars are."""
     assert has_connector(spark)
-    plan = read_topic(spark, TopicSource.from_url(topic))._jdf.queryExecution().toString()
+    spans = whole([topic], Period(), {}).spans
+    plan = read_spans(spark, spans, connector="auto")._jdf.queryExecution().toString()
     assert "KafkaRelation" in plan, plan
 
 
 def test_topic_that_is_not_there_is_an_error(spark: SparkSession, topic: str) -> None:
     """Said by name, not found out by waiting."""
-    source = TopicSource.from_url(topic.rpartition("/")[0] + "/nothing")
     with pytest.raises(Exception, match="no topic 'nothing'"):
-        read_topic(spark, source, connector="python").count()
+        read_ledger(spark, [topic.rpartition("/")[0] + "/nothing"], connector="python")
 
 
 @pytest.mark.parametrize(

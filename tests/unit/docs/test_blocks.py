@@ -166,7 +166,7 @@ def check_spark_submit(words: list[str]) -> None:
     """Spark's options before the job's file, the job's own behind it."""
     at = next(i for i, word in enumerate(words) if word.endswith("jobs.py"))
     assert {word for word in words[:at] if word.startswith("--")} <= spark_options()
-    assert words[at].endswith("faust_assigner/pipeline/jobs.py")
+    assert words[at].endswith("faust_assigner/cli/jobs.py")
     check_click(words[at + 1:])
 
 

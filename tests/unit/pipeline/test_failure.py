@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from faust_assigner.cli import jobs
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline import jobs
 from faust_assigner.pipeline.failure import FAILED, TRY_AGAIN, USAGE, last_words, verdict
 
 JAVA = """An error occurred while calling o1.load.

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from faust_assigner.ledger import Row
-from faust_assigner.pipeline.ledgers import topics
 from faust_assigner.pipeline.ledgers.current import current_here
 from faust_assigner.pipeline.ledgers.parse import parse_messages
 from faust_assigner.pipeline.ledgers.refusals import (
@@ -20,8 +19,6 @@ from faust_assigner.pipeline.ledgers.refusals import (
     refuse_empty,
 )
 from faust_assigner.pipeline.ledgers.rows import read_here
-from faust_assigner.pipeline.ledgers.topics import TopicSource, TopicStreamReader
-from faust_assigner.snapshots.changelog import Changelog, Extent
 from tests.integration.spark.ledgers import DECISION, SAMPLE, Ledger, bad, good
 
 
@@ -100,27 +97,6 @@ def test_the_newest_decision_is_the_current_one_and_its_rows_alone_count() -> No
         (current,) = current_here(order)
         assert current.decision_id == "c"
         assert {t: list(map(int, n)) for t, n in current.members[0].actives.items()} == {"t": [2]}
-
-
-def test_a_clusters_secrets_travel_under_a_name_that_is_not_shown() -> None:
-    """Spark blacks out options that are called a secret."""
-    source = TopicSource.from_url("kafka://a:1,b:2/t", {"sasl.password": "hush"})
-    options = source.to_options()
-    assert [name for name, value in options.items() if "hush" in value] == ["properties_secret"]
-    assert TopicSource.from_options(options) == source
-
-
-def test_a_stream_never_steps_back_behind_what_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition of the same topic whose end is lower now (a broker that lags) waits where it is."""
-    source = TopicSource.from_url("kafka://a:1/t")
-    extents = {0: Extent(0, 5), 1: Extent(0, 9), 2: Extent(0, 1)}
-    monkeypatch.setattr(topics, "look_at", lambda *_: Changelog("t", extents, 0, "id"))
-    reader = TopicStreamReader(source)
-    start = {"0": 7, "1": 7, "topic_id": "id"}
-    end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    assert end == {"0": 7, "1": 9, "2": 1, "topic_id": "id"}
-    spans = [part.value for part in reader.partitions(start, end)]
-    assert spans == [(1, 7, 9), (2, 0, 1)]
 
 
 def test_each_row_stands_at_its_own_lines_place() -> None:

@@ -15,7 +15,6 @@ import pytest
 
 from faust_assigner.app.ledger.files import LedgerFiles
 from faust_assigner.ledger import MAX_LINE_BYTES
-from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers.files import (
     Chunk,
     LedgerPathError,
@@ -25,17 +24,9 @@ from faust_assigner.pipeline.ledgers.files import (
     pack,
     read_lines,
 )
-from faust_assigner.pipeline.ledgers.rows import Refused, accepted_rows
-from faust_assigner.snapshots.changelog import Changelog, Extent
-from tests.integration.spark.ledgers import DECISION, SAMPLE, good
-
-pytest.importorskip("pyspark")
-
-from faust_assigner.pipeline.ledgers import topics
 from faust_assigner.pipeline.ledgers.parse import parse_chunks
-from faust_assigner.pipeline.ledgers.sources import LedgerStreamReader, advance
-
-Offset = dict[str, Any]
+from faust_assigner.pipeline.ledgers.rows import Refused, accepted_rows
+from tests.integration.spark.ledgers import DECISION, SAMPLE, good
 
 
 def lines_of(path: Path, chunk_bytes: int) -> list[tuple[int, bytes]]:
@@ -102,19 +93,6 @@ def test_torn_packed_file_gives_the_lines_before_and_one_refusal(
     refused = Refused()
     list(accepted_rows([str(path)], refused))
     assert refused.lines == len(reasons)
-
-
-def test_packed_file_that_grows_is_read_again_whole(tmp_path: Path) -> None:
-    """Nothing else can be done; rows that are told twice count once."""
-    path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(gzip.compress(b"one\n"))
-    reader = LedgerStreamReader([str(tmp_path)], 2)
-    first = reader.latestOffset({}, None)
-    path.write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
-    second = reader.latestOffset(first, None)
-    [load] = reader.partitions(first, second)
-    assert [line for chunk in load.chunks() for _, line in read_lines(chunk)] == [b"one", b"two"]
-    assert not reader.partitions(second, reader.latestOffset(second, None))
 
 
 def test_file_reached_in_many_ways_is_found_once(
@@ -201,85 +179,6 @@ def test_open_line_is_found_from_the_end(tmp_path: Path) -> None:
     assert last_line_start(str(path), 0, 3_000_000) == 0
 
 
-def spans(reader: LedgerStreamReader, start: Offset, end: Offset) -> list[tuple[str, int, int]]:
-    """What lies between two offsets, by file."""
-    chunks = [chunk for load in reader.partitions(start, end) for chunk in load.chunks()]
-    return sorted((Path(chunk.name).name, chunk.start, chunk.end) for chunk in chunks)
-
-
-def test_offsets_follow_growth_torn_lines_and_rotation(tmp_path: Path) -> None:
-    """Only news is read; an open line again; a new file under an old name from its start."""
-    path, reader = tmp_path / "w.jsonl", LedgerStreamReader([str(tmp_path)], 2)
-    first = reader.latestOffset({}, reader.getDefaultReadLimit())
-    assert first == {}
-    path.write_bytes(b"one\ntw")
-    second = reader.latestOffset(first, reader.getDefaultReadLimit())
-    assert spans(reader, first, second) == [("w.jsonl", 0, 6)]
-    assert reader.latestOffset(second, reader.getDefaultReadLimit()) == second
-    path.write_bytes(b"one\ntwo\nthree\n")
-    third = reader.latestOffset(second, reader.getDefaultReadLimit())
-    assert spans(reader, second, third) == [("w.jsonl", 4, 14)]
-    path.rename(tmp_path / "w.jsonl.1")
-    path.write_bytes(b"another file that is longer than the first\n")
-    fourth = reader.latestOffset(third, reader.getDefaultReadLimit())
-    assert spans(reader, third, fourth) == [("w.jsonl", 0, 43), ("w.jsonl.1", 0, 14)]
-    path.write_bytes(b"short\n")
-    fifth = reader.latestOffset(fourth, reader.getDefaultReadLimit())
-    assert spans(reader, fourth, fifth) == [("w.jsonl", 0, 6)]
-    path.unlink()
-    assert reader.latestOffset(fifth, reader.getDefaultReadLimit()) == fifth
-
-
-def test_visit_stops_at_what_was_there_when_it_began(tmp_path: Path) -> None:
-    """However fast files grow meanwhile."""
-    path, reader = tmp_path / "w.jsonl", LedgerStreamReader([str(tmp_path)], 2)
-    path.write_bytes(b"one\n")
-    reader.prepareForTriggerAvailableNow()
-    path.write_bytes(b"one\ntwo\n")
-    (entry,) = reader.latestOffset({}, reader.getDefaultReadLimit()).values()
-    assert entry["size"] == 4
-
-
-def test_file_that_only_got_a_newer_date_is_not_read_again(tmp_path: Path) -> None:
-    """The head and the size tell, not the clock."""
-    path = tmp_path / "w.jsonl"
-    path.write_bytes(b"one\n")
-    (file,) = find_files([str(path)])
-    known = advance(file, None)
-    touched = type(file)(file.name, file.size, "later")
-    assert (advance(touched, known).life, advance(touched, known).at) == (0, 4)
-
-
-def test_offset_forgets_files_that_are_gone_once_there_is_news(tmp_path: Path) -> None:
-    """Else it keeps every name there ever was; without news it stays as it is, and nothing is taken."""
-    for number in range(50):
-        (tmp_path / f"w.jsonl.{number}").write_bytes(b"x\n")
-    reader = LedgerStreamReader([str(tmp_path)], 2)
-    first = reader.latestOffset({}, None)
-    for number in range(49):
-        (tmp_path / f"w.jsonl.{number}").unlink()
-    assert reader.latestOffset(first, None) == first
-    (tmp_path / "w.jsonl").write_bytes(b"y\n")
-    second = reader.latestOffset(first, None)
-    assert [Path(name).name for name in second] == ["w.jsonl", "w.jsonl.49"]
-    [load] = reader.partitions(first, second)
-    assert [Path(chunk.name).name for chunk in load.chunks()] == ["w.jsonl"]
-
-
-def test_offset_forgets_nothing_while_a_path_does_not_answer(tmp_path: Path) -> None:
-    """A mount that is away for a moment comes back with all its files: they are not read again."""
-    here, mount = tmp_path / "here", tmp_path / "mount"
-    for folder in (here, mount):
-        folder.mkdir()
-        (folder / "w.jsonl").write_bytes(b"x\n")
-    reader = LedgerStreamReader([str(here), str(mount)], 2)
-    first = reader.latestOffset({}, None)
-    mount.rename(tmp_path / "away")
-    (here / "w.jsonl").write_bytes(b"x\ny\n")
-    second = reader.latestOffset(first, None)
-    assert set(second) == set(first)
-
-
 @pytest.mark.parametrize("then", ["rotated", "rotated twice", "rotated and begun anew"])
 def test_a_file_that_rotates_after_it_was_listed_is_read_whole(tmp_path: Path, then: str) -> None:
     """As the workers' own ledger renames it; what was written since is for the next run."""
@@ -319,42 +218,3 @@ def test_a_file_that_is_removed_after_it_was_listed_is_refused_and_counted(tmp_p
 def sample_row(number: int) -> Any:
     """A row as a worker's sensor gives it."""
     return "partition_sample", {**SAMPLE, "ts": float(number), "end_offset": number}
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "spans"),
-    [
-        ({"0": 1000}, {"0": 1400}, [(0, 1000, 1400)]),
-        ({"0": 1000, "topic_id": "a"}, {"0": 1400, "topic_id": "a"}, [(0, 1000, 1400)]),
-        ({"0": 1000, "topic_id": "a"}, {"0": 400, "topic_id": "b"}, [(0, 0, 400)]),
-        ({"0": 1000, "topic_id": "a"}, {"0": 1400, "topic_id": "b"}, [(0, 0, 1400)]),
-        ({"0": 1000, "1": 5}, {"0": 400, "1": 7}, [(0, 0, 400), (1, 0, 7)]),
-        ({"0": 1000}, {"0": 400, "topic_id": "b"}, [(0, 0, 400)]),
-        ({"0": 1000, "topic_id": "a"}, {"0": 400, "topic_id": "a"}, []),
-        ({"0": 10}, {"0": 10, "1": 4}, [(1, 0, 4)]),
-    ],
-    ids=[
-        "grown",
-        "grown, with ids",
-        "another topic",
-        "another topic that has outgrown the first",
-        "another topic, no ids",
-        "another topic, of a checkpoint from before ids",
-        "cut off by a failed leader",
-        "a new partition",
-    ],
-)
-def test_a_topic_that_was_created_again_is_read_from_its_first_record(
-    monkeypatch: pytest.MonkeyPatch, before: Any, now: Any, spans: Any
-) -> None:
-    """Kafka's id of the topic tells, and where there is none an end that lies before what was read."""
-    source = topics.TopicSource(Cluster("a:1"), "ledger")
-    extents = {int(number): Extent(0, end) for number, end in now.items() if number != "topic_id"}
-    log = Changelog("ledger", extents, 0, now.get("topic_id"))
-    monkeypatch.setattr(topics, "look_at", lambda *_: log)
-    reader = topics.TopicStreamReader(source)
-    reader.prepareForTriggerAvailableNow()
-    reached = reader.latestOffset(before, reader.getDefaultReadLimit())
-    assert [span.value for span in reader.partitions(before, reached)] == spans
-    again = reader.latestOffset(reached, reader.getDefaultReadLimit())
-    assert reader.partitions(reached, again) == []

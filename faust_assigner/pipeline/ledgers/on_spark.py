@@ -1,8 +1,7 @@
-"""What the group did: pure DataFrame -> DataFrame functions from parsed ledger lines to history tables.
+"""Parsed ledger lines on Spark: the rows of a table, each decision once, and its effects, for ``simulate``.
 
-Every function takes what the one before gives and touches nothing else; batch and streaming call the
-same ones. Days are UTC days. Nothing is counted twice: a decision is known by its group and id, an
-active placement by its decision and partition, a recovery or a sample by all it says.
+Pure DataFrame -> DataFrame functions. A decision is known by its group and id, an active placement by
+its decision and partition.
 """
 
 from __future__ import annotations
@@ -15,20 +14,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows i
 from faust_assigner.pipeline.schema import LEADER_TOPIC
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.window import WindowSpec
+    from pyspark.sql import DataFrame
 
 DECISION_KEY = ("group_id", "decision_id")
 #: The key of ``config`` that names a release; decisions without it count under this label.
 DEPLOY = "deploy"
 TASKS = ("tasks_moved", "tasks_cold", "tasks_orphaned")
 UNNAMED = "(unnamed)"
-
-
-def total(name: str, *, over: WindowSpec | None = None) -> Column:
-    """The sum of a column of longs; beyond a long it is the largest one, for Spark would stop the job."""
-    summed = F.try_sum(name) if over is None else F.try_sum(name).over(over)
-    return F.coalesce(summed, F.lit(2**63 - 1)).cast("long").alias(name)
 
 
 def rows(parsed: DataFrame, table: str) -> DataFrame:
@@ -137,109 +129,4 @@ def _tasks(decided: DataFrame, placed: DataFrame) -> DataFrame:
         F.count_distinct(task).alias("tasks_moved"),
         F.count_distinct(F.when(F.col("cold"), task)).alias("tasks_cold"),
         F.count_distinct(F.when(~stays, task)).alias("tasks_orphaned"),
-    )
-
-
-def longest_recoveries(recovered: DataFrame) -> DataFrame:
-    """``longest_recovery_s`` for each decision after which anything had to be brought up."""
-    return recovered.groupBy(*DECISION_KEY).agg(F.max("seconds").alias("longest_recovery_s"))
-
-
-def sums() -> list[Column]:
-    """Of all decisions: the first and the last (microseconds), and the tasks they moved."""
-    return [
-        F.unix_micros(F.min("ts")).alias("first"),
-        F.unix_micros(F.max("ts")).alias("last"),
-        F.sum("tasks_moved").alias("tasks_moved"),
-        F.sum("tasks_cold").alias("tasks_cold"),
-    ]
-
-
-def movement(outcome: DataFrame) -> DataFrame:
-    """How many partitions each policy moved, each day, and how many of those landed cold."""
-    return outcome.where("dt is not null").groupBy("group_id", "dt", "policy").agg(*_moves())
-
-
-def movement_by_deploy(outcome: DataFrame) -> DataFrame:
-    """The same numbers for each deploy (``config['deploy']``), since its ``first`` decision."""
-    kept = outcome.where("dt is not null")
-    return kept.groupBy("group_id", "deploy", "policy").agg(F.min("ts").alias("first"), *_moves())
-
-
-def _moves() -> list[Column]:
-    sums = ("assigned", "moved", "cold_moves", "standby_hits")
-    return [
-        F.count("*").alias("decisions"),
-        *(F.sum(name).cast("long").alias(name) for name in sums),
-    ]
-
-
-def balance(outcome: DataFrame) -> DataFrame:
-    """Worst and mean spread of each policy's decisions, each day, and how many members went idle."""
-    return (
-        outcome.where("dt is not null")
-        .groupBy("group_id", "dt", "policy")
-        .agg(
-            F.max("spread").cast("double").alias("max_spread"),
-            F.avg("spread").alias("mean_spread"),
-            F.sum("idle").cast("long").alias("idle_members"),
-        )
-    )
-
-
-def recoveries(parsed: DataFrame) -> DataFrame:
-    """Each measured recovery once, with its day (that of its start) and its ``seconds``."""
-    micros = F.unix_micros("ended") - F.unix_micros("started")
-    return (
-        rows(parsed, "recovery")
-        .dropDuplicates()
-        .withColumn("dt", F.to_date("started"))
-        .withColumn("seconds", micros / F.lit(1e6))
-    )
-
-
-def recovery(recovered: DataFrame) -> DataFrame:
-    """How long recoveries took by cause: exact percentiles, linear between neighbours."""
-    return recovered.groupBy("group_id", "dt", "source").agg(
-        F.count("*").alias("recoveries"),
-        total("records"),
-        F.percentile("seconds", 0.5).alias("p50_s"),
-        F.percentile("seconds", 0.9).alias("p90_s"),
-        F.max("seconds").alias("max_s"),
-    )
-
-
-def slowest(recovered: DataFrame) -> DataFrame:
-    """The partitions that took longest to come back: their worst time, and how often they had to."""
-    return recovered.groupBy("group_id", "topic", "partition").agg(
-        F.count("*").alias("recoveries"),
-        total("records"),
-        F.max("seconds").alias("max_s"),
-        F.max_by("source", "seconds").alias("source"),
-    )
-
-
-def samples(parsed: DataFrame) -> DataFrame:
-    """Each partition sample once, with its day; an amount below zero (a counter was reset) is none."""
-    kept = rows(parsed, "partition_sample").dropDuplicates().withColumn("dt", F.to_date("ts"))
-    return kept.withColumns(
-        {
-            name: F.greatest(F.col(name), F.lit(0).cast("long"))
-            for name in ("records_in", "bytes_in")
-        }
-    )
-
-
-def skew(sampled: DataFrame) -> DataFrame:
-    """Each partition's records and bytes of a day, and its share of its topic's records that day."""
-    per_partition = sampled.groupBy("group_id", "dt", "topic", "partition").agg(
-        total("records_in"),
-        total("bytes_in"),
-    )
-    topic = Window.partitionBy("group_id", "dt", "topic")
-    in_all = per_partition.withColumn("total", total("records_in", over=topic))
-    # A topic that saw nothing has no heavy partition: everyone's share is 0.
-    share = F.when(F.col("total") != 0, F.col("records_in") / F.col("total")).otherwise(F.lit(0.0))
-    return in_all.select(
-        "group_id", "dt", "topic", "partition", "records_in", "bytes_in", share.alias("share")
     )

@@ -1,0 +1,128 @@
+"""A year of history, added day by day: ``python -m benchmarks.history_year [--days 365] [--lines 27000]``.
+
+Writes the ledger of one day at a time (30 workers, 480 partitions, drawn from ``--seed``), merges it without
+Spark, and removes it again. Prints the cost of day 10 and of the last day, medians of five days each:
+processor seconds, which hardly depend on other processes, and wall seconds. ``--compare`` compares the store
+in the end with that of one run over all days, which needs the memory for all lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from faust_assigner.ledger import encode
+from faust_assigner.pipeline.history.job import HistoryOptions, run_here
+from faust_assigner.pipeline.history.store import PENDING, TABLES, Store
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+MEMBERS = [f"faust-0.15.3-{number:036d}" for number in range(30)]
+PARTITIONS = 480
+#: Days around a measured day, whose median counts.
+AROUND = 5
+
+
+def day_of(number: int, lines: int, draw: random.Random) -> Iterator[bytes]:
+    """About ``lines`` lines of day ``number``: decisions with placements, recoveries, samples."""
+    day = START + timedelta(days=number)
+    decisions = max(1, lines // 550)
+    for index in range(decisions):
+        at = (day + timedelta(seconds=86_400 / decisions * index)).timestamp()
+        name = f"{number}-{index}"
+        yield encode("decision", _decision(name, at, number, index))
+        yield from (encode("assignment", row) for row in _placements(name, draw))
+        for _ in range(10):
+            yield encode("recovery", _recovery(name, at, draw))
+        for partition in range(60):
+            yield encode("partition_sample", _sample(at, partition, draw))
+
+
+def _decision(name: str, at: float, number: int, index: int) -> dict[str, object]:
+    members = [{"member_id": m, "rack": None, "capacity": 1.0, "epoch": number} for m in MEMBERS]
+    config = {"deploy": f"v{number // 7}"}
+    head = {"group_id": "shop", "decision_id": name, "ts": at, "generation": index}
+    return {**head, "trigger": "join", "policy": "faust-assigner", "config": config,
+            "members": members, "solve_ms": 1.0}  # fmt: skip
+
+
+def _placements(name: str, draw: random.Random) -> Iterator[dict[str, object]]:
+    for partition in range(PARTITIONS):
+        moved = draw.random() < 0.03
+        owner, before = MEMBERS[partition % 30], draw.choice(MEMBERS)
+        yield {"group_id": "shop", "decision_id": name, "topic": "orders", "partition": partition,
+               "role": "active", "member_id": owner, "prev_member_id": before if moved else owner,
+               "moved": moved, "standby_hit": moved, "cold": False}  # fmt: skip
+
+
+def _recovery(name: str, at: float, draw: random.Random) -> dict[str, object]:
+    return {"group_id": "shop", "decision_id": name, "topic": "orders",
+            "partition": draw.randrange(PARTITIONS), "member_id": MEMBERS[0], "source": "standby",
+            "started": at, "ended": at + draw.random(), "start_offset": 0, "end_offset": 100,
+            "records": 100, "bytes": 10_000}  # fmt: skip
+
+
+def _sample(at: float, partition: int, draw: random.Random) -> dict[str, object]:
+    return {"group_id": "shop", "ts": at + partition, "topic": "orders", "partition": partition,
+            "end_offset": 100, "committed_offset": 100, "bytes_in": 1000,
+            "records_in": draw.randrange(100), "cpu_ms": 1.0, "state_bytes": 0}  # fmt: skip
+
+
+def write_day(folder: Path, number: int, lines: int, seed: int) -> int:
+    """The ledger of one day; how many lines it has."""
+    found = list(day_of(number, lines, random.Random(seed * 1_000 + number)))
+    (folder / f"{number:03}.jsonl").write_bytes(b"".join(found))
+    return len(found)
+
+
+def main() -> None:
+    """Add the days, print the costs, compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--days", type=int, default=365)
+    parser.add_argument("--lines", type=int, default=27_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--compare", action="store_true")
+    given = parser.parse_args()
+    print(f"{given.days} days of {given.lines:,} lines, seed {given.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="faust-assigner-year-") as home:
+        ledger, costs, total = Path(home) / "ledger", [], 0
+        ledger.mkdir()
+        options = HistoryOptions((str(ledger),), f"{home}/out")
+        for number in range(given.days):
+            total += write_day(ledger, number, given.lines, given.seed)
+            wall, spent = time.monotonic(), time.process_time()
+            run_here(options)
+            costs.append((time.process_time() - spent, time.monotonic() - wall))
+            (ledger / f"{number:03}.jsonl").unlink()
+        early, late = costs[8 : 8 + AROUND], costs[-AROUND:]
+        for title, days in (("day 10", early), ("last day", late)):
+            spent, wall = (statistics.median(each) for each in zip(*days, strict=True))
+            print(f"{title}: {spent:.2f} processor s, {wall:.2f} wall s", flush=True)
+        ratio = statistics.median(c for c, _ in late) / statistics.median(c for c, _ in early)
+        size = sum(path.stat().st_size for path in Path(home, "out").rglob("*") if path.is_file())
+        print(f"last / day 10: {ratio:.2f}; {total:,} lines are {size / 1e6:.0f} MB")
+        if given.compare:
+            for number in range(given.days):
+                write_day(ledger, number, given.lines, given.seed)
+            run_here(HistoryOptions((str(ledger),), f"{home}/whole"))
+            print("equal to one run over all days:", _rows(f"{home}/out") == _rows(f"{home}/whole"))
+
+
+def _rows(url: str) -> dict[tuple[str, str], object]:
+    store = Store(url)
+    days = store.load().days
+    assert PENDING not in days
+    return {
+        (table, day): store.read(table, day, entry).to_pydict()
+        for table in TABLES
+        for day, entry in days.items()
+    }
+
+
+if __name__ == "__main__":
+    main()

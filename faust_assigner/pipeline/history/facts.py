@@ -1,0 +1,158 @@
+"""The facts of one day as Arrow tables: each fact once, in whatever order its lines arrive.
+
+A decision is known by its group and id, a placement by its decision, partition and holder, a recovery or
+a sample by all its columns. Of lines that disagree about one fact the smallest stands, so that every
+order of runs ends in the same rows. All functions are pure; Spark's tasks and the run without Spark call
+the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from faust_assigner.pipeline.history.store import table_schema
+from faust_assigner.pipeline.schema import FACTS, LEDGER_TABLE
+
+#: Rows of each of ``schema.FACTS``.
+Facts: TypeAlias = Mapping[str, pa.Table]
+Key: TypeAlias = tuple[str, str]
+DEPLOY, UNNAMED = "deploy", "(unnamed)"
+_KEY = ["group_id", "decision_id"]
+_HOLDER, _BEFORE = "_holder", "_before"
+
+
+def facts_in(batches: Iterable[pa.RecordBatch]) -> dict[str, pa.Table]:
+    """The accepted lines among ``batches`` (columns: one struct for each ledger table), by fact."""
+    found: dict[str, list[pa.Table]] = {fact: [] for fact in FACTS}
+    for batch in batches:
+        for fact, table in LEDGER_TABLE.items():
+            structs = batch.column(table)
+            if structs.null_count < len(structs):
+                found[fact].append(_table(fact, structs.drop_null()))
+    return {
+        fact: pa.concat_tables(parts) if parts else table_schema(fact).empty_table()
+        for fact, parts in found.items()
+    }
+
+
+def _table(fact: str, structs: pa.StructArray) -> pa.Table:
+    schema = table_schema(fact)
+    if fact == "decisions":
+        rows = [{**row, "longest_recovery_s": None} for row in structs.to_pylist()]
+        return pa.Table.from_pylist(rows, schema=schema)
+    named = dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
+    return pa.table([named[name] for name in schema.names], names=schema.names).cast(schema)
+
+
+def merged(stored: Facts, new: Facts, echoes: pa.Table | None = None) -> dict[str, pa.Table]:
+    """Both together, each fact once, rows in a fixed order.
+
+    ``echoes`` are recoveries of the day's decisions, whenever they began: the longest is kept with its
+    decision. Cost: a sort of the day's rows.
+    """
+    both = {fact: pa.concat_tables([stored[fact], new[fact]]) for fact in FACTS}
+    return {
+        "decisions": _decisions(both["decisions"], echoes),
+        "placements": _placements(both["placements"]),
+        "recoveries": _distinct(both["recoveries"], ["group_id", "started"]),
+        "samples": _distinct(both["samples"], ["group_id", "topic", "partition", "ts"]),
+    }
+
+
+def without(facts: Facts, keys: Iterable[Key]) -> dict[str, pa.Table]:
+    """``facts`` less the decisions ``keys`` and their placements, which belong to another day."""
+    gone = set(keys)
+    return {
+        fact: rows.filter(pc.invert(_among(rows, gone)))
+        if fact in ("decisions", "placements")
+        else rows
+        for fact, rows in facts.items()
+    }
+
+
+def of_decisions(rows: pa.Table, keys: Iterable[Key]) -> pa.Table:
+    """The rows (columns ``group_id``, ``decision_id`` and any) of the decisions ``keys``."""
+    return rows.filter(_among(rows, set(keys)))
+
+
+def _among(rows: pa.Table, keys: set[Key]) -> pa.Array:
+    pairs = zip(rows["group_id"].to_pylist(), rows["decision_id"].to_pylist(), strict=True)
+    return pa.array([pair in keys for pair in pairs], pa.bool_())
+
+
+def _decisions(rows: pa.Table, echoes: pa.Table | None) -> pa.Table:
+    """Of lines that disagree under one id the earliest stands, then the smallest."""
+    longest: dict[Key, float] = {}
+    best: dict[Key, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+    for row in rows.to_pylist():
+        row["config"] = dict(row["config"])
+        key = (row["group_id"], row["decision_id"])
+        _longer(longest, key, row["longest_recovery_s"])
+        said = _said(row)
+        if key not in best or said < best[key][0]:
+            best[key] = (said, row)
+    if echoes is not None:
+        took = pc.subtract(echoes["ended"].cast(pa.int64()), echoes["started"].cast(pa.int64()))
+        columns = (echoes["group_id"], echoes["decision_id"], took)
+        for group, name, micros in zip(*(each.to_pylist() for each in columns), strict=True):
+            if (group, name) in best:
+                _longer(longest, (group, name), micros / 1e6)
+    found = [
+        {
+            **row,
+            "config": sorted(row["config"].items()),
+            "longest_recovery_s": longest.get(key),
+        }
+        for key, (_, row) in sorted(best.items(), key=lambda each: (each[1][0][0], each[0]))
+    ]
+    return pa.Table.from_pylist(found, schema=table_schema("decisions"))
+
+
+def _longer(longest: dict[Key, float], key: Key, seconds: float | None) -> None:
+    if seconds is not None:
+        longest[key] = max(seconds, longest.get(key, 0.0))
+
+
+def _said(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The order of two lines about one decision; the last item makes it total."""
+    return (
+        row["ts"],
+        row["policy"],
+        row["config"].get(DEPLOY, UNNAMED),
+        [member["member_id"] for member in row["members"]],
+        repr(sorted((name, repr(value)) for name, value in row.items() if name not in _LATER)),
+    )
+
+
+_LATER = ("longest_recovery_s",)
+
+
+def _placements(rows: pa.Table) -> pa.Table:
+    """One active for each decision and partition, and one row for each holder of a copy."""
+    is_active = pc.equal(rows["role"], "active")
+    holder = pc.if_else(is_active, pa.scalar(""), rows["member_id"])
+    # No owner before sorts before any owner.
+    before = pc.fill_null(pc.binary_join_element_wise("1", rows["prev_member_id"], ""), "")
+    told = rows.append_column(_HOLDER, holder).append_column(_BEFORE, before)
+    place = [*_KEY, "topic", "partition", "role", _HOLDER]
+    said = ["member_id", _BEFORE, "moved", "standby_hit", "cold"]
+    ordered = told.sort_by([(name, "ascending") for name in [*place, *said]])
+    rest = [name for name in rows.schema.names if name not in place]
+    first = ordered.group_by(place, use_threads=False).aggregate(
+        [(name, "first", pc.ScalarAggregateOptions(skip_nulls=False)) for name in rest]
+    )
+    named = first.rename_columns([name.removesuffix("_first") for name in first.column_names])
+    sorted_again = named.sort_by([(name, "ascending") for name in place])
+    return sorted_again.select(rows.schema.names).cast(rows.schema)
+
+
+def _distinct(rows: pa.Table, first: list[str]) -> pa.Table:
+    """Each row once, in the order of ``first`` and then of all columns."""
+    names = rows.schema.names
+    once = rows.group_by(names, use_threads=False).aggregate([]).select(names)
+    order = [*first, *(name for name in names if name not in first)]
+    return once.sort_by([(name, "ascending") for name in order]).cast(rows.schema)

@@ -1,0 +1,260 @@
+"""The history as a store: a Parquet file for each table and day, and a manifest of the files that count.
+
+A run writes new files beside those that stand, then replaces ``manifest.json`` in one step, then removes
+the files that it replaced. A run that dies leaves the store of the run before. Files are never written
+twice.
+
+``OUT/manifest.json``                       which files count
+``OUT/TABLE/dt=DAY/ID.parquet``             a day of a table (``schema.FACTS`` and ``schema.DAILY``)
+``OUT/quarantine/ID.parquet``               the refused lines
+``OUT/_pending/TABLE-ID.parquet``           placements and recoveries whose decision is in no ledger so far
+``OUT/_index/MONTH-ID.parquet``             the day of each decision
+
+Readers of a whole folder (``pandas.read_parquet("OUT/movement")``) see two versions of a day while
+``OUT/_REPLACING`` stands; :meth:`Store.read` follows the manifest and never does.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.one_writer import FolderInUse
+from faust_assigner.pipeline.schema import DAILY, FACTS, HISTORY, arrow_schema, columns
+from faust_assigner.pipeline.sinks import Folder
+
+if TYPE_CHECKING:
+    from faust_assigner.ledger import Column
+
+MANIFEST, REPLACING = "manifest.json", "_REPLACING"
+FORMAT_VERSION = 1
+#: Stands for a day in the place of one: rows whose decision, and so whose day, is not known.
+PENDING = "pending"
+TABLES: Mapping[str, tuple[Column, ...]] = {**FACTS, **{name: HISTORY[name] for name in DAILY}}
+INDEX = arrow_schema(columns("group_id string, decision_id string, day string"))
+_QUARANTINE, _INDEX = "quarantine", "_index"
+
+
+def table_schema(table: str) -> pa.Schema:
+    """The columns of a day's file: the folder's name says ``dt``."""
+    return arrow_schema(tuple(column for column in TABLES[table] if column.name != "dt"))
+
+
+@dataclass(frozen=True)
+class Day:
+    """The files of one day: their common name, and the rows of each table that has any."""
+
+    token: str
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Which files count."""
+
+    generation: int = 0
+    days: Mapping[str, Day] = field(default_factory=dict)
+    #: Month -> name of its file of the index.
+    index: Mapping[str, str] = field(default_factory=dict)
+    quarantine: str | None = None
+    #: Refused lines in all, also those beyond what ``quarantine`` holds.
+    refused: int = 0
+    #: How far each file and topic was read by ``--stream``.
+    sources: Mapping[str, Any] = field(default_factory=dict)
+    format: int = FORMAT_VERSION
+
+    @property
+    def dates(self) -> list[str]:
+        """The days, oldest first."""
+        return sorted(self.days.keys() - {PENDING})
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Manifest:
+        """The inverse of ``asdict``."""
+        days = {day: Day(**entry) for day, entry in told["days"].items()}
+        return cls(**{**told, "days": days})
+
+
+class Store:
+    """The folder ``url``. Tasks of a job make their own: of the manifest they get their days' entries."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.folder = Folder(url)
+
+    def load(self) -> Manifest:
+        """The manifest that stands, or an empty one.
+
+        Raises ConfigError for a folder of another version.
+        """
+        if not self.folder.exists(MANIFEST):
+            if self.folder.exists("report.json"):
+                raise ConfigError(
+                    f"{self.url} holds a history of an earlier version, which this one cannot add to: "
+                    "give an empty --out"
+                )
+            return Manifest()
+        try:
+            told = json.loads(self.folder.read(MANIFEST))
+            if told["format"] == FORMAT_VERSION:
+                return Manifest.from_json(told)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{self.url}/{MANIFEST} is damaged: {error!r}") from error
+        raise ConfigError(
+            f"{self.url}/{MANIFEST} has format {told['format']}, this version reads {FORMAT_VERSION}"
+        )
+
+    def read(
+        self, table: str, day: str, entry: Day | None, only: Sequence[str] | None = None
+    ) -> pa.Table:
+        """A day of a table, without ``dt``; empty where the manifest's ``entry`` has none."""
+        schema = table_schema(table)
+        if entry is None or not entry.rows.get(table):
+            empty = schema.empty_table()
+            return empty if only is None else empty.select(list(only))
+        return self.folder.read_parquet(*_place(table, day, entry.token), only=only)
+
+    def write(self, day: str, tables: Mapping[str, pa.Table]) -> Day:
+        """Files for those of ``tables`` that have rows, under a new name; nothing counts them so far."""
+        token = uuid.uuid4().hex[:12]
+        for table, rows in tables.items():
+            if rows.num_rows:
+                self.folder.write_parquet(rows, *_place(table, day, token))
+        return Day(token, {table: rows.num_rows for table, rows in tables.items() if rows.num_rows})
+
+    def begin(self, manifest: Manifest) -> None:
+        """Mark the folder: until :meth:`commit` has ended, files of two versions may stand in it.
+
+        Removes first what a run that died left behind.
+        """
+        if self.folder.exists(REPLACING):
+            self._sweep(manifest, None)
+        self.folder.write(
+            REPLACING, b"files of two versions may stand here until this one is gone\n"
+        )
+
+    def abandon(self) -> None:
+        """End what :meth:`begin` began; nothing was written."""
+        self.folder.remove(REPLACING)
+
+    def commit(
+        self,
+        before: Manifest,
+        days: Mapping[str, Day | None],
+        *,
+        refused: tuple[pa.Table, int],
+        sources: Mapping[str, Any],
+    ) -> Manifest:
+        """Make ``days`` count in the place of those of ``before`` (None: the day is empty now).
+
+        Raises FolderInUse where another run has written a manifest meanwhile.
+        """
+        now = {day: entry for day, entry in {**before.days, **days}.items() if entry is not None}
+        rows, count = refused
+        after = replace(
+            before,
+            generation=before.generation + 1,
+            days=dict(sorted(now.items())),
+            index=self._indexed(before, now, days),
+            quarantine=self._write_refused(rows),
+            refused=count,
+            sources=dict(sources),
+        )
+        if self.load().generation != before.generation:
+            raise FolderInUse(f"another run has written to {self.url} meanwhile; one at a time")
+        self.folder.write(MANIFEST, json.dumps(asdict(after)).encode())
+        self._sweep(after, days)
+        self._placeholders(after)
+        self.folder.remove(REPLACING)
+        return after
+
+    def day_of(self, manifest: Manifest, wanted: pa.Array) -> dict[tuple[str, str], str]:
+        """The days of stored decisions whose ids are among ``wanted``. Cost: one read a month."""
+        found: dict[tuple[str, str], str] = {}
+        for name in manifest.index.values():
+            rows = self.folder.read_parquet(_INDEX, f"{name}.parquet")
+            mine = rows.filter(pc.is_in(rows["decision_id"], wanted))
+            keys = zip(*(mine[column].to_pylist() for column in INDEX.names), strict=True)
+            found.update({(group, name): day for group, name, day in keys})
+        return found
+
+    def read_refused(self, manifest: Manifest) -> pa.Table:
+        """The refused lines that are kept."""
+        if manifest.quarantine is None:
+            return arrow_schema(HISTORY[_QUARANTINE]).empty_table()
+        return self.folder.read_parquet(_QUARANTINE, f"{manifest.quarantine}.parquet")
+
+    def _write_refused(self, rows: pa.Table) -> str:
+        token = uuid.uuid4().hex[:12]
+        self.folder.write_parquet(rows, _QUARANTINE, f"{token}.parquet")
+        return token
+
+    def _indexed(
+        self, before: Manifest, now: Mapping[str, Day], changed: Iterable[str]
+    ) -> dict[str, str]:
+        """The index with the decisions of the days ``changed`` as they are now."""
+        index = dict(before.index)
+        days = set(changed) - {PENDING}
+        for month in sorted({day[:7] for day in days}):
+            mine = [day for day in sorted(days) if day[:7] == month]
+            parts = [self._keys(day, now.get(day)) for day in mine]
+            if month in index:
+                stand = self.folder.read_parquet(_INDEX, f"{index[month]}.parquet")
+                parts.append(stand.filter(pc.invert(pc.is_in(stand["day"], pa.array(mine)))))
+            name = f"{month}-{uuid.uuid4().hex[:12]}"
+            self.folder.write_parquet(pa.concat_tables(parts), _INDEX, f"{name}.parquet")
+            index[month] = name
+        return index
+
+    def _keys(self, day: str, entry: Day | None) -> pa.Table:
+        rows = self.read("decisions", day, entry, INDEX.names[:2])
+        return rows.append_column("day", pa.array([day] * rows.num_rows, pa.string()))
+
+    def _sweep(self, manifest: Manifest, days: Iterable[str] | None) -> None:
+        """Remove the files of ``days`` (None: of all) that do not count."""
+        if days is None:
+            named = {child for table in TABLES for child in self.folder.children(table)}
+            days = {name.removeprefix("dt=") for name in named if name.startswith("dt=")}
+        for day in set(days) - {PENDING}:
+            entry = manifest.days.get(day)
+            for table in TABLES:
+                counts = entry is not None and table in entry.rows
+                stands = {f"{entry.token}.parquet"} if entry is not None and counts else set()
+                self._keep_only(stands, table, f"dt={day}")
+        pending = manifest.days.get(PENDING)
+        kept = {f"{t}-{pending.token}.parquet" for t in pending.rows} if pending else set()
+        self._keep_only(kept, "_pending")
+        self._keep_only({f"{name}.parquet" for name in manifest.index.values()}, _INDEX)
+        self._keep_only({f"{manifest.quarantine}.parquet"}, _QUARANTINE)
+
+    def _keep_only(self, names: set[str], *where: str) -> None:
+        there = self.folder.children(*where)
+        for name in there:
+            if name not in names:
+                self.folder.remove(*where, name)
+        if there and not names:
+            self.folder.remove(*where)
+
+    def _placeholders(self, manifest: Manifest) -> None:
+        """For each table without a day a file without rows, so that readers find its columns."""
+        used = {table for day in manifest.dates for table in manifest.days[day].rows}
+        for table in TABLES:
+            if table not in used:
+                if not self.folder.children(table):
+                    schema = arrow_schema(TABLES[table])
+                    self.folder.write_parquet(schema.empty_table(), table, "empty.parquet")
+            else:
+                self.folder.remove(table, "empty.parquet")
+
+
+def _place(table: str, day: str, token: str) -> tuple[str, ...]:
+    if day == PENDING:
+        return "_pending", f"{table}-{token}.parquet"
+    return table, f"dt={day}", f"{token}.parquet"

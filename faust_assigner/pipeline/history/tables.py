@@ -1,0 +1,240 @@
+"""What the facts of one day come to: the rows of each daily table.
+
+Days are UTC days. A decision counts on its own day, a recovery on the day it started, a sample on its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from faust_assigner.pipeline.history.facts import DEPLOY, UNNAMED, Facts
+from faust_assigner.pipeline.history.report import Rows, owner_row
+from faust_assigner.pipeline.history.store import table_schema
+from faust_assigner.pipeline.ledgers.current import current_of
+from faust_assigner.pipeline.schema import DAILY, HISTORY_KEYS, is_leader_topic
+
+_MOST = 2**63 - 1
+_WIDE = pa.decimal128(38, 0)
+#: A decision and its effects: the columns of the table ``rebalances``.
+Outcome: TypeAlias = dict[str, Any]
+Placed: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+def tables_of(facts: Facts) -> dict[str, pa.Table]:
+    """The rows of every daily table, without ``dt``, in the order of their keys.
+
+    Cost: about 3 microseconds for a placement; the placements of one decision in memory at a time.
+    """
+    rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in DAILY if name != "skew"}
+    outcomes: list[Outcome] = []
+    newest: dict[str, tuple[Mapping[str, Any], Placed]] = {}
+    for decision, placed in _with_placements(facts):
+        actives = [row for row in placed if row["role"] == "active"]
+        outcomes.append(outcome_of(decision, actives))
+        rows["moves"] += _moves(decision, actives)
+        newest[decision["group_id"]] = (decision, placed)
+    for decision, placed in newest.values():
+        rows["owners"] += _owners(decision, placed)
+    rows["rebalances"] += outcomes
+    rows["movement"] += _by(outcomes, ("policy",), _movement)
+    rows["balance"] += _by(outcomes, ("policy",), _balance)
+    rows["deploys"] += _by(outcomes, ("deploy", "policy"), _deploy)
+    recovered = facts["recoveries"].to_pylist()
+    rows["recovery"] += _recovery(recovered)
+    rows["slowest"] += _slowest(recovered)
+    found = {name: _table(name, mine) for name, mine in rows.items()}
+    return {**found, "skew": _skew(facts["samples"])}
+
+
+def _table(name: str, rows: Rows) -> pa.Table:
+    keys = [key for key in HISTORY_KEYS[name] if key != "dt"]
+    ordered = sorted(rows, key=lambda row: tuple(row[key] for key in keys))
+    return pa.Table.from_pylist(ordered, schema=table_schema(name))
+
+
+def _with_placements(facts: Facts) -> Iterator[tuple[Mapping[str, Any], Placed]]:
+    """Each decision, oldest first, with its placements; those are stored by decision."""
+    placements = facts["placements"]
+    spans: dict[tuple[str, str], tuple[int, int]] = {}
+    names = zip(
+        placements["group_id"].to_pylist(), placements["decision_id"].to_pylist(), strict=True
+    )
+    for at, key in enumerate(names):
+        spans[key] = (spans.get(key, (at, 0))[0], at + 1)
+    for decision in facts["decisions"].to_pylist():
+        start, end = spans.get((decision["group_id"], decision["decision_id"]), (0, 0))
+        decision["config"] = dict(decision["config"])
+        yield decision, placements.slice(start, end - start).to_pylist()
+
+
+def outcome_of(decision: Mapping[str, Any], placed: Placed) -> Outcome:
+    """What ``decision`` did, from its active placements.
+
+    ``spread`` is the most minus the fewest of them on one of its members, ``idle`` the members without any.
+    """
+    members = dict.fromkeys(member["member_id"] for member in decision["members"])
+    loads = Counter(row["member_id"] for row in placed)
+    held = [loads[name] for name in members]
+    moved = [row for row in placed if row["moved"]]
+    tasks = _tasks(placed)
+    return {
+        "group_id": decision["group_id"],
+        "decision_id": decision["decision_id"],
+        "ts": decision["ts"],
+        "policy": decision["policy"],
+        "trigger": decision["trigger"],
+        "deploy": decision["config"].get(DEPLOY, UNNAMED),
+        "members": len(members),
+        "assigned": len(placed),
+        "moved": len(moved),
+        "cold_moves": sum(row["cold"] for row in moved),
+        "standby_hits": sum(row["standby_hit"] for row in placed),
+        "tasks_moved": len(tasks(moved)),
+        "tasks_cold": len(tasks(row for row in moved if row["cold"])),
+        "tasks_orphaned": len(tasks(row for row in moved if row["prev_member_id"] not in members)),
+        "spread": max(held, default=0) - min(held, default=0),
+        "idle": sum(load == 0 for load in held),
+        "solve_ms": decision["solve_ms"],
+        "longest_recovery_s": decision["longest_recovery_s"],
+    }
+
+
+def _tasks(placed: Placed) -> Callable[[Iterable[Mapping[str, Any]]], set[tuple[int, int]]]:
+    """Placements -> the tasks they are of: topics of one partition count travel together."""
+    last: dict[str, int] = {}
+    for row in placed:
+        last[row["topic"]] = max(last.get(row["topic"], 0), row["partition"])
+    return lambda rows: {
+        (last[row["topic"]], row["partition"]) for row in rows if not is_leader_topic(row["topic"])
+    }
+
+
+def _moves(decision: Mapping[str, Any], placed: Placed) -> Iterator[dict[str, Any]]:
+    """A row for each active partition that moved, with the cause."""
+    members = {member["member_id"] for member in decision["members"]}
+    for row in placed:
+        if row["moved"]:
+            before = row["prev_member_id"]
+            gone = "owner gone" if before is not None else "no owner before"
+            yield {**row, "ts": decision["ts"], "cause": "balance" if before in members else gone}
+
+
+def _owners(decision: Mapping[str, Any], placed: Placed) -> Iterator[dict[str, Any]]:
+    group = current_of(decision, placed)
+    for member in group.members:
+        yield {
+            "group_id": decision["group_id"],
+            "decision_id": decision["decision_id"],
+            **owner_row(group, member),
+        }
+
+
+def _by(outcomes: Sequence[Outcome], names: tuple[str, ...], row: Any) -> Rows:
+    heads = ("group_id", *names)
+    groups: dict[tuple[Any, ...], list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        groups[tuple(outcome[name] for name in heads)].append(outcome)
+    return [{**dict(zip(heads, key, strict=True)), **row(mine)} for key, mine in groups.items()]
+
+
+def _movement(mine: Sequence[Outcome]) -> dict[str, Any]:
+    return {
+        "decisions": len(mine),
+        **{
+            name: sum(each[name] for each in mine)
+            for name in ("assigned", "moved", "cold_moves", "standby_hits")
+        },
+    }
+
+
+def _balance(mine: Sequence[Outcome]) -> dict[str, float]:
+    spreads = [each["spread"] for each in mine]
+    return {
+        "max_spread": float(max(spreads)),
+        "mean_spread": sum(spreads) / len(spreads),
+        "idle_members": sum(each["idle"] for each in mine),
+    }
+
+
+def _deploy(mine: Sequence[Outcome]) -> dict[str, Any]:
+    return {"first": min(each["ts"] for each in mine), **_movement(mine)}
+
+
+def _seconds(row: Mapping[str, Any]) -> float:
+    took: float = (row["ended"] - row["started"]).total_seconds()
+    return took
+
+
+def _recovery(recovered: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in recovered:
+        groups[row["group_id"], row["source"]].append(row)
+    for (group, source), mine in groups.items():
+        took = [_seconds(row) for row in mine]
+        yield {
+            "group_id": group,
+            "source": source,
+            "recoveries": len(mine),
+            "records": min(sum(row["records"] for row in mine), _MOST),
+            "p50_s": float(np.percentile(took, 50)),
+            "p90_s": float(np.percentile(took, 90)),
+            "max_s": max(took),
+        }
+
+
+def _slowest(recovered: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    groups: dict[tuple[str, str, int], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in recovered:
+        groups[row["group_id"], row["topic"], row["partition"]].append(row)
+    for (group, topic, partition), mine in groups.items():
+        worst = max(mine, key=lambda row: (_seconds(row), row["source"], row["decision_id"]))
+        yield {
+            "group_id": group,
+            "topic": topic,
+            "partition": partition,
+            "recoveries": len(mine),
+            "records": min(sum(row["records"] for row in mine), _MOST),
+            "max_s": _seconds(worst),
+            "source": worst["source"],
+            "decision_id": worst["decision_id"],
+        }
+
+
+def _skew(samples: pa.Table) -> pa.Table:
+    """Records and bytes of each partition, and its share of its topic's; amounts below zero are none.
+
+    Sums are wider than a long and cut at the largest long.
+    """
+    place, topic = ["group_id", "topic", "partition"], ["group_id", "topic"]
+    amounts = {
+        name: pc.max_element_wise(samples[name], pa.scalar(0, pa.int64())).cast(_WIDE)
+        for name in ("records_in", "bytes_in")
+    }
+    told = pa.table({**{name: samples[name] for name in place}, **amounts})
+    sums = told.group_by(place, use_threads=False).aggregate(
+        [("records_in", "sum"), ("bytes_in", "sum")]
+    )
+    totals: Counter[tuple[str, str]] = Counter()
+    rows = []
+    for row in sums.to_pylist():
+        row["records_in"] = min(int(row.pop("records_in_sum")), _MOST)
+        row["bytes_in"] = min(int(row.pop("bytes_in_sum")), _MOST)
+        totals[row["group_id"], row["topic"]] += row["records_in"]
+        rows.append(row)
+    for row in rows:
+        total = min(totals[tuple(row[name] for name in topic)], _MOST)
+        row["share"] = row["records_in"] / total if total else 0.0
+    return _table("skew", rows)
+
+
+def with_day(rows: pa.Table, day: str) -> list[dict[str, Any]]:
+    """A day's rows as dicts, ``dt`` behind ``group_id``."""
+    moment = date.fromisoformat(day)
+    return [{"group_id": row["group_id"], "dt": moment, **row} for row in rows.to_pylist()]

@@ -1,0 +1,322 @@
+"""The history as a store: days only grow, lines merge in any order, a run that dies leaves the run before."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.history import plots
+from faust_assigner.pipeline.history.job import HistoryOptions, run_here
+from faust_assigner.pipeline.history.store import PENDING, TABLES, Store
+from faust_assigner.pipeline.ledgers.period import Period
+from faust_assigner.pipeline.one_writer import FolderInUse
+from faust_assigner.pipeline.sinks import Folder
+from tests.integration.spark.ledgers import (
+    ASSIGNMENT,
+    DECISION,
+    RECOVERY,
+    START,
+    Ledger,
+    Line,
+    bad,
+    good,
+    random_rows,
+    stamp,
+)
+
+DAY, NEXT = "2026-11-21", "2026-11-22"
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take most of a run."""
+    monkeypatch.setattr(plots, "draw", lambda report: {})
+
+
+def at(day: str, hour: int, moved: int = 1, **more: Any) -> list[Line]:
+    """A decision of that hour, and its placements."""
+    identity = {"decision_id": f"{day}-{hour}"}
+    said = {**DECISION, **identity, "ts": f"{day}T{hour:02}:00:00.000Z", **more}
+    return [good(said), *(good({**ASSIGNMENT, **identity, "partition": n}) for n in range(moved))]
+
+
+class History:
+    """A ledger that changes between the runs of one history."""
+
+    def __init__(self, folder: Path, name: str = "out", **options: Any) -> None:
+        self.ledger = Ledger(folder / "ledger")
+        self.out = folder / name
+        self.options = HistoryOptions((str(self.ledger.folder),), str(self.out), **options)
+
+    def run(self, *lines: Line) -> Any:
+        """A run over these lines alone; its report."""
+        self.ledger.write("w.jsonl", lines)
+        return run_here(self.options)
+
+    def tables(self) -> dict[str, list[Any]]:
+        """All rows of all tables, by the manifest."""
+        store = Store(str(self.out))
+        manifest = store.load()
+        found = {
+            f"{table} {day}": store.read(table, day, manifest.days[day]).to_pylist()
+            for table in TABLES
+            for day in manifest.days
+        }
+        return {name: rows for name, rows in found.items() if rows}
+
+    def files(self) -> dict[str, list[Any]]:
+        """All rows of all tables, as a reader of the folders finds them."""
+        found: dict[str, list[Any]] = {}
+        for path in sorted(self.out.glob("*/dt=*/*.parquet")):
+            name = f"{path.parts[-3]} {path.parts[-2].removeprefix('dt=')}"
+            found[name] = found.get(name, []) + pq.ParquetFile(path).read().to_pylist()
+        return found
+
+    def daily(self, table: str) -> list[Any]:
+        """A table's rows, over the days in order."""
+        return [
+            row
+            for name, rows in sorted(self.tables().items())
+            if name.partition(" ")[0] == table and PENDING not in name
+            for row in rows
+        ]
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    """A history without a run so far."""
+    return History(tmp_path)
+
+
+def test_days_that_were_pruned_from_the_ledger_stay(history: History) -> None:
+    """Whole, whatever later runs read: none of the day's lines, some of them, other days."""
+    history.run(*at(DAY, 1, 5), *at(DAY, 2))
+    before = history.tables()
+    for lines in (at(NEXT, 1), at(DAY, 2), at(DAY, 1, 2)):
+        history.run(*lines)
+        now = history.tables()
+        assert {name: now[name] for name in before} == before
+    assert [row["decisions"] for row in history.daily("movement")] == [2, 1]
+
+
+def test_three_hundred_pruned_days_lose_nothing(tmp_path: Path) -> None:
+    """A ledger that holds one day at a time ends in the history of one that holds them all."""
+    days = [f"2026-{month:02}-{day:02}" for month in range(1, 13) for day in range(1, 26)]
+    whole, pruned = History(tmp_path / "whole"), History(tmp_path / "pruned")
+    whole.run(*(line for day in days for line in at(day, 3)))
+    for start in range(0, len(days), 25):
+        pruned.run(*(line for day in days[start : start + 25] for line in at(day, 3)))
+    assert pruned.tables() == whole.tables()
+    assert len(pruned.daily("movement")) == len(days) == 300
+    assert pruned.files().keys() == pruned.tables().keys()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_of_runs_ends_in_the_same_rows(tmp_path: Path, seed: int) -> None:
+    """Late lines, lines told twice, placements before their decision, decisions that disagree across days."""
+    draw = random.Random(seed)
+    lines = [line for each in range(2) for line in random_rows(f"g{each}", seed, decisions=4)]
+    decision = lines[0].row
+    assert decision is not None
+    later = {**decision, "ts": decision["ts"].replace(day=28), "policy": "zombie"}
+    lines += [good(later), *draw.sample(lines, 20)]
+    whole, parts = History(tmp_path / "whole"), History(tmp_path / "parts")
+    whole.run(*lines)
+    draw.shuffle(lines)
+    for start in range(0, len(lines), 25):
+        parts.run(*lines[start : start + 25])
+    assert parts.tables() == whole.tables()
+    assert parts.files().keys() >= {"moves 2026-11-21", "owners 2026-11-21"} - {
+        name for name in ("moves 2026-11-21", "owners 2026-11-21") if name not in whole.files()
+    }
+
+
+def test_an_earlier_line_moves_its_decision_to_the_earlier_day(history: History) -> None:
+    """With its placements and its longest recovery; the later day is gone, for nothing else is of it."""
+    history.run(*at(NEXT, 1, 2), good({**RECOVERY, "decision_id": f"{NEXT}-1"}))
+    history.run(good({**DECISION, "decision_id": f"{NEXT}-1", "ts": f"{DAY}T05:00:00.000Z"}))
+    assert {name for name in history.tables() if NEXT in name} == set()
+    (row,) = history.daily("rebalances")
+    assert (row["assigned"], row["ts"].hour, row["longest_recovery_s"]) == (2, 5, 0.0)
+    assert not list(history.out.glob(f"*/dt={NEXT}"))
+
+
+def test_placements_wait_for_their_decision(history: History) -> None:
+    """They are counted as such, and count from the run that reads the decision."""
+    decision, *placed = at(DAY, 1, 3)
+    ended = stamp(START.replace(hour=21))
+    recovery = good({**RECOVERY, "decision_id": f"{DAY}-1", "ended": ended})
+    assert history.run(*at(NEXT, 1), *placed, recovery).without_decision == 3
+    assert history.run(decision).without_decision == 0
+    first, _ = history.daily("rebalances")
+    assert (first["assigned"], first["longest_recovery_s"]) == (3, 3600.0)
+    assert PENDING not in Store(str(history.out)).load().days
+
+
+def test_a_run_without_news_writes_nothing(history: History) -> None:
+    """The same lines again leave every file as it is; news of one day leave the other days' files."""
+    history.run(*at(DAY, 1), *at(NEXT, 1))
+
+    def files() -> dict[str, int]:
+        return {str(p): p.stat().st_ino for p in history.out.rglob("*") if p.is_file()}
+
+    before = files()
+    history.run(*at(NEXT, 1), *at(DAY, 1), *at(DAY, 1))
+    assert files() == before
+    history.run(*at(NEXT, 2))
+    changed = {name for name in files() if name not in before and "dt=" in name}
+    assert changed
+    assert all(NEXT in name for name in changed)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_run_killed_at_any_write_leaves_the_store_of_the_run_before_or_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """At each file that is written or removed in turn; the next run ends where a run from nothing ends."""
+    lines = [*at(DAY, 1, 2), *at(DAY, 2), *at(NEXT, 1), bad(b"x", "JSON")]
+    more = [*at(DAY, 3, 2), *at("2026-11-23", 1), good({**ASSIGNMENT, "decision_id": "none"})]
+    wanted = History(tmp_path / "wanted", stream=stream)
+    wanted.run(*lines, *more)
+    first = History(tmp_path / "first", stream=stream)
+    first.run(*lines)
+    kills = 0
+    while True:
+        mine = History(tmp_path / f"killed-{kills}", stream=stream)
+        mine.run(*lines)
+        with monkeypatch.context() as patch:
+            for name in ("_create", "remove"):
+                patch.setattr(Folder, name, _countdown(getattr(Folder, name), left := [kills]))
+            try:
+                mine.run(*lines, *more)
+                break
+            except Killed:
+                assert mine.tables() in (first.tables(), wanted.tables())
+        mine.run(*lines, *more)
+        assert mine.tables() == wanted.tables()
+        assert mine.files() == {n: r for n, r in mine.tables().items() if PENDING not in n}
+        assert not (mine.out / "_REPLACING").exists()
+        assert (mine.out / "report.json").exists()
+        kills += 1
+    assert kills > 10
+    assert left
+
+
+def _countdown(act: Any, left: list[int]) -> Any:
+    """``act``, but for the call with which ``left`` falls below zero."""
+
+    def counted(*given: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        return act(*given)
+
+    return counted
+
+
+def test_a_stream_reads_each_line_once_and_knows_its_number(tmp_path: Path) -> None:
+    """The second visit reads what was appended; a refused line has its number in the whole file."""
+    history = History(tmp_path, stream=True)
+    first = [*at(DAY, 1), bad(b"x", "JSON")]
+    history.run(*first)
+    report = history.run(*first, *at(NEXT, 1), bad(b"y", "JSON"))
+    assert [row["line"] for row in report.tables["quarantine"]] == [3, 6]
+    assert report.refused == 2
+    manifest = Store(str(history.out)).load()
+    (progress,) = manifest.sources["files"].values()
+    assert progress["lines"] == 6
+    again = run_here(history.options)
+    assert Store(str(history.out)).load() == manifest
+    assert again.tables == report.tables
+
+
+def test_a_stream_does_not_refuse_the_line_that_is_being_written(tmp_path: Path) -> None:
+    """A half-written line is no refusal; once it is whole it counts."""
+    history = History(tmp_path, stream=True)
+    (line,) = at(DAY, 1, 0)
+    history.ledger.write("w.jsonl", at(NEXT, 1), end=b"\n" + line.data[:30])
+    assert run_here(history.options).refused == 0
+    history.ledger.write("w.jsonl", [*at(NEXT, 1), line])
+    assert run_here(history.options).refused == 0
+    assert len(history.daily("decisions")) == 2
+
+
+def test_a_period_adds_what_is_in_it_and_removes_nothing(tmp_path: Path) -> None:
+    """A day that is cut keeps the lines that stand."""
+    history = History(tmp_path)
+    history.run(*at(DAY, 1))
+    since = Period.parse(f"{DAY}T02:00", f"{DAY}T03:00", now=START)
+    cut = History(tmp_path, period=since)
+    cut.run(*at(DAY, 1, 9), *at(DAY, 2), *at(DAY, 4))
+    assert [(row["decisions"], row["assigned"]) for row in cut.daily("movement")] == [(2, 2)]
+
+
+def test_a_history_of_an_earlier_version_is_left_alone(history: History) -> None:
+    """Its rows cannot be added to; the error says what to do."""
+    history.out.mkdir()
+    (history.out / "report.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"earlier version.*empty --out"):
+        history.run(*at(DAY, 1))
+    assert [path.name for path in history.out.iterdir()] == ["report.json"]
+
+
+def test_a_damaged_manifest_is_an_error_that_names_it(history: History) -> None:
+    """Nothing is written over it."""
+    history.run(*at(DAY, 1))
+    (history.out / "manifest.json").write_text('{"format": 1}')
+    with pytest.raises(ConfigError, match=r"manifest\.json is damaged"):
+        history.run(*at(DAY, 2))
+
+
+def test_a_manifest_that_another_run_wrote_meanwhile_is_not_replaced(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an object store no lock keeps the other away."""
+    history.run(*at(DAY, 1))
+    begin = Store.begin
+
+    def overtaken(store: Store, manifest: Any) -> None:
+        begin(store, manifest)
+        text = (history.out / "manifest.json").read_text()
+        (history.out / "manifest.json").write_text(
+            text.replace('"generation": 1', '"generation": 2')
+        )
+
+    monkeypatch.setattr(Store, "begin", overtaken)
+    with pytest.raises(FolderInUse, match="meanwhile"):
+        history.run(*at(DAY, 2))
+
+
+def test_moves_name_their_cause(history: History) -> None:
+    """The owner was gone, it was alive, or there was none."""
+    members = [{"member_id": m, "capacity": 1.0, "epoch": 1} for m in ("a", "b")]
+    before = {"t": "gone", "u": "b", "v": None}
+    placed = [
+        good({**ASSIGNMENT, "topic": topic, "member_id": "a", "prev_member_id": owner})
+        for topic, owner in before.items()
+    ]
+    history.run(good({**DECISION, "members": members}), *placed)
+    assert [(row["topic"], row["cause"]) for row in history.daily("moves")] == [
+        ("t", "owner gone"),
+        ("u", "balance"),
+        ("v", "no owner before"),
+    ]
+
+
+def test_an_amount_beyond_a_long_is_cut_and_does_not_wrap(history: History) -> None:
+    """Two samples of the largest long."""
+    from tests.integration.spark.ledgers import SAMPLE
+
+    most = 2**63 - 1
+    two = [good({**SAMPLE, "records_in": most, "ts": f"{DAY}T0{n}:00:00.000Z"}) for n in (1, 2)]
+    history.run(*two)
+    assert [(row["records_in"], row["share"]) for row in history.daily("skew")] == [(most, 1.0)]

@@ -1,0 +1,208 @@
+"""How far files and topics were read: only news is read, and new ones under old names from their start."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.ledgers import progress
+from faust_assigner.pipeline.ledgers.files import read_lines
+from faust_assigner.pipeline.ledgers.progress import Visit, news
+from faust_assigner.pipeline.ledgers.topic_source import TopicSource
+from faust_assigner.snapshots.changelog import Changelog, Extent
+
+State = dict[str, Any]
+
+
+class Reader:
+    """Visits to a folder, each from the state of the one before."""
+
+    def __init__(self, *paths: Path) -> None:
+        self.paths = [str(path) for path in paths]
+        self.state: State = {}
+
+    def visit(self) -> list[tuple[str, int, int]]:
+        """(file, start, end) of all that this visit reads."""
+        found = news(self.paths, self.state, {})
+        self.state = found.state(lines_of(found))
+        return sorted((Path(chunk.name).name, chunk.start, chunk.end) for chunk in found.chunks)
+
+
+def lines_of(visit: Visit) -> dict[str, int]:
+    """As a reader of the chunks counts them."""
+    return {chunk.name: sum(1 for _ in read_lines(chunk)) for chunk in visit.chunks}
+
+
+def test_news_follow_growth_and_open_lines(tmp_path: Path) -> None:
+    """An open line is read again from its start, and counted once."""
+    path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
+    assert reader.visit() == []
+    path.write_bytes(b"one\ntw")
+    assert reader.visit() == [("w.jsonl", 0, 6)]
+    assert reader.state["files"][str(path)]["lines"] == 1
+    assert reader.visit() == []
+    path.write_bytes(b"one\ntwo\nthree\n")
+    assert reader.visit() == [("w.jsonl", 4, 14)]
+    assert reader.state["files"][str(path)]["lines"] == 3
+
+
+def test_a_rotated_file_is_known_under_its_new_name(tmp_path: Path) -> None:
+    """Its lines are not read again; the file that begins under the old name is read from its start."""
+    path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
+    path.write_bytes(b"one\n")
+    reader.visit()
+    with path.open("ab") as file:
+        file.write(b"two\n")
+    path.rename(tmp_path / "w.jsonl.1")
+    path.write_bytes(b"another file that is longer than the first\n")
+    assert reader.visit() == [("w.jsonl", 0, 43), ("w.jsonl.1", 4, 8)]
+    path.write_bytes(b"short\n")
+    assert reader.visit() == [("w.jsonl", 0, 6)]
+    path.unlink()
+    assert reader.visit() == []
+
+
+def test_packed_file_that_grows_is_read_again_whole(tmp_path: Path) -> None:
+    """It can be read from its start alone; its lines are counted anew."""
+    path, reader = tmp_path / "a.jsonl.gz", Reader(tmp_path)
+    path.write_bytes(gzip.compress(b"one\n"))
+    reader.visit()
+    path.write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
+    assert [start for _, start, _ in reader.visit()] == [0]
+    assert reader.state["files"][str(path)]["lines"] == 2
+    assert reader.visit() == []
+
+
+def test_file_that_only_got_a_newer_date_is_not_read_again(tmp_path: Path) -> None:
+    """The head and the size tell, not the clock."""
+    path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
+    path.write_bytes(b"one\n")
+    reader.visit()
+    path.touch()
+    assert reader.visit() == []
+    assert reader.state["files"][str(path)]["lines"] == 1
+
+
+def test_files_that_are_gone_are_forgotten_once_there_is_news(tmp_path: Path) -> None:
+    """Else the state keeps every name there ever was; without news it stays as it is."""
+    for number in range(50):
+        (tmp_path / f"w.jsonl.{number}").write_bytes(b"x\n")
+    reader = Reader(tmp_path)
+    reader.visit()
+    first = reader.state
+    for number in range(49):
+        (tmp_path / f"w.jsonl.{number}").unlink()
+    assert reader.visit() == []
+    assert reader.state == first
+    (tmp_path / "w.jsonl").write_bytes(b"y\n")
+    assert reader.visit() == [("w.jsonl", 0, 2)]
+    assert [Path(name).name for name in reader.state["files"]] == ["w.jsonl", "w.jsonl.49"]
+
+
+def test_nothing_is_forgotten_while_a_path_does_not_answer(tmp_path: Path) -> None:
+    """A mount that is away for a moment comes back with all its files: they are not read again."""
+    here, mount = tmp_path / "here", tmp_path / "mount"
+    for folder in (here, mount):
+        folder.mkdir()
+        (folder / "w.jsonl").write_bytes(b"x\n")
+    reader = Reader(here, mount)
+    reader.visit()
+    known = set(reader.state["files"])
+    mount.rename(tmp_path / "away")
+    (here / "w.jsonl").write_bytes(b"x\ny\n")
+    assert reader.visit() == [("w.jsonl", 2, 4)]
+    assert set(reader.state["files"]) == known
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "spans"),
+    [
+        ((None, [1000]), (None, [1400]), [(0, 1000, 1400)]),
+        (("a", [1000]), ("a", [1400]), [(0, 1000, 1400)]),
+        (("a", [1000]), ("b", [400]), [(0, 0, 400)]),
+        (("a", [1000]), ("b", [1400]), [(0, 0, 1400)]),
+        ((None, [1000, 5]), (None, [400, 7]), [(0, 0, 400), (1, 0, 7)]),
+        (("a", [1000]), ("a", [400]), []),
+        (("a", [10]), ("a", [10, 4]), [(1, 0, 4)]),
+    ],
+    ids=[
+        "grown",
+        "grown, with ids",
+        "another topic",
+        "another topic that has outgrown the first",
+        "another topic, no ids",
+        "cut off by a failed leader",
+        "a new partition",
+    ],
+)
+def test_a_topic_that_was_created_again_is_read_from_its_first_record(
+    monkeypatch: pytest.MonkeyPatch, before: Any, now: Any, spans: Any
+) -> None:
+    """Kafka's id of the topic tells; without ids, an end that lies before what was read."""
+    state = visits(monkeypatch, before, "kafka://a:1/ledger", {})[1]
+    found, after = visits(monkeypatch, now, "kafka://a:1/ledger", state)
+    assert found == spans
+    assert visits(monkeypatch, now, "kafka://a:1/ledger", after)[0] == []
+
+
+def test_an_end_that_lags_behind_takes_no_offset_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another broker answers, which has not heard of the last records: nothing is read twice."""
+    state = visits(monkeypatch, ("a", [10]), "kafka://a:1/ledger", {})[1]
+    found, state = visits(monkeypatch, ("a", [7]), "kafka://a:1/ledger", state)
+    assert found == []
+    assert visits(monkeypatch, ("a", [11]), "kafka://a:1/ledger", state)[0] == [(0, 10, 11)]
+
+
+def test_a_partition_that_is_added_is_read_from_its_first_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While it is empty its end is 0; a later end would skip records."""
+    state = visits(monkeypatch, ("a", [5, 9]), "kafka://a:1/ledger", {})[1]
+    found, state = visits(monkeypatch, ("a", [5, 9, 0]), "kafka://a:1/ledger", state)
+    assert found == []
+    assert visits(monkeypatch, ("a", [5, 9, 3]), "kafka://a:1/ledger", state)[0] == [(2, 0, 3)]
+
+
+def test_another_list_of_brokers_is_the_same_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker is added to the list: the topic's id tells that nothing is new."""
+    state = visits(monkeypatch, ("a", [10]), "kafka://a:1/ledger", {})[1]
+    assert visits(monkeypatch, ("a", [12]), "kafka://a:1,b:2/ledger", state)[0] == [(0, 10, 12)]
+
+
+def visits(
+    monkeypatch: pytest.MonkeyPatch, topic: Any, url: str, state: State
+) -> tuple[list[tuple[int, int, int]], State]:
+    """What a visit to a topic of (id, ends) reads, and the state after it."""
+    identity, ends = topic
+    extents = {number: Extent(0, end) for number, end in enumerate(ends)}
+    log = Changelog("ledger", extents, 0, identity)
+    monkeypatch.setattr(progress, "topic_now", lambda _: log)
+    found = news([url], state, {})
+    spans = [(span.partition, span.start, span.end) for span in found.spans]
+    return spans, found.state({})
+
+
+def test_a_period_begins_at_the_first_record_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour earlier, for clocks that differ; a partition without such a record is not read."""
+    from datetime import UTC, datetime, timedelta
+
+    from faust_assigner.pipeline.ledgers.period import SLACK, Period
+
+    since, asked = datetime(2026, 11, 21, 12, tzinfo=UTC), []
+    log = Changelog("ledger", {0: Extent(0, 50), 1: Extent(5, 9)}, 0, "a")
+    monkeypatch.setattr(progress, "topic_now", lambda _: log)
+
+    def offsets(source: TopicSource, log: Changelog, moment: datetime) -> dict[int, int]:
+        asked.append(since - moment)
+        return {0: 40, 1: 9}
+
+    monkeypatch.setattr(progress, "offsets_since", offsets)
+    source = TopicSource(Cluster("a:1"), "ledger")
+    found = progress.whole([source.url], Period(since), {})
+    assert [(span.partition, span.start, span.end) for span in found.spans] == [(0, 40, 50)]
+    assert asked == [SLACK]
+    assert timedelta(hours=1) == SLACK
