@@ -25,7 +25,7 @@ class _Serve(click.Command):
         found: list[click.Parameter] = [
             click.Option(
                 [_switched(flag(setting)) if setting.default is True else flag(setting)],
-                multiple=setting.name.endswith(("_TOPIC", "_ETCD")),
+                multiple=setting.name.endswith(("_TOPIC", "_ETCD", "_GROUPS")),
                 is_flag=isinstance(setting.default, bool),
                 default=None,
                 metavar=None if isinstance(setting.default, bool) else metavar(setting),

@@ -49,7 +49,7 @@ def test_a_misspelled_variable_ends_a_command_with_the_nearest_name() -> None:
 class Operator:
     """A caller of a service: a consumer owns partition 0, nobody 1, and one that has gone 2."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, group: str = "") -> None:
         pass
 
     async def __aenter__(self) -> Operator:
@@ -103,7 +103,7 @@ class Ordered:
 
     told: ClassVar[list[tuple[object, ...]]] = []
 
-    def __init__(self, at: str, access: object) -> None:
+    def __init__(self, at: str, access: object, *, group: str = "") -> None:
         """Whatever instance."""
 
     async def __aenter__(self) -> Ordered:

@@ -61,6 +61,7 @@ _SHARED = (
         help="The caller's token; better said in the environment.",
     ),
     click.option("--token-file", type=_file, help="A file with the caller's token."),
+    click.option("--group", default="", help="The group, where the service has several."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
 
@@ -77,6 +78,7 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
         token: str,
         token_file: Path | None,
         server_name: str,
+        group: str,
         **said: Any,
     ) -> None:
         with spoken_errors():
@@ -90,7 +92,9 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
                 token_file=token_file,
                 server_name=server_name,
             )
-            asyncio.run(_with_operator(at, access, lambda operator: command(operator, **said)))
+            asyncio.run(
+                _with_operator(at, access, group, lambda operator: command(operator, **said))
+            )
 
     return offered(_SHARED)(run)
 
@@ -108,10 +112,12 @@ def offered(
     return decorate
 
 
-async def _with_operator(at: str, access: Any, work: Callable[[Operator], Awaitable[None]]) -> None:
+async def _with_operator(
+    at: str, access: Any, group: str, work: Callable[[Operator], Awaitable[None]]
+) -> None:
     from faust_assigner.service.client.operator import Operator
 
-    async with Operator(at, access) as operator:
+    async with Operator(at, access, group=group) as operator:
         await work(operator)
 
 

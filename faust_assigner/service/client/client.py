@@ -67,7 +67,8 @@ class AssignerClient:
     """One consumer, registered at any of ``targets`` (``host:port``); see the module's text.
 
     ``clock`` gives seconds and goes on while the process is stopped. ``incarnation`` tells this process from
-    others that use the name before or after it: a random one is made where none is given.
+    others that use the name before or after it: a random one is made where none is given. ``group`` is the
+    group's name, where the service has several.
     """
 
     def __init__(
@@ -81,12 +82,14 @@ class AssignerClient:
         retry: Retry | None = None,
         clock: Callable[[], float] = seconds,
         incarnation: str = "",
+        group: str = "",
     ) -> None:
         self.targets = (targets,) if isinstance(targets, str) else tuple(targets)
         self.name = name
         self.incarnation = incarnation or secrets.token_hex(8)
         self.holdings = Holdings()
-        self._requests = Requests(name, self.incarnation)
+        self.group = group
+        self._requests = Requests(name, self.incarnation, group)
         self.streams = 0  # how often it was registered
         self._registration = registration or Registration(topics=topics)
         self._access = access or Access()
@@ -283,15 +286,14 @@ class AssignerClient:
         self._turn += 1
         self._stub = KafkaAssignerStub(self._channel)
         sent_at, is_first = self._clock(), True
-        self._stream = self._stub.Register(
-            self._registration.message(
-                self.name,
-                self.incarnation,
-                returns=self.streams > 0,
-                former=self.holdings.former(),
-            ),
-            metadata=self._access.metadata(),
+        request = self._registration.message(
+            self.name,
+            self.incarnation,
+            returns=self.streams > 0,
+            former=self.holdings.former(),
         )
+        request.group = self.group
+        self._stream = self._stub.Register(request, metadata=self._access.metadata())
         # A stopped process takes the call and does not answer; once it has, heartbeats watch over it.
         patience = asyncio.get_running_loop().call_later(patience_s, self._stream.cancel)
         try:

@@ -20,10 +20,12 @@ CALL_S: Final = 30.0
 
 
 class Operator:
-    """Calls of one service; every method raises ServiceRefused, or TryAgain where nobody answers."""
+    """Calls of one service, for one of its groups. Every method raises ServiceRefused, or TryAgain where no
+    instance answers."""
 
-    def __init__(self, target: str, access: Access | None = None) -> None:
+    def __init__(self, target: str, access: Access | None = None, *, group: str = "") -> None:
         self._target = target
+        self._group = group
         self._access = access or Access()
         self._channel = self._access.open(target)
         self._stub: Any = KafkaAssignerAdminStub(self._channel)
@@ -44,7 +46,9 @@ class Operator:
         whole = pb.State()
         with self._spoken():
             async for part in self._stub.GetState(
-                pb.GetStateRequest(), metadata=self._access.metadata(), timeout=CALL_S
+                pb.GetStateRequest(group=self._group),
+                metadata=self._access.metadata(),
+                timeout=CALL_S,
             ):
                 whole.MergeFrom(part)
         return whole
@@ -54,7 +58,7 @@ class Operator:
         whole = pb.State()
         with self._spoken():
             async for part in self._stub.WatchState(
-                pb.GetStateRequest(), metadata=self._access.metadata()
+                pb.GetStateRequest(group=self._group), metadata=self._access.metadata()
             ):
                 whole.MergeFrom(part)
                 if not part.more:
@@ -115,7 +119,9 @@ class Operator:
     ) -> list[pb.Move]:
         """What a rebalance would move, were these gone and those there; nothing is written."""
         request = pb.PlanRequest(
-            without=without, extra=[pb.RegisterRequest(consumer_name=name) for name in extra]
+            group=self._group,
+            without=without,
+            extra=[pb.RegisterRequest(consumer_name=name) for name in extra],
         )
         moves: list[pb.Move] = []
         with self._spoken():
@@ -126,6 +132,7 @@ class Operator:
         return moves
 
     async def _call(self, method: str, request: Any) -> Any:
+        request.group = self._group
         with self._spoken():
             return await getattr(self._stub, method)(
                 request, metadata=self._access.metadata(), timeout=CALL_S

@@ -15,10 +15,14 @@ MOST_SAID = 1_000
 
 
 class Requests:
-    """Each carries the consumer's name and the process's incarnation."""
+    """Each carries the consumer's name, the process's incarnation, and the group."""
 
-    def __init__(self, name: str, incarnation: str) -> None:
-        self._who: dict[str, Any] = {"consumer_name": name, "incarnation": incarnation}
+    def __init__(self, name: str, incarnation: str, group: str = "") -> None:
+        self._who: dict[str, Any] = {
+            "consumer_name": name,
+            "incarnation": incarnation,
+            "group": group,
+        }
 
     def _of(self, command: Warm | Release) -> dict[str, Any]:
         return {

@@ -60,6 +60,7 @@ class Router:
         targets: str | Sequence[str],
         *,
         topics: Collection[str] = (),
+        group: str = "",
         access: Access | None = None,
         retry: Retry | None = None,
         clock: Callable[[], float] = seconds,
@@ -67,6 +68,7 @@ class Router:
         self.targets = (targets,) if isinstance(targets, str) else tuple(targets)
         self.revision = 0
         self._topics = sorted(topics)
+        self._group = group
         self._access = access or Access()
         self._retry = retry or Retry()
         self._clock = clock
@@ -140,7 +142,9 @@ class Router:
 
     async def _hold_one(self, target: str, least: int) -> None:
         """Read one stream until it ends."""
-        request = pb.WatchAssignmentsRequest(topics=self._topics, least_revision=least)
+        request = pb.WatchAssignmentsRequest(
+            topics=self._topics, least_revision=least, group=self._group
+        )
         async with self._access.open(target) as channel:
             stub: Any = KafkaAssignerStub(channel)
             stream = stub.WatchAssignments(request, metadata=self._access.metadata())

@@ -75,7 +75,7 @@ class TopicWeights(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ..., weights: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas", "incarnation", "returns", "former", "replicas_by_topic", "weights_by_topic", "endpoint")
+    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas", "incarnation", "returns", "former", "replicas_by_topic", "weights_by_topic", "endpoint", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +92,7 @@ class RegisterRequest(_message.Message):
     REPLICAS_BY_TOPIC_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_BY_TOPIC_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     topic: str
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -108,7 +109,8 @@ class RegisterRequest(_message.Message):
     replicas_by_topic: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
     weights_by_topic: _containers.RepeatedCompositeFieldContainer[TopicWeights]
     endpoint: str
-    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ..., incarnation: _Optional[str] = ..., returns: _Optional[bool] = ..., former: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., replicas_by_topic: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., weights_by_topic: _Optional[_Iterable[_Union[TopicWeights, _Mapping]]] = ..., endpoint: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ..., incarnation: _Optional[str] = ..., returns: _Optional[bool] = ..., former: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., replicas_by_topic: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., weights_by_topic: _Optional[_Iterable[_Union[TopicWeights, _Mapping]]] = ..., endpoint: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class AssignmentCommand(_message.Message):
     __slots__ = ("assignment", "warm", "release", "abort_warm", "standby", "pulse", "revision")
@@ -205,46 +207,52 @@ class StandbyUpdate(_message.Message):
     def __init__(self, standbys: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class PartitionReadyRequest(_message.Message):
-    __slots__ = ("consumer_name", "partition", "handoff_id", "incarnation")
+    __slots__ = ("consumer_name", "partition", "handoff_id", "incarnation", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     partition: TopicPartition
     handoff_id: int
     incarnation: str
-    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class PartitionReadyResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class PartitionReleasedRequest(_message.Message):
-    __slots__ = ("consumer_name", "partition", "handoff_id", "final_offset", "incarnation")
+    __slots__ = ("consumer_name", "partition", "handoff_id", "final_offset", "incarnation", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
     FINAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     partition: TopicPartition
     handoff_id: int
     final_offset: int
     incarnation: str
-    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., final_offset: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., final_offset: _Optional[int] = ..., incarnation: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class PartitionReleasedResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class DeregisterRequest(_message.Message):
-    __slots__ = ("consumer_name", "incarnation")
+    __slots__ = ("consumer_name", "incarnation", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     incarnation: str
-    def __init__(self, consumer_name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, consumer_name: _Optional[str] = ..., incarnation: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class DeregisterResponse(_message.Message):
     __slots__ = ("action",)
@@ -253,72 +261,80 @@ class DeregisterResponse(_message.Message):
     def __init__(self, action: _Optional[_Union[DeregisterAction, str]] = ...) -> None: ...
 
 class WarmFailedRequest(_message.Message):
-    __slots__ = ("consumer_name", "partition", "handoff_id", "reason", "incarnation")
+    __slots__ = ("consumer_name", "partition", "handoff_id", "reason", "incarnation", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     partition: TopicPartition
     handoff_id: int
     reason: str
     incarnation: str
-    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., reason: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., reason: _Optional[str] = ..., incarnation: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class WarmFailedResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class ReleaseFailedRequest(_message.Message):
-    __slots__ = ("consumer_name", "partition", "handoff_id", "reason", "incarnation", "epoch")
+    __slots__ = ("consumer_name", "partition", "handoff_id", "reason", "incarnation", "epoch", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     partition: TopicPartition
     handoff_id: int
     reason: str
     incarnation: str
     epoch: int
-    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., reason: _Optional[str] = ..., incarnation: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    group: str
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., reason: _Optional[str] = ..., incarnation: _Optional[str] = ..., epoch: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
 
 class ReleaseFailedResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class ReportProgressRequest(_message.Message):
-    __slots__ = ("consumer_name", "partition", "handoff_id", "progress", "incarnation")
+    __slots__ = ("consumer_name", "partition", "handoff_id", "progress", "incarnation", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     partition: TopicPartition
     handoff_id: int
     progress: float
     incarnation: str
-    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., progress: _Optional[float] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., progress: _Optional[float] = ..., incarnation: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class ReportProgressResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("consumer_name", "session_id", "incarnation", "held")
+    __slots__ = ("consumer_name", "session_id", "incarnation", "held", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     session_id: str
     incarnation: str
     held: Held
-    def __init__(self, consumer_name: _Optional[str] = ..., session_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., held: _Optional[_Union[Held, _Mapping]] = ...) -> None: ...
+    group: str
+    def __init__(self, consumer_name: _Optional[str] = ..., session_id: _Optional[str] = ..., incarnation: _Optional[str] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., group: _Optional[str] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("count", "digest")
@@ -337,28 +353,32 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, known: _Optional[bool] = ..., lives_ms: _Optional[int] = ...) -> None: ...
 
 class ReportReplicasRequest(_message.Message):
-    __slots__ = ("consumer_name", "replicas", "incarnation", "replicas_by_topic")
+    __slots__ = ("consumer_name", "replicas", "incarnation", "replicas_by_topic", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_BY_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     replicas: _containers.RepeatedCompositeFieldContainer[TopicPartition]
     incarnation: str
     replicas_by_topic: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
-    def __init__(self, consumer_name: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., incarnation: _Optional[str] = ..., replicas_by_topic: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ...) -> None: ...
+    group: str
+    def __init__(self, consumer_name: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., incarnation: _Optional[str] = ..., replicas_by_topic: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., group: _Optional[str] = ...) -> None: ...
 
 class ReportReplicasResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class WatchAssignmentsRequest(_message.Message):
-    __slots__ = ("topics", "least_revision")
+    __slots__ = ("topics", "least_revision", "group")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedScalarFieldContainer[str]
     least_revision: int
-    def __init__(self, topics: _Optional[_Iterable[str]] = ..., least_revision: _Optional[int] = ...) -> None: ...
+    group: str
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., least_revision: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
 
 class AssignmentsUpdate(_message.Message):
     __slots__ = ("snapshot", "more", "revision", "routes", "unowned", "pulse_ms")
@@ -389,8 +409,10 @@ class Route(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., owner: _Optional[str] = ..., epoch: _Optional[int] = ..., endpoint: _Optional[str] = ...) -> None: ...
 
 class GetStateRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
 
 class Consumer(_message.Message):
     __slots__ = ("consumer_name", "topics", "rack", "capacity", "registered_at", "incarnation", "status", "replicas", "endpoint")
@@ -455,15 +477,17 @@ class Handoff(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., old_owner: _Optional[str] = ..., new_owner: _Optional[str] = ..., handoff_id: _Optional[int] = ..., age_s: _Optional[float] = ..., progress: _Optional[float] = ..., strict: _Optional[bool] = ..., released: _Optional[bool] = ..., unreleased: _Optional[str] = ..., phase: _Optional[_Union[HandoffPhase, str]] = ...) -> None: ...
 
 class Topic(_message.Message):
-    __slots__ = ("topic", "partition_count")
+    __slots__ = ("topic", "partition_count", "group")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition_count: int
-    def __init__(self, topic: _Optional[str] = ..., partition_count: _Optional[int] = ...) -> None: ...
+    group: str
+    def __init__(self, topic: _Optional[str] = ..., partition_count: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
 
 class State(_message.Message):
-    __slots__ = ("leader", "topics", "consumers", "assignments", "handoffs", "more", "revision", "paused", "pins")
+    __slots__ = ("leader", "topics", "consumers", "assignments", "handoffs", "more", "revision", "paused", "pins", "group")
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
@@ -473,6 +497,7 @@ class State(_message.Message):
     REVISION_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]
     PINS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     leader: str
     topics: _containers.RepeatedCompositeFieldContainer[Topic]
     consumers: _containers.RepeatedCompositeFieldContainer[Consumer]
@@ -482,7 +507,8 @@ class State(_message.Message):
     revision: int
     paused: Paused
     pins: _containers.RepeatedCompositeFieldContainer[Pinned]
-    def __init__(self, leader: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., handoffs: _Optional[_Iterable[_Union[Handoff, _Mapping]]] = ..., more: _Optional[bool] = ..., revision: _Optional[int] = ..., paused: _Optional[_Union[Paused, _Mapping]] = ..., pins: _Optional[_Iterable[_Union[Pinned, _Mapping]]] = ...) -> None: ...
+    group: str
+    def __init__(self, leader: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., handoffs: _Optional[_Iterable[_Union[Handoff, _Mapping]]] = ..., more: _Optional[bool] = ..., revision: _Optional[int] = ..., paused: _Optional[_Union[Paused, _Mapping]] = ..., pins: _Optional[_Iterable[_Union[Pinned, _Mapping]]] = ..., group: _Optional[str] = ...) -> None: ...
 
 class Paused(_message.Message):
     __slots__ = ("reason", "since")
@@ -503,10 +529,12 @@ class Pinned(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., consumer_name: _Optional[str] = ..., once: _Optional[bool] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
-    __slots__ = ("consumer_name",)
+    __slots__ = ("consumer_name", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
-    def __init__(self, consumer_name: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, consumer_name: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class DrainResponse(_message.Message):
     __slots__ = ("action",)
@@ -521,42 +549,54 @@ class OrderResponse(_message.Message):
     def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class UndrainRequest(_message.Message):
-    __slots__ = ("consumer_name",)
+    __slots__ = ("consumer_name", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
-    def __init__(self, consumer_name: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, consumer_name: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class PauseRequest(_message.Message):
-    __slots__ = ("reason",)
+    __slots__ = ("reason", "group")
     REASON_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     reason: str
-    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, reason: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class ResumeRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
 
 class PinRequest(_message.Message):
-    __slots__ = ("partition", "consumer_name")
+    __slots__ = ("partition", "consumer_name", "group")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     partition: TopicPartition
     consumer_name: str
-    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., consumer_name: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., consumer_name: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class UnpinRequest(_message.Message):
-    __slots__ = ("partition",)
+    __slots__ = ("partition", "group")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     partition: TopicPartition
-    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ...) -> None: ...
+    group: str
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., group: _Optional[str] = ...) -> None: ...
 
 class AbortHandoffRequest(_message.Message):
-    __slots__ = ("partition", "handoff_id")
+    __slots__ = ("partition", "handoff_id", "group")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     HANDOFF_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     partition: TopicPartition
     handoff_id: int
-    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ...) -> None: ...
+    group: str
+    def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
 
 class AbortHandoffResponse(_message.Message):
     __slots__ = ()
@@ -567,22 +607,26 @@ class SetTopicResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class RemoveTopicRequest(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "group")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    group: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class RemoveTopicResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class PlanRequest(_message.Message):
-    __slots__ = ("without", "extra")
+    __slots__ = ("without", "extra", "group")
     WITHOUT_FIELD_NUMBER: _ClassVar[int]
     EXTRA_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
     without: _containers.RepeatedScalarFieldContainer[str]
     extra: _containers.RepeatedCompositeFieldContainer[RegisterRequest]
-    def __init__(self, without: _Optional[_Iterable[str]] = ..., extra: _Optional[_Iterable[_Union[RegisterRequest, _Mapping]]] = ...) -> None: ...
+    group: str
+    def __init__(self, without: _Optional[_Iterable[str]] = ..., extra: _Optional[_Iterable[_Union[RegisterRequest, _Mapping]]] = ..., group: _Optional[str] = ...) -> None: ...
 
 class Move(_message.Message):
     __slots__ = ("partition", "from_owner", "to_owner")

@@ -10,6 +10,7 @@ from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.auth import Door
 from faust_assigner.service.server.convert import consumer_of, partition_of, plans, states
+from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.servicer import spoken
 from faust_assigner.service.serving.orders import Orders
 
@@ -20,16 +21,21 @@ TOGETHER_S: Final = 0.2
 class AdminServicer:
     """``kafka_assigner.v1.KafkaAssignerAdmin``: for administrators, or everybody where nobody is asked."""
 
-    def __init__(self, node: AssignerNode, door: Door) -> None:
-        self._node = node
+    def __init__(self, groups: Groups, door: Door) -> None:
+        self._groups = groups
         self._door = door
-        self._made: tuple[int, float, list[pb.State]] = (-1, 0.0, [])
+        self._made: dict[str, tuple[int, float, list[pb.State]]] = {}
+
+    def _asked(self, request: Any, context: Any) -> AssignerNode:
+        """The node of the request's group. Raises WrongCaller, Unauthenticated, NotFound and BadRequest."""
+        self._door.caller(context).administering()
+        return self._groups.of(request.group)
 
     async def GetState(self, request: pb.GetStateRequest, context: Any) -> AsyncIterator[pb.State]:
         """The state now."""
         async with spoken(context):
-            self._door.caller(context).administering()
-            for part in await self._state():
+            node = self._asked(request, context)
+            for part in await self._state(request.group, node):
                 yield part
 
     async def WatchState(
@@ -37,13 +43,13 @@ class AdminServicer:
     ) -> AsyncIterator[pb.State]:
         """The state now and after every change, until the caller has seen enough."""
         async with spoken(context):
-            self._door.caller(context).administering()
+            node = self._asked(request, context)
             changed = asyncio.Event()
-            following = asyncio.create_task(self._follow(changed))
+            following = asyncio.create_task(self._follow(node, changed))
             try:
                 while True:
                     changed.clear()
-                    for part in await self._state():
+                    for part in await self._state(request.group, node):
                         yield part
                     await changed.wait()
                     await asyncio.sleep(TOGETHER_S)
@@ -53,56 +59,60 @@ class AdminServicer:
             finally:
                 following.cancel()
 
-    async def _follow(self, changed: asyncio.Event) -> None:
+    async def _follow(self, node: AssignerNode, changed: asyncio.Event) -> None:
         try:
-            async for _ in self._node.watch():
+            async for _ in node.watch():
                 changed.set()
         finally:
             changed.set()
 
-    async def _state(self) -> list[pb.State]:
+    async def _state(self, group: str, node: AssignerNode) -> list[pb.State]:
         """Made once for all who ask while nothing changes: consumers do not wait for every screen."""
-        revision, now = self._node.revision, asyncio.get_running_loop().time()
-        made_of, made_at, parts = self._made
+        revision, now = node.revision, asyncio.get_running_loop().time()
+        made_of, made_at, parts = self._made.get(group, (-1, 0.0, []))
         if made_of != revision or now > made_at + TOGETHER_S:
-            leader = await self._node.leader()
+            leader = await node.leader()
             parts = list(
                 states(
                     leader.holder if leader else "",
                     revision,
-                    await self._node.topics(),
-                    await self._node.consumers(),
-                    await self._node.assignments(),
-                    await self._node.handoffs(),
-                    [entry.value for _, entry in sorted(self._node.view.pins.items())],
-                    self._node.view.pause,
+                    await node.topics(),
+                    await node.consumers(),
+                    await node.assignments(),
+                    await node.handoffs(),
+                    [entry.value for _, entry in sorted(node.view.pins.items())],
+                    node.view.pause,
+                    group=group,
                 )
             )
-            self._made = (revision, now, parts)
+            self._made[group] = (revision, now, parts)
         return parts
 
     async def Drain(self, request: pb.DrainRequest, context: Any) -> pb.DrainResponse:
         """Exclude a consumer from targets."""
         async with spoken(context):
-            self._door.caller(context).administering()
-            action = await self._node.drain(request.consumer_name)
+            node = self._asked(request, context)
+            action = await node.drain(request.consumer_name)
         return pb.DrainResponse(action=pb.DeregisterAction.Name(action.value))
 
     async def Undrain(self, request: pb.UndrainRequest, context: Any) -> pb.OrderResponse:
         """Take a drain back."""
-        return await self._ordered(context, lambda orders: orders.undrain(request.consumer_name))
+        return await self._ordered(
+            request, context, lambda orders: orders.undrain(request.consumer_name)
+        )
 
     async def Pause(self, request: pb.PauseRequest, context: Any) -> pb.OrderResponse:
         """Move nothing for balance."""
-        return await self._ordered(context, lambda orders: orders.pause(request.reason))
+        return await self._ordered(request, context, lambda orders: orders.pause(request.reason))
 
     async def Resume(self, request: pb.ResumeRequest, context: Any) -> pb.OrderResponse:
         """End a pause."""
-        return await self._ordered(context, lambda orders: orders.resume())
+        return await self._ordered(request, context, lambda orders: orders.resume())
 
     async def Pin(self, request: pb.PinRequest, context: Any) -> pb.OrderResponse:
         """Keep a partition on a consumer."""
         return await self._ordered(
+            request,
             context,
             lambda orders: orders.pin(partition_of(request.partition), request.consumer_name),
         )
@@ -110,22 +120,23 @@ class AdminServicer:
     async def Unpin(self, request: pb.UnpinRequest, context: Any) -> pb.OrderResponse:
         """End a pin, or a move."""
         return await self._ordered(
-            context, lambda orders: orders.unpin(partition_of(request.partition))
+            request, context, lambda orders: orders.unpin(partition_of(request.partition))
         )
 
     async def Move(self, request: pb.PinRequest, context: Any) -> pb.OrderResponse:
         """Hand a partition to a consumer once."""
         return await self._ordered(
+            request,
             context,
             lambda orders: orders.move(partition_of(request.partition), request.consumer_name),
         )
 
     async def _ordered(
-        self, context: Any, order: Callable[[Orders], Awaitable[int]]
+        self, request: Any, context: Any, order: Callable[[Orders], Awaitable[int]]
     ) -> pb.OrderResponse:
         async with spoken(context):
-            self._door.caller(context).administering()
-            revision = await order(self._node.orders)
+            node = self._asked(request, context)
+            revision = await order(node.orders)
         return pb.OrderResponse(revision=revision)
 
     async def AbortHandoff(
@@ -133,8 +144,8 @@ class AdminServicer:
     ) -> pb.AbortHandoffResponse:
         """Give a handoff up."""
         async with spoken(context):
-            self._door.caller(context).administering()
-            await self._node.abort_warm(
+            node = self._asked(request, context)
+            await node.abort_warm(
                 partition_of(request.partition), handoff_id=request.handoff_id or None
             )
         return pb.AbortHandoffResponse()
@@ -142,8 +153,8 @@ class AdminServicer:
     async def SetTopic(self, request: pb.Topic, context: Any) -> pb.SetTopicResponse:
         """A topic and its partition count."""
         async with spoken(context):
-            self._door.caller(context).administering()
-            await self._node.set_topic(request.topic, request.partition_count)
+            node = self._asked(request, context)
+            await node.set_topic(request.topic, request.partition_count)
         return pb.SetTopicResponse()
 
     async def RemoveTopic(
@@ -151,16 +162,16 @@ class AdminServicer:
     ) -> pb.RemoveTopicResponse:
         """A topic is no more."""
         async with spoken(context):
-            self._door.caller(context).administering()
-            await self._node.remove_topic(request.topic)
+            node = self._asked(request, context)
+            await node.remove_topic(request.topic)
         return pb.RemoveTopicResponse()
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> AsyncIterator[pb.PlanResponse]:
         """What a rebalance would move."""
         async with spoken(context):
-            self._door.caller(context).administering()
-            revision = self._node.revision
-            moves = await self._node.plan(
+            node = self._asked(request, context)
+            revision = node.revision
+            moves = await node.plan(
                 without=list(request.without),
                 extra=[await consumer_of(one) for one in request.extra],
             )

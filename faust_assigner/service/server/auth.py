@@ -28,31 +28,51 @@ ANY_END: Final = "*"
 class Caller:
     """The names a caller may act as; ``None``: nobody asked who it is, and it may act as anyone.
 
-    A name that ends in ``*`` stands for every name that begins with what is before it.
+    A name that ends in ``*`` stands for every name that begins with what is before it. ``GROUP/NAME`` counts
+    in one group alone.
     """
 
     names: frozenset[str] | None
     is_admin: bool = False
 
-    def acting_as(self, consumer_name: str) -> str:
+    def acting_as(self, consumer_name: str, group: str = "") -> str:
         """The identity to act under as that consumer, "" without authentication. Raises WrongCaller."""
         if self.names is None:
             return ""
-        if not any(_covers(name, consumer_name) for name in self.names):
-            raise WrongCaller(f"{', '.join(sorted(self.names))} may not act as {consumer_name!r}")
+        if not any(_covers(name, group, consumer_name) for name in self.names):
+            raise WrongCaller(f"{self._said} may not act as {consumer_name!r}{_within(group)}")
         return consumer_name
+
+    def watching(self, group: str) -> None:
+        """Raises WrongCaller where the caller is only known in other groups."""
+        if self.names is not None and not self.is_admin:
+            groups = {name.rpartition("/")[0] for name in self.names}
+            if not groups & {"", group}:
+                raise WrongCaller(f"{self._said} may not look at assignments{_within(group)}")
+
+    @property
+    def _said(self) -> str:
+        return ", ".join(sorted(self.names or ()))
 
     def administering(self) -> None:
         """Raises WrongCaller where the caller is no administrator."""
         if self.names is not None and not self.is_admin:
-            raise WrongCaller(f"{', '.join(sorted(self.names))} is no administrator (--admins)")
+            raise WrongCaller(f"{self._said} is no administrator (--admins)")
 
 
-def _covers(name: str, consumer_name: str) -> bool:
-    """Whether ``name`` is the consumer's, or a prefix of it with a star; a star alone is nobody's."""
-    if name.endswith(ANY_END) and len(name) > 1:
+def _covers(said: str, group: str, consumer_name: str) -> bool:
+    """Whether ``said`` is the consumer's name, or a prefix of it with a star, in this group; a star alone is
+    nobody's."""
+    of, slash, name = said.rpartition("/")
+    if slash and (not of or of != group):
+        return False
+    if name.endswith(ANY_END) and len(said) > 1:
         return consumer_name.startswith(name.removesuffix(ANY_END))
     return name == consumer_name
+
+
+def _within(group: str) -> str:
+    return f" in the group {group}" if group else ""
 
 
 class Door(Protocol):

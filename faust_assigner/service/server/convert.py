@@ -251,6 +251,8 @@ def states(
     handoffs: Sequence[OpenHandoff],
     pins: Iterable[Pin] = (),
     pause: Pause | None = None,
+    *,
+    group: str = "",
 ) -> Iterator[pb.State]:
     """The whole state, in parts."""
     counts = {one.topic: one.partition_count for one in topics}
@@ -263,7 +265,7 @@ def states(
     )
     paused = None if pause is None else pb.Paused(reason=pause.reason, since=pause.since)
     for part, more in _parts(rows):
-        state = pb.State(leader=leader, revision=revision, more=more, paused=paused)
+        state = pb.State(leader=leader, revision=revision, more=more, paused=paused, group=group)
         for kind, some in groupby(part, type):
             getattr(state, _FIELD[kind]).extend(some)
         yield state

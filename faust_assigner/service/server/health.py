@@ -10,8 +10,8 @@ import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.server.groups import Groups
 
 SERVES: Final = pb.DESCRIPTOR.services_by_name["KafkaAssigner"].full_name
 LEADS: Final = "leader"
@@ -34,29 +34,31 @@ class Health:
     ``liveness``        none of the instance's tasks has ended: else a restart mends it
     ``readiness``       consumers are served, and some instance leads
     ``kafka_assigner.v1.KafkaAssigner``  consumers are served: the store was heard of lately
-    ``leader``          this instance leads
+    ``leader``          this instance leads, a group at least
+    ``leader/GROUP``    it leads this one, where groups have names
     """
 
-    def __init__(self, node: AssignerNode) -> None:
+    def __init__(self, groups: Groups) -> None:
         self.servicer: Any = health.aio.HealthServicer()
-        self._node = node
+        self._groups = groups
 
     async def follow(self) -> None:
-        """Look at the node again and again; never returns."""
+        """Look at the nodes again and again; never returns."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Tell what the node is now."""
-        node = self._node
+        """Tell what the nodes are now."""
+        nodes = list(self._groups)
         roles = {
             "": True,
-            LIVES: node.lives,
-            READY: node.serving and node.condition.has_leader,
-            SERVES: node.serving,
-            LEADS: node.leads,
+            LIVES: all(node.lives for node in nodes),
+            READY: all(node.serving and node.condition.has_leader for node in nodes),
+            SERVES: all(node.serving for node in nodes),
+            LEADS: any(node.leads for node in nodes),
         }
+        roles |= {f"{LEADS}/{name}": node.leads for name, node in self._groups.items() if name}
         for role, is_well in roles.items():
             await self.servicer.set(role, _STATUS[is_well])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,35 +19,50 @@ _LONG: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.
 
 
 class PrometheusMetrics:
-    """The node's counts, in a registry of their own."""
+    """The counts of an instance, in a registry of their own; where groups have names, each has the label
+    ``group``, and :meth:`of` gives the counts of one."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: Sequence[str] = ()) -> None:
         self.registry = CollectorRegistry()
+        self._group: dict[str, str] = {}
+        by_group = ["group"] if groups else []
         there: Any = {
             "namespace": "faust_assigner",
             "subsystem": "service",
             "registry": self.registry,
         }
-        self._leader = Gauge("leader", "1 while this instance leads", **there)
-        self._streams = Gauge("streams", "consumers connected to this instance", **there)
-        self._handoffs = Gauge("handoffs", "handoffs under way, by phase", ["phase"], **there)
+        self._leader = Gauge("leader", "1 while this instance leads", by_group, **there)
+        self._streams = Gauge("streams", "consumers connected to this instance", by_group, **there)
+        self._handoffs = Gauge(
+            "handoffs", "handoffs under way, by phase", ["phase", *by_group], **there
+        )
         self._oldest = Gauge(
-            "handoff_oldest_seconds", "age of the oldest handoff under way", ["phase"], **there
+            "handoff_oldest_seconds",
+            "age of the oldest handoff under way",
+            ["phase", *by_group],
+            **there,
         )
         self._ended = Histogram(
             "handoff_seconds",
             "how long handoffs took, by outcome",
-            ["outcome"],
+            ["outcome", *by_group],
             buckets=_LONG,
             **there,
         )
         self._stuck = Gauge(
-            "stuck_consumers", "consumers that do not get partitions ready, on the leader", **there
+            "stuck_consumers",
+            "consumers that do not get partitions ready, on the leader",
+            by_group,
+            **there,
         )
-        self._rebalances = Counter("rebalances", "plans of the leader", **there)
-        self._moves = Counter("moves", "moves that plans asked for", **there)
+        self._rebalances = Counter("rebalances", "plans of the leader", by_group, **there)
+        self._moves = Counter("moves", "moves that plans asked for", by_group, **there)
         self._planning = Histogram(
-            "rebalance_seconds", "how long planning and writing took", buckets=_SECONDS, **there
+            "rebalance_seconds",
+            "how long planning and writing took",
+            by_group,
+            buckets=_SECONDS,
+            **there,
         )
         self._calls = Histogram(
             "store_seconds",
@@ -59,24 +75,40 @@ class PrometheusMetrics:
             "store_errors", "calls the store did not answer well", ["operation", "error"], **there
         )
         self._resyncs = Counter(
-            "streams_resynced", "streams that overflowed and got a fresh assignment", **there
+            "streams_resynced",
+            "streams that overflowed and got a fresh assignment",
+            by_group,
+            **there,
         )
         self._repairs = Counter(
             "holdings_repaired",
             "consumers that held other partitions than their own and were told anew",
+            by_group,
             **there,
         )
         self._silence = Gauge(
-            "store_silence_seconds", "seconds since the store was last heard of", **there
+            "store_silence_seconds", "seconds since the store was last heard of", by_group, **there
         )
         self._unowned = Gauge(
-            "unowned_partitions", "partitions that no registered consumer owns", **there
+            "unowned_partitions", "partitions that no registered consumer owns", by_group, **there
         )
-        self._paused = Gauge("paused", "1 while nothing moves for balance", **there)
+        self._paused = Gauge("paused", "1 while nothing moves for balance", by_group, **there)
         self._unreadable = Gauge(
-            "unreadable_values", "values in the store that cannot be read", **there
+            "unreadable_values", "values in the store that cannot be read", by_group, **there
         )
-        self.handoffs({})
+        if not groups:
+            self.handoffs({})
+
+    def of(self, group: str) -> PrometheusMetrics:
+        """The same metrics for one of the groups."""
+        mine = copy.copy(self)
+        mine._group = {"group": group} if group else {}
+        mine.handoffs({})
+        return mine
+
+    def _mine(self, metric: Any, **labels: str) -> Any:
+        found = {**labels, **self._group}
+        return metric.labels(**found) if found else metric
 
     @contextlib.contextmanager
     def served(self, host: str, port: int) -> Iterator[int]:
@@ -92,36 +124,36 @@ class PrometheusMetrics:
     async def follow(self, condition: Condition) -> None:
         """Look at the instance again and again; never returns."""
         while True:
-            self._silence.set(condition.silence_s)
-            self._unowned.set(condition.unowned)
-            self._unreadable.set(condition.unreadable)
-            self._paused.set(condition.is_paused)
+            self._mine(self._silence).set(condition.silence_s)
+            self._mine(self._unowned).set(condition.unowned)
+            self._mine(self._unreadable).set(condition.unreadable)
+            self._mine(self._paused).set(condition.is_paused)
             await asyncio.sleep(LOOK_S)
 
     def leading(self, leads: bool) -> None:
         """Whether this instance leads."""
-        self._leader.set(leads)
+        self._mine(self._leader).set(leads)
 
     def handoffs(self, ages_s: Mapping[str, Sequence[float]]) -> None:
         """The handoffs under way; phases that are not named have none."""
         for phase in PHASES:
             ages = ages_s.get(phase, ())
-            self._handoffs.labels(phase).set(len(ages))
-            self._oldest.labels(phase).set(max(ages, default=0.0))
+            self._mine(self._handoffs, phase=phase).set(len(ages))
+            self._mine(self._oldest, phase=phase).set(max(ages, default=0.0))
 
     def handoff_ended(self, outcome: str, took_s: float) -> None:
         """One ended."""
-        self._ended.labels(outcome).observe(took_s)
+        self._mine(self._ended, outcome=outcome).observe(took_s)
 
     def stuck(self, count: int) -> None:
         """So many consumers do not get partitions ready."""
-        self._stuck.set(count)
+        self._mine(self._stuck).set(count)
 
     def rebalanced(self, moves: int, took_s: float) -> None:
         """The leader planned."""
-        self._rebalances.inc()
-        self._moves.inc(moves)
-        self._planning.observe(took_s)
+        self._mine(self._rebalances).inc()
+        self._mine(self._moves).inc(moves)
+        self._mine(self._planning).observe(took_s)
 
     def store_call(self, operation: str, took_s: float, error: str | None) -> None:
         """A call of the store."""
@@ -131,12 +163,12 @@ class PrometheusMetrics:
 
     def stream_resynced(self, consumer_name: str) -> None:
         """A stream overflowed; the consumer's name is no label, for there may be very many."""
-        self._resyncs.inc()
+        self._mine(self._resyncs).inc()
 
     def holdings_repaired(self) -> None:
         """A consumer is told its assignment again."""
-        self._repairs.inc()
+        self._mine(self._repairs).inc()
 
     def streams(self, count: int) -> None:
         """How many are connected."""
-        self._streams.set(count)
+        self._mine(self._streams).set(count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from faust_assigner.errors import ConfigError
@@ -19,6 +19,7 @@ from faust_assigner.service.server.certificates import (
     check_authorities,
     check_pair,
 )
+from faust_assigner.service.server.groups import NAME
 from faust_assigner.service.server.table import BY_NAME, flag
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.settings.schema import read
@@ -83,6 +84,7 @@ class Options:
 
     def _check(self) -> None:
         said = self.said
+        self._check_groups()
         if bool(said["tls_cert"]) != bool(said["tls_key"]):
             raise ConfigError("--tls-cert and --tls-key go together")
         if said["tls_client_ca"] and not said["tls_cert"]:
@@ -98,6 +100,40 @@ class Options:
                 f"{said['bind'][0]} is not loopback: "
                 "give --tokens or --tls-client-ca, or --insecure"
             )
+
+    def _check_groups(self) -> None:
+        groups = self.said["groups"]
+        for name in groups:
+            if not NAME.fullmatch(name) or groups.count(name) > 1:
+                raise ConfigError(
+                    f"--groups: a group is up to 64 of A-Z a-z 0-9 _ -, each once: {name!r}"
+                )
+        for said in self.said["topic"]:
+            group, slash, _ = said.rpartition("/")
+            if groups and group not in groups:
+                raise ConfigError(
+                    f"--topic {said}: give GROUP/TOPIC=COUNT, with a group of --groups"
+                )
+            if slash and not groups:
+                raise ConfigError(f"--topic {said}: a group's topic needs --groups")
+
+    @property
+    def groups(self) -> Mapping[str, tuple[ServiceSettings, dict[str, int]]]:
+        """Group -> its settings and its topics; "" is the only group of a service without ``--groups``."""
+        topics: Mapping[str, int] = self.said["topic"]
+        if not self.said["groups"]:
+            return {"": (self.settings, dict(topics))}
+        return {
+            name: (
+                replace(self.settings, prefix=f"{self.settings.prefix}{name}/"),
+                {
+                    topic.removeprefix(f"{name}/"): count
+                    for topic, count in topics.items()
+                    if topic.startswith(f"{name}/")
+                },
+            )
+            for name in self.said["groups"]
+        }
 
     def check_files(self) -> None:
         """Raises ConfigError for what is no certificate, or not its key: gRPC would blame the address."""

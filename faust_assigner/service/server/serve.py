@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.server.discovery import KafkaTopics
+from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.metrics import PrometheusMetrics
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.server import AssignerServer
@@ -53,7 +54,7 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
     """An instance that serves; its port, that of its metrics and that of its probes, 0 without."""
     said = options.said
     async with contextlib.AsyncExitStack() as ends:
-        metrics = PrometheusMetrics()
+        metrics = PrometheusMetrics(said["groups"])
         metrics_port = 0
         if said["metrics"]:
             metrics_port = ends.enter_context(metrics.served(*said["metrics"]))
@@ -61,19 +62,27 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
         kafka = KafkaTopics(said["kafka"]) if said["kafka"] else None
         if kafka is not None:
             ends.push_async_callback(kafka.close)
-        node = AssignerNode(
-            store,
-            options.settings,
-            node_id=said["node"] or f"{socket.gethostname()}-{os.getpid()}",
-            topics=said["topic"],
-            count_partitions=kafka.count if kafka else None,
-            metrics=metrics,
-        )
-        outer = AssignerServer(node, options)
-        await node.start()
+        counts = {name: metrics.of(name) for name in options.groups}
+        nodes = {
+            name: AssignerNode(
+                store,
+                settings,
+                node_id=said["node"] or f"{socket.gethostname()}-{os.getpid()}",
+                topics=topics,
+                count_partitions=kafka.count if kafka else None,
+                metrics=counts[name],
+            )
+            for name, (settings, topics) in options.groups.items()
+        }
+        groups = Groups(nodes)
+        outer = AssignerServer(groups, options)
+        await groups.start()
         ends.push_async_callback(outer.stop)
-        measuring = asyncio.create_task(metrics.follow(node.condition), name="assigner-metrics")
-        ends.push_async_callback(ended, measuring)
+        for name, node in nodes.items():
+            measuring = asyncio.create_task(
+                counts[name].follow(node.condition), name=f"assigner-metrics {name}"
+            )
+            ends.push_async_callback(ended, measuring)
         port = await outer.start()
         yield port, metrics_port, outer.health_port
 

@@ -1,4 +1,4 @@
-"""The gRPC server around one node: limits, TLS, health, reflection."""
+"""The gRPC server around the groups: limits, TLS, health, reflection."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import (
     add_KafkaAssignerAdminServicer_to_server,
     add_KafkaAssignerServicer_to_server,
 )
 from faust_assigner.service.server.admin_servicer import AdminServicer
+from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.health import Health, probing
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.servicer import ConsumerServicer
@@ -67,12 +67,12 @@ def channel_options(consumer_ttl_s: float, most_age_s: float = 0.0) -> list[tupl
 
 
 class AssignerServer:
-    """Listens for consumers and operators of one node; the node is started and stopped by its owner."""
+    """Listens for consumers and operators of the groups. Their nodes are started by their owner."""
 
-    def __init__(self, node: AssignerNode, options: Options) -> None:
-        self._node = node
+    def __init__(self, groups: Groups, options: Options) -> None:
+        self._groups = groups
         self._options = options
-        self._health = Health(node)
+        self._health = Health(groups)
         self._probing: Any = None
         self.health_port = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -83,8 +83,8 @@ class AssignerServer:
             maximum_concurrent_rpcs=options.said["max_calls"],
         )
         self._door = door = options.door()
-        add_KafkaAssignerServicer_to_server(ConsumerServicer(node, door), self._server)
-        add_KafkaAssignerAdminServicer_to_server(AdminServicer(node, door), self._server)
+        add_KafkaAssignerServicer_to_server(ConsumerServicer(groups, door), self._server)
+        add_KafkaAssignerAdminServicer_to_server(AdminServicer(groups, door), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, self._server)
         reflection.enable_server_reflection(
             (
@@ -127,14 +127,14 @@ class AssignerServer:
             self._door.look()
 
     async def stop(self) -> None:
-        """Turn unhealthy, let the node end its streams, then close what is left, within STOP_GRACE_S."""
+        """Turn unhealthy, let the nodes end their streams, then close what is left, within STOP_GRACE_S."""
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await self._health.servicer.enter_graceful_shutdown()
         stopping = asyncio.create_task(self._server.stop(STOP_GRACE_S))
-        await self._node.stop()
+        await self._groups.stop()
         await stopping
         if self._probing is not None:
             await self._probing.stop(None)

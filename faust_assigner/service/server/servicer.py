@@ -32,6 +32,7 @@ from faust_assigner.service.server.convert import (
     partition_of,
     routed,
 )
+from faust_assigner.service.server.groups import Groups
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +64,8 @@ async def spoken(context: Any) -> AsyncIterator[None]:
 class ConsumerServicer:
     """``kafka_assigner.v1.KafkaAssigner``."""
 
-    def __init__(self, node: AssignerNode, door: Door) -> None:
-        self._node = node
+    def __init__(self, groups: Groups, door: Door) -> None:
+        self._groups = groups
         self._door = door
 
     async def Register(
@@ -74,30 +75,28 @@ class ConsumerServicer:
     ) -> AsyncIterator[pb.AssignmentCommand]:
         """Commands until the consumer, or this instance, ends it."""
         async with spoken(context):
-            identity = self._door.caller(context).acting_as(request.consumer_name)
-            stream = await self._node.register(await consumer_of(request, identity))
+            node, identity = self._asked(request, context)
+            stream = await node.register(await consumer_of(request, identity))
             try:
-                async for message in self._messages(stream, with_session=request.heartbeats):
+                async for message in self._messages(node, stream, with_session=request.heartbeats):
                     yield message
             finally:
                 await stream.close()
         if (
             code := ENDED.get(stream.ended or Ended.CLOSED)
         ) is not None and stream.ended is not None:
-            await context.abort(code, self._why(stream, stream.ended))
+            await context.abort(code, _why(node, stream, stream.ended))
 
-    def _why(self, stream: CommandStream, ended: Ended) -> str:
-        """The text of a stream's end; it names the process, and the one that replaced it."""
-        name, incarnation = stream.consumer_name, stream.incarnation
-        if ended is Ended.EXPELLED:
-            return str(expelled(name, incarnation))
-        current = self._node.incarnation(name)
-        if ended is Ended.REPLACED and current != incarnation:
-            return str(replaced(name, incarnation, current))
-        return str(ended.value)
+    def _asked(self, request: Any, context: Any) -> tuple[AssignerNode, str]:
+        """The node of the request's group, and the identity under which the caller acts there.
+
+        Raises Unauthenticated, WrongCaller, NotFound and BadRequest; who the caller is comes first.
+        """
+        identity = self._door.caller(context).acting_as(request.consumer_name, request.group)
+        return self._groups.of(request.group), identity
 
     async def _messages(
-        self, stream: CommandStream, *, with_session: bool
+        self, node: AssignerNode, stream: CommandStream, *, with_session: bool
     ) -> AsyncIterator[pb.AssignmentCommand]:
         is_first = True
         async for command in stream:
@@ -106,7 +105,7 @@ class ConsumerServicer:
                 if is_first and isinstance(command, Assignment) and with_session:
                     message.assignment.session_id = stream.session
                     message.assignment.lives_ms = _ms(stream.lives_s)
-                    message.assignment.pulse_ms = _ms(self._node.settings.pulse_s)
+                    message.assignment.pulse_ms = _ms(node.settings.pulse_s)
                 is_first = False
                 yield message
 
@@ -115,10 +114,11 @@ class ConsumerServicer:
     ) -> AsyncIterator[pb.AssignmentsUpdate]:
         """Whose each partition is, until the caller has seen enough; any caller that is known may ask."""
         async with spoken(context):
-            self._door.caller(context)
-            pulse_ms = _ms(self._node.settings.pulse_s)
+            self._door.caller(context).watching(request.group)
+            node = self._groups.of(request.group)
+            pulse_ms = _ms(node.settings.pulse_s)
             async with contextlib.aclosing(
-                self._node.routes(request.topics, request.least_revision)  # type: ignore[type-var]
+                node.routes(request.topics, request.least_revision)  # type: ignore[type-var]
             ) as updates:
                 async for update in updates:
                     for message in routed(update, pulse_ms):
@@ -127,9 +127,9 @@ class ConsumerServicer:
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
         """The consumer lives."""
         async with spoken(context):
-            identity = self._door.caller(context).acting_as(request.consumer_name)
+            node, identity = self._asked(request, context)
             said = request.held
-            lives_s = await self._node.heartbeat(
+            lives_s = await node.heartbeat(
                 request.consumer_name,
                 request.session_id,
                 held=Held(said.count, said.digest) if request.HasField("held") else None,
@@ -147,8 +147,8 @@ class ConsumerServicer:
     ) -> pb.PartitionReadyResponse:
         """The new owner is warm."""
         async with spoken(context):
-            identity = self._door.caller(context).acting_as(request.consumer_name)
-            await self._node.partition_ready(
+            node, identity = self._asked(request, context)
+            await node.partition_ready(
                 request.consumer_name,
                 partition_of(request.partition),
                 handoff_id=request.handoff_id or None,
@@ -164,9 +164,9 @@ class ConsumerServicer:
     ) -> pb.PartitionReleasedResponse:
         """The old owner let go."""
         async with spoken(context):
-            identity = self._door.caller(context).acting_as(request.consumer_name)
+            node, identity = self._asked(request, context)
             offset = request.final_offset if request.HasField("final_offset") else None
-            await self._node.partition_released(
+            await node.partition_released(
                 request.consumer_name,
                 partition_of(request.partition),
                 handoff_id=request.handoff_id or None,
@@ -181,8 +181,8 @@ class ConsumerServicer:
     ) -> pb.ReleaseFailedResponse:
         """The old owner cannot release it."""
         async with spoken(context):
-            identity = self._door.caller(context).acting_as(request.consumer_name)
-            await self._node.release_failed(
+            node, identity = self._asked(request, context)
+            await node.release_failed(
                 request.consumer_name,
                 partition_of(request.partition),
                 reason=request.reason[:1000],
@@ -198,8 +198,8 @@ class ConsumerServicer:
     ) -> pb.WarmFailedResponse:
         """The new owner cannot warm it."""
         async with spoken(context):
-            identity = self._door.caller(context).acting_as(request.consumer_name)
-            await self._node.warm_failed(
+            node, identity = self._asked(request, context)
+            await node.warm_failed(
                 request.consumer_name,
                 partition_of(request.partition),
                 reason=request.reason[:1000],
@@ -216,8 +216,8 @@ class ConsumerServicer:
     ) -> pb.ReportProgressResponse:
         """How far the new owner is."""
         async with spoken(context):
-            identity = self._door.caller(context).acting_as(request.consumer_name)
-            await self._node.progress(
+            node, identity = self._asked(request, context)
+            await node.progress(
                 request.consumer_name,
                 partition_of(request.partition),
                 request.progress,
@@ -234,13 +234,13 @@ class ConsumerServicer:
     ) -> pb.ReportReplicasResponse:
         """What the consumer keeps warm."""
         async with spoken(context):
-            identity = self._door.caller(context).acting_as(request.consumer_name)
+            node, identity = self._asked(request, context)
             claims = len(request.replicas)
             claims += sum(len(one.partitions) for one in request.replicas_by_topic)
             if claims > MAX_CLAIMS:
                 raise TooManyClaims(request.consumer_name, claims)
             replicas = await by_topic(request.replicas, request.replicas_by_topic)
-            await self._node.holds(
+            await node.holds(
                 request.consumer_name,
                 replicas,
                 identity=identity,
@@ -253,11 +253,22 @@ class ConsumerServicer:
     ) -> pb.DeregisterResponse:
         """Leave: at once, or after everything is handed over."""
         async with spoken(context):
-            identity = self._door.caller(context).acting_as(request.consumer_name)
-            action = await self._node.deregister(
+            node, identity = self._asked(request, context)
+            action = await node.deregister(
                 request.consumer_name, identity=identity, incarnation=request.incarnation
             )
         return pb.DeregisterResponse(action=pb.DeregisterAction.Name(action.value))
+
+
+def _why(node: AssignerNode, stream: CommandStream, ended: Ended) -> str:
+    """The text of a stream's end; it names the process, and the one that replaced it."""
+    name, incarnation = stream.consumer_name, stream.incarnation
+    if ended is Ended.EXPELLED:
+        return str(expelled(name, incarnation))
+    current = node.incarnation(name)
+    if ended is Ended.REPLACED and current != incarnation:
+        return str(replaced(name, incarnation, current))
+    return str(ended.value)
 
 
 def _ms(seconds: float) -> int:

@@ -100,8 +100,23 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         "etcd's endpoints, `http://host:port`; the state is in memory without",
         "none",
     ),
-    _setting("PREFIX", TEXT, _DEFAULTS.prefix, "", "of all keys in etcd: one prefix, one group"),
-    _setting("TOPIC", TOPICS, {}, "", "topics and their partition counts; may be repeated", "none"),
+    _setting("PREFIX", TEXT, _DEFAULTS.prefix, "", "of all keys in etcd"),
+    _setting(
+        "GROUPS",
+        LIST,
+        (),
+        "",
+        "the groups of the service, each with the prefix `PREFIX/NAME/` and a leader of its own",
+        "none: one group, under the prefix itself",
+    ),
+    _setting(
+        "TOPIC",
+        TOPICS,
+        {},
+        "",
+        "topics and their partition counts; may be repeated; with `--groups` as `GROUP/NAME=COUNT`",
+        "none",
+    ),
     _setting(
         "KAFKA", TEXT, None, "", "Kafka's `host:port`, asked for the counts of topics", "none"
     ),

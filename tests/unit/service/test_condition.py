@@ -16,6 +16,7 @@ from faust_assigner.service.leading import bundles
 from faust_assigner.service.leading.bundles import Bundle, lines
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Assigned
+from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.health import LIVES, READY, SERVES, Health
 from faust_assigner.service.server.metrics import PrometheusMetrics
 from faust_assigner.service.store.base import Compare, KeyValue, Listing, Put, TxnResult, Write
@@ -50,7 +51,7 @@ class _Failing(MemoryStore):
 
 async def _well_as(node: AssignerNode) -> set[str]:
     """The roles of its health that are well."""
-    health = Health(node)
+    health = Health(Groups.of_one(node))
     await health.look()
     found = set()
     for role in (LIVES, READY, SERVES):

@@ -18,6 +18,7 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Action, Consumer, Ended
 from faust_assigner.service.server.auth import OpenDoor
 from faust_assigner.service.server.convert import partition_of
+from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.metrics import PrometheusMetrics
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import _open_store
@@ -44,7 +45,7 @@ async def served() -> AsyncIterator[tuple[MemoryStore, ConsumerServicer, pb.Regi
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
-        servicer = ConsumerServicer(node, OpenDoor())
+        servicer = ConsumerServicer(Groups.of_one(node), OpenDoor())
         yield kept, servicer, pb.RegisterRequest(consumer_name="a", heartbeats=True)
     await kept.close()
 

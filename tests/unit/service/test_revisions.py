@@ -11,6 +11,7 @@ from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.admin_servicer import AdminServicer
 from faust_assigner.service.server.auth import OpenDoor
+from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.servicer import ConsumerServicer
 from tests.support.assigning.consumers import Bench, eventually, virtually
 from tests.unit.service.stories import store
@@ -24,7 +25,9 @@ async def listening(node: AssignerNode, name: str) -> AsyncIterator[list[pb.Assi
 
     async def listen() -> None:
         context: Any = None
-        async for message in ConsumerServicer(node, OpenDoor()).Register(request, context):
+        async for message in ConsumerServicer(Groups.of_one(node), OpenDoor()).Register(
+            request, context
+        ):
             told.append(message)
 
     task = asyncio.create_task(listen())
@@ -110,7 +113,7 @@ def test_revisions_of_two_instances_compare() -> None:
             async with listening(one, "a") as told:
                 await eventually(lambda: len(epochs(told)) == 2, "two grants")
                 await eventually(lambda: two.revision == one.revision, "both are up to date")
-                admin, context = AdminServicer(two, OpenDoor()), None
+                admin, context = AdminServicer(Groups.of_one(two), OpenDoor()), None
                 states = [part async for part in admin.GetState(pb.GetStateRequest(), context)]
                 assert states[0].revision >= told[-1].revision > 0
                 plans = [part async for part in admin.Plan(pb.PlanRequest(), context)]

@@ -10,6 +10,7 @@ import pytest
 
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.server import AssignerServer, channel_options
 from faust_assigner.service.server.servicer import ConsumerServicer
@@ -39,7 +40,7 @@ async def test_a_server_that_has_stopped_listens_on_no_port() -> None:
     said = {"bind": "127.0.0.1:0", "health": "127.0.0.1:0", "topic": "orders=1"}
     options = Options.read(said, {})
     node = AssignerNode(MemoryStore(), options.settings, node_id="n", topics={"orders": 1})
-    server = AssignerServer(node, options)
+    server = AssignerServer(Groups.of_one(node), options)
     await node.start()
     ports = (await server.start(), server.health_port)
     for port in ports:
@@ -59,9 +60,9 @@ async def test_a_reason_is_kept_up_to_a_thousand_characters(asked: int) -> None:
     async def warm_failed(*_: object, **said: Any) -> None:
         told.update(said)
 
-    caller = SimpleNamespace(acting_as=lambda name: name)
+    caller = SimpleNamespace(acting_as=lambda name, group: name)
     servicer = ConsumerServicer(
-        SimpleNamespace(warm_failed=warm_failed),  # type: ignore[arg-type]
+        Groups.of_one(SimpleNamespace(warm_failed=warm_failed)),  # type: ignore[arg-type]
         SimpleNamespace(caller=lambda context: caller),  # type: ignore[arg-type]
     )
     at = pb.TopicPartition(topic="orders", partition=0)

@@ -17,6 +17,7 @@ from faust_assigner.service.metrics import Metrics, NoMetrics
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.auth import Door, OpenDoor, TokenDoor
+from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.health import LEADS, SERVES, Health
 from faust_assigner.service.server.metrics import PrometheusMetrics
 from faust_assigner.service.server.servicer import ConsumerServicer
@@ -54,7 +55,7 @@ def test_12_nobody_acts_in_the_name_of_another(door: Door, robbed: bool) -> None
             first = await b.consumer(node, "a")
             await b.settles(2)
             context = _Context()
-            servicer = ConsumerServicer(node, door)
+            servicer = ConsumerServicer(Groups.of_one(node), door)
             stream = servicer.Register(pb.RegisterRequest(consumer_name="a"), context)
             taking = asyncio.ensure_future(anext(stream))
             await asyncio.wait([taking], timeout=2.0)
@@ -109,14 +110,14 @@ def test_12_an_instance_says_what_it_is_well_as(kind: type[Health], blind: bool)
         async with Bench(lambda: kept) as b:
             leader, follower = await b.node({"t": 1}), await b.node()
             await eventually(lambda: leader.leads)
-            assert await _roles(kind(leader)) == [True, True]
-            assert await _roles(kind(follower)) == [True, blind]
+            assert await _roles(kind(Groups.of_one(leader))) == [True, True]
+            assert await _roles(kind(Groups.of_one(follower))) == [True, blind]
             kept.lost = True
             await asyncio.sleep(10.0)
-            assert await _roles(kind(leader)) == [blind, blind]
+            assert await _roles(kind(Groups.of_one(leader))) == [blind, blind]
             kept.lost = False
             await eventually(lambda: leader.serving)
-            assert (await _roles(kind(leader)))[0]
+            assert (await _roles(kind(Groups.of_one(leader))))[0]
         await kept.close()
 
     virtually(story)

@@ -1,0 +1,64 @@
+"""The groups of one instance: each has keys, consumers and a leader of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from faust_assigner.service.errors import BadRequest, NotFound
+from faust_assigner.service.node import AssignerNode
+
+#: A group's name is one part of a key as it is.
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Groups:
+    """Name -> the node that serves the group; a service of one group may leave it without a name, ""."""
+
+    def __init__(self, nodes: Mapping[str, AssignerNode]) -> None:
+        self._nodes = dict(nodes)
+
+    @classmethod
+    def of_one(cls, node: AssignerNode) -> Groups:
+        """A service of one group without a name."""
+        return cls({"": node})
+
+    def __iter__(self) -> Iterator[AssignerNode]:
+        return iter(self._nodes.values())
+
+    def items(self) -> Iterator[tuple[str, AssignerNode]]:
+        """(name, node) of each."""
+        return iter(self._nodes.items())
+
+    def of(self, name: str) -> AssignerNode:
+        """The node of the group that a request names; a request that names none means the only one.
+
+        Raises NotFound and BadRequest.
+        """
+        node = self._nodes.get(name)
+        if node is not None:
+            return node
+        known = ", ".join(sorted(filter(None, self._nodes))) or "one group without a name"
+        if name:
+            raise NotFound(f"no group {name[:64]}: this service has {known}")
+        if len(self._nodes) > 1:
+            raise BadRequest(f"the request names no group: this service has {known}")
+        return next(iter(self._nodes.values()))
+
+    async def start(self) -> None:
+        """Start every node; none runs where one could not be started."""
+        started: list[AssignerNode] = []
+        try:
+            for node in self:
+                await node.start()
+                started.append(node)
+        except BaseException:
+            for node in started:
+                await node.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop every node."""
+        for node in self:
+            await node.stop()
