@@ -23,6 +23,14 @@ from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
 from faust_assigner.broker.limits import INLINE_BYTES, INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
+from faust_assigner.broker.security.gate import (
+    FRAME_BYTES,
+    LOG_IN_TIMEOUT_S,
+    SASL_AUTHENTICATE,
+    Gate,
+    LogInFailed,
+)
+from faust_assigner.broker.security.listeners import PLAINTEXT, Listener
 from faust_assigner.broker.turns import lane_of
 from faust_assigner.broker.wire import LongRequest, MalformedFrame, NullArray, RequestHeader
 
@@ -49,14 +57,18 @@ def _nothing() -> Encoded:
     raise LookupError("nothing was said before")
 
 
+RAW_TOKEN: Final = RequestHeader(SASL_AUTHENTICATE, 0, 0, "", 0)
+INSIDE: Final = Listener(PLAINTEXT, "127.0.0.1", 0)
 ECHO_OF_NOTHING: Final = Repeated(-1, b"", b"", _nothing)
 
 
 class Connection(asyncio.Protocol):
     """One peer. ``_pending`` is the answer being waited for; None means the next frame may be served."""
 
-    def __init__(self, server: BrokerServer) -> None:
+    def __init__(self, server: BrokerServer, listener: Listener = INSIDE) -> None:
         self._server = server
+        self._listener, self.protocol = listener, listener.protocol
+        self.gate: Gate | None = None
         self._node = server.node
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -68,7 +80,7 @@ class Connection(asyncio.Protocol):
         self._writing_since: float | None = None
         now = self._loop.time()
         self._incomplete_since: float | None = now  # the first frame is awaited from the start
-        self._last_active = self._heard_at = now
+        self._last_active = self._heard_at = self._connected_at = now
         self.address = ""
         self.founded = 0
         self._unsent = 0
@@ -89,6 +101,14 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own are no subclass
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else "unknown"
+        if self._listener.has_sasl:
+            self.gate = Gate(
+                self._node.credentials,
+                self._node.settings.mechanisms(self._listener),
+                self._node.failed_log_ins,
+                self.address,
+                self._node.aside,
+            )
         if not self._server.admit(self):
             self.close("connections_refused", "too many connections")
 
@@ -159,7 +179,7 @@ class Connection(asyncio.Protocol):
     def _has_frame(self) -> bool:
         if len(self._buffer) >= 4:
             (size,) = FRAME_SIZE.unpack_from(self._buffer)
-            if not 0 < size <= self._node.settings.socket_request_max_bytes:
+            if not 0 < size <= self._largest_frame:
                 self.close("frames_refused", f"a frame of {size} bytes")
                 return False
             if len(self._buffer) >= 4 + size:
@@ -167,6 +187,12 @@ class Connection(asyncio.Protocol):
         if self._buffer and self._incomplete_since is None:
             self._incomplete_since = self._loop.time()
         return False
+
+    @property
+    def _largest_frame(self) -> int:
+        largest = self._node.settings.socket_request_max_bytes
+        is_known = self.gate is None or self.gate.is_open
+        return largest if is_known else min(largest, FRAME_BYTES)
 
     def serve_one(self) -> None:
         """It is this connection's turn."""
@@ -208,10 +234,17 @@ class Connection(asyncio.Protocol):
         return True
 
     def _serve(self, frame: bytes) -> None:
+        if self.gate is not None and self.gate.is_raw:
+            self._wait(self._loop.create_task(self._answer_raw(self.gate, frame)), RAW_TOKEN)
+            return
         try:
             header = wire.read_header(frame, wire.is_flexible)
         except MalformedFrame as error:
             self.close("frames_malformed", str(error))
+            return
+        if self.gate is not None and not self.gate.admits(header.api_key):
+            why = f"a request with key {header.api_key} before log-in"
+            self.close("requests_unauthenticated", why)
             return
         api = APIS.get(header.api_key)
         if api is None or not api.low <= header.api_version <= api.high:
@@ -245,6 +278,14 @@ class Connection(asyncio.Protocol):
             self._respond(header, outcome)
         else:
             self._wait(outcome, header)
+
+    async def _answer_raw(self, gate: Gate, token: bytes) -> Any:
+        """A log-in without requests around its tokens, as SaslHandshake 0 begins it."""
+        try:
+            answer = await gate.answer(token)
+        except LogInFailed:
+            return [b""]
+        return [FRAME_SIZE.pack(len(answer)) + answer]
 
     async def _serve_long(self, api: Api, header: RequestHeader, frame: bytes) -> Any:
         try:
@@ -353,6 +394,8 @@ class Connection(asyncio.Protocol):
             self.close("requests_failed", "a request without acknowledgement failed")
         elif outcome is not NO_RESPONSE:
             self._write(outcome)
+        if self.gate is not None and self.gate.has_failed:
+            self.close("log_ins_failed", "it did not log in")
 
     def _write(self, pieces: list[bytes]) -> None:
         if self._transport is not None and not self._closing:
@@ -383,6 +426,12 @@ class Connection(asyncio.Protocol):
                 self.abort()
         elif self._pending is not None:
             return
+        elif (
+            self.gate is not None
+            and not self.gate.is_open
+            and now - self._connected_at > LOG_IN_TIMEOUT_S
+        ):
+            self.close("log_ins_slow", "it did not log in in time")
         elif (
             self._incomplete_since is not None
             and now - self._incomplete_since > self._server.frame_timeout_s

@@ -28,7 +28,8 @@ class EmbeddedBroker:
     """One broker. ``data=None`` keeps everything in memory; ``port=0`` picks a free port.
 
     ``settings`` are Kafka's names. For tests a new group does not wait for more members, unless
-    ``group.initial.rebalance.delay.ms`` is given. Raises ConfigError, StoreFailed, OSError.
+    ``group.initial.rebalance.delay.ms`` is given. ``users`` are names and
+    passwords for SASL listeners. Raises ConfigError, StoreFailed, OSError.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class EmbeddedBroker:
         settings: Mapping[str, object] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        users: Mapping[str, str] | None = None,
         clock: Callable[[], int] | None = None,
     ) -> None:
         given = {
@@ -51,6 +53,7 @@ class EmbeddedBroker:
         self.data = Path(data) if data is not None else None
         self.host = host
         self.port = port
+        self._users = dict(users or {})
         self._clock = clock
         self._server: BrokerServer | None = None
         self._thread: threading.Thread | None = None
@@ -61,6 +64,11 @@ class EmbeddedBroker:
     def bootstrap(self) -> str:
         """``host:port`` for a client's bootstrap servers."""
         return f"{self.host}:{self.port}"
+
+    def address(self, protocol: str) -> str:
+        """``host:port`` of the listener of a protocol (``SASL_SSL``). Raises KeyError."""
+        found = {one.protocol: one for one in self.server.listeners}[protocol]
+        return f"{found.host}:{found.port}"
 
     @property
     def node(self) -> Node:
@@ -87,6 +95,8 @@ class EmbeddedBroker:
         """Start on the running loop."""
         node = await asyncio.to_thread(Node, self.settings, self.data, clock=self._clock)
         server = BrokerServer(node)
+        for user, password in self._users.items():
+            node.credentials.set_password(user, password)
         try:
             self.port = await server.start(self.host, self.port)
         except BaseException:

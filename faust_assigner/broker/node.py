@@ -23,6 +23,9 @@ from faust_assigner.broker.groups.alarms import Alarms, Key
 from faust_assigner.broker.groups.configs import GroupConfigs
 from faust_assigner.broker.groups.told_topics import ToldTopics
 from faust_assigner.broker.pace import Line, Pace
+from faust_assigner.broker.security.credentials import Credentials, read_users
+from faust_assigner.broker.security.gate import FailedLogIns
+from faust_assigner.broker.security.listeners import PLAINTEXT
 from faust_assigner.broker.settings import WILDCARDS, Settings
 from faust_assigner.broker.storage import recovery
 from faust_assigner.broker.storage.flushing import Flushing
@@ -81,7 +84,7 @@ class Node:
         self.counters: Counter[str] = Counter()
         self.store = open_store(folder)
         self.host, self.port = "127.0.0.1", 0
-        self.advertised = settings.advertised()
+        self._addresses: dict[str, tuple[str, int]] = {}
         self.journal = Journal()
         self.line = Line()
         self._crunching = ThreadPoolExecutor(
@@ -113,6 +116,13 @@ class Node:
         self.cluster_id = self._open_cluster()
         self.defaults = default_configs(settings)
         self.catalogue = Catalogue(self.store, settings, uuid.uuid4, progress=progress)
+        self.credentials = Credentials(self.store)
+        self.failed_log_ins = FailedLogIns(
+            settings.connection_failed_authentication_delay_ms, time.monotonic
+        )
+        if settings.sasl_users_file:
+            for user, password in read_users(Path(settings.sasl_users_file)):
+                self.credentials.set_password(user, password)
         recovery.examine(self.store, self.catalogue, settings, progress)
         self._told = ToldTopics(self.catalogue)
         self.group_configs = GroupConfigs(self.store, settings)
@@ -227,15 +237,19 @@ class Node:
 
         self._loop.run_in_executor(self._assigning, work).add_done_callback(finished)
 
-    def listen_on(self, host: str, port: int) -> None:
-        """The address this broker was found at."""
-        self.host, self.port = host, port
+    def listen_on(self, host: str, port: int, protocol: str = PLAINTEXT) -> None:
+        """One more address that this broker listens at; the first is its own."""
+        if not self._addresses:
+            self.host, self.port = host, port
+        self._addresses[protocol] = (host, port)
 
-    def address_for(self, local_host: str) -> tuple[str, int]:
-        """Where a client that came in at ``local_host`` is sent."""
-        if self.advertised is not None:
-            return self.advertised
-        return (local_host if self.host in WILDCARDS else self.host), self.port
+    def address_for(self, local_host: str, protocol: str = PLAINTEXT) -> tuple[str, int]:
+        """Where a client that came in at ``local_host`` is sent: to a listener of the same protocol."""
+        advertised = self.settings.advertised(protocol)
+        if advertised is not None:
+            return advertised
+        host, port = self._addresses.get(protocol, (self.host, self.port))
+        return (local_host if host in WILDCARDS else host), port
 
     # -- beside the loop -------------------------------------------------------------------------
 

@@ -17,14 +17,19 @@ import uvloop
 
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.server import STOP_GRACE_S, BrokerServer
-from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.settings import WILDCARDS, Settings
 from faust_assigner.errors import ConfigError
 
 if TYPE_CHECKING:
     from faust_assigner.broker.metrics import MetricsPort
 
+logger = logging.getLogger(__name__)
 # A full collection over a few hundred thousand partitions holds everybody up: it comes very rarely, and young
 # ones are small enough not to be felt.
+EVERYBODY: Final = (
+    "%s is open to everybody who reaches this machine: no log-in is asked for, and every client may read, "
+    "write and delete all topics. Listen on 127.0.0.1, or use a SASL listener."
+)
 COLLECT_AFTER: Final = (50_000, 5, 1_000)
 SWITCH_INTERVAL_S: Final = 0.001  # how long work in a thread may keep the event loop waiting
 
@@ -88,7 +93,13 @@ async def _serve(
     try:
         if metrics_port is not None:
             metrics = await _show_metrics(server, metrics_port, say)
-        say(f"listening on {host}:{taken}")
+        if settings.listeners:
+            say(f"listening on {', '.join(map(str, server.listeners))}")
+        else:
+            say(f"listening on {host}:{taken}")
+        for listener in server.listeners:
+            if listener.host in WILDCARDS and not listener.has_sasl:
+                logger.warning(EVERYBODY, listener)
         await stop.wait()
     finally:
         if metrics is not None:

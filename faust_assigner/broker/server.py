@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.held import HeldBytes
 from faust_assigner.broker.limits import FRAME_TIMEOUT_S
 from faust_assigner.broker.node import Node
+from faust_assigner.broker.security.gate import LOG_IN_TIMEOUT_S
+from faust_assigner.broker.security.listeners import Listener
+from faust_assigner.broker.security.tls import Certificates
 from faust_assigner.broker.turns import Turns
 
 SWEEP_INTERVAL_S: Final = 1.0
@@ -28,27 +32,58 @@ class BrokerServer:
         self._per_address: Counter[str] = Counter()
         self.turns = Turns()
         node.alarms.hear_first = lambda call: self.turns.after_what_came(call)
-        self._listener: asyncio.Server | None = None
+        self._listening: list[asyncio.Server] = []
+        self._certificates: Certificates | None = None
+        self.listeners: tuple[Listener, ...] = ()  # with the ports that were taken
         self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
-        """Listen; return the port (a free one for port 0). Raises OSError where the port is taken."""
+        """Listen; return the port of the first listener (a free one for port 0).
+
+        Raises OSError where a port is taken, ConfigError where the TLS files are unusable.
+        """
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._connect, host, port, backlog=1024)
-        self.node.listen_on(host, int(self._listener.sockets[0].getsockname()[1]))
+        try:
+            for wanted in self.node.settings.where_to_listen(host, port):
+                await self._listen(wanted)
+        except BaseException:
+            self._stop_listening()
+            raise
         self.node.start(loop)
         self._sweeper = loop.create_task(self._sweep())
         return self.node.port
 
-    def _connect(self) -> Connection:
-        return self.connection_type(self)
+    async def _listen(self, wanted: Listener) -> None:
+        tls: dict[str, Any] = {}
+        if wanted.has_tls:
+            self._certificates = self._certificates or Certificates(self.node.settings)
+            tls = {
+                "ssl": self._certificates.context,
+                "ssl_handshake_timeout": LOG_IN_TIMEOUT_S,
+                "ssl_shutdown_timeout": STOP_GRACE_S,
+            }
+        opened = await asyncio.get_running_loop().create_server(
+            lambda: self.connection_type(self, wanted),
+            wanted.host,
+            wanted.port,
+            backlog=1024,
+            **tls,
+        )
+        self._listening.append(opened)
+        taken = replace(wanted, port=int(opened.sockets[0].getsockname()[1]))
+        self.listeners += (taken,)
+        self.node.listen_on(taken.host, taken.port, taken.protocol)
+
+    def _stop_listening(self) -> None:
+        for opened in self._listening:
+            opened.close()
+        self._listening.clear()
 
     async def stop(self) -> None:
         """Stop listening, drop every peer, close the store. What was acknowledged is on disk already."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        if self._listener is not None:
-            self._listener.close()
+        self._stop_listening()
         for connection in list(self._connections):
             connection.finish()
         deadline = asyncio.get_running_loop().time() + STOP_GRACE_S
@@ -94,6 +129,8 @@ class BrokerServer:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(min(SWEEP_INTERVAL_S, self.frame_timeout_s / 4))
+            if self._certificates is not None:
+                await asyncio.to_thread(self._certificates.reload)
             now = asyncio.get_running_loop().time()
             for connection in list(self._connections):
                 connection.sweep(now)

@@ -10,11 +10,11 @@ unknown name or an impossible value is a :class:`~faust_assigner.errors.ConfigEr
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
+from faust_assigner.broker.security.listeners import PLAINTEXT, Listener, parse_listeners
 from faust_assigner.errors import ConfigError
 
 INT32_MAX = 2**31 - 1
@@ -69,9 +69,39 @@ class Settings:
         2**40,
         "bytes of frames not served yet, of all connections; the oldest are closed beyond",
     )
+    listeners: str = _text(
+        "",
+        "where to listen, PROTOCOL://HOST:PORT separated by commas; empty: PLAINTEXT at --host and --port",
+    )
     advertised_listeners: str = _text(
         "",
-        "where clients are sent, [PLAINTEXT://]HOST:PORT; empty: --host, or for 0.0.0.0 where each came in",
+        "where clients are sent, [PROTOCOL://]HOST:PORT; empty: the listener, for 0.0.0.0 where each came in",
+    )
+    ssl_keystore_location: str = _text(
+        "", "PEM file with the private key and the certificates; read again when it changes"
+    )
+    ssl_truststore_location: str = _text(
+        "", "PEM file with the authorities of client certificates; read again when it changes"
+    )
+    ssl_client_auth: str = _choice(
+        "none", ("none", "requested", "required"), "whether clients need a certificate"
+    )
+    sasl_enabled_mechanisms: str = _names(
+        "SCRAM-SHA-256,SCRAM-SHA-512",
+        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "how clients may log in on SASL listeners; PLAIN over TLS only",
+    )
+    sasl_plain_without_tls: bool = _flag(
+        False, "offer PLAIN on SASL_PLAINTEXT too, where anybody on the way reads the password"
+    )
+    sasl_users_file: str = _text(
+        "", "file of NAME=PASSWORD lines, read at start; the store gets salted credentials only"
+    )
+    connection_failed_authentication_delay_ms: int = _number(
+        100,
+        0,
+        10_000,
+        "how long a failed log-in waits for its answer; twice as long each time, up to 5 s",
     )
     fetch_max_bytes: int = _number(
         57_671_680, 1024, 2**30, "largest fetch answer, save for one larger batch"
@@ -226,20 +256,49 @@ class Settings:
         settings._check_pairs()
         return settings
 
-    def advertised(self) -> tuple[str, int] | None:
-        """Host and port of advertised.listeners, None where it is empty. Raises ConfigError."""
-        text = self.advertised_listeners
-        if not text:
-            return None
-        found = re.fullmatch(r"(?:PLAINTEXT://)?\[?([^\[\],/]+?)\]?:(\d{1,5})", text)
-        if found is None or not 0 < int(found[2]) < 65_536 or found[1] in WILDCARDS:
+    def where_to_listen(self, host: str, port: int) -> tuple[Listener, ...]:
+        """The listeners; without the setting one PLAINTEXT listener at ``host`` and ``port``."""
+        given = parse_listeners("listeners", self.listeners)
+        return given or (Listener(PLAINTEXT, host, port),)
+
+    def advertised(self, protocol: str = PLAINTEXT) -> tuple[str, int] | None:
+        """Where clients of a protocol are sent; None where no setting says. Raises ConfigError."""
+        for one in parse_listeners("advertised.listeners", self.advertised_listeners):
+            if one.port == 0 or one.host in WILDCARDS:
+                raise ConfigError(f"advertised.listeners: no client can connect to {one}")
+            if one.protocol == protocol:
+                return one.host, one.port
+        return None
+
+    def mechanisms(self, listener: Listener) -> tuple[str, ...]:
+        """The SASL mechanisms that a listener offers."""
+        names = self.sasl_enabled_mechanisms.split(",")
+        may_be_plain = listener.has_tls or self.sasl_plain_without_tls
+        return tuple(name for name in names if name != "PLAIN" or may_be_plain)
+
+    def _check_listeners(self) -> None:
+        listeners = self.where_to_listen("", 0)
+        for one in listeners:
+            self.advertised(one.protocol)
+            if one.has_tls and not self.ssl_keystore_location:
+                raise ConfigError(f"{one} needs ssl.keystore.location")
+            if one.has_sasl and not self.mechanisms(one):
+                raise ConfigError(
+                    f"{one} offers no mechanism: PLAIN without TLS needs sasl.plain.without.tls=true"
+                )
+        served = {one.protocol for one in listeners}
+        for one in parse_listeners("advertised.listeners", self.advertised_listeners):
+            if one.protocol not in served:
+                raise ConfigError(
+                    f"advertised.listeners has {one}, and listeners no {one.protocol}"
+                )
+        if self.ssl_client_auth != "none" and not self.ssl_truststore_location:
             raise ConfigError(
-                f"advertised.listeners must be one [PLAINTEXT://]HOST:PORT, not {text!r}"
+                f"ssl.client.auth={self.ssl_client_auth} needs ssl.truststore.location"
             )
-        return found[1], int(found[2])
 
     def _check_pairs(self) -> None:
-        self.advertised()
+        self._check_listeners()
         if self.queued_max_request_bytes < self.socket_request_max_bytes:
             raise ConfigError(
                 f"queued.max.request.bytes ({self.queued_max_request_bytes}) is below "

@@ -33,6 +33,7 @@ def kafka_type(setting: Field[Any]) -> int:
     """The type of a broker's setting."""
     if setting.metadata.get("several") or setting.name in (
         "advertised_listeners",
+        "listeners",
         "log_cleanup_policy",
     ):
         return LIST

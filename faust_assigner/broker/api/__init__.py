@@ -15,6 +15,7 @@ from faust_assigner.broker.api import (
     membership,
     metadata,
     produce,
+    sasl,
     topic_admin,
     topic_pages,
     transaction_views,
@@ -37,6 +38,7 @@ _FAMILIES = (
     cluster,
     transactions,
     transaction_views,
+    sasl,
     versions,
 )
 APIS: Final[Mapping[int, Api]] = {api.key: api for family in _FAMILIES for api in family.APIS}

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 from faust_assigner.broker.founders import Founder
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.pace import Pace
+from faust_assigner.broker.security.gate import Gate
 
 Values = Mapping[str, Any]  # a response by kio's field names; fields a version lacks are left out
 NO_RESPONSE: Final = object()  # Produce with acks=0
@@ -16,7 +17,13 @@ CLOSE: Final = object()  # ... that went wrong
 
 
 class Peer(Founder, Protocol):
-    """What a handler may know of the connection."""
+    """What a handler may know of the connection.
+
+    ``protocol`` is that of its listener; ``gate`` its log-in, None where there is none.
+    """
+
+    protocol: str
+    gate: Gate | None
 
     def local_host(self) -> str:
         """The address at which it reached this broker."""

@@ -34,7 +34,7 @@ async def metadata(call: Call, request: Any) -> Encoded:
     may_create = bool(getattr(request, "allow_auto_topic_creation", True))
     if wanted and may_create and node.settings.auto_create_topics_enable:
         await _auto_create(call, wanted)
-    host, port = node.address_for(call.peer.local_host())
+    host, port = node.address_for(call.peer.local_host(), call.peer.protocol)
     operations = told(request, "topic_", OF_TOPIC)
     for_cluster = told(request, "cluster_", OF_CLUSTER)
 
@@ -123,7 +123,7 @@ def partition_values(call: Call, number: int) -> Values:
 
 def broker_values(call: Call) -> Values:
     """This broker, as metadata names it to that client."""
-    host, port = call.node.address_for(call.peer.local_host())
+    host, port = call.node.address_for(call.peer.local_host(), call.peer.protocol)
     return {
         "node_id": call.node.settings.node_id,
         "broker_id": call.node.settings.node_id,

@@ -129,6 +129,10 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             {"resource_type": "resource_type", "resource_name": "resource_name"},
         ),
     ),
+    51: (
+        Listing("upsertions", "results", {"user": "name"}),
+        Listing("deletions", "results", {"user": "name"}),
+    ),
     61: (
         Listing(
             "topics",
@@ -148,10 +152,11 @@ def refuse(api_key: int, version: int, request: Any, error: ErrorCode) -> Values
     answer = {f.name for f in fields(load_response_schema(api_key, version))}
     if "error_code" in answer:
         return {"error_code": error}
+    found: dict[str, list[Values]] = {}
     for listing in _ANSWERS.get(api_key, ()):
         if listing.answered in answer and (request is None or hasattr(request, listing.asked)):
-            return {listing.answered: _elements(listing, request, error)}
-    return {}
+            found.setdefault(listing.answered, []).extend(_elements(listing, request, error))
+    return found
 
 
 def _elements(listing: Listing, parent: Any, error: ErrorCode) -> Sequence[Values]:

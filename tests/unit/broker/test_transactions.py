@@ -306,7 +306,7 @@ def test_a_store_says_that_it_has_transactions(tmp_path: Path) -> None:
     bench.begin()
     after = bench.node.store.get(FORMAT)
     assert (before, after) == (b"1", b"2")
-    bench.node.store.write([(FORMAT, b"3")])
+    bench.node.store.write([(FORMAT, b"9")])
     bench.node.close()
     with pytest.raises(StoreFailed, match="another version wrote it"):
         Bench(tmp_path)

@@ -57,7 +57,7 @@ def test_kept_answers_are_given_to_those_alone_who_asked_the_same() -> None:
         for host, of_cluster, of_topic in (
             ("a", False, False), ("a", True, False), ("a", False, True), ("b", False, False)
         ):  # fmt: skip
-            hall.node.address_for = lambda local_host, host=host: (host, 1)  # type: ignore[method-assign]
+            hall.node.address_for = lambda local_host, protocol, host=host: (host, 1)  # type: ignore[method-assign]
             answer = await metadata(
                 hall,
                 "t",

@@ -1,0 +1,132 @@
+"""The log-in of one connection (SASL): PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, and the price of failed ones.
+
+Before it is through, a peer may ask for ApiVersions and the two SASL APIs, and for nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from scramp import ScramException, ScramMechanism
+from scramp.core import ScramServer
+
+from faust_assigner.broker.security.credentials import Credential, Credentials
+
+PLAIN: Final = "PLAIN"
+API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
+BEFORE_LOG_IN: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
+FRAME_BYTES: Final = 64 * 1024  # the largest request before log-in
+LOG_IN_TIMEOUT_S: Final = 10.0
+LONGEST_DELAY_S: Final = 5.0
+FORGET_AFTER_S: Final = 60.0
+ADDRESSES: Final = 10_000  # with failed log-ins; the longest quiet one is forgotten
+
+
+class LogInFailed(Exception):
+    """The peer is not who it claims to be, or does not keep to the protocol."""
+
+
+class FailedLogIns:
+    """How long each address waits for the answer to its next failure: twice as long each time."""
+
+    def __init__(self, base_ms: int, now: Callable[[], float]) -> None:
+        self._base_s = base_ms / 1000
+        self._now = now
+        self._failures: dict[str, tuple[int, float]] = {}
+
+    def delay_s(self, address: str) -> float:
+        """Count one more failure of an address; how long it waits for the answer."""
+        now = self._now()
+        count, last = self._failures.pop(address, (0, now))
+        count = 1 if now - last > FORGET_AFTER_S else count + 1
+        self._failures[address] = (count, now)  # re-inserted: the longest quiet one is first
+        if len(self._failures) > ADDRESSES:
+            del self._failures[next(iter(self._failures))]
+        return min(self._base_s * 2.0 ** min(count - 1, 30), LONGEST_DELAY_S)
+
+
+class Gate:
+    """What one peer has proved so far. ``aside`` runs work in a thread."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        mechanisms: tuple[str, ...],
+        failures: FailedLogIns,
+        address: str,
+        aside: Callable[[Callable[[], bool]], Awaitable[bool]],
+    ) -> None:
+        self.mechanisms = mechanisms
+        self.user: str | None = None
+        self.has_failed = False
+        self.is_raw = False  # tokens come without a request around them (SaslHandshake 0)
+        self._credentials = credentials
+        self._failures = failures
+        self._address = address
+        self._aside = aside
+        self._mechanism = ""
+        self._claimed = ""
+        self._scram: ScramServer | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the peer has logged in."""
+        return self.user is not None
+
+    def admits(self, api_key: int) -> bool:
+        """Whether the peer may ask for that API now."""
+        return self.is_open or (not self.has_failed and api_key in BEFORE_LOG_IN)
+
+    def choose(self, mechanism: str, *, is_raw: bool) -> bool:
+        """Begin a log-in; False where the mechanism is not offered, which ends the connection."""
+        if mechanism not in self.mechanisms or self._mechanism:
+            self.has_failed = True
+            return False
+        self._mechanism, self.is_raw = mechanism, is_raw
+        return True
+
+    async def answer(self, token: bytes) -> bytes:
+        """What the peer's token is answered with. Raises LogInFailed, after a while."""
+        try:
+            return await self._answer(token)
+        except (LogInFailed, ScramException, UnicodeDecodeError):
+            self.has_failed = True
+            await asyncio.sleep(self._failures.delay_s(self._address))
+            raise LogInFailed("the user name, the password or the message is wrong") from None
+
+    async def _answer(self, token: bytes) -> bytes:
+        if not self._mechanism or self.is_open:
+            raise LogInFailed
+        if self._mechanism == PLAIN:
+            return await self._plain(token)
+        text = token.decode()
+        if self._scram is None:
+            self._scram = ScramMechanism(self._mechanism).make_server(self._keys)
+            self._scram.set_client_first(text)
+            return str(self._scram.get_server_first()).encode()
+        self._scram.set_client_final(text)
+        final = str(self._scram.get_server_final()).encode()
+        if self._credentials.get(self._claimed, self._mechanism) is None:
+            raise LogInFailed
+        self._let_in(self._claimed)
+        return final
+
+    def _keys(self, user: str) -> Credential:
+        self._claimed = user
+        known = self._credentials.get(user, self._mechanism)
+        return known or self._credentials.made_up(user, self._mechanism)
+
+    async def _plain(self, token: bytes) -> bytes:
+        parts = token.decode().split("\0")
+        if len(parts) != 3 or not parts[1] or not parts[2] or parts[0] not in ("", parts[1]):
+            raise LogInFailed
+        _, user, password = parts
+        if not await self._aside(lambda: self._credentials.is_password(user, password)):
+            raise LogInFailed
+        self._let_in(user)
+        return b""
+
+    def _let_in(self, user: str) -> None:
+        self.user, self.is_raw = user, False

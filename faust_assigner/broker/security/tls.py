@@ -1,0 +1,80 @@
+"""The TLS side of a listener: its context, and certificates that are read again when their files change."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+
+from faust_assigner.broker.settings import Settings
+from faust_assigner.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+CLIENT_CERTIFICATES = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+
+
+class Certificates:
+    """One TLS context. Connections that exist keep their certificate; later ones get the newest."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ConfigError where a file is missing or unusable."""
+        self._settings = settings
+        self._seen = self._stamps()
+        try:
+            self.context = self._load()
+        except OSError as error:
+            raise ConfigError(f"the TLS files cannot be read: {error}") from None
+
+    def _files(self) -> tuple[Path, ...]:
+        names = (self._settings.ssl_keystore_location, self._settings.ssl_truststore_location)
+        return tuple(Path(name) for name in names if name)
+
+    def _stamps(self) -> tuple[tuple[int, int], ...]:
+        try:
+            stats = [path.stat() for path in self._files()]
+        except OSError:
+            return ()
+        return tuple((one.st_mtime_ns, one.st_size) for one in stats)
+
+    def _load(self) -> ssl.SSLContext:
+        settings = self._settings
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = CLIENT_CERTIFICATES[settings.ssl_client_auth]
+        self._fill(context)
+        return context
+
+    def _fill(self, context: ssl.SSLContext) -> None:
+        settings = self._settings
+        context.load_cert_chain(settings.ssl_keystore_location, password=_no_password)
+        if settings.ssl_truststore_location:
+            context.load_verify_locations(settings.ssl_truststore_location)
+
+    def reload(self) -> bool:
+        """Read the files again where they changed; files that do not fit together are not used."""
+        stamps = self._stamps()
+        if not stamps or stamps == self._seen:
+            return False
+        self._seen = stamps
+        try:
+            self._load()  # into a context of its own first: a bad key must not spoil the good one
+            self._fill(self.context)
+        except OSError as error:
+            logger.error(
+                "the changed TLS files cannot be used; new connections get the certificate from before: %s",
+                error,
+            )
+            return False
+        logger.info("the TLS files changed; new connections get the new certificate")
+        return True
+
+
+def _no_password() -> str:
+    """Without this OpenSSL asks the terminal for the password of an encrypted key."""
+    raise ConfigError(
+        "ssl.keystore.location has an encrypted key; only keys without a password are read"
+    )

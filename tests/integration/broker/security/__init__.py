@@ -1,0 +1,1 @@
+"""Log-ins, TLS, and strangers who attack them."""

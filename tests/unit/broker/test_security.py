@@ -1,0 +1,126 @@
+"""Listeners, credentials, and the price of failed log-ins, without a socket."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.security.credentials import (
+    MECHANISMS,
+    Credentials,
+    from_password,
+    from_salted,
+    read_users,
+)
+from faust_assigner.broker.security.gate import FailedLogIns
+from faust_assigner.broker.security.listeners import parse_listeners
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage.store import MemoryStore
+from faust_assigner.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"listeners": "SSL://127.0.0.1:1"}, "needs ssl.keystore.location"),
+        ({"listeners": "TLS://127.0.0.1:1"}, "with a protocol of"),
+        ({"listeners": "PLAINTEXT://127.0.0.1"}, "with a protocol of"),
+        ({"listeners": "PLAINTEXT://127.0.0.1:70000"}, "with a protocol of"),
+        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "names a protocol twice"),
+        (
+            {"listeners": "SASL_PLAINTEXT://a:1", "sasl.enabled.mechanisms": "PLAIN"},
+            "sasl.plain.without.tls",
+        ),
+        ({"advertised.listeners": "SASL_SSL://a:1"}, "listeners no SASL_SSL"),
+        ({"ssl.client.auth": "required"}, "needs ssl.truststore.location"),
+    ],
+)
+def test_listeners_that_cannot_be_are_refused_with_a_reason(
+    settings: dict[str, Any], words: str
+) -> None:
+    """At the start, before anything listens."""
+    with pytest.raises(ConfigError, match=words):
+        Settings.parse(settings)
+
+
+def test_plain_is_offered_over_tls_alone_unless_a_setting_says_so() -> None:
+    """The password would cross the network as it is."""
+    text = "SASL_SSL://a:1,SASL_PLAINTEXT://b:2"
+    given = {
+        "listeners": text,
+        "ssl.keystore.location": "x",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    }
+    secure, open_one = parse_listeners("listeners", text)
+    settings = Settings.parse(given)
+    assert settings.mechanisms(secure) == ("PLAIN", "SCRAM-SHA-256")
+    assert settings.mechanisms(open_one) == ("SCRAM-SHA-256",)
+    loose = Settings.parse(given | {"sasl.plain.without.tls": True})
+    assert loose.mechanisms(open_one) == ("PLAIN", "SCRAM-SHA-256")
+
+
+def test_a_credential_is_that_of_the_standard() -> None:
+    """The example of RFC 7677: user 'user', password 'pencil', 4,096 iterations."""
+    salt = bytes.fromhex("5b6d99687d123e ac14c41fdbd4a9c6ea".replace(" ", ""))
+    made = from_password("SCRAM-SHA-256", "pencil", salt, 4_096)
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", salt, 4_096)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    assert made.stored_key == hashlib.sha256(client_key).digest()
+    assert made == from_salted("SCRAM-SHA-256", salted, salt, 4_096)
+
+
+def test_credentials_survive_a_start_and_never_hold_a_password() -> None:
+    """A password that is set again as it is changes nothing; another one changes both mechanisms."""
+    store = MemoryStore()
+    first = Credentials(store)
+    first.set_password("alice", "canary")
+    before = dict(store.scan(b""))
+    first.set_password("alice", "canary")
+    assert dict(store.scan(b"")) == before
+    again = Credentials(store)
+    assert list(again) == [("alice", mechanism) for mechanism in MECHANISMS]
+    assert again.is_password("alice", "canary")
+    assert not again.is_password("alice", "canary2")
+    assert not again.is_password("bob", "canary")
+    assert not any(b"canary" in key + value for key, value in before.items())
+    again.set_password("alice", "other")
+    assert not again.is_password("alice", "canary")
+    assert Credentials(store).is_password("alice", "other")
+
+
+def test_a_user_who_does_not_exist_has_the_same_salt_each_time() -> None:
+    """And another one on another broker."""
+    one, two = Credentials(MemoryStore()), Credentials(MemoryStore())
+    salts = {one.made_up("x", MECHANISMS[0]).salt for _ in range(3)}
+    assert len(salts) == 1
+    assert salts != {two.made_up("x", MECHANISMS[0]).salt}
+    assert salts != {one.made_up("y", MECHANISMS[0]).salt}
+
+
+def test_failures_of_one_address_wait_twice_as_long_each_time_and_are_forgotten() -> None:
+    """Another address does not pay for them; 5 s are the most."""
+    now = [0.0]
+    failures = FailedLogIns(100, lambda: now[0])
+    assert [failures.delay_s("a") for _ in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert failures.delay_s("b") == 0.1
+    now[0] = 60.5
+    assert failures.delay_s("a") == 0.1
+
+
+def test_a_file_of_users_is_named_where_it_is_wrong_and_its_passwords_are_not(
+    tmp_path: Path,
+) -> None:
+    """By line; comments and empty lines are left out, and a password may have an equals sign."""
+    path = tmp_path / "users"
+    path.write_text("# users\n\nalice=a=b\n")
+    assert read_users(path) == [("alice", "a=b")]
+    path.write_text("alice=x\ncanary\n")
+    with pytest.raises(ConfigError, match="line 2 of") as refused:
+        read_users(path)
+    assert "canary" not in str(refused.value)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_users(tmp_path / "none")
