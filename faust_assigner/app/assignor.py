@@ -29,6 +29,7 @@ from mode import get_logger
 from yarl import URL
 
 from faust_assigner.app import settings
+from faust_assigner.app.host.mixing import parts_of
 from faust_assigner.app.rebalance import fallback, findings
 from faust_assigner.app.rebalance.doubts import Record
 from faust_assigner.app.rebalance.follow_up import Awaited, by_topic
@@ -86,7 +87,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._standby_tps: set[TP] = set()
         self._topic_groups: dict[str, int] = {}
         if hasattr(app, "_new_consumer"):
-            _repair(app)
+            _warn_without_fixup(app)
 
     @property
     def name(self) -> str:
@@ -458,12 +459,14 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         )
 
 
-def _repair(app: Any) -> None:
-    """The fixup has done it by now; without the package's entry point this says that it is too late."""
-    # Not at the top: the repairs import what only a host that fits has, and the fixup says which does not.
-    from faust_assigner.app import compose as repairs
-
-    repairs.install(app)
+def _warn_without_fixup(app: Any) -> None:
+    """Log that no part was installed in ``app``: the package's entry point is missing."""
+    if settings.read_or_default(app, table.REPAIRS) and not parts_of(app):
+        parts_of(app).add("assignor")
+        logger.warning(
+            "Records may be lost or repeated at a rebalance: the app was not repaired; install "
+            "faust_assigner with pip, so that Faust finds its fixup"
+        )
 
 
 def kafka_generation(app: Any) -> int:

@@ -1,19 +1,26 @@
-"""Installs the repairs of Faust's consumer, transactions, tables and flow in one app.
+"""Puts one app's parts together: the classes that replace Faust's, then the services and hooks.
 
-``FAUST_ASSIGNER_REPAIRS=0`` leaves Faust as it is.
+Each class of Faust is replaced by one class of this page. Its bases are in the order in which a call passes
+them. Where the app's settings name a class of their own, that class stays below ours (:func:`over`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from faust.app.router import Router
+from faust.streams import Stream
+from faust.tables.manager import TableManager
+from faust.tables.recovery import Recovery
+from faust.transport import by_url
+from faust.transport.consumer import TransactionManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types.enums import ProcessingGuarantee
 from mode import get_logger
 
-from faust_assigner.app.consumer import produced_topics
+from faust_assigner.app.consumer import lanes, produced_topics
 from faust_assigner.app.consumer.batches import BatchesInTime, OwnedBatches
 from faust_assigner.app.consumer.commits import FinalCommit
 from faust_assigner.app.consumer.fetching import FlowControl, SteadyPartitions, Unrepaired
@@ -21,81 +28,342 @@ from faust_assigner.app.consumer.room import Lands
 from faust_assigner.app.consumer.waits import Waited
 from faust_assigner.app.consumer.whole_records import WholeRecords
 from faust_assigner.app.host.check import demand
-from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.host.mixing import over, parts_of
+from faust_assigner.app.ledger import install as ledger
+from faust_assigner.app.membership import leave
+from faust_assigner.app.membership.driver_assignor import AsksOurs, NeverAsks, warn_of_memory
 from faust_assigner.app.membership.fence import OnlyMembersWrite
 from faust_assigner.app.membership.goodbye import LeavesInTime
 from faust_assigner.app.membership.watchdog import Watched
-from faust_assigner.app.recovery.loop import SteadyTables
+from faust_assigner.app.metrics import install as metrics
+from faust_assigner.app.queries.forwarding import CarefulRouter
+from faust_assigner.app.queries.reading import table_route
+from faust_assigner.app.queries.router import MARK as STANDING
+from faust_assigner.app.queries.router import ReadsRouter
+from faust_assigner.app.queries.standing import Standing
+from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance.incremental import HandsOver
+from faust_assigner.app.recovery.by_partition import ByState, TablesByState
+from faust_assigner.app.recovery.loop import SteadyRecovery, SteadyTables
+from faust_assigner.app.recovery.restoring import RestoringRecovery, RestoringTables
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.transactions.manager import OwnTransactions
-from faust_assigner.settings.table import REPAIRS
+from faust_assigner.app.weights import provider
+from faust_assigner.settings.table import (
+    BATCHED_REPLAY,
+    COOPERATIVE,
+    REPAIRS,
+    SNAPSHOTS,
+    STALE_READS,
+)
 
 logger = get_logger(__name__)
 
-MARK = "_faust_assigner_repaired"
+#: The attribute of an app that holds the table manager its settings named.
+TABLES_NAMED = "_faust_assigner_tables_named"
 
 
-def install(app: Any) -> None:
-    """Repair ``app`` once, unless its settings forbid it.
+class EagerConsumer(
+    Lands,
+    Waited,
+    LeavesInTime,
+    OnlyMembersWrite,
+    SteadyPartitions,
+    WholeRecords,
+    FinalCommit,
+    AsksOurs,
+    driver.Consumer,  # type: ignore[misc]
+):
+    """The consumer, repaired; a rebalance stops all of its partitions."""
 
-    To be called before the app creates its consumer and its tables, as the fixup does when the
-    settings are known; called later it can only say that it came too late. Other apps of the process
-    are not touched.
-    """
-    if read_or_default(app, REPAIRS):
-        repair(app)
+
+class IncrementalConsumer(
+    Lands,
+    Waited,
+    LeavesInTime,
+    OnlyMembersWrite,
+    SteadyPartitions,
+    WholeRecords,
+    FinalCommit,
+    AsksOurs,
+    HandsOver,
+    driver.Consumer,  # type: ignore[misc]
+):
+    """The consumer, repaired; a rebalance stops the partitions that move."""
+
+
+class AssigningConsumer(AsksOurs, driver.Consumer):  # type: ignore[misc]
+    """The consumer, as Faust has it, under our assignor."""
+
+
+class ForeignConsumer(Unrepaired, NeverAsks):
+    """What is mixed over the consumer of another driver where the tables are repaired."""
+
+
+class OwnedTransactions(OwnTransactions, TransactionManager):  # type: ignore[misc]
+    """The transaction manager."""
+
+
+class RepairedRecovery(SteadyRecovery, Recovery):  # type: ignore[misc]
+    """The recovery, repaired."""
+
+
+class RestoringRepairedRecovery(RestoringRecovery, SteadyRecovery, Recovery):  # type: ignore[misc]
+    """The recovery, repaired, with batched replay and snapshots."""
+
+
+class RecoveryByPartition(ByState, RestoringRecovery, SteadyRecovery, Recovery):  # type: ignore[misc]
+    """The recovery, repaired, with batched replay and snapshots; each partition is restored by itself."""
+
+
+class RepairedTables(SteadyTables, Watched, TableManager):  # type: ignore[misc]
+    """The table manager, repaired."""
+
+    recovery_class = RepairedRecovery
+
+
+class ReplayingTables(RestoringTables, TableManager):  # type: ignore[misc]
+    """The table manager, as Faust has it, with batched replay and snapshots."""
+
+
+class RestoringRepairedTables(RestoringTables, SteadyTables, Watched, TableManager):  # type: ignore[misc]
+    """The table manager, repaired, with batched replay and snapshots."""
+
+    recovery_class = RestoringRepairedRecovery
+
+
+class TablesByPartition(
+    TablesByState,
+    RestoringTables,
+    SteadyTables,
+    Watched,
+    TableManager,  # type: ignore[misc]
+):
+    """The table manager of an app whose rebalances stop the partitions that move."""
+
+    recovery_class = RecoveryByPartition
+
+
+class TimelyStream(BatchesInTime, Stream):  # type: ignore[misc]
+    """The stream, under ``at_least_once``."""
+
+
+class OwnedStream(OwnedBatches, Stream):  # type: ignore[misc]
+    """The stream, under ``exactly_once``."""
+
+
+class ForwardingRouter(CarefulRouter, Router):  # type: ignore[misc]
+    """The router of an app without the repairs: which table is restored is not known."""
+
+
+class ReadingRouter(ReadsRouter, CarefulRouter, Router):  # type: ignore[misc]
+    """The router."""
+
+
+#: The parts that tables are made of -> the class of the table manager.
+TABLES: Final[dict[frozenset[str], type]] = {
+    frozenset({"repairs"}): RepairedTables,
+    frozenset({"restore"}): ReplayingTables,
+    frozenset({"repairs", "restore"}): RestoringRepairedTables,
+    frozenset({"repairs", "restore", "cooperative"}): TablesByPartition,
+}
 
 
 def repair(app: Any) -> None:
-    """Repair ``app`` whatever its settings; a second call does nothing. Raises HostMismatch."""
-    if getattr(app, MARK, False):
+    """Repair ``app``'s tables, streams, flow and consumer; a second call does nothing. Raises HostMismatch.
+
+    To be called before the app creates its consumer and its tables, as the fixup does when the
+    settings are known; called later it can only log that it came too late. Other apps of the process
+    are not touched.
+    """
+    if "repairs" in parts_of(app) or "repairs came late" in parts_of(app):
         return
-    too_late = app._consumer is not None or "tables" in vars(app)
-    if not too_late:
-        demand({"repairs"})
-    setattr(app, MARK, True)
-    if too_late:
+    if _is_in_use(app):
+        parts_of(app).add("repairs came late")
         logger.warning(
             "Records may be lost or repeated at a rebalance: the app was in use before it could "
             "be repaired; install faust_assigner with pip, so that Faust finds its fixup"
         )
         return
+    demand({"repairs"})
     if "flow_control" in vars(app):
-        app.flow_control.__class__ = FlowControl
+        app.flow_control.__class__ = FlowControl  # whoever holds it waits at the same one
     else:
         app.flow_control = FlowControl()  # not the app's own, which would fix its event loop now
-    # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
-    tables = object.__getattribute__(app.conf, "TableManager")
-    app.conf.TableManager = mixed(SteadyTables, Watched, into=tables)
-    guarantee = object.__getattribute__(app.conf, "processing_guarantee")
-    batches = OwnedBatches if guarantee == ProcessingGuarantee.EXACTLY_ONCE else BatchesInTime
-    app.conf.Stream = mixed(batches, into=object.__getattribute__(app.conf, "Stream"))
-    # Not app.transport.Consumer at once: the settings may be asked for by a transport in the making.
-    app._new_consumer = partial(_new_consumer, app, app._new_consumer)
+    is_exact = _chosen(app, "processing_guarantee") == ProcessingGuarantee.EXACTLY_ONCE
+    app.conf.Stream = over(OwnedStream if is_exact else TimelyStream, _chosen(app, "Stream"))
+    _add(app, "repairs")
+
+
+def restore(app: Any) -> None:
+    """Let ``app`` replay tables in batches and restore them from snapshots, as its settings say."""
+    if "restore" in parts_of(app) or not (
+        read_or_default(app, SNAPSHOTS) or read_or_default(app, BATCHED_REPLAY)
+    ):
+        return
+    if "tables" in vars(app):
+        logger.warning(
+            "Tables are replayed as Faust does it: the app was in use before snapshots could be "
+            "set up; install faust_assigner with pip, so that Faust finds its fixup"
+        )
+        return
+    _add(app, "restore")
+
+
+def ask_our_assignor(app: Any) -> None:
+    """Have ``app``'s consumer join the group with the app's assignor, whatever its tables and standbys."""
+    if app._consumer is not None:
+        logger.warning(
+            "Too late to install the app's assignor, its consumer exists; without tables and "
+            "standbys partitions are assigned by round-robin"
+        )
+        return
+    _add(app, "driver_assignor")
+
+
+def rebalance_incrementally(app: Any) -> None:
+    """Have ``app``'s rebalances stop the partitions that move; after the repairs and the restore.
+
+    Where one of them is missing, or the driver is another, rebalances are eager, which is logged.
+    """
+    if not read_or_default(app, COOPERATIVE):
+        logger.info("Rebalances are eager, each stops all partitions: %s is off", COOPERATIVE.name)
+        return
+    if "cooperative" in parts_of(app):
+        return
+    if _is_in_use(app) or not {"repairs", "restore"} <= parts_of(app):
+        logger.warning(
+            "Rebalances are eager, each stops all partitions: cooperative rounds need the repairs "
+            "and the batched replay, installed before the app is in use"
+        )
+        return
+    if not _has_known_driver(app):
+        _warn_of_driver(_chosen(app, "broker_consumer"))
+        return
+    _add(app, "cooperative")
+    leave.install(app)
+    lanes.install(app)
+
+
+def forward_requests(app: Any) -> None:
+    """Let ``app`` forward requests for keys with care; before its router is first used."""
+    app.conf.Router = over(ForwardingRouter, _chosen(app, "Router"))
+
+
+def answer_requests(app: Any) -> None:
+    """Have ``app`` answer requests for keys with care: setting ``STALE_READS``.
+
+    To be called after :func:`forward_requests`.
+    """
+    chosen = _chosen(app, "Router")
+    if issubclass(chosen, ReadsRouter) or not read_or_default(app, REPAIRS):
+        return
+    standing = Standing(app, read_or_default(app, STALE_READS))
+    setattr(app, STANDING, standing)
+    app.conf.Router = over(ReadingRouter, chosen)
+    app.table_route = partial(table_route, app.table_route)
+    if standing.bound_s > 0:
+        app._extra_services.append(standing)
+
+
+#: Part -> what installs it in an app, in this order.
+INSTALLERS: Final[dict[str, Callable[[Any], object]]] = {
+    "repairs": repair,
+    "restore": restore,
+    "driver_assignor": ask_our_assignor,
+    "router": forward_requests,
+    "weights": provider.install,
+    "ledger": ledger.install,
+    "follow_up": follow_up.install,
+    "cooperative": rebalance_incrementally,
+    "reads": answer_requests,
+    "metrics": metrics.install,
+}
+
+
+def install(app: Any, parts: Collection[str]) -> None:
+    """Install ``parts`` in ``app``, before it creates its consumer and its tables."""
+    for part, installer in INSTALLERS.items():
+        if part in parts:
+            installer(app)
+
+
+def _add(app: Any, part: str) -> None:
+    """Add ``part``, and have the app make the table manager and the consumer that it takes part in."""
+    parts, conf = parts_of(app), app.conf
+    if TABLES_NAMED not in vars(app):
+        setattr(app, TABLES_NAMED, _chosen(app, "TableManager"))
+        # Not app.transport.Consumer at once: the settings may be asked for by a transport in the making.
+        app._new_consumer = partial(_new_consumer, app, app._new_consumer)
+    parts.add(part)
+    tables = TABLES.get(frozenset(parts & {"repairs", "restore", "cooperative"}))
+    if tables is not None:
+        conf.TableManager = over(tables, getattr(app, TABLES_NAMED))
 
 
 def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
-    """The app's consumer, repaired; one of another driver as it is, with a warning."""
-    transport = app.transport
+    """The app's consumer, with the producer's topics asked for once; of another driver with warnings."""
+    parts, transport = parts_of(app), app.transport
+    if "driver_assignor" in parts:
+        warn_of_memory(app)
     if issubclass(transport.Consumer, driver.Consumer):
-        transport.Consumer = mixed(
-            Lands,
-            Waited,
-            LeavesInTime,
-            OnlyMembersWrite,
-            SteadyPartitions,
-            WholeRecords,
-            FinalCommit,
-            into=transport.Consumer,
-        )
-        transport.TransactionManager = mixed(OwnTransactions, into=transport.TransactionManager)
+        if (consumer := _consumer_of(parts)) is not None:
+            transport.Consumer = over(consumer, transport.Consumer)
+        if "repairs" in parts:
+            transport.TransactionManager = over(OwnedTransactions, transport.TransactionManager)
     else:
-        transport.Consumer = mixed(Unrepaired, into=transport.Consumer)
+        _take_foreign(transport, parts)
+    consumer = create()
+    if "repairs" in parts:
+        produced_topics.install(app.producer)
+    return consumer
+
+
+def _consumer_of(parts: Collection[str]) -> type | None:
+    """The class of the consumer of an app with ``parts``; None: Faust's own."""
+    if "cooperative" in parts:
+        return IncrementalConsumer
+    if "repairs" in parts:
+        return EagerConsumer
+    return AssigningConsumer if "driver_assignor" in parts else None
+
+
+def _take_foreign(transport: Any, parts: Collection[str]) -> None:
+    """Have the consumer of another driver do what it can, and log the rest."""
+    if "repairs" in parts:
         logger.warning(
             "Records may be lost or repeated at a rebalance: the consumer of %s is not the one of "
             "Faust's aiokafka driver, the only one repaired",
             transport.url,
         )
-    consumer = create()
-    produced_topics.install(app.producer)
-    return consumer
+    if "cooperative" in parts:
+        _warn_of_driver(transport.url)
+    if {"repairs", "driver_assignor"} & set(parts):
+        ours = ForeignConsumer if "repairs" in parts else NeverAsks
+        transport.Consumer = over(ours, transport.Consumer)
+
+
+def _has_known_driver(app: Any) -> bool:
+    """Whether the app's consumer will be the one of Faust's aiokafka driver; it is not made yet."""
+    try:
+        return issubclass(by_url(_chosen(app, "broker_consumer")[0]).Consumer, driver.Consumer)
+    except ImportError:  # the app itself will say so when it starts
+        return False
+
+
+def _warn_of_driver(urls: Any) -> None:
+    logger.warning(
+        "Rebalances are eager, each stops all partitions: cooperative rounds need Faust's "
+        "aiokafka driver, not the one of %s",
+        ", ".join(map(str, urls)) if isinstance(urls, list) else urls,
+    )
+
+
+def _is_in_use(app: Any) -> bool:
+    """Whether the app has made what a part would replace."""
+    return app._consumer is not None or "tables" in vars(app)
+
+
+def _chosen(app: Any, setting: str) -> Any:
+    """The value of a setting, read past the bookkeeping that takes a setting that was read for one in use."""
+    return object.__getattribute__(app.conf, setting)

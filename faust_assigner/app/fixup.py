@@ -23,20 +23,20 @@ logger = get_logger(__name__)
 #: What is needed by the assignor itself, see ``host/touches.py``.
 ASSIGNOR = "assignor"
 
-#: In this order; each module has an ``install(app)``. Imported once the host is known to fit.
-INSTALLERS = {
-    "repairs": "faust_assigner.app.compose",
-    "restore": "faust_assigner.app.recovery.restoring",
-    "driver_assignor": "faust_assigner.app.membership.driver_assignor",
-    "router": "faust_assigner.app.queries.forwarding",
-    "weights": "faust_assigner.app.weights.provider",
-    "ledger": "faust_assigner.app.ledger.install",
-    "follow_up": "faust_assigner.app.rebalance.follow_up",
-    "cooperative": "faust_assigner.app.rebalance.install",
-    "reads": "faust_assigner.app.queries.install",
-    "metrics": "faust_assigner.app.metrics.install",
-    "page": "faust_assigner.page.mount",
-}
+#: The parts of ``compose.py``, which is imported once the host is known to fit, and the page.
+PARTS: tuple[str, ...] = (
+    "repairs",
+    "restore",
+    "driver_assignor",
+    "router",
+    "weights",
+    "ledger",
+    "follow_up",
+    "cooperative",
+    "reads",
+    "metrics",
+    "page",
+)
 #: Without them an app works as it does on any host; what is missing then is said.
 OPTIONAL = frozenset({"cooperative", "metrics", "page"})
 
@@ -59,8 +59,10 @@ class Fixup(FaustFixup):  # type: ignore[misc]
             settings.check_names(app)
             settings.check_heartbeat(app)
             with kept_until_start(app):
-                for part in parts_that_fit(app):
-                    import_module(INSTALLERS[part]).install(app)
+                parts = parts_that_fit(app)
+                import_module("faust_assigner.app.compose").install(app, parts)
+                if "page" in parts:
+                    import_module("faust_assigner.page.mount").install(app)
         except BaseException:
             # Whoever goes on in spite of this meets it again: half repaired is worse than not started.
             app.conf = None
@@ -76,14 +78,14 @@ def chose_our_assignor(app: Any) -> bool:
 
 
 def parts_that_fit(app: Any) -> tuple[str, ...]:
-    """All of ``INSTALLERS``; where the app does without repairs, those whose host is as they expect.
+    """All of ``PARTS``; where the app does without repairs, those whose host is as they expect.
 
     Raises HostMismatch where an app with repairs runs on a host that some part was not written for.
     """
     if settings.read_or_default(app, REPAIRS):
-        demand({ASSIGNOR, *INSTALLERS} - OPTIONAL)
-        return tuple(part for part in INSTALLERS if part not in OPTIONAL or _fits(part))
-    return tuple(part for part in INSTALLERS if part != "repairs" and _fits(part))
+        demand({ASSIGNOR, *PARTS} - OPTIONAL)
+        return tuple(part for part in PARTS if part not in OPTIONAL or _fits(part))
+    return tuple(part for part in PARTS if part != "repairs" and _fits(part))
 
 
 def _fits(part: str) -> bool:

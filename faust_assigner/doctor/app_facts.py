@@ -20,7 +20,7 @@ from faust.transport.drivers import aiokafka as driver
 from mode.utils.times import want_seconds
 
 from faust_assigner.app import settings
-from faust_assigner.app.fixup import INSTALLERS, Fixup, chose_our_assignor
+from faust_assigner.app.fixup import PARTS, Fixup, chose_our_assignor
 from faust_assigner.app.host.check import demand
 from faust_assigner.app.tables.disk import in_memory, tree_bytes
 from faust_assigner.doctor.facts import AppFacts, Table
@@ -155,7 +155,7 @@ def _wrong_settings(app: Any) -> Iterator[str]:
 
 def _misfits() -> Iterator[str]:
     try:
-        demand({"assignor", *INSTALLERS})
+        demand({"assignor", *PARTS})
     except HostMismatch as error:
         yield str(error)
 

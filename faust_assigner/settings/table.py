@@ -139,7 +139,7 @@ STALE_READS: Final = Setting(
     "seconds",
     "while the owner of a key cannot answer, a copy may answer if it lacks no record older than this; with 0 "
     "the answer is 503. The leader's value decides whether workers know the copies",
-    "app/queries/install.py",
+    "app/compose.py, app/queries/standing.py",
 )
 WINDOW_RETENTION_S: Final = Setting(
     "FAUST_ASSIGNER_WINDOW_RETENTION_S",
@@ -174,7 +174,7 @@ COOPERATIVE: Final = Setting(
     "",
     "whether workers keep processing their retained partitions during a rebalance; a single worker of the "
     "group without this makes every rebalance eager",
-    "app/rebalance/install.py",
+    "app/compose.py",
 )
 OVERLAY: Final = Setting(
     "FAUST_ASSIGNER_OVERLAY",

@@ -72,15 +72,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Install nothing but the assignor for the tests that look at what the rest replaces."""
-    installers = fixup.INSTALLERS
+    parts = fixup.PARTS
     if any(item.nodeid.endswith(end) for end in ASSIGNOR_ALONE):
         # Not through the environment: Faust's tests check that it stays as it was.
         left_out = ("repairs", "restore", "router", "cooperative", "reads", "ledger", "metrics")
-        fixup.INSTALLERS = {
-            part: module for part, module in installers.items() if part not in left_out
-        }
+        fixup.PARTS = tuple(part for part in parts if part not in left_out)
     yield
-    fixup.INSTALLERS = installers
+    fixup.PARTS = parts
 
 
 @pytest.hookimpl(hookwrapper=True)

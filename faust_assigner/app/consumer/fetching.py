@@ -3,7 +3,7 @@
 Faust hands records over from a fetching thread through queues. Around a recovery it clears queues that
 are already in use, resumes source partitions before it has sought their committed offsets, and reads
 "no partition is active" as "all are". Each loses records; docs/explanation/faust-at-a-rebalance.md
-tells how. The classes here are mixed into the app's own, see ``install.py``.
+tells how. The classes here are mixed into the app's own, see ``compose.py``.
 """
 
 from __future__ import annotations

@@ -1,28 +1,51 @@
-"""Classes for one app, of ours over those that its settings name."""
+"""The parts that an app has, and the class that it gets in the place of one that its settings name."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from faust_assigner.errors import ConfigError
 
-def mixed(*mixins: type, into: type) -> type:
-    """A class of its own for one app: ``mixins`` over ``into``, under the name of what it stands in for.
+#: The attribute of an app that holds the names of its parts.
+MARK = "_faust_assigner_parts"
+
+
+def parts_of(app: Any) -> set[str]:
+    """The names of the parts that were installed in ``app``; empty before the first."""
+    parts: set[str] = vars(app).setdefault(MARK, set())
+    return parts
+
+
+def host_of(theirs: type) -> type:
+    """The host's class among the bases of ``theirs``, or ``theirs`` itself."""
+    return next(
+        base for base in theirs.__mro__ if not base.__module__.startswith("faust_assigner.")
+    )
+
+
+def over(ours: type, theirs: type) -> type:
+    """``ours`` before ``theirs``, under the name of ``theirs``; ``theirs`` where that has ``ours`` already.
 
     Mode puts a service's class name into every log line, and people search for ``[^--Consumer]``. It keeps
-    a class's tasks by module and qualified name, so the latter says what was mixed.
+    a class's tasks by module and qualified name, so the latter has the name of ours as well. Raises
+    ConfigError where ``theirs`` is no subclass of the host's class that ``ours`` derives from: then calls
+    would pass it by.
     """
-    theirs = next(
-        base for base in into.__mro__ if not base.__module__.startswith("faust_assigner.")
-    )
-    qualified = f"{into.__qualname__}[{', '.join(mixin.__name__ for mixin in mixins)}]"
+    if issubclass(theirs, ours):
+        return theirs
+    bases = (ours,) if issubclass(ours, theirs) else (ours, theirs)
+    host = host_of(ours)
+    if host is not object and not issubclass(theirs, host):
+        raise ConfigError(
+            f"{theirs.__module__}.{theirs.__qualname__} must be a subclass of "
+            f"{host.__module__}.{host.__qualname__}, which {ours.__name__} replaces"
+        )
+    named = host_of(theirs)
     return type(
-        theirs.__name__, (*mixins, into), {"__module__": into.__module__, "__qualname__": qualified}
-    )
-
-
-def own_recovery(theirs: Any, mixin: type, manager: Any) -> Any:
-    """The recovery service of a table ``manager`` made anew, with ``mixin`` in what the app has."""
-    theirs.beacon.detach(manager.beacon)
-    return mixed(mixin, into=type(theirs))(
-        manager.app, manager, beacon=manager.beacon, loop=manager.loop
+        named.__name__,
+        bases,
+        {
+            "__module__": theirs.__module__,
+            "__qualname__": f"{theirs.__qualname__}[{ours.__name__}]",
+        },
     )

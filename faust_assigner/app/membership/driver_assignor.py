@@ -12,10 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from faust.transport.drivers import aiokafka as driver
 from mode import get_logger
 
-from faust_assigner.app.host.mixing import mixed
 from faust_assigner.app.membership.idle import comes_back
 from faust_assigner.app.membership.instance import guard_instance
 from faust_assigner.app.membership.leader_guard import guard_leader
@@ -63,27 +61,11 @@ class NeverAsks(Consumer):
         return super()._new_consumer_thread()
 
 
-def install(app: Any) -> None:
-    """Have ``app``'s consumer ask its assignor; to be called before that consumer is created."""
-    if app._consumer is not None:
-        logger.warning(
-            "Too late to install the app's assignor, its consumer exists; without tables and "
-            "standbys partitions are assigned by round-robin"
-        )
-        return
-    # Not app.transport.Consumer at once: the settings may be asked for by a transport in the making.
-    app._new_consumer = partial(_new_consumer, app, app._new_consumer)
-
-
-def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
+def warn_of_memory(app: Any) -> None:
+    """Log the names of the tables that keep their rows in memory."""
     if tables := in_memory(app):
         logger.warning(
             "Tables kept in memory: %s. Each of their partitions is replayed from its changelog whenever it "
             "moves and after each restart; set store='rocksdb://' to keep files and move partitions warm",
             ", ".join(tables),
         )
-    transport = app.transport
-    if not issubclass(transport.Consumer, (AsksOurs, NeverAsks)):
-        asks = issubclass(transport.Consumer, driver.Consumer)
-        transport.Consumer = mixed(AsksOurs if asks else NeverAsks, into=transport.Consumer)
-    return create()

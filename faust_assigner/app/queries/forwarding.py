@@ -18,7 +18,6 @@ from mode import get_logger
 from yarl import URL
 
 from faust_assigner.app import settings
-from faust_assigner.app.host.mixing import mixed
 from faust_assigner.settings import table
 from faust_assigner.settings.places import allowed, named
 
@@ -53,13 +52,6 @@ PASSED_BACK = (
     "X-Faust-Assigner-Lag",
     "X-Faust-Assigner-Age",
 )
-
-
-def install(app: Any) -> None:
-    """Let ``app`` forward with care; before its router is first used."""
-    chosen = object.__getattribute__(app.conf, "Router")
-    if not issubclass(chosen, CarefulRouter):
-        app.conf.Router = mixed(CarefulRouter, into=chosen)
 
 
 class CarefulRouter(Router):

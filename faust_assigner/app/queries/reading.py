@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web as aiohttp_web
 from mode import get_logger
 
-from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries.decide import Here, Who
 from faust_assigner.app.queries.standing import Standing
 from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedStore, ScopedTable
@@ -100,7 +100,7 @@ def _guard_others(app: Any) -> None:
     """Tables kept elsewhere than in RocksDB, and sets, are no copies: see ``ScopedTable``."""
     for table in app.tables.values():
         if not isinstance(table.data, ScopedStore) and not isinstance(table, ScopedTable):
-            table.__class__ = mixed(ScopedTable, into=type(table))
+            table.__class__ = over(ScopedTable, type(table))
 
 
 def table_route(declare: Callable[..., Any], table: Any, *args: Any, **options: Any) -> Any:

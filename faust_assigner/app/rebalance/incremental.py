@@ -25,31 +25,12 @@ from faust_assigner.app.consumer.fetching import seek_committed
 from faust_assigner.app.consumer.room import told
 from faust_assigner.app.consumer.waits import HAND_OVER, Wait, agents_s, broker_s, unsent, waits_of
 from faust_assigner.app.membership.coordinator import take_over
+from faust_assigner.app.membership.fence import HeartbeatFence
 from faust_assigner.app.rebalance.rounds import Rounds
 from faust_assigner.app.tables.write_behind import rest
 
 if TYPE_CHECKING:
-    from faust_assigner.app.consumer.commits import FinalCommit
-    from faust_assigner.app.consumer.fetching import SteadyPartitions
-    from faust_assigner.app.membership.fence import OnlyMembersWrite
-
-    class Consumer(SteadyPartitions, FinalCommit, OnlyMembersWrite):
-        """The consumer, repaired."""
-
-        callback: Any
-
-        def pause_partitions(self, tps: Any) -> None:
-            """Fetch no more of them."""
-
-        def _set_active_tps(self, tps: set[Any]) -> set[Any]:
-            raise NotImplementedError
-
-        def _clean_unacked_messages(self) -> None:
-            """Forget those that were acknowledged."""
-
-        def assignment(self) -> set[Any]:
-            """What is assigned."""
-            raise NotImplementedError
+    from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object
 
@@ -142,6 +123,12 @@ class HandsOver(Consumer):
     leaving: frozenset[Any] = frozenset()
     #: Once the client has started.
     fetcher: PromptFetcher | None = None
+
+    # Of the parts that the composition places before this one.
+    callback: Callable[[Any], Awaitable[Any]]
+    _forget: Callable[[set[Any]], None]
+    fence: HeartbeatFence
+    first_read: dict[Any, int]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: Set when a worker that leaves need not wait any longer for a round.

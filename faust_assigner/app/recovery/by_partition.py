@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from mode import get_logger
 
-from faust_assigner.app.host.mixing import own_recovery
 from faust_assigner.app.recovery.bring_up import Stop
 from faust_assigner.app.recovery.callbacks import RecoverCallbacks
 from faust_assigner.app.recovery.following import Follows
@@ -436,15 +435,6 @@ class ByState(Follows):
 
 class TablesByState(TableManager):
     """Of the app's table manager: its recovery goes by state."""
-
-    _recovery: Any
-
-    @property
-    def recovery(self) -> Any:
-        """The recovery service, ours mixed into whatever the app has; made at first use."""
-        if self._recovery is None:
-            self._recovery = own_recovery(super().recovery, ByState, self)
-        return self._recovery
 
     def on_partitions_revoked(self, revoked: set[Any]) -> None:
         """Everything is given up."""

@@ -13,7 +13,7 @@ from faust.exceptions import ConsistencyError
 from faust.tables.recovery import Recovery, ServiceStopped
 from mode import Service, get_logger
 
-from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.host.mixing import over
 from faust_assigner.app.recovery.consistency import COMPARE_S, Consistency, begin_anew
 from faust_assigner.app.recovery.replay_loop import ChangelogQueue, ReplayLoop
 from faust_assigner.app.retry import insist, pause_s
@@ -375,6 +375,8 @@ class SteadyTables(TableManager):
 
     _changelog_queue: ChangelogQueue | None
     _recovery: Any
+    #: The class of the recovery that it makes.
+    recovery_class: type = SteadyRecovery
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: What closes the windows of each table.
@@ -397,7 +399,7 @@ class SteadyTables(TableManager):
     def recovery(self) -> Any:
         """The recovery service, made at first use."""
         if self._recovery is None:
-            kind = mixed(SteadyRecovery, into=Recovery)
+            kind = over(self.recovery_class, Recovery)
             self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
         return self._recovery
 

@@ -28,7 +28,7 @@ from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, serve
 from faust.types import TP
 from mode import Service, get_logger
 
-from faust_assigner.app.host.mixing import mixed, own_recovery
+from faust_assigner.app.host.mixing import over
 from faust_assigner.app.recovery.bring_up import (
     MIN_STANDBY_GAP,
     SNAPSHOT,
@@ -68,26 +68,6 @@ SILENT_SHARE = 0.5
 TELL_S = 0.5
 
 
-def install(app: Any) -> None:
-    """Let ``app`` restore tables from snapshots and replay in batches, as its settings say.
-
-    Before its first table is declared, and after :func:`faust_assigner.app.compose.install`; later it
-    can only say that it came too late. A second call does nothing.
-    """
-    # Read past the settings' own bookkeeping, which takes a setting that was read for one in use.
-    chosen = object.__getattribute__(app.conf, "TableManager")
-    wanted = read_or_default(app, SNAPSHOTS) or read_or_default(app, BATCHED_REPLAY)
-    if issubclass(chosen, RestoringTables) or not wanted:
-        return
-    if "tables" in vars(app):
-        logger.warning(
-            "Tables are replayed as Faust does it: the app was in use before snapshots could be "
-            "set up; install faust_assigner with pip, so that Faust finds its fixup"
-        )
-        return
-    app.conf.TableManager = mixed(RestoringTables, into=chosen)
-
-
 def restored_partitions(app: Any) -> Mapping[TP, Restored]:
     """How each table partition of this worker got its state in this generation; empty when not installed."""
     return getattr(app.tables.recovery, "restored", {})
@@ -100,9 +80,14 @@ class RestoringTables(TableManager):
 
     @property
     def recovery(self) -> Any:
-        """The recovery service, ours mixed into whatever the app has; made at first use."""
+        """The recovery service, made at first use; ours over the one that the app's table manager makes."""
         if self._recovery is None:
-            self._recovery = own_recovery(super().recovery, RestoringRecovery, self)
+            theirs = super().recovery
+            if not isinstance(theirs, RestoringRecovery):
+                theirs.beacon.detach(self.beacon)
+                kind = over(RestoringRecovery, type(theirs))
+                theirs = kind(self.app, self, beacon=self.beacon, loop=self.loop)
+            self._recovery = theirs
         return self._recovery
 
     def on_partitions_revoked(self, revoked: set[TP]) -> None:

@@ -23,7 +23,7 @@ from faust.tables.sets import SetTable
 from faust.types import TP
 from mode import get_logger
 
-from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.host.mixing import over
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.scope import ScopedStore
 from faust_assigner.app.tables.sets import WholeSets
@@ -243,6 +243,10 @@ class CarefulStore(OverlaidStore):
             self._fail(error, [tp.partition])
 
 
+class TableStore(ScopedStore, CarefulStore, RocksDBStore):  # type: ignore[misc]
+    """The store of a table in RocksDB."""
+
+
 def keep_uncommitted(app: Any, event: Any) -> None:
     """Leave the record of ``event`` unacknowledged for good, so that no commit passes it: it is repeated.
 
@@ -267,14 +271,14 @@ def take_care_of(table: Any) -> None:
 
 
 def _whole(table: Any, make: Callable[[], Any]) -> Any:
-    return mixed(WholeSets, into=type(make()))(table)
+    return over(WholeSets, type(make()))(table)
 
 
 def _new_store(table: Any, make: Callable[[Any], Any], url: Any) -> Any:
     kind = stores.by_url(url)
     if not issubclass(kind, RocksDBStore):
         return make(url)
-    store = mixed(ScopedStore, CarefulStore, into=kind)(
+    store = over(TableStore, kind)(
         url,
         table.app,
         table,

@@ -21,7 +21,7 @@ from faust.streams import current_event
 from mode import get_logger
 
 from faust_assigner.app.retry import insist
-from faust_assigner.app.transactions.ids import change, id_for
+from faust_assigner.app.transactions.ids import change, id_for, without
 from faust_assigner.app.transactions.shares import Place, Share
 
 if TYPE_CHECKING:
@@ -85,6 +85,20 @@ class OwnTransactions(TransactionManager):
         self.is_fenced = False
         await self.end(change(before, self._ids).ended)
         await self.begin(set(self._ids.values()))
+
+    async def part_with(self, revoked: Collection[Any]) -> None:
+        """End the transactions of ``revoked``, whose records are done and committed.
+
+        What is open in them by now is the empty one that the commit began. A send that comes late fails, and
+        its record is repeated by the next owner.
+        """
+        before, self._ids = self._ids, without(self._ids, revoked)
+        await self.end(change(before, self._ids).ended)
+
+    async def take_on(self, assigned: Collection[Any]) -> None:
+        """Begin the transactions of what is new in ``assigned``; those of kept partitions go on."""
+        before, self._ids = self._ids, {**self.ids_for(assigned), **self._ids}
+        await self.begin(change(before, self._ids).begun)
 
     async def end(self, ids: Collection[str]) -> None:
         """Stop the producers of ``ids``; a transaction that is open is aborted."""

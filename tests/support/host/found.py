@@ -19,7 +19,7 @@ from faust.tables.base import Collection
 from faust.types.enums import ProcessingGuarantee
 
 from faust_assigner.app.assignor import PartitionAssignor
-from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.host.mixing import over
 from faust_assigner.app.tables.scope import ScopedTable
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,7 +64,7 @@ def composed() -> tuple[type, ...]:
         classes = [type(part) for part in parts]
         classes += [object.__getattribute__(app.conf, name) for name in ("Router", "Stream")]
         found.update(dict.fromkeys(classes))
-    found[mixed(ScopedTable, into=Collection)] = None
+    found[over(ScopedTable, Collection)] = None
     found[type("Assignor", (PartitionAssignor, StockAssignor), {})] = None
     modules()
     found.update(dict.fromkeys(_ours_under(GroupCoordinator)))
@@ -148,7 +148,7 @@ def _is_ours(module: Any, function: Any, target: ast.Attribute, value: ast.expr)
     }
     here = vars(module)
     match value:
-        case ast.Call(func=ast.Name(id="partial" | "mixed")):
+        case ast.Call(func=ast.Name(id="partial" | "over")):
             return target.attr not in ("Consumer", "TransactionManager")
         case ast.Call(func=ast.Name(id=name)):
             made = here.get(name)

@@ -9,9 +9,8 @@ from typing import Any
 
 from faust.types import TP
 
-from faust_assigner.app.rebalance import install as cooperative
+from faust_assigner.app import compose
 from faust_assigner.app.rebalance.incremental import ThreadListener
-from faust_assigner.app.recovery import restoring as restore
 from tests.support.workers.virtual import Worker, running
 
 
@@ -27,8 +26,8 @@ class CooperativeWorker(Worker):
 
     def install_more(self) -> None:
         """As the fixup does it."""
-        restore.install(self.app)
-        cooperative.install(self.app)
+        compose.restore(self.app)
+        compose.rebalance_incrementally(self.app)
         self.declare()
 
     def declare(self) -> None:

@@ -23,7 +23,7 @@ from faust.transport.producer import Producer
 from faust.types import TP
 from faust.types.tuples import RecordMetadata
 
-from faust_assigner.app import compose as repairs
+from faust_assigner.app import compose
 
 
 class Record(NamedTuple):
@@ -277,7 +277,7 @@ class Worker:
         app.logs = self.logs
         app.transport = VirtualTransport(app.conf.broker_consumer, app)
         if repaired:
-            repairs.repair(app)
+            compose.repair(app)
             self.install_more()
         self.processed: list[tuple[int, int]] = []
         self.before_recovery: list[int] = []

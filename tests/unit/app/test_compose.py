@@ -7,10 +7,14 @@ from typing import Any
 
 import faust
 import pytest
+from faust.tables.manager import TableManager
 
 from faust_assigner.app import compose as module
-from faust_assigner.app.compose import install, repair
+from faust_assigner.app import fixup
+from faust_assigner.app.compose import repair
+from faust_assigner.app.queries.forwarding import CarefulRouter
 from faust_assigner.app.recovery.loop import SteadyTables
+from faust_assigner.errors import ConfigError
 
 
 def app_in(folder: Path, **options: Any) -> Any:
@@ -54,15 +58,46 @@ async def test_an_app_that_is_in_use_is_warned_about_once(
     assert not issubclass(app.conf.TableManager, SteadyTables)
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-async def test_settings_may_forbid_the_repairs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: bool
-) -> None:
-    """Then all is Faust's."""
-    monkeypatch.setattr(module, "read_or_default", lambda app, setting: wanted)
+def test_the_installers_are_the_parts_that_the_fixup_names() -> None:
+    """In the same order; the page is no part of the app."""
+    assert (*module.INSTALLERS, "page") == fixup.PARTS
+
+
+async def test_only_the_parts_that_are_named_are_installed(tmp_path: Path) -> None:
+    """Without the repairs the tables are Faust's."""
     app = app_in(tmp_path)
-    install(app)
-    assert issubclass(app.conf.TableManager, SteadyTables) == wanted
+    module.install(app, ("driver_assignor", "router"))
+    assert not issubclass(app.conf.TableManager, SteadyTables)
+    assert issubclass(app.conf.Router, CarefulRouter)
+    module.install(app, ("repairs",))
+    assert issubclass(app.conf.TableManager, SteadyTables)
+
+
+class OwnTables(TableManager):
+    """An app's own."""
+
+
+async def test_an_apps_own_class_stays_below_ours(tmp_path: Path) -> None:
+    """Once, however many parts the table manager takes part in; under its own name."""
+    app = app_in(tmp_path, TableManager=OwnTables)
+    module.install(app, ("repairs", "restore", "cooperative"))
+    made = app.conf.TableManager
+    assert made.__mro__.index(module.TablesByPartition) < made.__mro__.index(OwnTables)
+    assert made.__bases__ == (module.TablesByPartition, OwnTables)
+    assert made.__name__ == "OwnTables"
+
+
+async def test_a_class_that_is_none_of_fausts_is_refused(tmp_path: Path) -> None:
+    """Faust's methods would stand before its own."""
+    app = app_in(tmp_path, Router=Unrelated)
+    with pytest.raises(
+        ConfigError, match=r"Unrelated must be a subclass of faust.app.router.Router"
+    ):
+        module.install(app, ("router",))
+
+
+class Unrelated:
+    """A router that does not derive from Faust's."""
 
 
 async def test_flow_control_that_an_app_has_made_is_repaired_in_place(tmp_path: Path) -> None:

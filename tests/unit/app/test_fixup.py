@@ -12,10 +12,8 @@ import pytest
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
 
-from faust_assigner.app import fixup, settings
+from faust_assigner.app import compose, fixup, settings
 from faust_assigner.app.fixup import Fixup
-from faust_assigner.app.membership import driver_assignor
-from faust_assigner.app.queries import forwarding as router
 from faust_assigner.errors import ConfigError, HostMismatch
 from faust_assigner.settings.table import RACK
 from tests.support.faust_group import make_app
@@ -125,7 +123,7 @@ def test_on_a_host_that_a_needed_part_does_not_know_the_app_does_not_start(
     app = make_app("http://w", assignor=OURS, broker="kafka://127.0.0.1:1")
     with pytest.raises(HostMismatch, match="another Faust"):
         assert app.conf.id
-    assert asked == [{"assignor", *fixup.INSTALLERS} - {"cooperative", "metrics", "page"}]
+    assert asked == [{"assignor", *fixup.PARTS} - {"cooperative", "metrics", "page"}]
 
 
 def test_a_failing_part_stops_the_app_at_every_try(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +132,7 @@ def test_a_failing_part_stops_the_app_at_every_try(monkeypatch: pytest.MonkeyPat
     def broken(app: Any) -> None:
         raise ZeroDivisionError("broken on purpose")
 
-    monkeypatch.setattr(router, "install", broken)
+    monkeypatch.setitem(compose.INSTALLERS, "router", broken)
     app = make_app("http://w", assignor=OURS, broker="kafka://127.0.0.1:1")
     for _ in range(2):
         with pytest.raises(ZeroDivisionError, match="broken on purpose"):
@@ -145,7 +143,7 @@ async def test_too_late_is_said(caplog: pytest.LogCaptureFixture) -> None:
     """A consumer that exists already keeps what it was given."""
     app = app_of(OURS, replicas=0)
     assert app.consumer is not None
-    driver_assignor.install(app)
+    compose.ask_our_assignor(app)
     assert "Too late" in caplog.text
 
 

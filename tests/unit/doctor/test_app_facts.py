@@ -155,10 +155,10 @@ def test_looking_installs_nothing_and_leaves_the_fixup_as_it_was() -> None:
         looked = make_app("http://w", assignor=OURS, broker="kafka://h")
         looked.finalize()
     assert Fixup._when_configured is before
-    assert not hasattr(looked, "_faust_assigner_repaired")
+    assert not hasattr(looked, "_faust_assigner_parts")
     after = make_app("http://w", assignor=OURS, broker="kafka://h")
     after.finalize()
-    assert hasattr(after, "_faust_assigner_repaired")
+    assert hasattr(after, "_faust_assigner_parts")
 
 
 def test_sizes_of_table_files_are_read(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         ("also stops the tables of what goes", HERE),
         ("also pauses and clears queues", HERE),
         ("also waits for streams, commits and flushes", f"{_HANDS}.let_go {_HANDS}._finish"),
-        ("also ends transactions", "transactions.incremental:LetsGo.part_with"),
+        ("also ends transactions", "transactions.manager:OwnTransactions.part_with"),
     ),
     taken(
         f"{_APP}._on_partitions_assigned",
@@ -137,7 +137,7 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         ("calls on_partitions_assigned", HERE),
         ("does crash", HERE),
         ("also waits for subscriptions", HERE),
-        ("also begins transactions", "transactions.incremental:LetsGo.take_on"),
+        ("also begins transactions", "transactions.manager:OwnTransactions.take_on"),
     ),
     taken(
         "faust.app.router:Router.route_req",

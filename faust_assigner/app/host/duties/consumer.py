@@ -141,12 +141,15 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_TRANSACTIONS}.on_rebalance",
-        "transactions.incremental:LetsGo.part_with",
+        "transactions.manager:OwnTransactions.part_with",
         "In a cooperative round: of what goes; what comes is taken on later.",
         ("transaction _tps_to_transactional_ids", f"{_OWN}.ids_for"),
         ("logs Stopping %r transactional %s for %r revo", f"{_OWN}.end"),
         ("logs Starting %r transactional %s for %r assi", f"{_OWN}.begin"),
-        ("also begins the transactions of what came", "transactions.incremental:LetsGo.take_on"),
+        (
+            "also begins the transactions of what came",
+            "transactions.manager:OwnTransactions.take_on",
+        ),
     ),
     *alike(
         _TRANSACTIONS,

@@ -97,31 +97,19 @@ PUT: Final[tuple[Put, ...]] = (
         "init",
     ),
     Put(
-        "rebalance.install:install app._new_consumer",
-        f"{_APP}._new_consumer",
-        "rebalance.install:_new_consumer",
-        "create",
-    ),
-    Put(
         "early:kept_until_start app._new_consumer",
         f"{_APP}._new_consumer",
         "early:_new_consumer",
         "create",
     ),
     Put(
-        "membership.driver_assignor:install app._new_consumer",
-        f"{_APP}._new_consumer",
-        "membership.driver_assignor:_new_consumer",
-        "create",
-    ),
-    Put(
-        "compose:repair app._new_consumer",
+        "compose:_add app._new_consumer",
         f"{_APP}._new_consumer",
         "compose:_new_consumer",
         "create",
     ),
     Put(
-        "queries.install:install app.table_route",
+        "compose:answer_requests app.table_route",
         f"{_APP}.table_route",
         "queries.reading:table_route",
         "declare",

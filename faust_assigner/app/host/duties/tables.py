@@ -158,7 +158,6 @@ _MANAGER_ROWS = (
         for ours in (
             "recovery.loop:SteadyTables",
             "recovery.restoring:RestoringTables",
-            "recovery.by_partition:TablesByState",
         )
     ),
     taken(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.recovery import restoring as restore
+from faust_assigner.app import compose
 from tests.support.workers.cooperative import CooperativeWorker, log_of, owning
 from tests.support.workers.virtual import running
 
@@ -265,7 +265,7 @@ class EagerByAll(ByAll):
 
     def install_more(self) -> None:
         """Restoring, as with ``FAUST_ASSIGNER_COOPERATIVE=0``."""
-        restore.install(self.app)
+        compose.restore(self.app)
         self.declare()
 
 

@@ -16,8 +16,8 @@ from confluent_kafka.admin import NewTopic
 from faust.exceptions import ConsistencyError
 from faust.types import TP
 
+from faust_assigner.app import compose
 from faust_assigner.app.recovery import loop as recovery_loop
-from faust_assigner.app.recovery import restoring as restore
 from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import KafkaServer
 from tests.integration.app.tables.test_sigkill import Killed
@@ -74,7 +74,7 @@ class EagerRows(Rows):
     def install_more(self) -> None:
         """As with ``FAUST_ASSIGNER_COOPERATIVE=0``."""
         self.stable = {}
-        restore.install(self.app)
+        compose.restore(self.app)
 
 
 Kind = Callable[..., Rows]

@@ -194,7 +194,6 @@ def _hosts() -> dict[str, tuple[type, ...]]:
         "ChangelogQueue": (ThrowableQueue,),
         "_Bounded": (CopartitionedAssignor,),
         "HandsOver": (driver.Consumer,),
-        "LetsGo": (TransactionManager,),
         "ByState": (Recovery,),
         "Follows": (Recovery,),
         "TablesByState": (TableManager,),
@@ -381,8 +380,8 @@ async def test_where_cooperative_rounds_do_not_fit_the_app_starts_with_eager_one
     assert len(lines) == 1
     assert "GroupCoordinator._on_join_complete: expected async (self, generation, " in lines[0]
     tables = object.__getattribute__(app.conf, "TableManager")
-    assert "TablesByState" not in tables.__qualname__
-    assert "RestoringTables" in tables.__qualname__
+    assert "TablesByPartition" not in tables.__qualname__
+    assert "RestoringRepairedTables" in tables.__qualname__
 
 
 def test_cooperative_rounds_are_there_by_default_and_one_setting_turns_them_off() -> None:
@@ -391,5 +390,5 @@ def test_cooperative_rounds_are_there_by_default_and_one_setting_turns_them_off(
         app = fresh_app(**options)
         app.finalize()
         assert (
-            "TablesByState" in object.__getattribute__(app.conf, "TableManager").__qualname__
+            "TablesByPartition" in object.__getattribute__(app.conf, "TableManager").__qualname__
         ) is there

@@ -13,13 +13,13 @@ from aiokafka import TopicPartition
 from faust.tables.recovery import ServiceStopped
 from faust.types import TP
 
+from faust_assigner.app.compose import restore
 from faust_assigner.app.recovery import bring_up
 from faust_assigner.app.recovery import restoring as recovery
 from faust_assigner.app.recovery.bring_up import SNAPSHOT, Cold, Extent, Restored, Settings
 from faust_assigner.app.recovery.restoring import (
     RestoringRecovery,
     RestoringTables,
-    install,
     takes_files,
 )
 
@@ -32,7 +32,7 @@ async def app() -> Any:
     made = faust.App(
         "restoring", broker="kafka://127.0.0.1:1", store="rocksdb://", web_enabled=False
     )
-    install(made)
+    restore(made)
     return made
 
 
@@ -213,7 +213,7 @@ async def test_the_recovery_is_made_once_and_keeps_fausts_tasks(app: Any) -> Non
 def test_installing_twice_is_installing_once(app: Any) -> None:
     """Whoever calls it, the fixup or a person."""
     chosen = app.conf.TableManager
-    install(app)
+    restore(app)
     assert app.conf.TableManager is chosen
 
 
@@ -221,7 +221,7 @@ def test_installing_late_says_so(caplog: pytest.LogCaptureFixture) -> None:
     """A table manager that exists is left as it is."""
     late = faust.App("late", broker="kafka://127.0.0.1:1", web_enabled=False)
     assert late.tables is not None
-    install(late)
+    restore(late)
     assert "in use before" in caplog.text
     assert not isinstance(late.tables, RestoringTables)
 
@@ -231,7 +231,7 @@ def test_nothing_is_installed_where_nothing_is_wanted(monkeypatch: pytest.Monkey
     monkeypatch.setenv("FAUST_ASSIGNER_BATCHED_REPLAY", "0")
     monkeypatch.delenv("FAUST_ASSIGNER_SNAPSHOTS", raising=False)
     plain = faust.App("plain", broker="kafka://127.0.0.1:1", web_enabled=False)
-    install(plain)
+    restore(plain)
     assert not issubclass(plain.conf.TableManager, RestoringTables)
 
 

@@ -14,7 +14,7 @@ from faust.types import TP
 
 from faust_assigner.app.consumer import room as overlay_consumer
 from faust_assigner.app.consumer.room import Lands
-from faust_assigner.app.host.mixing import mixed
+from faust_assigner.app.host.mixing import over
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.changes import Usage
 from faust_assigner.app.transactions.shares import Share
@@ -236,7 +236,7 @@ async def test_a_record_waits_while_too_many_changes_do(
     it.app.tables.overlay_usage = it.tables["counts"].data.usage = Usage(10**9, 2)
     counts = it.tables["counts"]
     process(0)
-    consumer = mixed(Lands, into=Consumer)(it.app)
+    consumer = over(Lands, Consumer)(it.app)
     counts["a"] = 1
     await consumer.callback(SimpleNamespace(tp=TP("source", 0)))
     counts.data.overlays.clear()

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.transactions.incremental import LetsGo
+from faust_assigner.app.transactions.manager import OwnTransactions
 
 A, B, LOG = TP("orders", 0), TP("orders", 1), TP("payments", 0)
 
 
-class Repaired:
-    """Of the repaired transactions: ids by partition, and what ends and begins."""
+class Transactions(OwnTransactions):
+    """Notes the transactions that end and begin, instead of asking a broker."""
 
     def __init__(self) -> None:
         self._ids = {A: "shop-1-0", LOG: "shop-1-0", B: "shop-1-1"}
         self.group = 1
         self.acts: list[Any] = []
 
-    def ids_for(self, tps: Iterable[TP]) -> dict[TP, str]:
+    def ids_for(self, tps: Iterable[Any]) -> dict[Any, str]:
         """In the groups of the last round."""
         return {tp: f"shop-{self.group}-{tp.partition}" for tp in tps}
 
@@ -32,10 +32,6 @@ class Repaired:
     async def begin(self, ids: Collection[str]) -> None:
         """Begin."""
         self.acts.append(("begin", set(ids), set(self._ids)))
-
-
-class Transactions(LetsGo, Repaired):  # type: ignore[misc]
-    """Ours over it."""
 
 
 @pytest.fixture
