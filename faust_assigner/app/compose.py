@@ -21,30 +21,30 @@ from faust.types.enums import ProcessingGuarantee
 from mode import get_logger
 
 from faust_assigner.app.consumer import lanes, produced_topics
+from faust_assigner.app.consumer.back_pressure import BackPressure
 from faust_assigner.app.consumer.batches import BatchesInTime, OwnedBatches
 from faust_assigner.app.consumer.commits import FinalCommit
-from faust_assigner.app.consumer.fetching import FlowControl, SteadyPartitions, Unrepaired
-from faust_assigner.app.consumer.room import Lands
-from faust_assigner.app.consumer.waits import Waited
-from faust_assigner.app.consumer.whole_records import WholeRecords
+from faust_assigner.app.consumer.fetching import FlowControl, FlowGate, Unrepaired
+from faust_assigner.app.consumer.waits import DeadlineWaits
+from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
 from faust_assigner.app.host.check import demand
 from faust_assigner.app.host.mixing import over, parts_of
 from faust_assigner.app.ledger import install as ledger
 from faust_assigner.app.membership import leave
 from faust_assigner.app.membership.driver_assignor import AsksOurs, NeverAsks, warn_of_memory
-from faust_assigner.app.membership.fence import OnlyMembersWrite
-from faust_assigner.app.membership.goodbye import LeavesInTime
+from faust_assigner.app.membership.fence import MembershipFence
+from faust_assigner.app.membership.shutdown import BoundedShutdown
 from faust_assigner.app.membership.watchdog import Watched
 from faust_assigner.app.metrics import install as metrics
-from faust_assigner.app.queries.forwarding import CarefulRouter
+from faust_assigner.app.queries.forwarding import AllowlistRouter
 from faust_assigner.app.queries.reading import table_route
+from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.queries.router import MARK as STANDING
-from faust_assigner.app.queries.router import ReadsRouter
-from faust_assigner.app.queries.standing import Standing
+from faust_assigner.app.queries.router import KeyRouter
 from faust_assigner.app.rebalance import follow_up
-from faust_assigner.app.rebalance.incremental import HandsOver
-from faust_assigner.app.recovery.by_partition import ByState, TablesByState
-from faust_assigner.app.recovery.loop import SteadyRecovery, SteadyTables
+from faust_assigner.app.rebalance.incremental import IncrementalRebalance
+from faust_assigner.app.recovery.by_partition import PartitionRecovery, PartitionTables
+from faust_assigner.app.recovery.loop import RecoveringTables, RecoveryLoop
 from faust_assigner.app.recovery.restoring import RestoringRecovery, RestoringTables
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.transactions.manager import OwnTransactions
@@ -64,12 +64,12 @@ TABLES_NAMED = "_faust_assigner_tables_named"
 
 
 class EagerConsumer(
-    Lands,
-    Waited,
-    LeavesInTime,
-    OnlyMembersWrite,
-    SteadyPartitions,
-    WholeRecords,
+    BackPressure,
+    DeadlineWaits,
+    BoundedShutdown,
+    MembershipFence,
+    FlowGate,
+    RecordBoundaryCommits,
     FinalCommit,
     AsksOurs,
     driver.Consumer,  # type: ignore[misc]
@@ -78,15 +78,15 @@ class EagerConsumer(
 
 
 class IncrementalConsumer(
-    Lands,
-    Waited,
-    LeavesInTime,
-    OnlyMembersWrite,
-    SteadyPartitions,
-    WholeRecords,
+    BackPressure,
+    DeadlineWaits,
+    BoundedShutdown,
+    MembershipFence,
+    FlowGate,
+    RecordBoundaryCommits,
     FinalCommit,
     AsksOurs,
-    HandsOver,
+    IncrementalRebalance,
     driver.Consumer,  # type: ignore[misc]
 ):
     """The consumer, repaired; a rebalance stops the partitions that move."""
@@ -104,19 +104,19 @@ class OwnedTransactions(OwnTransactions, TransactionManager):  # type: ignore[mi
     """The transaction manager."""
 
 
-class RepairedRecovery(SteadyRecovery, Recovery):  # type: ignore[misc]
+class RepairedRecovery(RecoveryLoop, Recovery):  # type: ignore[misc]
     """The recovery, repaired."""
 
 
-class RestoringRepairedRecovery(RestoringRecovery, SteadyRecovery, Recovery):  # type: ignore[misc]
+class RestoringRepairedRecovery(RestoringRecovery, RecoveryLoop, Recovery):  # type: ignore[misc]
     """The recovery, repaired, with batched replay and snapshots."""
 
 
-class RecoveryByPartition(ByState, RestoringRecovery, SteadyRecovery, Recovery):  # type: ignore[misc]
+class RecoveryByPartition(PartitionRecovery, RestoringRecovery, RecoveryLoop, Recovery):  # type: ignore[misc]
     """The recovery, repaired, with batched replay and snapshots; each partition is restored by itself."""
 
 
-class RepairedTables(SteadyTables, Watched, TableManager):  # type: ignore[misc]
+class RepairedTables(RecoveringTables, Watched, TableManager):  # type: ignore[misc]
     """The table manager, repaired."""
 
     recovery_class = RepairedRecovery
@@ -126,16 +126,16 @@ class ReplayingTables(RestoringTables, TableManager):  # type: ignore[misc]
     """The table manager, as Faust has it, with batched replay and snapshots."""
 
 
-class RestoringRepairedTables(RestoringTables, SteadyTables, Watched, TableManager):  # type: ignore[misc]
+class RestoringRepairedTables(RestoringTables, RecoveringTables, Watched, TableManager):  # type: ignore[misc]
     """The table manager, repaired, with batched replay and snapshots."""
 
     recovery_class = RestoringRepairedRecovery
 
 
 class TablesByPartition(
-    TablesByState,
+    PartitionTables,
     RestoringTables,
-    SteadyTables,
+    RecoveringTables,
     Watched,
     TableManager,  # type: ignore[misc]
 ):
@@ -152,11 +152,11 @@ class OwnedStream(OwnedBatches, Stream):  # type: ignore[misc]
     """The stream, under ``exactly_once``."""
 
 
-class ForwardingRouter(CarefulRouter, Router):  # type: ignore[misc]
+class ForwardingRouter(AllowlistRouter, Router):  # type: ignore[misc]
     """The router of an app without the repairs: which table is restored is not known."""
 
 
-class ReadingRouter(ReadsRouter, CarefulRouter, Router):  # type: ignore[misc]
+class ReadingRouter(KeyRouter, AllowlistRouter, Router):  # type: ignore[misc]
     """The router."""
 
 
@@ -256,9 +256,9 @@ def answer_requests(app: Any) -> None:
     To be called after :func:`forward_requests`.
     """
     chosen = _chosen(app, "Router")
-    if issubclass(chosen, ReadsRouter) or not read_or_default(app, REPAIRS):
+    if issubclass(chosen, KeyRouter) or not read_or_default(app, REPAIRS):
         return
-    standing = Standing(app, read_or_default(app, STALE_READS))
+    standing = ReplicaStatus(app, read_or_default(app, STALE_READS))
     setattr(app, STANDING, standing)
     app.conf.Router = over(ReadingRouter, chosen)
     app.table_route = partial(table_route, app.table_route)

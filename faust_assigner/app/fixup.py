@@ -6,6 +6,10 @@ are known, name our assignor. Then all parts are installed, or the app does not 
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -13,14 +17,14 @@ from faust.fixups.base import Fixup as FaustFixup
 from mode import get_logger
 
 from faust_assigner.app import settings
-from faust_assigner.app.early import kept_until_start
 from faust_assigner.app.host.check import demand
 from faust_assigner.errors import HostMismatch
 from faust_assigner.settings.table import REPAIRS
 
 logger = get_logger(__name__)
+PACKAGE = logging.getLogger(__name__.partition(".")[0])
 
-#: What is needed by the assignor itself, see ``host/touches.py``.
+#: What is needed by the assignor itself, see ``host/private_apis.py``.
 ASSIGNOR = "assignor"
 
 #: The parts of ``compose.py``, which is imported once the host is known to fit, and the page.
@@ -95,3 +99,39 @@ def _fits(part: str) -> bool:
         logger.error("Without %s: %s", part, error)
         return False
     return True
+
+
+class _Keeps(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@contextmanager
+def kept_until_start(app: Any) -> Iterator[None]:
+    """Keep what the package says meanwhile where nobody listens yet; ``app`` tells it with its consumer."""
+    if PACKAGE.hasHandlers():
+        yield
+        return
+    keeps, level = _Keeps(), PACKAGE.level
+    PACKAGE.addHandler(keeps)
+    PACKAGE.setLevel(level or logging.INFO)
+    try:
+        yield
+    finally:
+        PACKAGE.removeHandler(keeps)
+        PACKAGE.setLevel(level)
+    if keeps.records:
+        app._new_consumer = partial(_new_consumer, keeps.records, app._new_consumer)
+
+
+def _new_consumer(records: list[logging.LogRecord], create: Callable[[], Any]) -> Any:
+    while records:
+        record = records.pop(0)
+        logger = logging.getLogger(record.name)
+        if logger.isEnabledFor(record.levelno):
+            logger.handle(record)
+    return create()

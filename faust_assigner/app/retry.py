@@ -24,7 +24,7 @@ SAY_EVERY_S = 60.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
 
 
-class Said:
+class RateLimitedLog:
     """What was said last, and when: each kind of trouble is said at once, then every minute."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -54,13 +54,13 @@ def is_silence(error: BaseException) -> bool:
     )
 
 
-async def insist(service: Any, what: str, step: Callable[[], Awaitable[T]]) -> T:
+async def retry(service: Any, what: str, step: Callable[[], Awaitable[T]]) -> T:
     """``step()``, taken again with growing pauses for as long as the broker is silent.
 
     Returns its result, raises any other error of it, and asyncio.CancelledError once ``service`` stops.
     """
     began = monotonic()
-    said = Said()
+    said = RateLimitedLog()
     for attempt in itertools.count():
         try:
             return await step()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from faust_assigner.app.host.check import in_range
-from faust_assigner.app.host.touches import VERSIONS
+from faust_assigner.app.host.private_apis import VERSIONS
 from faust_assigner.doctor.codes import NOTE, WARNING, Finding, finding
 from faust_assigner.doctor.times import Times, check_times
 from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions

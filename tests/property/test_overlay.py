@@ -107,7 +107,7 @@ class Tables(RuleBasedStateMachine):
             for partition in PARTITIONS:
                 self.places.setdefault((name, partition), Place())
                 self.replay(name, partition)
-                table.data.go_on(partition)
+                table.data.resume(partition)
 
     def share(self) -> Share | None:
         """Of the transaction under way in ``self.line``."""
@@ -281,21 +281,21 @@ class Tables(RuleBasedStateMachine):
             store.hold()
             self.replay(name, partition)
             if resumes:
-                store.go_on(partition)
+                store.resume(partition)
 
     @rule()
     def resume(self) -> None:
         """Files can be written."""
         for name, partition in self.places:
             self.replay(name, partition)
-            self.tables[name].data.go_on(partition)
+            self.tables[name].data.resume(partition)
 
     @rule(stops=st.booleans())
     def die(self, stops: bool) -> None:
         """The next process finds the files; what was not in a changelog, or not committed, is gone."""
         for table in self.tables.values():
             if stops:
-                table.data.give_up()
+                table.data.discard()
         self.made_up.close()
         for place in self.places.values():
             for made in place.made:

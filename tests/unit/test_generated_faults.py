@@ -271,7 +271,7 @@ def test_the_tests_of_a_file() -> None:
     [
         ("app/tables/disk.py", ("tests/integration/app/tables",)),
         ("app/membership/leave.py", ("tests/integration/app/membership",)),
-        ("app/early.py", LIVE["app"]),
+        ("app/fixup.py", LIVE["app"]),
         ("broker/serving/listener.py", ("tests/integration/broker",)),
         ("coordinator/classic.py", LIVE["coordinator"]),
         ("planner.py", LIVE["app/rebalance"][:3]),

@@ -22,7 +22,7 @@ class FinalCommit(Consumer):
     and commits: nothing is left to commit, and the next owner repeats up to one commit interval.
     """
 
-    #: Of SteadyPartitions.
+    #: Of FlowGate.
     first_read: dict[Any, int]
 
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]

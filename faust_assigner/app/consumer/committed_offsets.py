@@ -31,7 +31,7 @@ from aiokafka.protocol.types import (
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from mode import get_logger
 
-from faust_assigner.app.retry import Said
+from faust_assigner.app.retry import RateLimitedLog
 
 logger = get_logger(__name__)
 
@@ -115,7 +115,7 @@ def ask_for_all(coordinator: Any) -> None:
     """Have aiokafka's ``coordinator`` ask as :func:`committed` does, for us and for itself."""
     if _MARK in vars(coordinator):
         return
-    said = Said()
+    said = RateLimitedLog()
     setattr(coordinator, _MARK, said)
 
     async def ask(tps: Collection[Any]) -> dict[Any, OffsetAndMetadata]:

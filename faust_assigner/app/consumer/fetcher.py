@@ -21,8 +21,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher
+from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.errors import RecordTooLargeError
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from aiokafka.util import create_task
 
 from faust_assigner.app.consumer.set_aside import FOR_PEOPLE, SetAside
@@ -51,7 +52,7 @@ class Share(Container[Any]):
         )
 
 
-class PromptFetcher(Fetcher):  # type: ignore[misc]
+class FairFetcher(Fetcher):  # type: ignore[misc]
     """A fetcher that asks for what lacks records, whatever the others do.
 
     Brokers hold a fetch for a moment only. Cost: ten requests a second when idle.
@@ -255,8 +256,40 @@ class PromptFetcher(Fetcher):  # type: ignore[misc]
         self._notify(self._wait_consume_future)
 
 
-def make_prompt(fetcher: Any) -> None:
+def make_fair(fetcher: Any) -> None:
     """Turn ``fetcher``, a Fetcher that has not been assigned anything, into a prompt one."""
     fetcher._looked_up, fetcher._at_end = {}, set()
     fetcher.aside, fetcher.refused, fetcher.counters = SetAside(), SetAside(), Counter()
-    fetcher.__class__ = PromptFetcher
+    fetcher.__class__ = FairFetcher
+
+
+#: "No offset was committed".
+UNKNOWN_OFFSET = -1
+
+
+def change_assignment(own: Any, tps: Collection[Any], subscriptions: Any, fetcher: Any) -> None:
+    """Make ``own``, an active Assignment, one of ``tps``; states, buffers and fetches of what stays live on.
+
+    No await: the fetcher sees the old partitions or the new ones.
+    """
+    for tp in own.tps - set(tps):
+        _leave(own, tp)
+        fetcher._records.pop(tp, None)
+    for tp in set(tps) - own.tps:
+        own._tp_state[tp] = TopicPartitionState(own)
+    own._topic_partitions = frozenset(tps)
+    subscriptions._notify_assignment_waiters()
+    # The fetcher looks again what there is to fetch.
+    fetcher._notify(fetcher._wait_consume_future)
+
+
+def _leave(own: Any, tp: Any) -> None:
+    """Leave a state without a position: what is in flight for the partition is discarded by it."""
+    state = own._tp_state[tp]
+    for (
+        waiting
+    ) in state._committed_futs:  # else the node of the partition stays "in flight" for ever
+        if not waiting.done():
+            waiting.set_result(OffsetAndMetadata(UNKNOWN_OFFSET, ""))
+    state.resume()
+    own._tp_state[tp] = TopicPartitionState(own)

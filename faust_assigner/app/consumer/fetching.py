@@ -19,7 +19,7 @@ from faust.transport.consumer import ensure_TPset
 from mode.utils.queues import FlowControlEvent
 
 from faust_assigner.app.consumer.committed_offsets import ask_for_all
-from faust_assigner.app.retry import insist
+from faust_assigner.app.retry import retry
 
 if TYPE_CHECKING:
     # What the mixins below are mixed into; at run time the app's own consumer decides.
@@ -217,7 +217,7 @@ class KnownPartitions(Consumer):
         return super().topic_partitions(topic) or None
 
 
-class SteadyPartitions(KnownPartitions):
+class FlowGate(KnownPartitions):
     """Of the consumer: from the revocation until the next recovery begins, nothing resumes.
 
     And within a recovery, source partitions resume after the seek to their committed offsets.
@@ -312,7 +312,7 @@ class SteadyPartitions(KnownPartitions):
 
     async def perform_seek(self) -> None:
         """Seek to the committed offsets, however long the broker is silent."""
-        await insist(self, "Committed offsets", super().perform_seek)
+        await retry(self, "Committed offsets", super().perform_seek)
 
     def begin_generation(self) -> None:
         """Called when the recovery of a new generation begins: from here on it may resume."""

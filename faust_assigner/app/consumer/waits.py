@@ -155,7 +155,7 @@ def unsent(app: Any) -> str:
     return f"not delivered yet: {', '.join(sorted(topics))}" if topics else ""
 
 
-class Waited(Consumer):
+class DeadlineWaits(Consumer):
     """Of the consumer: its commits, and its rebalances that stop everything, have deadlines."""
 
     async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:

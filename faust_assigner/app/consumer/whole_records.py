@@ -43,7 +43,7 @@ class RecordsEnd(Sensor):  # type: ignore[misc]
         self.done(tp)
 
 
-class WholeRecords(Consumer):
+class RecordBoundaryCommits(Consumer):
     """Of the consumer: under ``exactly_once`` a commit falls between two records of a partition.
 
     During a commit each transactional id is either in ``_open`` or decided: then ``_cut`` has its offsets, or
@@ -56,7 +56,7 @@ class WholeRecords(Consumer):
 
     _cut: dict[Any, int]
 
-    #: Of OnlyMembersWrite.
+    #: Of MembershipFence.
     fence: Any
 
     #: A commit that follows as soon as the records are done that held up the last one.
@@ -169,13 +169,13 @@ class WholeRecords(Consumer):
         if self._open and transactional_id in self._open:
             if self.transactions.has_failed(transactional_id):
                 del self._open[transactional_id]  # the worker ends; the broker aborts it
-                self.transactions.let_go(transactional_id)
+                self.transactions.release_held(transactional_id)
                 return
             reached = {} if whatever else self.transactions.reached(transactional_id)
             if not self._is_settled(reached):
                 return
             self._late_since.pop(transactional_id, None)
-            self.transactions.let_go(transactional_id)
+            self.transactions.release_held(transactional_id)
             offsets = self._offsets_of(self._open.pop(transactional_id), reached)
             if offsets:
                 self.transactions.close(transactional_id)

@@ -1,6 +1,7 @@
 """The classes of Faust that ours are mixed over, as far as these call them: types only, never at run time.
 
-Each member is a row of ``touches.py`` or described by Faust. ``TP`` and records are Faust's own, untyped.
+Each member is a row of ``private_apis.py`` or described by Faust. ``TP`` and records are
+Faust's own, untyped.
 """
 
 from __future__ import annotations

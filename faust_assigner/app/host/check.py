@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from faust_assigner.app.host.touches import TOUCHES, VERSIONS, Touch
+from faust_assigner.app.host.private_apis import PRIVATE_APIS, VERSIONS, PrivateApi
 from faust_assigner.errors import HostMismatch
 
 NOTHING = "nothing of that name"
@@ -26,7 +26,7 @@ DISTRIBUTIONS = {"faust": "faust-streaming", "mode": "mode-streaming", "aiokafka
 def demand(
     parts: Collection[str],
     *,
-    touches: Iterable[Touch] = TOUCHES,
+    apis: Iterable[PrivateApi] = PRIVATE_APIS,
     versions: Mapping[str, tuple[str, str]] = VERSIONS,
 ) -> None:
     """Raise HostMismatch, naming everything that does not fit, unless the host is what ``parts`` need.
@@ -35,7 +35,7 @@ def demand(
     """
     found = [
         *_foreign_versions(versions),
-        *(said for touch in touches if set(parts) & set(touch.parts) for said in misfit(touch)),
+        *(said for api in apis if set(parts) & set(api.parts) for said in misfit(api)),
     ]
     if found:
         ranges = ", ".join(
@@ -47,38 +47,38 @@ def demand(
         )
 
 
-def misfit(touch: Touch) -> Iterator[str]:
-    """What does not fit, in words; nothing where ``touch`` is as expected."""
-    found = shape_of(touch)
-    if found != touch.shape:
-        owner = touch.owner.rpartition(":")[2]
+def misfit(api: PrivateApi) -> Iterator[str]:
+    """What does not fit, in words; nothing where ``api`` is as expected."""
+    found = shape_of(api)
+    if found != api.shape:
+        owner = api.owner.rpartition(":")[2]
         yield (
-            f"{_installed(touch.owner)}: {owner}.{touch.name}: expected {touch.shape}, found {found} "
-            f"(needed because: {touch.why})"
+            f"{_installed(api.owner)}: {owner}.{api.name}: expected {api.shape}, found {found} "
+            f"(needed because: {api.why})"
         )
 
 
 @functools.cache
-def shape_of(touch: Touch) -> str:
-    """What the host has under that name, in the words of ``Touch.shape``; a process has one host."""
-    module, _, name = touch.owner.partition(":")
+def shape_of(api: PrivateApi) -> str:
+    """What the host has under that name, in the words of ``PrivateApi.shape``; a process has one host."""
+    module, _, name = api.owner.partition(":")
     try:
         owner: Any = importlib.import_module(module)
         owner = getattr(owner, name) if name else owner
     except (ImportError, AttributeError):
         return NOTHING
-    if touch.shape.startswith("set in "):
+    if api.shape.startswith("set in "):
         bases = inspect.getmro(owner)
         if any(
-            _sets(vars(base).get(touch.shape.removeprefix("set in ")), touch.name) for base in bases
+            _sets(vars(base).get(api.shape.removeprefix("set in ")), api.name) for base in bases
         ):
-            return touch.shape
+            return api.shape
         methods = sorted(
-            {n for base in bases for n, made in vars(base).items() if _sets(made, touch.name)}
+            {n for base in bases for n, made in vars(base).items() if _sets(made, api.name)}
         )
         return f"set in {', '.join(methods)}" if methods else NOTHING
     missing = object()
-    found = inspect.getattr_static(owner, touch.name, missing)
+    found = inspect.getattr_static(owner, api.name, missing)
     if found is missing:
         return NOTHING
     if (
@@ -155,12 +155,12 @@ def _numbers(said: str) -> tuple[int, ...]:
 def main() -> int:
     """Check everything; the exit code."""
     try:
-        demand({part for touch in TOUCHES for part in touch.parts})
+        demand({part for api in PRIVATE_APIS for part in api.parts})
     except HostMismatch as error:
         print(error, file=sys.stderr)
         return 1
     print(
-        f"{len(TOUCHES)} names fit: "
+        f"{len(PRIVATE_APIS)} names fit: "
         + ", ".join(f"{n} {_version(n)}" for n in DISTRIBUTIONS.values())
     )
     return 0

@@ -1,10 +1,13 @@
-"""What cooperative rounds use of the host; see ``touches.py``. Where a row does not fit, rounds are eager."""
+"""What cooperative rounds use of the host; see ``private_apis.py``.
+
+Where a row does not fit, rounds are eager.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from faust_assigner.app.host.touch import Touch, rows_of
+from faust_assigner.app.host.private_api import PrivateApi, rows_of
 
 _PLAYED = "tests/integration/app/membership/test_coordinator.py::test_"
 _FLOWS = _PLAYED + "what_a_member_keeps_flows_through_both_rounds"
@@ -299,7 +302,7 @@ _CLIENT: Final = (
     ),
 )
 
-COOPERATION: Final[tuple[Touch, ...]] = (
+COOPERATION: Final[tuple[PrivateApi, ...]] = (
     *_COORDINATOR,
     *_CLIENT,
     *rows_of(

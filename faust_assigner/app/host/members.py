@@ -1,10 +1,10 @@
-"""What a member that was replaced, or idle for too long, uses of aiokafka; see ``touches.py``."""
+"""What a member that was replaced, or idle for too long, uses of aiokafka; see ``private_apis.py``."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from faust_assigner.app.host.touch import Touch, rows_of
+from faust_assigner.app.host.private_api import PrivateApi, rows_of
 
 _IDLE = (
     "tests/integration/app/membership/test_idle.py::"
@@ -19,7 +19,7 @@ _REPLACED = (
     "test_a_replaced_member_ends_at_its_next_heartbeat"
 )
 
-MEMBERS: Final[tuple[Touch, ...]] = (
+MEMBERS: Final[tuple[PrivateApi, ...]] = (
     *rows_of(
         "aiokafka.consumer.group_coordinator:GroupCoordinator",
         (

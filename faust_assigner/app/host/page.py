@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from faust_assigner.app.host.touches import TOUCHES, VERSIONS, Touch
+from faust_assigner.app.host.private_apis import PRIVATE_APIS, VERSIONS, PrivateApi
 
 HEAD = """\
-# What of Faust we touch
+# What of Faust we api
 
-Made from `faust_assigner/app/host/touches.py`:
+Made from `faust_assigner/app/host/private_apis.py`:
 `python -m faust_assigner.app.host.page docs/reference/host.md`.
 
 Faust has no hooks for what the app's parts do, so these use {count} names of Faust, mode and aiokafka that
@@ -41,20 +41,20 @@ def page() -> str:
         f"{name} {first} up to, not including, {beyond}"
         for name, (first, beyond) in VERSIONS.items()
     )
-    text = HEAD.format(count=len(TOUCHES), versions=versions)
+    text = HEAD.format(count=len(PRIVATE_APIS), versions=versions)
     owners = list(
-        dict.fromkeys(touch.owner for touch in TOUCHES)
+        dict.fromkeys(api.owner for api in PRIVATE_APIS)
     )  # in the order of their first rows
-    rows = sorted(TOUCHES, key=lambda touch: owners.index(touch.owner))
-    for owner, touches in groupby(rows, key=lambda touch: touch.owner):
-        text += f"\n## `{owner}`\n{COLUMNS}" + "".join(map(_row, touches))
+    rows = sorted(PRIVATE_APIS, key=lambda api: owners.index(api.owner))
+    for owner, apis in groupby(rows, key=lambda api: api.owner):
+        text += f"\n## `{owner}`\n{COLUMNS}" + "".join(map(_row, apis))
     return text
 
 
-def _row(touch: Touch) -> str:
-    file, _, test = touch.test.partition("::")
+def _row(api: PrivateApi) -> str:
+    file, _, test = api.test.partition("::")
     return (
-        f"| `{touch.name}` | `{touch.shape}` | {', '.join(touch.parts)} | {touch.why} | "
+        f"| `{api.name}` | `{api.shape}` | {', '.join(api.parts)} | {api.why} | "
         f"`{file.rpartition('/')[2]}` `{test}` |\n"
     )
 

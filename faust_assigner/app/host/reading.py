@@ -1,10 +1,10 @@
-"""What requests for keys use of the host; see ``touches.py``."""
+"""What requests for keys use of the host; see ``private_apis.py``."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from faust_assigner.app.host.touch import Touch, rows_of
+from faust_assigner.app.host.private_api import PrivateApi, rows_of
 
 _ROUTING = "tests/integration/app/queries/test_routing.py::test_"
 _PLACED = _ROUTING + "a_key_is_placed_as_the_streams_have_it"
@@ -17,7 +17,7 @@ _GOES_ON = (
     "test_reads_go_on_from_copies_when_a_worker_is_killed_and_are_its_heirs_then"
 )
 
-READS: Final[tuple[Touch, ...]] = (
+READS: Final[tuple[PrivateApi, ...]] = (
     *rows_of(
         "faust.app.router:Router",
         (

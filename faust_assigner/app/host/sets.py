@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from faust_assigner.app.host.touch import Touch, rows_of
+from faust_assigner.app.host.private_api import PrivateApi, rows_of
 
 _SETS = "tests/unit/app/tables/test_sets.py::test_"
 _AFTER = _SETS + "a_row_is_the_set_after_the_operation_whose_offset_it_has"
 _REPLAYED = _SETS + "what_was_replayed_is_in_the_file_and_stays_in_the_set"
 _KEPT = _SETS + "the_end_of_a_recovery_takes_nothing_from_sets_that_were_kept"
 
-SETS: Final[tuple[Touch, ...]] = (
+SETS: Final[tuple[PrivateApi, ...]] = (
     *rows_of(
         "faust.tables.sets:SetTable",
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from faust_assigner.app.host.touch import rows_of
+from faust_assigner.app.host.private_api import rows_of
 
 _TEST = "tests/integration/app/tables/test_windows.py::test_"
 _MOVES = _TEST + "a_window_is_closed_once_with_its_last_value_by_whoever_owns_it"

@@ -23,8 +23,7 @@ from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from aiokafka.util import create_future, create_task
 from mode import get_logger
 
-from faust_assigner.app.consumer.assignment import change
-from faust_assigner.app.consumer.fetcher import make_prompt
+from faust_assigner.app.consumer.fetcher import change_assignment, make_fair
 from faust_assigner.app.membership.fence import HeartbeatFence, sent, watch
 from faust_assigner.wire.join import COOPERATIVE, EAGER
 
@@ -66,7 +65,7 @@ class Listener(Protocol):
     async def gives_up(self) -> None:
         """Everything is about to be revoked."""
 
-    async def let_go(self, revoked: Collection[Any]) -> None:
+    async def revoke(self, revoked: Collection[Any]) -> None:
         """Finish, commit and forget ``revoked``, which are assigned still."""
 
     async def assigned(
@@ -280,7 +279,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             await self._told()
             try:
                 # Assigned still: the app commits only what is.
-                await member.listener.let_go(revoked)
+                await member.listener.revoke(revoked)
             except Exception:
                 logger.exception(
                     "Could not finish the partitions that move away; their last records may be "
@@ -289,7 +288,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 )
         if self._own() is not own:
             return  # another subscription meanwhile; its round begins anew
-        change(own, tps, self._subscription, member.fetcher)
+        change_assignment(own, tps, self._subscription, member.fetcher)
         member.assignor.on_assignment(assignment)
         if member.assignor.leaves:
             # The others wait for this member in the second round, until it has left.
@@ -443,5 +442,5 @@ def take_over(consumer: Any, assignor: Any, listener: Listener, fence: Heartbeat
     coordinator.__class__ = CooperativeCoordinator
     watch(coordinator, fence)
     assignor.cooperative = True
-    make_prompt(consumer._fetcher)
+    make_fair(consumer._fetcher)
     coordinator.membership.watching = create_task(coordinator._watch())

@@ -25,7 +25,7 @@ from aiokafka.protocol.group import SyncGroupRequest
 from mode import get_logger
 
 from faust_assigner.app.membership.watchdog import must_run
-from faust_assigner.app.tables.write_behind import give_up
+from faust_assigner.app.tables.write_behind import discard
 
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -207,7 +207,7 @@ class MembersClient:
         return await self._client.send(node_id, request, **options)
 
 
-class OnlyMembersWrite(Consumer):
+class MembershipFence(Consumer):
     """Of the consumer: what goes to changelogs goes as a member, and what does not arrive is not committed.
 
     Transactions have the fence of their own.
@@ -256,7 +256,7 @@ class OnlyMembersWrite(Consumer):
             if not self.in_transaction:
                 self._guard_producer()
         if self._unwritten:
-            give_up(self.app)  # a change that never arrives would hold back all after it
+            discard(self.app)  # a change that never arrives would hold back all after it
         self._unwritten = False
         self._under_way.clear()
         await super().on_partitions_assigned(assigned, generation_id)

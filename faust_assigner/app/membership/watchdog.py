@@ -17,7 +17,7 @@ from mode import Service, get_logger
 
 from faust_assigner.app.consumer.waits import waits_of
 from faust_assigner.app.membership.topics import ChecksTopics
-from faust_assigner.app.retry import SAY_EVERY_S, Said
+from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
 
 logger = get_logger(__name__)
 
@@ -79,7 +79,7 @@ class Watched(ChecksTopics):
     @Service.task  # type: ignore[untyped-decorator]
     async def _watch(self) -> None:
         dead: dict[str, int] = {}
-        said = Said()
+        said = RateLimitedLog()
         idle_since: float | None = None
         looked = monotonic()
         while not self.should_stop and not self.app.should_stop:
@@ -149,7 +149,7 @@ class Watched(ChecksTopics):
         recovery.begin_again()
         return None
 
-    def _say_what_it_waits_for(self, said: Said) -> None:
+    def _say_what_it_waits_for(self, said: RateLimitedLog) -> None:
         waiting = self.recovery.waiting_for
         if waiting is None:
             return

@@ -54,7 +54,7 @@ PASSED_BACK = (
 )
 
 
-class CarefulRouter(Router):
+class AllowlistRouter(Router):
     """Mixed over the app's router."""
 
     def __init__(self, app: Any) -> None:

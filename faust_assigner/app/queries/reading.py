@@ -11,7 +11,7 @@ from mode import get_logger
 
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries.decide import Here, Who
-from faust_assigner.app.queries.standing import Standing
+from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedStore, ScopedTable
 
 logger = get_logger(__name__)
@@ -31,7 +31,7 @@ RETRY_AFTER_S = 1
 class Reading:
     """A scope: the key that was asked for, its partition, and in which role this worker answers."""
 
-    def __init__(self, standing: Standing, table: Any, key: Any, tp: Any, who: Who) -> None:
+    def __init__(self, standing: ReplicaStatus, table: Any, key: Any, tp: Any, who: Who) -> None:
         self.standing, self.table, self.key, self.tp, self.who = standing, table, key, tp, who
         #: The worst of what was read.
         self.lag, self.age_s = 0, 0.0

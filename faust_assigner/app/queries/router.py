@@ -15,12 +15,12 @@ from yarl import URL
 from faust_assigner.app import settings
 from faust_assigner.app.queries.decide import Asked, Step, steps
 from faust_assigner.app.queries.reading import KEY, ROLE, Reading, unavailable
-from faust_assigner.app.queries.standing import Standing
+from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.tables.scope import NotHere
 from faust_assigner.settings import table as settings_table
 
 if TYPE_CHECKING:
-    from faust_assigner.app.queries.forwarding import CarefulRouter as Router
+    from faust_assigner.app.queries.forwarding import AllowlistRouter as Router
 else:
     Router = object
 
@@ -46,12 +46,12 @@ def _group(app: Any, topic: str) -> int | None:
         return None
 
 
-class ReadsRouter(Router):
+class KeyRouter(Router):
     """Of the app's router: ``standing`` tells what this worker knows of a partition."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(app)
-        self.standing: Standing = getattr(app, MARK)
+        self.standing: ReplicaStatus = getattr(app, MARK)
         #: Worker -> until when it is asked last.
         self._shunned: dict[URL, float] = {}
         self._forward_s = settings.read(app, settings_table.FORWARD_S)

@@ -20,14 +20,14 @@ from faust.transport.consumer import (
 )
 from mode import Service, get_logger
 
-from faust_assigner.app.consumer.fetcher import PromptFetcher
+from faust_assigner.app.consumer.back_pressure import told
+from faust_assigner.app.consumer.fetcher import FairFetcher
 from faust_assigner.app.consumer.fetching import seek_committed
-from faust_assigner.app.consumer.room import told
 from faust_assigner.app.consumer.waits import HAND_OVER, Wait, agents_s, broker_s, unsent, waits_of
 from faust_assigner.app.membership.coordinator import take_over
 from faust_assigner.app.membership.fence import HeartbeatFence
 from faust_assigner.app.rebalance.rounds import Rounds
-from faust_assigner.app.tables.write_behind import rest
+from faust_assigner.app.tables.write_behind import pause
 
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -79,9 +79,9 @@ class ThreadListener:
         """Everything is about to be revoked: a round under way comes to nothing."""
         await self._tell(self._thread.consumer.give_up)
 
-    async def let_go(self, revoked: Collection[Any]) -> None:
+    async def revoke(self, revoked: Collection[Any]) -> None:
         """Finish, commit and forget ``revoked``."""
-        await self._tell(self._thread.consumer.let_go, ensure_TPset(revoked))
+        await self._tell(self._thread.consumer.revoke, ensure_TPset(revoked))
 
     async def assigned(
         self,
@@ -93,7 +93,7 @@ class ThreadListener:
     ) -> None:
         """Begin with ``gained``."""
         await self._tell(
-            self._thread.consumer.take_on,
+            self._thread.consumer.assign,
             ensure_TPset(tps),
             ensure_TPset(revoked),
             ensure_TPset(gained),
@@ -114,7 +114,7 @@ class ThreadListener:
         await self._tell(self._thread.consumer.stand_still)
 
 
-class HandsOver(Consumer):
+class IncrementalRebalance(Consumer):
     """Of the consumer: partitions come and go while others flow."""
 
     #: The partition of the record that is being handed to streams.
@@ -122,7 +122,7 @@ class HandsOver(Consumer):
     #: Partitions whose records are finished and committed before they go.
     leaving: frozenset[Any] = frozenset()
     #: Once the client has started.
-    fetcher: PromptFetcher | None = None
+    fetcher: FairFetcher | None = None
 
     # Of the parts that the composition places before this one.
     callback: Callable[[Any], Awaitable[Any]]
@@ -218,7 +218,7 @@ class HandsOver(Consumer):
     # -- partitions that go
 
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
-    async def let_go(self, revoked: set[Any]) -> None:
+    async def revoke(self, revoked: set[Any]) -> None:
         """Stop ``revoked``, let the records under way end, commit and flush them, forget the partitions."""
         began = monotonic()
         if self.app.should_stop and not self.app.assignor.leaves:
@@ -261,12 +261,12 @@ class HandsOver(Consumer):
         await self.commit(topics=revoked)
         if self.in_transaction:
             wait.pass_on_to("the end of its transactions")
-            await self.transactions.part_with(revoked)
+            await self.transactions.revoke(revoked)
         wait.pass_on_to("the delivery of what was sent", lambda: unsent(app))
         await app.producer.flush()
         await told()
         # Of all tables: which of them go with the topics is known with the answer.
-        rest(app, {tp.partition for tp in revoked})
+        pause(app, {tp.partition for tp in revoked})
         app.tables.recovery.flush_buffers()
 
     async def _send_revoked(self, revoked: set[Any]) -> None:
@@ -320,7 +320,7 @@ class HandsOver(Consumer):
     # -- partitions that come
 
     @Service.transitions_to(CONSUMER_PARTITIONS_ASSIGNED)  # type: ignore[untyped-decorator]
-    async def take_on(
+    async def assign(
         self, assigned: set[Any], revoked: set[Any], gained: set[Any], roles: Any, generation: int
     ) -> None:
         """Tell agents, topics and tables; what is gained stays paused until its tables are restored."""
@@ -343,8 +343,8 @@ class HandsOver(Consumer):
                 await app.topics.maybe_wait_for_subscriptions()
                 await app.topics.on_partitions_assigned(assigned)
                 if self.in_transaction:
-                    await self.transactions.take_on(assigned)
-                await recovery.take_on(*roles, revoked)
+                    await self.transactions.assign(assigned)
+                await recovery.assign(*roles, revoked)
                 await app.on_partitions_assigned.send(assigned)
                 self.rounds.answered()
         except Exception as error:
@@ -391,7 +391,7 @@ class HandsOver(Consumer):
     async def stand_still(self) -> None:
         """Stop all streams; what their agents have begun is not committed."""
         app = self.app
-        app.tables.recovery.stop_taking_on()
+        app.tables.recovery.stop_assigning()
         self.stop_flow()
         app.flow_control.suspend()
         self.pause_partitions(self.assignment())

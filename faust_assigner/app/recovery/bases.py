@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-from faust_assigner.app.recovery.loop import SteadyRecovery, SteadyTables
+from faust_assigner.app.recovery.loop import RecoveringTables, RecoveryLoop
 from faust_assigner.app.recovery.restoring import RestoringRecovery, RestoringTables
 
 
-class Recovery(RestoringRecovery, SteadyRecovery):  # type: ignore[misc]
+class Recovery(RestoringRecovery, RecoveryLoop):  # type: ignore[misc]
     """The recovery, repaired and restoring."""
 
     completed: Any
@@ -23,5 +23,5 @@ class Recovery(RestoringRecovery, SteadyRecovery):  # type: ignore[misc]
         """Note a changelog partition to follow, and the offset in its database."""
 
 
-class TableManager(RestoringTables, SteadyTables):
+class TableManager(RestoringTables, RecoveringTables):
     """The table manager, repaired and restoring."""

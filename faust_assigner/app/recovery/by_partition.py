@@ -17,15 +17,14 @@ from mode import get_logger
 
 from faust_assigner.app.recovery.bring_up import Stop
 from faust_assigner.app.recovery.callbacks import RecoverCallbacks
-from faust_assigner.app.recovery.following import Follows
+from faust_assigner.app.recovery.following import StandbyFollower
 from faust_assigner.app.recovery.order import chunks, ready_sources
 from faust_assigner.app.recovery.restoring import SILENT_SHARE, is_writable
-from faust_assigner.app.retry import insist
+from faust_assigner.app.retry import retry
 from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.databases import close_all, open_for_streams
 from faust_assigner.app.tables.disk import known
-from faust_assigner.app.tables.files import store_of
+from faust_assigner.app.tables.files import close_all, open_for_streams, store_of
 
 if TYPE_CHECKING:
     from faust_assigner.app.recovery.bases import Recovery, TableManager
@@ -38,7 +37,7 @@ logger = get_logger(__name__)
 LOOK_S = 0.01
 
 
-class ByState(Follows):
+class PartitionRecovery(StandbyFollower):
     """Of the table manager's recovery: takes on partitions while others flow.
 
     Of the changelog partitions assigned, ``_complete`` are the actives whose state is here and ``_followed``
@@ -73,7 +72,7 @@ class ByState(Follows):
 
     # -- Faust's own recovery, which is left with nothing to do
 
-    def stop_taking_on(self) -> None:
+    def stop_assigning(self) -> None:
         """Everything is about to be given up, or restored anew."""
         self.is_flowing = False
         for task in self._under_way():
@@ -87,14 +86,14 @@ class ByState(Follows):
         generation_id: int = 0,
     ) -> None:
         """Take the partitions of an eager round."""
-        self.stop_taking_on()
+        self.stop_assigning()
         self._before = frozenset(self.active_tps), frozenset(self.standby_tps)
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
         self._put_aside()
 
     def begin_again(self) -> None:
         """Restore everything once more."""
-        self.stop_taking_on()
+        self.stop_assigning()
         self._put_aside()
         super().begin_again()
 
@@ -117,7 +116,7 @@ class ByState(Follows):
 
     def tables_failed(self, table: str, error: BaseException) -> None:
         """Streams stop, and everything is restored once more."""
-        self.stop_taking_on()
+        self.stop_assigning()
         super().tables_failed(table, error)
 
     async def _open_tables(self) -> None:
@@ -142,7 +141,7 @@ class ByState(Follows):
         await app._fetcher.maybe_start()
         self.completed_generation = generation_id
         self._flows(generation_id)
-        await self.take_on(*self._roles, frozenset())
+        await self.assign(*self._roles, frozenset())
 
     def _flows(self, generation_id: int) -> None:
         if (
@@ -155,11 +154,11 @@ class ByState(Follows):
 
     async def on_stop(self) -> None:
         """Let go of the databases before the tables close them."""
-        self.stop_taking_on()
+        self.stop_assigning()
         await self._callbacks.stop()
         await super().on_stop()
 
-    async def take_on(
+    async def assign(
         self, actives: Collection[Any], standbys: Collection[Any], revoked: Collection[Any]
     ) -> None:
         """Begin with these roles of all assigned partitions; what is under way begins anew."""
@@ -179,7 +178,7 @@ class ByState(Follows):
             self._taking_on = asyncio.ensure_future(self._take_on(*self._roles))
 
     async def interrupt(self) -> None:
-        """Nothing is restored or resumed from here on, until the next ``take_on()``."""
+        """Nothing is restored or resumed from here on, until the next ``assign()``."""
         if under_way := self._under_way():
             for task in under_way:
                 task.cancel()
@@ -336,7 +335,7 @@ class ByState(Follows):
             if self.meter is not None:
                 self.meter.finish(chunk)
             self._complete |= chunk
-            overlay.go_on(self.app, chunk)
+            overlay.resume(self.app, chunk)
             windows.restored(self.tables.closings, chunk)
             pending = pending - chunk
             self._begin_callbacks(pending)
@@ -419,7 +418,7 @@ class ByState(Follows):
         consumer, of = self.app.consumer, self.tables._changelogs
         paused = {tp for tp in consumer._paused_partitions if tp.topic not in of}
         if sources := ready_sources(paused, pending, alone):
-            await insist(self, "Committed offsets", partial(consumer.seek_some, sources))
+            await retry(self, "Committed offsets", partial(consumer.seek_some, sources))
             consumer.resume_partitions(sources)
 
     async def _finish(self) -> None:
@@ -433,10 +432,10 @@ class ByState(Follows):
         app.consumer.rounds.restored()
 
 
-class TablesByState(TableManager):
+class PartitionTables(TableManager):
     """Of the app's table manager: its recovery goes by state."""
 
     def on_partitions_revoked(self, revoked: set[Any]) -> None:
         """Everything is given up."""
-        self.recovery.stop_taking_on()
+        self.recovery.stop_assigning()
         super().on_partitions_revoked(revoked)

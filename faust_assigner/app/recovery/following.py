@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from faust_assigner.app.recovery.bring_up import MIN_STANDBY_GAP, Stop
 from faust_assigner.app.recovery.consistency import begin_anew
 from faust_assigner.app.recovery.restoring import is_writable, settings_of
-from faust_assigner.app.retry import insist
+from faust_assigner.app.retry import retry
 from faust_assigner.app.tables.disk import known
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ else:
     Recovery = object
 
 
-class Follows(Recovery):
+class StandbyFollower(Recovery):
     """Of the table manager's recovery: begins to follow partitions beside streams that flow."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -41,7 +41,7 @@ class Follows(Recovery):
                 self.standby_highwaters[tp] = ends[tp] - 1
             behind = self._in_order(tp for tp in fresh if self._standby_gap(tp) >= MIN_STANDBY_GAP)
             start = {tp: known(self.standby_offsets[tp]) + 1 for tp in fresh}
-            await insist(self, "Seek in standby changelogs", partial(consumer.seek_wait, start))
+            await retry(self, "Seek in standby changelogs", partial(consumer.seek_wait, start))
             self._followed |= fresh.difference(behind)
         consumer.resume_partitions(self.standby_tps.difference(behind))
         if behind:
@@ -67,9 +67,7 @@ class Follows(Recovery):
                 behind, self.standby_offsets, self.standby_highwaters, Stop()
             ):
                 start = {tp: known(self.standby_offsets[tp]) + 1}
-                await insist(
-                    self, "Seek in a standby changelog", partial(consumer.seek_wait, start)
-                )
+                await retry(self, "Seek in a standby changelog", partial(consumer.seek_wait, start))
                 self._followed.add(tp)
                 consumer.resume_partitions({tp})
         except Exception as error:
@@ -95,6 +93,6 @@ class Follows(Recovery):
         thread = self.app.consumer._thread
         ask = getattr(thread._ensure_consumer(), question)
         found = (
-            await insist(self, what, partial(thread.call_thread, ask, sorted(tps))) if tps else {}
+            await retry(self, what, partial(thread.call_thread, ask, sorted(tps))) if tps else {}
         )
         return {tp: found[tp] for tp in tps}

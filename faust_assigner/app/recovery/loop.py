@@ -16,12 +16,12 @@ from mode import Service, get_logger
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.recovery.consistency import COMPARE_S, Consistency, begin_anew
 from faust_assigner.app.recovery.replay_loop import ChangelogQueue, ReplayLoop
-from faust_assigner.app.retry import insist, pause_s
+from faust_assigner.app.retry import pause_s, retry
 from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.disk import known
 from faust_assigner.app.tables.files import (
-    CarefulStore,
+    FaultReportingStore,
     is_storage_error,
     store_of,
     take_care_of,
@@ -44,7 +44,7 @@ TRUSTED_AFTER_S = 60.0
 PATIENCE_S = 10.0
 
 
-class SteadyRecovery(ReplayLoop):
+class RecoveryLoop(ReplayLoop):
     """Of the table manager's recovery: sources resume after their seek, and the end is always reached."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -77,7 +77,7 @@ class SteadyRecovery(ReplayLoop):
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Seek to the committed offsets, then let the source partitions flow; stock does it the other way."""
-        overlay.go_on(self.app, self.active_tps)
+        overlay.resume(self.app, self.active_tps)
         windows.restored(self.tables.closings, self.active_tps)
         with self.app.consumer.sources_held():
             await super().on_recovery_completed(generation_id)
@@ -156,7 +156,7 @@ class SteadyRecovery(ReplayLoop):
     ) -> None:
         if title == "active":
             await self._open_tables()
-        await insist(
+        await retry(
             self,
             f"Ends of {title} changelogs",
             partial(super()._build_highwaters, consumer, tps, destination, title),
@@ -165,7 +165,7 @@ class SteadyRecovery(ReplayLoop):
             await self._compare(consumer, tps, self.standby_offsets, destination)
 
     async def _build_offsets(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
-        await insist(
+        await retry(
             self,
             f"Beginnings of {title} changelogs",
             partial(super()._build_offsets, consumer, tps, destination, title),
@@ -186,7 +186,7 @@ class SteadyRecovery(ReplayLoop):
 
     async def _ahead(self, offsets: Any, ends: Any) -> frozenset[Any]:
         """The partitions whose tables are ahead of their changelogs; raises ConsistencyError for these."""
-        return await insist(
+        return await retry(
             self,
             "Ends of changelogs that tables are ahead of",
             partial(self.consistency.ahead, self.tp_to_table, offsets, ends),
@@ -233,7 +233,7 @@ class SteadyRecovery(ReplayLoop):
         self.begin_again()
 
     async def _seek_offsets(self, consumer: Any, tps: Any, offsets: Any, title: str) -> None:
-        await insist(
+        await retry(
             self,
             f"Seek in {title} changelogs",
             partial(super()._seek_offsets, consumer, tps, offsets, title),
@@ -343,7 +343,7 @@ class SteadyRecovery(ReplayLoop):
         stores = {
             tp: store
             for tp in sorted(self._to_open())
-            if isinstance(store := store_of(self.tp_to_table[tp]), CarefulStore)
+            if isinstance(store := store_of(self.tp_to_table[tp]), FaultReportingStore)
         }
         for tp in stores.keys() & self._reopen:
             stores[tp].close_partition(tp.partition)
@@ -370,13 +370,13 @@ async def _raise(error: BaseException) -> None:
     raise error
 
 
-class SteadyTables(TableManager):
+class RecoveringTables(TableManager):
     """Of the app's table manager: it makes the recovery and the changelog queue of this room."""
 
     _changelog_queue: ChangelogQueue | None
     _recovery: Any
     #: The class of the recovery that it makes.
-    recovery_class: type = SteadyRecovery
+    recovery_class: type = RecoveryLoop
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: What closes the windows of each table.

@@ -17,7 +17,7 @@ from mode import Service, get_logger
 from mode.utils.queues import ThrowableQueue
 
 from faust_assigner.app.recovery.unreadable import unreadable_of
-from faust_assigner.app.retry import Said
+from faust_assigner.app.retry import RateLimitedLog
 
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import RecoveryBase
@@ -60,7 +60,7 @@ class ReplayLoop(RecoveryBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: Partition -> the fetch round in which all of its records had been fetched.
         self._fetched: dict[Any, int] = {}
-        self._said = Said()
+        self._said = RateLimitedLog()
         super().__init__(*args, **kwargs)
         self.unreadable = unreadable_of(self.app)
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from faust.exceptions import DecodeError, KeyDecodeError
 from mode import get_logger
 
-from faust_assigner.app.retry import Said
+from faust_assigner.app.retry import RateLimitedLog
 
 logger = get_logger(__name__)
 
@@ -40,7 +40,7 @@ class UnreadableRecords:
     def __init__(self, app: Any) -> None:
         self.app = app
         self.counts: Counter[Any] = Counter()
-        self._said = Said()
+        self._said = RateLimitedLog()
 
     def __call__(self, tp: Any, records: Sequence[Unreadable]) -> None:
         """Count and keep ``records``; each partition is named at once and then once a minute."""

@@ -26,8 +26,8 @@ from mode import get_logger
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.scope import ScopedStore
-from faust_assigner.app.tables.sets import WholeSets
-from faust_assigner.app.tables.store import OverlaidStore
+from faust_assigner.app.tables.sets import WriteBehindSets
+from faust_assigner.app.tables.store import WriteBehindStore
 
 logger = get_logger(__name__)
 
@@ -68,7 +68,7 @@ def corrupt_folders(app: Any) -> int:
     return sum(sum(getattr(store, "set_aside", {}).values()) for store in stores)
 
 
-class CarefulStore(OverlaidStore):
+class FaultReportingStore(WriteBehindStore):
     """Of a RocksDB store: what fails is told to the recovery, which stops the streams and begins again."""
 
     #: Partition -> folders set aside since the worker started.
@@ -222,10 +222,10 @@ class CarefulStore(OverlaidStore):
         consistency.doubt(TP(self.table.changelog_topic.get_topic_name(), partition), offset)
         return True
 
-    def land(self, partition: int) -> None:
-        """Write what counts; where that fails the recovery begins again, and it lands after that."""
+    def flush(self, partition: int) -> None:
+        """Write what counts; where that fails the recovery begins again, and flushes it afterwards."""
         try:
-            super().land(partition)
+            super().flush(partition)
         except Exception as error:
             if not self._is_ours() or not is_storage_error(error):
                 raise
@@ -243,7 +243,7 @@ class CarefulStore(OverlaidStore):
             self._fail(error, [tp.partition])
 
 
-class TableStore(ScopedStore, CarefulStore, RocksDBStore):  # type: ignore[misc]
+class TableStore(ScopedStore, FaultReportingStore, RocksDBStore):  # type: ignore[misc]
     """The store of a table in RocksDB."""
 
 
@@ -271,7 +271,7 @@ def take_care_of(table: Any) -> None:
 
 
 def _whole(table: Any, make: Callable[[], Any]) -> Any:
-    return over(WholeSets, type(make()))(table)
+    return over(WriteBehindSets, type(make()))(table)
 
 
 def _new_store(table: Any, make: Callable[[Any], Any], url: Any) -> Any:
@@ -292,3 +292,22 @@ def _new_store(table: Any, make: Callable[[Any], Any], url: Any) -> Any:
     )
     overlay.begin(table, store)
     return store
+
+
+def open_for_streams(store: Any, partition: int) -> None:
+    """In a thread, to its end: a database that nobody knows of would lock out the next one.
+
+    Noted where streams run, before anybody goes on who has waited for this: they look through all of them.
+    """
+    database = store._open_for_partition(partition)
+    store.app.loop.call_soon_threadsafe(store._dbs.__setitem__, partition, database)
+
+
+def close_all(databases: Iterable[Any]) -> None:
+    """In a thread; what does not close is told of."""
+    for database in databases:
+        if database is not None:
+            try:
+                database.close()
+            except Exception as error:
+                logger.warning("A database did not close: %s", error)

@@ -15,7 +15,7 @@ from typing import Any
 
 from mode import get_logger
 
-from faust_assigner.app.tables.store import OverlaidStore
+from faust_assigner.app.tables.store import WriteBehindStore
 
 logger = get_logger(__name__)
 
@@ -35,9 +35,9 @@ class OpenWindows:
         self._whole: set[int] = set()
 
     @property
-    def _rows(self) -> OverlaidStore | None:
+    def _rows(self) -> WriteBehindStore | None:
         store = self._table.data
-        return store if isinstance(store, OverlaidStore) else None
+        return store if isinstance(store, WriteBehindStore) else None
 
     def add(self, key: Key, partition: int) -> None:
         """The row is there."""

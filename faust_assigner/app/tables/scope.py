@@ -13,7 +13,7 @@ from faust.streams import current_event
 from faust.web.exceptions import ServiceUnavailable
 
 if TYPE_CHECKING:
-    from faust_assigner.app.tables.store import OverlaidStore as Store
+    from faust_assigner.app.tables.store import WriteBehindStore as Store
 else:
     Store = object
 

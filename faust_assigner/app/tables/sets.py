@@ -14,7 +14,7 @@ from faust.models import maybe_model
 from faust.streams import current_event
 
 from faust_assigner.app.tables.disk import known
-from faust_assigner.app.tables.store import OverlaidStore
+from faust_assigner.app.tables.store import WriteBehindStore
 
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import SetsBase as Sets
@@ -22,13 +22,13 @@ else:
     Sets = object
 
 
-class WholeSets(Sets):
+class WriteBehindSets(Sets):
     """Of the sets of a table: rows and sets say the same."""
 
     @property
     def _rows(self) -> Any:
         """The store, where it is RocksDB; in memory a row is the set itself."""
-        return self.storage if isinstance(self.storage, OverlaidStore) else None
+        return self.storage if isinstance(self.storage, WriteBehindStore) else None
 
     def send_changelog_event(self, key: Any, operation: int, value: Any) -> None:
         """Send the operation that a set is about to apply; the row is the set after it."""

@@ -28,8 +28,8 @@ else:
 _CHANGE = "_faust_assigner_change"
 
 
-class Landing(Enum):
-    """How a change of this worker comes into a file, by who else writes its changelog."""
+class FlushMode(Enum):
+    """How a change of this worker is written to a file, by who else writes its changelog."""
 
     #: Nobody: with its own offset.
     OWN = "own"
@@ -39,14 +39,14 @@ class Landing(Enum):
     APART = "apart"
 
 
-class OverlaidStore(Store):
+class WriteBehindStore(Store):
     """Of a RocksDB store: rows are read over the file and written behind their changelog.
 
     Where ``usage`` is None it writes as stock does.
     """
 
     usage: Usage | None = None
-    landing = Landing.OWN
+    flush_mode = FlushMode.OWN
 
     #: Whether the producer runs in a thread of its own.
     in_other_thread = False
@@ -58,7 +58,7 @@ class OverlaidStore(Store):
         self._sent: Any = None
         #: The key of the change that has been made with its record already.
         self._made: bytes | None = None
-        self._to_land: set[int] = set()
+        self._to_flush: set[int] = set()
         super().__init__(*args, **kwargs)
 
     # -- changes
@@ -78,7 +78,7 @@ class OverlaidStore(Store):
 
     def _place_of(self, record: Any) -> int:
         """The partition whose row it changes."""
-        event = current_event() if self.landing is Landing.APART else None
+        event = current_event() if self.flush_mode is FlushMode.APART else None
         return int((event or record).message.partition)
 
     def _is_made(self, key: bytes, value: bytes | None) -> bool:
@@ -110,7 +110,7 @@ class OverlaidStore(Store):
 
     def _waits(self, partition: int) -> bool:
         """Whether a change without a record has to wait for those before it."""
-        return bool(self.overlays.get(partition)) and self.landing is not Landing.READ_BACK
+        return bool(self.overlays.get(partition)) and self.flush_mode is not FlushMode.READ_BACK
 
     def _change(self, partition: int, key: bytes, value: bytes | None, record: Any) -> None:
         overlay = self._overlay_of(partition)
@@ -131,7 +131,7 @@ class OverlaidStore(Store):
             raise RuntimeError("a store without an overlay was asked for one")
         overlay = self.overlays.get(partition)
         if overlay is None:
-            kind = ReadBack if self.landing is Landing.READ_BACK else Overlay
+            kind = ReadBack if self.flush_mode is FlushMode.READ_BACK else Overlay
             overlay = self.overlays[partition] = kind(self.usage)
         return overlay
 
@@ -139,7 +139,7 @@ class OverlaidStore(Store):
         """The share of a transaction that the record at hand belongs to; None outside of transactions."""
         return self.app.consumer.transactions.share_at_hand() if self.app.in_transaction else None
 
-    # -- landing
+    # -- flushing
 
     def arrived(self, record: Any) -> None:
         """The changelog has the record; called where the producer runs."""
@@ -152,23 +152,23 @@ class OverlaidStore(Store):
         made: tuple[int, Change] | None = getattr(record, _CHANGE, None)
         if made is not None:
             partition, change = made
-            offset = NO_RECORD if self.landing is Landing.APART else record.result().offset
+            offset = NO_RECORD if self.flush_mode is FlushMode.APART else record.result().offset
             self._overlay_of(partition).acknowledge(change, offset)
             if change.counts:
-                self.land_soon(partition)
+                self.flush_soon(partition)
 
-    def land_soon(self, partition: int) -> None:
+    def flush_soon(self, partition: int) -> None:
         """Write what counts once all that is known by now has been told; many records are in one answer."""
-        if not self._to_land:
-            asyncio.get_running_loop().call_soon(self._land_all)
-        self._to_land.add(partition)
+        if not self._to_flush:
+            asyncio.get_running_loop().call_soon(self._flush_all)
+        self._to_flush.add(partition)
 
-    def _land_all(self) -> None:
-        partitions, self._to_land = sorted(self._to_land), set()
+    def _flush_all(self) -> None:
+        partitions, self._to_flush = sorted(self._to_flush), set()
         for partition in partitions:
-            self.land(partition)
+            self.flush(partition)
 
-    def land(self, partition: int) -> None:
+    def flush(self, partition: int) -> None:
         """Write what counts, with the changelog offset, unless the file is not to be written now."""
         overlay = self.overlays.get(partition)
         if overlay is not None and overlay.is_out_of_order:
@@ -199,24 +199,24 @@ class OverlaidStore(Store):
                 offset = max(offset, at)
         _write(database, rows, None if offset == before else (self.offset_key, offset))
 
-    def go_on(self, partition: int) -> None:
-        """The file has all of its changelog but our own changes: they land from here on."""
+    def resume(self, partition: int) -> None:
+        """The file has all of its changelog but our own changes: flush them from here on."""
         if self.usage is not None:
             overlay = self._overlay_of(partition)
             overlay.lands = True
             overlay.believe()
-            self.land(partition)
+            self.flush(partition)
 
     def hold(self) -> None:
-        """Nothing lands until ``go_on()``."""
+        """Flush nothing until ``resume()``."""
         for overlay in self.overlays.values():
             overlay.lands = False
 
-    def rest(self, partitions: Iterable[int] | None = None) -> None:
-        """What counts lands, nothing more until ``go_on()``; of all partitions where none are named."""
+    def pause(self, partitions: Iterable[int] | None = None) -> None:
+        """Flush what counts, and nothing more until ``resume()``; of all partitions where none are named."""
         for partition in sorted(self.overlays) if partitions is None else partitions:
             if partition in self.overlays:
-                self.land(partition)
+                self.flush(partition)
                 self.overlays[partition].lands = False
 
     def drop(self, partition: int, share: Any = None) -> None:
@@ -225,15 +225,15 @@ class OverlaidStore(Store):
         if gone and self.table.data is not self:
             self.table.data.dropped(partition, gone)
 
-    def give_up(self, partitions: Iterable[int] | None = None) -> None:
-        """The partitions, or all, are let go: what counts lands, the rest is dropped."""
+    def discard(self, partitions: Iterable[int] | None = None) -> None:
+        """Flush what counts of the partitions, or of all, and drop the rest."""
         for partition in sorted(self.overlays) if partitions is None else sorted(partitions):
-            self.rest([partition])
+            self.pause([partition])
             self.drop(partition)
 
     async def stop(self) -> None:
-        """Land what counts before the databases are closed."""
-        self.give_up()
+        """Flush what counts before the databases are closed."""
+        self.discard()
         await super().stop()
 
     def reset_state(self) -> None:
@@ -345,7 +345,7 @@ class OverlaidStore(Store):
 class _Known(dict[int, int]):
     """Partition -> the offset of its file."""
 
-    def __init__(self, store: OverlaidStore) -> None:
+    def __init__(self, store: WriteBehindStore) -> None:
         self._store = store
 
     def __missing__(self, partition: int) -> int:

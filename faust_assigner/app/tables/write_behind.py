@@ -10,7 +10,7 @@ from faust.types import TP
 
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.changes import Usage
-from faust_assigner.app.tables.store import Landing, OverlaidStore
+from faust_assigner.app.tables.store import FlushMode, WriteBehindStore
 from faust_assigner.settings.table import OVERLAY, OVERLAY_BYTES
 
 #: Changes of all tables of a worker that wait at a time.
@@ -25,7 +25,7 @@ def usage_of(app: Any) -> Usage:
     return usage
 
 
-def begin(table: Any, store: OverlaidStore) -> None:
+def begin(table: Any, store: WriteBehindStore) -> None:
     """Let ``store``, just made for ``table``, hold changes back where that is possible.
 
     Under ``exactly_once`` whatever the setting says: a row would keep what an aborted transaction did.
@@ -34,7 +34,7 @@ def begin(table: Any, store: OverlaidStore) -> None:
     wanted = app.in_transaction or read_or_default(app, OVERLAY)
     if wanted and store.use_rocksdict and not store.read_only:
         if table.use_partitioner or table.synchronize_all_active_partitions:
-            store.landing = Landing.READ_BACK if table.is_global else Landing.APART
+            store.flush_mode = FlushMode.READ_BACK if table.is_global else FlushMode.APART
         store.usage, store.in_other_thread = usage_of(app), app.conf.producer_threaded
         table.send_changelog = partial(_send, table, store, table.send_changelog)
         table._on_changelog_sent = store.arrived
@@ -42,7 +42,7 @@ def begin(table: Any, store: OverlaidStore) -> None:
 
 def _send(
     table: Any,
-    store: OverlaidStore,
+    store: WriteBehindStore,
     send: Callable[..., Any],
     partition: int | None,
     key: Any,
@@ -58,43 +58,43 @@ def _send(
     return record
 
 
-def overlaid(app: Any) -> Iterator[tuple[str, OverlaidStore]]:
+def overlaid(app: Any) -> Iterator[tuple[str, WriteBehindStore]]:
     """Changelog and store of each table whose rows wait for their changelog."""
     for table in app.tables.values():
         data = table.data
         store = getattr(data, "storage", data)
-        if isinstance(store, OverlaidStore) and store.usage is not None:
+        if isinstance(store, WriteBehindStore) and store.usage is not None:
             yield table.changelog_topic.get_topic_name(), store
 
 
-def rest(app: Any, partitions: Collection[int] | None = None) -> None:
-    """What counts lands, nothing more until ``go_on()``; of all partitions, or those of these numbers."""
+def pause(app: Any, partitions: Collection[int] | None = None) -> None:
+    """Flush what counts, and nothing more until ``resume()``; of all partitions, or of these numbers."""
     for _, store in overlaid(app):
-        store.rest(partitions)
+        store.pause(partitions)
 
 
 def hold(app: Any) -> None:
-    """Nothing lands until ``go_on()``: files cannot be written, or are about to be replayed."""
+    """Flush nothing until ``resume()``: files cannot be written, or are about to be replayed."""
     for _, store in overlaid(app):
         store.hold()
 
 
-def give_up(app: Any) -> None:
-    """All partitions are let go: what counts lands, the rest is dropped."""
+def discard(app: Any) -> None:
+    """Flush what counts of all partitions, and drop the rest."""
     for _, store in overlaid(app):
-        store.give_up()
+        store.discard()
 
 
 def keep(app: Any, actives: Collection[Any], complete: Collection[Any]) -> None:
-    """Give up all changelog partitions but ``actives``; those that are ``complete`` go on."""
+    """Discard all changelog partitions but ``actives``; resume those that are ``complete``."""
     for topic, store in overlaid(app):
-        store.give_up([p for p in store.overlays if TP(topic, p) not in actives])
-    go_on(app, complete)
+        store.discard([p for p in store.overlays if TP(topic, p) not in actives])
+    resume(app, complete)
 
 
-def go_on(app: Any, actives: Collection[Any]) -> None:
+def resume(app: Any, actives: Collection[Any]) -> None:
     """The files of ``actives`` have all of their changelogs; from here on their owner is this worker."""
     for topic, store in overlaid(app):
         for tp in sorted(actives):
             if tp.topic == topic:
-                store.go_on(tp.partition)
+                store.resume(tp.partition)

@@ -20,7 +20,7 @@ from faust.exceptions import ProducerSendError
 from faust.streams import current_event
 from mode import get_logger
 
-from faust_assigner.app.retry import insist
+from faust_assigner.app.retry import retry
 from faust_assigner.app.transactions.ids import change, id_for, without
 from faust_assigner.app.transactions.shares import Place, Share
 
@@ -86,7 +86,7 @@ class OwnTransactions(TransactionManager):
         await self.end(change(before, self._ids).ended)
         await self.begin(set(self._ids.values()))
 
-    async def part_with(self, revoked: Collection[Any]) -> None:
+    async def revoke(self, revoked: Collection[Any]) -> None:
         """End the transactions of ``revoked``, whose records are done and committed.
 
         What is open in them by now is the empty one that the commit began. A send that comes late fails, and
@@ -95,7 +95,7 @@ class OwnTransactions(TransactionManager):
         before, self._ids = self._ids, without(self._ids, revoked)
         await self.end(change(before, self._ids).ended)
 
-    async def take_on(self, assigned: Collection[Any]) -> None:
+    async def assign(self, assigned: Collection[Any]) -> None:
         """Begin the transactions of what is new in ``assigned``; those of kept partitions go on."""
         before, self._ids = self._ids, {**self.ids_for(assigned), **self._ids}
         await self.begin(change(before, self._ids).begun)
@@ -105,7 +105,7 @@ class OwnTransactions(TransactionManager):
         if ids:
             logger.info("Stopping %d transactional producers", len(ids))
         for one in sorted(ids):
-            self.let_go(one)
+            self.release_held(one)
             self._drop(one)
             producer = self.producer._transaction_producers.get(one)
             if producer is not None and producer._txn_manager.is_in_transaction():
@@ -127,7 +127,7 @@ class OwnTransactions(TransactionManager):
             logger.info("Starting %d transactional producers", len(ids))
         for one in sorted(ids):
             try:
-                await insist(self, f"Begin of transaction {one}", partial(self._begin, one))
+                await retry(self, f"Begin of transaction {one}", partial(self._begin, one))
             except BrokerResponseError as error:
                 raise TransactionsRefused(
                     f"The broker refuses transactions: {type(error).__name__} for the transactional id "
@@ -283,7 +283,7 @@ class OwnTransactions(TransactionManager):
             for share in self._shares.values():
                 share.abandon()
             for one in list(self._settling):
-                self.let_go(one)
+                self.release_held(one)
             self.consumer.lose_membership()
         return True
 
@@ -330,7 +330,7 @@ class OwnTransactions(TransactionManager):
             self._settling[transactional_id].set()
             self._settling[transactional_id] = asyncio.Event()
 
-    def let_go(self, transactional_id: str) -> None:
+    def release_held(self, transactional_id: str) -> None:
         """New records of the transaction may pass."""
         if (held := self._settling.pop(transactional_id, None)) is not None:
             held.set()
@@ -424,7 +424,7 @@ class OwnTransactions(TransactionManager):
         ``fenced``: others may have owned these partitions meanwhile, and have ended these producers by that.
         """
         for transactional_id in list(self._settling):
-            self.let_go(transactional_id)
+            self.release_held(transactional_id)
         self.app._attachments._pending.clear()
         for transactional_id in {*self._shares, *self._closed}:
             self._drop(transactional_id)

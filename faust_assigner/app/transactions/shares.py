@@ -37,7 +37,7 @@ class Share:
         """All of it counts: what it changed in tables is on disk in a moment."""
         self.committed = True
         for store, partition in sorted(self.changed, key=lambda place: place[1]):
-            store.land(partition)
+            store.flush(partition)
 
     def abandon(self) -> None:
         """Nothing of it counts: what it changed in tables is as it was before."""

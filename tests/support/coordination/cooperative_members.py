@@ -190,7 +190,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         """Whether there is something to keep."""
         return self.flowing
 
-    async def let_go(self, revoked: Collection[Any]) -> None:
+    async def revoke(self, revoked: Collection[Any]) -> None:
         """Some of it goes."""
         numbers = frozenset(tp.partition for tp in revoked)
         self.letting_go.set()

@@ -177,12 +177,12 @@ def _methods() -> frozenset[str]:
 @cache
 def _host_names() -> frozenset[str]:
     """Names of methods and attributes of the host's classes that are in the table of names."""
-    from faust_assigner.app.host.touches import TOUCHES
+    from faust_assigner.app.host.private_apis import PRIVATE_APIS
 
     names = {"__class__"}
-    for owner in {touch.owner for touch in TOUCHES if ":" in touch.owner}:
+    for owner in {api.owner for api in PRIVATE_APIS if ":" in api.owner}:
         module, _, kind = owner.partition(":")
         for base in getattr(importlib.import_module(module), kind).__mro__[:-1]:
             names.update(vars(base))
             names.update(getattr(base, "__annotations__", {}))
-    return frozenset(names | {touch.name for touch in TOUCHES})
+    return frozenset(names | {api.name for api in PRIVATE_APIS})

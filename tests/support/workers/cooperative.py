@@ -68,7 +68,7 @@ class CooperativeWorker(Worker):
         consumer._coordinator.generation += 1
         listener.joins()
         if revoked:
-            await listener.let_go(revoked)
+            await listener.revoke(revoked)
         for tp in revoked:
             del consumer.positions[tp]
         for tp in gained:

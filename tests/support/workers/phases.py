@@ -15,8 +15,8 @@ from typing import Any
 from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 
 from faust_assigner.app.membership.coordinator import CooperativeCoordinator
-from faust_assigner.app.rebalance.incremental import HandsOver
-from faust_assigner.app.recovery.by_partition import ByState
+from faust_assigner.app.rebalance.incremental import IncrementalRebalance
+from faust_assigner.app.recovery.by_partition import PartitionRecovery
 from tests.support.workers.app import JOURNAL, app, journal
 from tests.support.workers.places import BETWEEN, JOINED, LETTING_GO, RESTORING
 
@@ -63,7 +63,11 @@ def before_commit(consumer: Any, *args: Any, **kwargs: Any) -> str | None:
 
 def make_holdable() -> None:
     """Every place is one to be held at."""
-    coordinator, consumer, recovery = CooperativeCoordinator, HandsOver, ByState
+    coordinator, consumer, recovery = (
+        CooperativeCoordinator,
+        IncrementalRebalance,
+        PartitionRecovery,
+    )
     coordinator._send_req = holding(coordinator._send_req, before_request)  # type: ignore[method-assign]
     coordinator._take = holding(coordinator._take, before_answer)  # type: ignore[method-assign]
     recovery._restore_actives = holding(  # type: ignore[method-assign]
@@ -73,7 +77,7 @@ def make_holdable() -> None:
     async def commit(self: Any, *args: Any, **kwargs: Any) -> Any:
         if (at := before_commit(self)) is not None:
             await hold(at)
-        return await super(HandsOver, self).commit(*args, **kwargs)
+        return await super(IncrementalRebalance, self).commit(*args, **kwargs)
 
     consumer.commit = commit  # type: ignore[method-assign]
 

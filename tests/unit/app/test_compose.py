@@ -12,8 +12,8 @@ from faust.tables.manager import TableManager
 from faust_assigner.app import compose as module
 from faust_assigner.app import fixup
 from faust_assigner.app.compose import repair
-from faust_assigner.app.queries.forwarding import CarefulRouter
-from faust_assigner.app.recovery.loop import SteadyTables
+from faust_assigner.app.queries.forwarding import AllowlistRouter
+from faust_assigner.app.recovery.loop import RecoveringTables
 from faust_assigner.errors import ConfigError
 
 
@@ -37,7 +37,7 @@ async def test_a_second_repair_changes_nothing(
     app = app_in(tmp_path)
     repair(app)
     once = parts(app)
-    assert issubclass(once[0], SteadyTables)
+    assert issubclass(once[0], RecoveringTables)
     repair(app)
     assert [a is b for a, b in zip(parts(app), once, strict=True)] == [True] * 4
     assert app.tables is not None
@@ -55,7 +55,7 @@ async def test_an_app_that_is_in_use_is_warned_about_once(
         repair(app)
     lines = [one for one in caplog.records if "before it could be repaired" in one.getMessage()]
     assert len(lines) == 1
-    assert not issubclass(app.conf.TableManager, SteadyTables)
+    assert not issubclass(app.conf.TableManager, RecoveringTables)
 
 
 def test_the_installers_are_the_parts_that_the_fixup_names() -> None:
@@ -67,10 +67,10 @@ async def test_only_the_parts_that_are_named_are_installed(tmp_path: Path) -> No
     """Without the repairs the tables are Faust's."""
     app = app_in(tmp_path)
     module.install(app, ("driver_assignor", "router"))
-    assert not issubclass(app.conf.TableManager, SteadyTables)
-    assert issubclass(app.conf.Router, CarefulRouter)
+    assert not issubclass(app.conf.TableManager, RecoveringTables)
+    assert issubclass(app.conf.Router, AllowlistRouter)
     module.install(app, ("repairs",))
-    assert issubclass(app.conf.TableManager, SteadyTables)
+    assert issubclass(app.conf.TableManager, RecoveringTables)
 
 
 class OwnTables(TableManager):

@@ -14,7 +14,7 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from faust_assigner.app.retry import SAY_EVERY_S, Said, insist, is_silence, pause_s
+from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog, is_silence, pause_s, retry
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_pauses_double_from_half_a_second_to_eight() -> None:
 def test_trouble_is_logged_every_minute_for_as_long_as_it_lasts() -> None:
     """Each minute counts from the line before; those that were left out are counted."""
     now = 0.0
-    said = Said(lambda: now)
+    said = RateLimitedLog(lambda: now)
     due = []
     for minute_share in range(9):
         now = minute_share * SAY_EVERY_S / 4
@@ -86,7 +86,7 @@ async def test_a_step_is_taken_until_it_is_answered(caplog: Any) -> None:
         return answer
 
     service = Service()
-    assert await insist(service, "Ends of changelogs", step) == "ends"
+    assert await retry(service, "Ends of changelogs", step) == "ends"
     assert service.slept == [0.5, 1.0]
     assert [record.message.partition(":")[0] for record in caplog.records] == ["Ends of changelogs"]
 
@@ -99,9 +99,9 @@ async def test_a_step_of_a_service_that_stops_is_cancelled() -> None:
 
     service = Service(stops_at=2)
     with pytest.raises(asyncio.CancelledError):
-        await insist(service, "Ends", lambda: fail(TimeoutError()))
+        await retry(service, "Ends", lambda: fail(TimeoutError()))
     assert len(service.slept) == 2
     service = Service()
     with pytest.raises(ValueError, match="a bug"):
-        await insist(service, "Ends", lambda: fail(ValueError("a bug")))
+        await retry(service, "Ends", lambda: fail(ValueError("a bug")))
     assert service.slept == []

@@ -10,7 +10,7 @@ _STOCK = "faust.assignor.partition_assignor:PartitionAssignor"
 _OURS = "assignor:PartitionAssignor"
 _APP = "faust.app.base:App"
 _LISTENER = "faust.transport.drivers.aiokafka:ConsumerRebalanceListener"
-_HANDS = "rebalance.incremental:HandsOver"
+_HANDS = "rebalance.incremental:IncrementalRebalance"
 _THREAD = "rebalance.incremental:ThreadListener"
 
 ASSIGNOR: Final[tuple[Taken, ...]] = (
@@ -87,10 +87,10 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_LISTENER}.on_partitions_revoked",
-        f"{_THREAD}.let_go",
+        f"{_THREAD}.revoke",
         "In a cooperative round: with what goes.",
         ("calls on_rebalance_start", "rebalance.rounds:Rounds.begin"),
-        ("calls on_partitions_revoked", HERE, "The consumer's let_go() is called."),
+        ("calls on_partitions_revoked", HERE, "The consumer's revoke() is called."),
     ),
     taken(
         f"{_LISTENER}.on_partitions_assigned",
@@ -101,11 +101,11 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
             "",
             "Records carry it, and those of another number are dropped: what is kept flows on.",
         ),
-        ("calls on_partitions_assigned", HERE, "The consumer's take_on() is called."),
+        ("calls on_partitions_assigned", HERE, "The consumer's assign() is called."),
     ),
     taken(
         f"{_APP}._on_partitions_revoked",
-        f"{_HANDS}.let_go",
+        f"{_HANDS}.revoke",
         "In a cooperative round: the flow of the others is not stopped.",
         (
             "calls _on_rebalance_when_stopped",
@@ -116,12 +116,12 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         ("does crash", f"{_HANDS}._send_revoked"),
         ("also stops the tables of what goes", HERE),
         ("also pauses and clears queues", HERE),
-        ("also waits for streams, commits and flushes", f"{_HANDS}.let_go {_HANDS}._finish"),
-        ("also ends transactions", "transactions.manager:OwnTransactions.part_with"),
+        ("also waits for streams, commits and flushes", f"{_HANDS}.revoke {_HANDS}._finish"),
+        ("also ends transactions", "transactions.manager:OwnTransactions.revoke"),
     ),
     taken(
         f"{_APP}._on_partitions_assigned",
-        f"{_HANDS}.take_on",
+        f"{_HANDS}.assign",
         "In a cooperative round.",
         (
             "calls _on_rebalance_when_stopped",
@@ -137,11 +137,11 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         ("calls on_partitions_assigned", HERE),
         ("does crash", HERE),
         ("also waits for subscriptions", HERE),
-        ("also begins transactions", "transactions.manager:OwnTransactions.take_on"),
+        ("also begins transactions", "transactions.manager:OwnTransactions.assign"),
     ),
     taken(
         "faust.app.router:Router.route_req",
-        "queries.router:ReadsRouter.route_req",
+        "queries.router:KeyRouter.route_req",
         "Whoever can answer is asked, within a bounded time.",
         (
             "raises ServiceUnavailable",
@@ -151,13 +151,13 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
     ),
     taken(
         "faust.app.router:Router._route_req",
-        "queries.forwarding:CarefulRouter._route_req",
+        "queries.forwarding:AllowlistRouter._route_req",
         "Only allowed URLs are asked, and credentials go to trusted ones alone.",
-        ("raises SameNode", "queries.forwarding:CarefulRouter.forward"),
+        ("raises SameNode", "queries.forwarding:AllowlistRouter.forward"),
     ),
     *alike(
         "faust.app.router:Router",
-        "queries.router:ReadsRouter",
+        "queries.router:KeyRouter",
         "_get_serialized_key",
         "The key is placed as the streams' topics have it.",
     ),

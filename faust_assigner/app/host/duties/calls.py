@@ -7,18 +7,18 @@ from typing import Final
 
 #: Our class -> names of its methods, with spaces between them. Checked in the source of each.
 CALLS: Final[Mapping[str, str]] = {
-    "recovery.by_partition:ByState": "_resume_streams on_rebalance on_stop",
-    "recovery.by_partition:TablesByState": "on_partitions_revoked",
+    "recovery.by_partition:PartitionRecovery": "_resume_streams on_rebalance on_stop",
+    "recovery.by_partition:PartitionTables": "on_partitions_revoked",
     "membership.coordinator:CooperativeCoordinator": (
         "_do_rejoin_group _lookup_assignor _stop_heartbeat_task close ensure_active_group"
     ),
-    "consumer.fetcher:PromptFetcher": "_get_actions_per_node _proc_fetch_request",
-    "rebalance.incremental:HandsOver": (
+    "consumer.fetcher:FairFetcher": "_get_actions_per_node _proc_fetch_request",
+    "rebalance.incremental:IncrementalRebalance": (
         "_getmany _new_consumer_thread _set_active_tps on_partitions_assigned resume_partitions"
     ),
-    "consumer.room:Lands": "on_partitions_revoked",
-    "tables.store:OverlaidStore": "_contains _visible_items _visible_keys reset_state stop",
-    "queries.router:ReadsRouter": "route_topic_req",
+    "consumer.back_pressure:BackPressure": "on_partitions_revoked",
+    "tables.store:WriteBehindStore": "_contains _visible_items _visible_keys reset_state stop",
+    "queries.router:KeyRouter": "route_topic_req",
     "tables.scope:ScopedStore": "_dbs_for_actives",
     "tables.scope:ScopedTable": "data",
     "consumer.batches:BatchesInTime": "wait_for_stopped",
@@ -27,24 +27,24 @@ CALLS: Final[Mapping[str, str]] = {
     "membership.driver_assignor:AsksOurs": "_new_consumer_thread",
     "consumer.fetching:FlowControl": "is_active",
     "consumer.fetching:KnownPartitions": "topic_partitions",
-    "consumer.fetching:SteadyPartitions": (
+    "consumer.fetching:FlowGate": (
         "_getmany _new_consumer_thread _reset_state on_partitions_assigned "
         "on_partitions_revoked perform_seek"
     ),
-    "membership.goodbye:LeavesInTime": "_new_consumer_thread maybe_wait_for_commit_to_finish wait_empty",
-    "membership.fence:OnlyMembersWrite": "_commit on_partitions_assigned",
-    "recovery.loop:SteadyRecovery": (
+    "membership.shutdown:BoundedShutdown": "_new_consumer_thread maybe_wait_for_commit_to_finish wait_empty",
+    "membership.fence:MembershipFence": "_commit on_partitions_assigned",
+    "recovery.loop:RecoveryLoop": (
         "_add _build_highwaters _build_offsets _resume_streams _seek_offsets _wait "
         "on_rebalance on_recovery_completed revoke wait_for_stopped"
     ),
-    "recovery.loop:SteadyTables": "_update_channels add on_commit on_stop",
+    "recovery.loop:RecoveringTables": "_update_channels add on_commit on_stop",
     "recovery.replay_loop:ChangelogQueue": "get",
     "recovery.replay_loop:ReplayLoop": "_set_recovery_started",
     "membership.topics:ChecksTopics": "add on_rebalance on_start",
-    "consumer.whole_records:WholeRecords": "on_partitions_revoked",
-    "consumer.waits:Waited": "_commit force_commit on_partitions_assigned on_partitions_revoked",
+    "consumer.whole_records:RecordBoundaryCommits": "on_partitions_revoked",
+    "consumer.waits:DeadlineWaits": "_commit force_commit on_partitions_assigned on_partitions_revoked",
     "recovery.batched_replay:BareFetcher": "_proc_fetch_request",
     "recovery.restoring:RestoringRecovery": "_wait on_recovery_completed on_stop",
     "recovery.restoring:RestoringTables": "on_partitions_revoked on_rebalance",
-    "tables.files:CarefulStore": "_contains _del _get _open_for_partition _set apply_changelog_batch",
+    "tables.files:FaultReportingStore": "_contains _del _get _open_for_partition _set apply_changelog_batch",
 }

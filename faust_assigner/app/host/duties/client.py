@@ -10,7 +10,7 @@ _COORDINATOR = "aiokafka.consumer.group_coordinator:GroupCoordinator"
 _OURS = "membership.coordinator:CooperativeCoordinator"
 _LEAVING = "membership.idle:"
 _FETCHER = "aiokafka.consumer.fetcher:Fetcher"
-_PROMPT = "consumer.fetcher:PromptFetcher"
+_PROMPT = "consumer.fetcher:FairFetcher"
 
 CLIENT: Final[tuple[Taken, ...]] = (
     taken(
@@ -24,7 +24,7 @@ CLIENT: Final[tuple[Taken, ...]] = (
             "Faust's clients commit by themselves.",
         ),
         ("logs Revoking previously assigned partitions", f"{_OURS}._take"),
-        ("calls on_partitions_revoked", f"{_OURS}._take", "The listener's let_go() is called."),
+        ("calls on_partitions_revoked", f"{_OURS}._take", "The listener's revoke() is called."),
         ("logs User provided subscription listener %s f", f"{_OURS}._take"),
         (
             "also begins a reassignment",
@@ -41,7 +41,7 @@ CLIENT: Final[tuple[Taken, ...]] = (
         ("logs Setting newly assigned partitions %s for", f"{_OURS}._take"),
         ("calls on_partitions_assigned", f"{_OURS}._tell", "The listener's assigned() is called."),
         ("logs User provided listener %s for group %s f", f"{_OURS}._tell"),
-        ("also assigns to the subscription", "consumer.assignment:change"),
+        ("also assigns to the subscription", "consumer.fetcher:change_assignment"),
         (
             "also begins anew to refresh committed offsets",
             "",

@@ -10,7 +10,7 @@ _CONSUMER = "faust.transport.consumer:Consumer"
 _THREADED = "faust.transport.consumer:ThreadDelegateConsumer"
 _TRANSACTIONS = "faust.transport.consumer:TransactionManager"
 _OWN = "transactions.manager:OwnTransactions"
-_HANDS = "rebalance.incremental:HandsOver"
+_HANDS = "rebalance.incremental:IncrementalRebalance"
 _TWO_ROADS = "The original is called where the flow is this generation's; else nothing may resume."
 
 _TAKES = tuple(
@@ -55,7 +55,7 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_CONSUMER}.on_partitions_revoked",
-        f"{_HANDS}.let_go",
+        f"{_HANDS}.revoke",
         "In a cooperative round: of the partitions that go.",
         ("state CONSUMER_PARTITIONS_REVOKED", HERE),
         ("calls _on_partitions_revoked", HERE, "The app's part is done here: see App."),
@@ -64,7 +64,7 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_CONSUMER}.on_partitions_assigned",
-        f"{_HANDS}.take_on",
+        f"{_HANDS}.assign",
         "In a cooperative round.",
         ("state CONSUMER_PARTITIONS_ASSIGNED", HERE),
         ("calls _on_partitions_assigned", HERE, "The app's part is done here: see App."),
@@ -73,7 +73,7 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_CONSUMER}._wait_next_records",
-        "consumer.fetching:SteadyPartitions._wait_next_records",
+        "consumer.fetching:FlowGate._wait_next_records",
         "Where no partition is active, ours waits until one is resumed; stock sleeps a second.",
         (
             "event not_waiting_next_records.set",
@@ -84,7 +84,7 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_CONSUMER}.resume_flow",
-        "consumer.fetching:SteadyPartitions.resume_flow",
+        "consumer.fetching:FlowGate.resume_flow",
         _TWO_ROADS,
         ("sets flow_active", ORIGINAL),
         ("event can_resume_flow.set", ORIGINAL),
@@ -92,19 +92,19 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     *alike(
         _CONSUMER,
-        "consumer.fetching:SteadyPartitions",
+        "consumer.fetching:FlowGate",
         "on_buffer_drop resume_partitions",
         _TWO_ROADS,
     ),
     *alike(
         _THREADED,
-        "consumer.fetching:SteadyPartitions",
+        "consumer.fetching:FlowGate",
         "highwaters",
         "The broker is asked: under exactly_once stock says how far it has read.",
     ),
     taken(
         f"{_CONSUMER}.force_commit",
-        "membership.goodbye:LeavesInTime.force_commit",
+        "membership.shutdown:BoundedShutdown.force_commit",
         "The original is called, unless the worker stops after its thread has crashed.",
         ("state CONSUMER_COMMITTING", ORIGINAL),
         ("calls on_commit_initiated", ORIGINAL),
@@ -112,12 +112,12 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_CONSUMER}._commit_tps",
-        "consumer.whole_records:WholeRecords._commit_tps",
+        "consumer.whole_records:RecordBoundaryCommits._commit_tps",
         "The original is called without transactions; with them a commit falls between two records.",
         ("does crash", HERE),
         (
             "also publishes what is attached",
-            "consumer.whole_records:WholeRecords._publish_attached",
+            "consumer.whole_records:RecordBoundaryCommits._publish_attached",
         ),
         ("also commits the offsets", HERE),
     ),
@@ -141,14 +141,14 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_TRANSACTIONS}.on_rebalance",
-        "transactions.manager:OwnTransactions.part_with",
+        "transactions.manager:OwnTransactions.revoke",
         "In a cooperative round: of what goes; what comes is taken on later.",
         ("transaction _tps_to_transactional_ids", f"{_OWN}.ids_for"),
         ("logs Stopping %r transactional %s for %r revo", f"{_OWN}.end"),
         ("logs Starting %r transactional %s for %r assi", f"{_OWN}.begin"),
         (
             "also begins the transactions of what came",
-            "transactions.manager:OwnTransactions.take_on",
+            "transactions.manager:OwnTransactions.assign",
         ),
     ),
     *alike(

@@ -23,9 +23,9 @@ PUT: Final[tuple[Put, ...]] = (
         _CLASS,
     ),
     Put(
-        "consumer.fetcher:make_prompt fetcher.__class__",
+        "consumer.fetcher:make_fair fetcher.__class__",
         "aiokafka.consumer.fetcher:Fetcher",
-        "consumer.fetcher:PromptFetcher",
+        "consumer.fetcher:FairFetcher",
         "",
         _CLASS,
     ),
@@ -84,9 +84,9 @@ PUT: Final[tuple[Put, ...]] = (
         "stop_consumer",
     ),
     Put(
-        "membership.goodbye:_new_consumer_thread thread.Worker",
+        "membership.shutdown:_new_consumer_thread thread.Worker",
         "mode.threads:WorkerThread",
-        "membership.goodbye:EndsWithItsProcess",
+        "membership.shutdown:EndsWithItsProcess",
         "",
         _CLASS,
     ),
@@ -97,9 +97,9 @@ PUT: Final[tuple[Put, ...]] = (
         "init",
     ),
     Put(
-        "early:kept_until_start app._new_consumer",
+        "fixup:kept_until_start app._new_consumer",
         f"{_APP}._new_consumer",
-        "early:_new_consumer",
+        "fixup:_new_consumer",
         "create",
     ),
     Put(
@@ -135,14 +135,14 @@ PUT: Final[tuple[Put, ...]] = (
     Put(
         "rebalance.incremental:__init__ self.callback",
         "faust.transport.conductor:Conductor.on_message",
-        "rebalance.incremental:HandsOver._deliver",
+        "rebalance.incremental:IncrementalRebalance._deliver",
         "deliver",
         "A record of a partition that was paused or went since it was fetched is left out: it is read again.",
     ),
     Put(
-        "consumer.room:__init__ self.callback",
+        "consumer.back_pressure:__init__ self.callback",
         "faust.transport.conductor:Conductor.on_message",
-        "consumer.room:Lands._deliver_with_room",
+        "consumer.back_pressure:BackPressure._deliver_with_room",
         "deliver",
     ),
     Put(
@@ -160,7 +160,7 @@ PUT: Final[tuple[Put, ...]] = (
     Put(
         "rebalance.incremental:_new_consumer_thread thread.verify_event_path",
         f"{_THREAD}.verify_event_path",
-        "rebalance.incremental:HandsOver._verify",
+        "rebalance.incremental:IncrementalRebalance._verify",
         "verify",
         "A partition that is paused, or was resumed since the last look, is not complained of.",
     ),
@@ -178,27 +178,27 @@ PUT: Final[tuple[Put, ...]] = (
         "All partitions are asked for at once, where the client can do that.",
     ),
     Put(
-        "membership.goodbye:_new_consumer_thread thread.on_thread_stop",
+        "membership.shutdown:_new_consumer_thread thread.on_thread_stop",
         f"{_THREAD}.on_thread_stop",
-        "membership.goodbye:LeavesInTime._part_consumer",
+        "membership.shutdown:BoundedShutdown._part_consumer",
         "stop",
     ),
     Put(
-        "membership.goodbye:__init__ producer.flush",
+        "membership.shutdown:__init__ producer.flush",
         f"{_PRODUCER}.flush",
-        "membership.goodbye:Goodbye.within",
+        "membership.shutdown:ShutdownBudget.within",
         "step",
     ),
     Put(
-        "membership.goodbye:__init__ producer.on_stop",
+        "membership.shutdown:__init__ producer.on_stop",
         f"{_PRODUCER}.on_stop",
-        "membership.goodbye:LeavesInTime._part_producer",
+        "membership.shutdown:BoundedShutdown._part_producer",
         "stop",
     ),
     Put(
         "membership.fence:__init__ producer.send_soon",
         "faust.transport.producer:Producer.send_soon",
-        "membership.fence:OnlyMembersWrite._send_soon",
+        "membership.fence:MembershipFence._send_soon",
         "send_soon",
     ),
     Put(
@@ -288,7 +288,7 @@ PUT: Final[tuple[Put, ...]] = (
     Put(
         "tables.write_behind:begin table._on_changelog_sent",
         f"{_TABLE}._on_changelog_sent",
-        "tables.store:OverlaidStore.arrived",
+        "tables.store:WriteBehindStore.arrived",
         "",
         "It has a row among the replaced methods.",
     ),

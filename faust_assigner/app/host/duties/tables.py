@@ -10,8 +10,8 @@ _RECOVERY = "faust.tables.recovery:Recovery"
 _MANAGER = "faust.tables.manager:TableManager"
 _STORE = "faust.stores.rocksdb:Store"
 _SETS = "faust.tables.objects:ChangeloggedObjectManager"
-_BY_STATE = "recovery.by_partition:ByState"
-_STEADY = "recovery.loop:SteadyRecovery"
+_BY_STATE = "recovery.by_partition:PartitionRecovery"
+_STEADY = "recovery.loop:RecoveryLoop"
 _LOOP = "recovery.replay_loop:ReplayLoop"
 _SILENT = "Our recovery logs what it took on, and how far it is."
 
@@ -76,7 +76,7 @@ _RECOVERY_ROWS = (
     ),
     taken(
         f"{_RECOVERY}.on_rebalance",
-        f"{_BY_STATE}.take_on",
+        f"{_BY_STATE}.assign",
         "In a cooperative round.",
         ("logs generation id", "membership.coordinator:CooperativeCoordinator._take"),
         (
@@ -137,14 +137,14 @@ _RECOVERY_ROWS = (
             "The rebalance has a span; of what is restored progress and metrics tell.",
         ),
         ("calls on_recovery_completed", f"{_BY_STATE}._tell_tables {_BY_STATE}._begin_callbacks"),
-        ("also flushes the producer", "rebalance.incremental:HandsOver.let_go"),
+        ("also flushes the producer", "rebalance.incremental:IncrementalRebalance.revoke"),
     ),
 )
 
 _MANAGER_ROWS = (
     taken(
         f"{_MANAGER}.changelog_queue",
-        "recovery.loop:SteadyTables.changelog_queue",
+        "recovery.loop:RecoveringTables.changelog_queue",
         "The queue leaves out records of other generations.",
         ("sets _changelog_queue", HERE),
     ),
@@ -156,20 +156,20 @@ _MANAGER_ROWS = (
             ("sets _recovery", HERE),
         )
         for ours in (
-            "recovery.loop:SteadyTables",
+            "recovery.loop:RecoveringTables",
             "recovery.restoring:RestoringTables",
         )
     ),
     taken(
         f"{_MANAGER}.on_rebalance",
-        f"{_BY_STATE}.take_on",
+        f"{_BY_STATE}.assign",
         "In a cooperative round.",
         ("event _recovery_started.set", "", "The first round of a worker is eager, and sets it."),
         ("calls on_rebalance", f"{_BY_STATE}._tell_stores"),
     ),
     taken(
         f"{_MANAGER}.on_partitions_revoked",
-        "rebalance.incremental:HandsOver.let_go",
+        "rebalance.incremental:IncrementalRebalance.revoke",
         "In a cooperative round.",
         (
             "calls on_partitions_revoked",
@@ -187,22 +187,22 @@ _MANAGER_ROWS = (
     ),
     taken(
         "faust.tables.base:Collection._on_changelog_sent",
-        "tables.store:OverlaidStore.arrived",
+        "tables.store:WriteBehindStore.arrived",
         "Row and offset are written together, once the record counts.",
-        ("also keeps the offset", "tables.store:OverlaidStore.land"),
+        ("also keeps the offset", "tables.store:WriteBehindStore.flush"),
     ),
 )
 
 _STORE_ROWS = (
     taken(
         f"{_STORE}._set",
-        "tables.store:OverlaidStore._set",
+        "tables.store:WriteBehindStore._set",
         "The original is called unless the change waits for its changelog record.",
         ("asserts event is not None", ORIGINAL),
     ),
     *alike(
         _STORE,
-        "tables.store:OverlaidStore",
+        "tables.store:WriteBehindStore",
         "_del _get apply_changelog_batch _dbs_for_actives",
         "Rows are read over the file and written behind their changelog.",
     ),
@@ -214,19 +214,19 @@ _STORE_ROWS = (
     ),
     *alike(
         _STORE,
-        "tables.files:CarefulStore",
+        "tables.files:FaultReportingStore",
         "set_persisted_offset",
         "The original is called unless the file lacks a change.",
     ),
     taken(
         f"{_STORE}.revoke_partitions",
-        "tables.files:CarefulStore.revoke_partitions",
+        "tables.files:FaultReportingStore.revoke_partitions",
         "No garbage is collected: streams would stand still for it.",
         ("logs closing db", HERE),
     ),
     taken(
         f"{_STORE}._try_open_db_for_partition",
-        "tables.files:CarefulStore._try_open_db_for_partition",
+        "tables.files:FaultReportingStore._try_open_db_for_partition",
         "What does not open is opened by the recovery, which waits for it.",
         (
             "logs opening partition",
@@ -235,7 +235,7 @@ _STORE_ROWS = (
         ),
         (
             "logs DB for partition %r retries timed out",
-            "recovery.loop:SteadyRecovery._open_tables",
+            "recovery.loop:RecoveryLoop._open_tables",
         ),
         ("logs DB for partition %r is locked! Retry in", HERE),
         (
@@ -243,7 +243,7 @@ _STORE_ROWS = (
             "",
             "A round that comes meanwhile begins anew.",
         ),
-        ("also tries again", "recovery.loop:SteadyRecovery._open_tables"),
+        ("also tries again", "recovery.loop:RecoveryLoop._open_tables"),
     ),
     taken(
         f"{_STORE}.on_rebalance",
@@ -259,7 +259,7 @@ _STORE_ROWS = (
     ),
     taken(
         f"{_SETS}.apply_changelog_batch",
-        "tables.sets:WholeSets.apply_changelog_batch",
+        "tables.sets:WriteBehindSets.apply_changelog_batch",
         "The original is called for sets in memory.",
         (
             "raises RuntimeError",
@@ -270,7 +270,7 @@ _STORE_ROWS = (
     ),
     *alike(
         _SETS,
-        "tables.sets:WholeSets",
+        "tables.sets:WriteBehindSets",
         "send_changelog_event sync_from_storage",
         "The original is called for sets in memory; in RocksDB a row is the set after the operation.",
     ),

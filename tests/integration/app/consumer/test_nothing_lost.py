@@ -21,8 +21,8 @@ from mode.utils.queues import FlowControlEvent
 
 from faust_assigner import PartitionAssignor
 from faust_assigner.app.consumer.commits import FinalCommit
-from faust_assigner.app.consumer.fetching import FlowControl, SteadyPartitions
-from faust_assigner.app.recovery.loop import SteadyRecovery, SteadyTables
+from faust_assigner.app.consumer.fetching import FlowControl, FlowGate
+from faust_assigner.app.recovery.loop import RecoveringTables, RecoveryLoop
 from tests.support.workers.virtual import Worker, running
 
 pytestmark = pytest.mark.timeout(60)
@@ -405,9 +405,9 @@ STOCK = "faust.assignor:PartitionAssignor"
 def is_repaired(app: faust.App) -> bool:
     """Whether consumer, tables and flow control are the repaired ones."""
     return (
-        isinstance(app.tables, SteadyTables)
-        and isinstance(app.tables.recovery, SteadyRecovery)
-        and isinstance(app.consumer, SteadyPartitions)
+        isinstance(app.tables, RecoveringTables)
+        and isinstance(app.tables.recovery, RecoveryLoop)
+        and isinstance(app.consumer, FlowGate)
         and isinstance(app.consumer, FinalCommit)
         and isinstance(app.flow_control, FlowControl)
     )
@@ -436,7 +436,7 @@ async def test_the_repairs_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) 
     """FAUST_ASSIGNER_REPAIRS=0 leaves Faust's flow, commits and recovery alone."""
     monkeypatch.setenv("FAUST_ASSIGNER_REPAIRS", "0")
     app = faust.App("unrepaired", PartitionAssignor=OURS, web_enabled=False)
-    assert not isinstance(app.consumer, SteadyPartitions)
+    assert not isinstance(app.consumer, FlowGate)
     assert type(app.flow_control) is FlowControlEvent
 
 
@@ -446,6 +446,6 @@ async def test_without_the_entry_point_a_warning_says_that_nothing_is_repaired(
     """The assignor is created when the consumer starts, too late to repair it."""
     monkeypatch.setattr(faust.App, "_init_fixups", lambda self: [])
     app = faust.App("uninstalled", PartitionAssignor=OURS, web_enabled=False)
-    assert not isinstance(app.consumer, SteadyPartitions)
+    assert not isinstance(app.consumer, FlowGate)
     assert isinstance(app.assignor, PartitionAssignor)
     assert "install faust_assigner with pip" in caplog.text

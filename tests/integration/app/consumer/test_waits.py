@@ -55,7 +55,7 @@ def deliveries(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 async def ends_with(worker: Worker, words: str) -> bool:
     """Whether the worker ends with an error that contains ``words``."""
-    worker.app.consumer._goodbye.left = 0.5  # seconds that a stop waits for the broker
+    worker.app.consumer._budget.left = 0.5  # seconds that a stop waits for the broker
     if not await worker.until(lambda: worker.app.crash_reason is not None, 20.0):
         return False
     reason = worker.app.crash_reason
@@ -105,7 +105,7 @@ async def test_a_wait_of_the_other_thread_has_a_deadline() -> None:
     async with worker_of([0], **SHORT) as worker:
         worker.app.agents.on_rebalance = never
         giving = asyncio.create_task(worker.give([0, 1]))
-        assert await ends_with(worker, "A rebalance has waited for 1 s for the app's take_on()")
+        assert await ends_with(worker, "A rebalance has waited for 1 s for the app's assign()")
         giving.cancel()
         await asyncio.gather(giving, return_exceptions=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.membership.goodbye import _done_within
+from faust_assigner.app.membership.shutdown import _done_within
 from tests.support.workers.troubled import troubled
 from tests.support.workers.virtual import Worker, running
 

@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.app.membership import watchdog
 from faust_assigner.app.membership.watchdog import CannotGoOn, aiokafka_problem, must_run
-from faust_assigner.app.retry import Said, insist, is_silence, pause_s
+from faust_assigner.app.retry import RateLimitedLog, is_silence, pause_s, retry
 from tests.support.workers.virtual import Worker, running
 
 pytestmark = pytest.mark.timeout(60)
@@ -153,17 +153,17 @@ async def test_a_step_is_taken_again_until_the_broker_answers(
         return "answer"
 
     service.sleep = sleep
-    assert await insist(service, "step", step) == "answer"
+    assert await retry(service, "step", step) == "answer"
     errors.append(TopicAuthorizationFailedError())
     with pytest.raises(TopicAuthorizationFailedError):
-        await insist(service, "step", step)
+        await retry(service, "step", step)
     assert not is_silence(TopicAuthorizationFailedError())
 
 
 def test_each_trouble_is_said_at_once_and_then_every_minute() -> None:
     """By a clock that is passed in."""
     now = [0.0]
-    said = Said(lambda: now[0])
+    said = RateLimitedLog(lambda: now[0])
     found = []
     for now[0] in (0.0, 1.0, 59.0, 60.0, 61.0, 120.0):
         found.append(said.due("disk"))
@@ -191,7 +191,7 @@ async def test_trouble_that_comes_and_goes_ends_no_worker() -> None:
 
 def test_one_trouble_holds_back_no_other() -> None:
     """A disk that is full for an hour must not hide that the broker is silent."""
-    said = Said(lambda: 0.0)
+    said = RateLimitedLog(lambda: 0.0)
     assert [said.due(trouble) for trouble in ("disk", "broker", "disk", "broker")] == [
         True,
         True,

@@ -24,7 +24,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import TopicPartition
 
-from faust_assigner.app.consumer.fetcher import IDLE_WAIT_MS, WAIT_MS, Share, make_prompt
+from faust_assigner.app.consumer.fetcher import IDLE_WAIT_MS, WAIT_MS, Share, make_fair
 
 A, B, C, D = (TopicPartition("t", number) for number in range(4))
 
@@ -74,7 +74,7 @@ class Turns:
         )
         fetcher._wait_consume_future = fetcher._closed = None
         fetcher._notify = lambda _: None
-        make_prompt(fetcher)
+        make_fair(fetcher)
 
     def fetched(self, tp: TopicPartition, count: int) -> None:
         """So many records are there, to the end of its log."""

@@ -17,8 +17,8 @@ from faust_assigner.app.consumer.fetching import (
     LIVE_BATCH,
     STANDBY_BATCH,
     FlowControl,
+    FlowGate,
     KnownPartitions,
-    SteadyPartitions,
     Wanted,
     fetch_or_put_back,
     seek_committed,
@@ -189,7 +189,7 @@ async def test_all_partitions_given_up_end_the_wait_for_their_offsets() -> None:
 
 def test_the_first_record_of_a_source_is_noted_once() -> None:
     """Until it is assigned anew; of changelogs tables know."""
-    consumer = object.__new__(SteadyPartitions)
+    consumer = object.__new__(FlowGate)
     consumer.first_read = {}
     consumer._is_changelog_tp = lambda tp: tp == STANDBY
     for offset in (7, 9):
@@ -254,7 +254,7 @@ class Host:
         self.acts.append(("room", tp))
 
 
-class Steady(SteadyPartitions, Host):  # type: ignore[misc]
+class Steady(FlowGate, Host):  # type: ignore[misc]
     """Ours over it."""
 
 
@@ -367,7 +367,7 @@ def test_the_recovery_asks_whether_records_are_fetched_at_all() -> None:
     assert not consumer.may_fetch(SOURCE)
 
 
-class Idle(SteadyPartitions):
+class Idle(FlowGate):
     """A consumer of which nothing is active yet."""
 
     def __init__(self) -> None:
@@ -433,7 +433,7 @@ async def test_a_seek_to_committed_offsets_is_made_again_while_the_broker_is_sil
         async def sleep(self, seconds: float) -> None:
             """As mode's."""
 
-    class Seeking(SteadyPartitions, Stock):  # type: ignore[misc]
+    class Seeking(FlowGate, Stock):  # type: ignore[misc]
         """Ours over it."""
 
         def __init__(self) -> None:

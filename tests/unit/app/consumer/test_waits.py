@@ -11,7 +11,7 @@ from faust.types import TP
 from faust_assigner.app.consumer.waits import (
     COMMIT,
     HAND_OVER,
-    Waited,
+    DeadlineWaits,
     Waits,
     agents_s,
     broker_s,
@@ -139,7 +139,7 @@ class Books(Stock):
         return True
 
 
-class Consumer(Waited, Books):  # type: ignore[misc]
+class Consumer(DeadlineWaits, Books):  # type: ignore[misc]
     """Ours over it."""
 
 

@@ -14,7 +14,7 @@ from faust.exceptions import ProducerSendError
 from faust.types import TP
 
 from faust_assigner.app.consumer import whole_records
-from faust_assigner.app.consumer.whole_records import WholeRecords
+from faust_assigner.app.consumer.whole_records import RecordBoundaryCommits
 
 ORDERS, PAYMENTS = TP("orders", 0), TP("payments", 0)
 IDS = {ORDERS: "shop-1-0", PAYMENTS: "shop-2-0"}
@@ -52,7 +52,7 @@ class Transactions:
         """Held back."""
         return transactional_id in self.settling
 
-    def let_go(self, transactional_id: str) -> None:
+    def release_held(self, transactional_id: str) -> None:
         """Hold back no more."""
         self.settling.discard(transactional_id)
 
@@ -152,7 +152,7 @@ class Stock:
         self.acts.append("final commit")
 
 
-class Consumer(WholeRecords, Stock):  # type: ignore[misc]
+class Consumer(RecordBoundaryCommits, Stock):  # type: ignore[misc]
     """Ours over it."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The table of what we touch is complete, told as it is, and kept to before anything is installed."""
+"""The table of what we api is complete, told as it is, and kept to before anything is installed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from mode.utils.queues import FlowControlEvent, ThrowableQueue
 from faust_assigner.app.host import bases, check
 from faust_assigner.app.host.check import demand, shape_of
 from faust_assigner.app.host.page import main, page
-from faust_assigner.app.host.touches import TOUCHES, VERSIONS, Touch
+from faust_assigner.app.host.private_apis import PRIVATE_APIS, VERSIONS, PrivateApi
 from faust_assigner.errors import HostMismatch
 
 ROOT = Path(__file__).resolve().parents[4]
 APP = ROOT / "faust_assigner" / "app"
-PARTS = {part for touch in TOUCHES for part in touch.parts}
+PARTS = {part for api in PRIVATE_APIS for part in api.parts}
 OURS = "faust_assigner:PartitionAssignor"
-NAMES = {touch.name for touch in TOUCHES}
+NAMES = {api.name for api in PRIVATE_APIS}
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def test_the_page_is_the_tables(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("test", sorted({touch.test for touch in TOUCHES}))
+@pytest.mark.parametrize("test", sorted({api.test for api in PRIVATE_APIS}))
 def test_every_named_test_exists(test: str) -> None:
     """By file and function."""
     file, _, name = test.partition("::")
@@ -71,8 +71,8 @@ def test_every_named_test_exists(test: str) -> None:
 
 def test_no_name_is_listed_twice_and_every_reason_is_given() -> None:
     """One row for each owner and name."""
-    assert len({(touch.owner, touch.name) for touch in TOUCHES}) == len(TOUCHES)
-    assert all(touch.why and touch.parts and "?" not in touch.shape for touch in TOUCHES)
+    assert len({(api.owner, api.name) for api in PRIVATE_APIS}) == len(PRIVATE_APIS)
+    assert all(api.why and api.parts and "?" not in api.shape for api in PRIVATE_APIS)
 
 
 def test_the_versions_are_those_of_setup_cfg() -> None:
@@ -100,7 +100,7 @@ def _names_of(owner: type) -> set[str]:
 
 def _host_names() -> set[str]:
     """Those of all classes in the table."""
-    owners = {tuple(touch.owner.split(":")) for touch in TOUCHES if ":" in touch.owner}
+    owners = {tuple(api.owner.split(":")) for api in PRIVATE_APIS if ":" in api.owner}
     return {
         name
         for module, kind in owners
@@ -167,39 +167,39 @@ def _hosts() -> dict[str, tuple[type, ...]]:
 
     names = (
         "KnownPartitions",
-        "SteadyPartitions",
-        "WholeRecords",
+        "FlowGate",
+        "RecordBoundaryCommits",
         "FinalCommit",
         "AsksOurs",
-        "LeavesInTime",
-        "OnlyMembersWrite",
-        "Lands",
+        "BoundedShutdown",
+        "MembershipFence",
+        "BackPressure",
     )
     consumers = dict.fromkeys(names, (driver.Consumer,))
     return {
         **consumers,
         "OwnTransactions": (TransactionManager,),
-        "SteadyTables": (TableManager,),
+        "RecoveringTables": (TableManager,),
         "Watched": (TableManager,),
         "ChecksTopics": (TableManager,),
         "ReplayLoop": (Recovery,),
-        "CarefulStore": (rocksdb.Store,),
-        "OverlaidStore": (rocksdb.Store,),
-        "WholeSets": (ChangeloggedSetManager,),
+        "FaultReportingStore": (rocksdb.Store,),
+        "WriteBehindStore": (rocksdb.Store,),
+        "WriteBehindSets": (ChangeloggedSetManager,),
         "RestoringTables": (TableManager,),
-        "SteadyRecovery": (Recovery,),
+        "RecoveryLoop": (Recovery,),
         "RestoringRecovery": (Recovery,),
-        "CarefulRouter": (Router,),
+        "AllowlistRouter": (Router,),
         "FlowControl": (FlowControlEvent,),
         "ChangelogQueue": (ThrowableQueue,),
         "_Bounded": (CopartitionedAssignor,),
-        "HandsOver": (driver.Consumer,),
-        "ByState": (Recovery,),
-        "Follows": (Recovery,),
-        "TablesByState": (TableManager,),
+        "IncrementalRebalance": (driver.Consumer,),
+        "PartitionRecovery": (Recovery,),
+        "StandbyFollower": (Recovery,),
+        "PartitionTables": (TableManager,),
         "CooperativeCoordinator": (GroupCoordinator,),
-        "PromptFetcher": (Fetcher,),
-        "ReadsRouter": (Router,),
+        "FairFetcher": (Fetcher,),
+        "KeyRouter": (Router,),
         "ScopedStore": (rocksdb.Store,),
         "ScopedTable": (Collection,),
         "BareFetcher": (Fetcher,),
@@ -222,13 +222,13 @@ def test_every_method_the_mixins_override_is_in_the_table() -> None:
 def test_the_protocols_say_what_the_host_has() -> None:
     """mypy checks the mixins against the protocols, this the protocols against Faust, by name and kind."""
     hosts = {
-        bases.ConsumerBase: HOSTS["SteadyPartitions"],
+        bases.ConsumerBase: HOSTS["FlowGate"],
         bases.TransactionsBase: HOSTS["OwnTransactions"],
-        bases.TablesBase: HOSTS["SteadyTables"],
-        bases.RecoveryBase: HOSTS["SteadyRecovery"],
-        bases.RocksDBBase: HOSTS["CarefulStore"],
-        bases.RouterBase: HOSTS["CarefulRouter"],
-        bases.SetsBase: HOSTS["WholeSets"],
+        bases.TablesBase: HOSTS["RecoveringTables"],
+        bases.RecoveryBase: HOSTS["RecoveryLoop"],
+        bases.RocksDBBase: HOSTS["FaultReportingStore"],
+        bases.RouterBase: HOSTS["AllowlistRouter"],
+        bases.SetsBase: HOSTS["WriteBehindSets"],
     }
     for protocol, (host,) in hosts.items():
         for name, said in vars(protocol).items():
@@ -348,7 +348,7 @@ def test_a_shape_is_of_one_kind_only() -> None:
     }
     for name, shape in shapes.items():
         expected = "set in other" if name == "made" else "(self)"
-        assert shape_of(Touch(here, name, expected, ("stock",), "", "")) == shape
+        assert shape_of(PrivateApi(here, name, expected, ("stock",), "", "")) == shape
 
 
 class Kinds:

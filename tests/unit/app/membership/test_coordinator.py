@@ -45,7 +45,7 @@ class Listener:
         """All is revoked."""
         self.acts.append("gives up")
 
-    async def let_go(self, revoked: Collection[Any]) -> None:
+    async def revoke(self, revoked: Collection[Any]) -> None:
         """Some go."""
         self.acts.append(("let go", set(revoked)))
         if self.error:
@@ -488,10 +488,10 @@ async def test_a_partition_that_could_not_be_finished_goes_nevertheless(
 async def test_an_answer_to_a_subscription_that_is_over_changes_nothing(made: Made) -> None:
     """It changed while partitions were let go."""
 
-    async def let_go(revoked: Any) -> None:
+    async def revoke(revoked: Any) -> None:
         made.it._subscription.subscription.assignment = Assignment({C})
 
-    made.listener.let_go = let_go  # type: ignore[method-assign]
+    made.listener.revoke = revoke  # type: ignore[method-assign]
     await made.complete(A)
     assert made.own.tps == {A, B}
     assert "on assignment" not in made.acts
@@ -566,7 +566,7 @@ async def test_a_commit_that_meets_a_round_is_sent_again_after_it(made: Made) ->
     for _ in range(50):  # turns of the loop, however long they take
         await asyncio.sleep(0)
     assert made.acts == [("commit", {A: 5, B: 6})]
-    ours.change(made.own, {A}, made.it._subscription, made.member.fetcher)
+    ours.change_assignment(made.own, {A}, made.it._subscription, made.member.fetcher)
     made.it._end_round()
     await first
     assert made.acts == [("commit", {A: 5, B: 6}), ("commit", {A: 5})]

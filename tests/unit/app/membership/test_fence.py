@@ -16,8 +16,8 @@ from faust_assigner.app.membership import fence as membership
 from faust_assigner.app.membership.fence import (
     HeartbeatFence,
     MembersClient,
+    MembershipFence,
     NoMember,
-    OnlyMembersWrite,
     send_as_member,
     sent,
     watch,
@@ -338,7 +338,7 @@ class Stock:
         return True
 
 
-class Consumer(OnlyMembersWrite, Stock):  # type: ignore[misc]
+class Consumer(MembershipFence, Stock):  # type: ignore[misc]
     """Ours over it."""
 
     def change(self, topic: str = "changes") -> asyncio.Future[None]:
@@ -355,10 +355,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Consumer:
     """A consumer that has been assigned nothing yet."""
     consumer = Consumer()
 
-    def give_up(app: Any) -> None:
+    def discard(app: Any) -> None:
         consumer.given_up += 1
 
-    monkeypatch.setattr(membership, "give_up", give_up)
+    monkeypatch.setattr(membership, "discard", discard)
     return consumer
 
 

@@ -20,7 +20,7 @@ from faust_assigner.app.membership.watchdog import (
     must_run,
     runs,
 )
-from faust_assigner.app.retry import SAY_EVERY_S, Said
+from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
 
 
 def test_the_time_that_a_process_was_stopped_counts_as_no_wait(
@@ -258,7 +258,7 @@ def test_a_recovery_is_not_begun_again_while_somebody_runs_it(
 
 def test_each_step_that_a_recovery_waits_for_is_logged_after_a_minute(caplog: Any) -> None:
     """The same step of a later recovery has a line of its own."""
-    said, manager = Said(), Manager()
+    said, manager = RateLimitedLog(), Manager()
     for since, lines in ((SAY_EVERY_S - 5.0, 0), (SAY_EVERY_S + 5.0, 1), (SAY_EVERY_S + 9.0, 2)):
         waiting = ("seek offsets", watchdog.monotonic() - since)
         manager.recovery.waiting_for = waiting

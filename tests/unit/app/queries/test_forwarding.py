@@ -15,7 +15,7 @@ from yarl import URL
 from faust_assigner.app.compose import forward_requests
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries import forwarding as module
-from faust_assigner.app.queries.forwarding import CarefulRouter
+from faust_assigner.app.queries.forwarding import AllowlistRouter
 from faust_assigner.settings import table
 
 OWN, OTHER = URL("http://w0:6066"), URL("http://w1:6067")
@@ -52,7 +52,7 @@ class Made:
         self.http = Http()
         conf = SimpleNamespace(canonical_url=OWN)
         app = SimpleNamespace(conf=conf, http_client=self.http, assignor=None)
-        self.router: Any = over(CarefulRouter, Router)(app)  # type: ignore[arg-type]
+        self.router: Any = over(AllowlistRouter, Router)(app)  # type: ignore[arg-type]
 
     async def forward(self, url: URL = OTHER, **options: Any) -> Any:
         """A POST with credentials, forwarded there."""
@@ -148,7 +148,7 @@ def test_a_router_is_made_careful_once() -> None:
     app = SimpleNamespace(conf=Conf())
     forward_requests(app)
     chosen = app.conf.Router
-    assert issubclass(chosen, CarefulRouter)
-    assert chosen.__mro__.index(CarefulRouter) < chosen.__mro__.index(Own)
+    assert issubclass(chosen, AllowlistRouter)
+    assert chosen.__mro__.index(AllowlistRouter) < chosen.__mro__.index(Own)
     forward_requests(app)
     assert app.conf.Router is chosen

@@ -23,7 +23,7 @@ from faust_assigner.app.queries.router import (
     MARK,
     PATIENT_S,
     SHUNNED_S,
-    ReadsRouter,
+    KeyRouter,
 )
 
 LOG, FORWARD_S = "shop-counts-changelog", 3.0
@@ -89,7 +89,7 @@ class Made:
             is_owner=lambda tp: self.here.is_owner,
         )
         setattr(app, MARK, standing)
-        router = type("Made", (over(ReadsRouter, Careful),), {})  # type: ignore[arg-type]
+        router = type("Made", (over(KeyRouter, Careful),), {})  # type: ignore[arg-type]
         router._get_table = lambda self, name: app.tables[name]
         router._get_table_topic = staticmethod(lambda table: LOG)
         router._get_serialized_key = staticmethod(lambda table, key: key.encode())
@@ -295,7 +295,7 @@ def serialized(*topics: Topic, use_partitioner: bool = False, joined: bool = Tru
     changelog = Topic(lambda key: b"changelog", LOG)
     changelog.get_topic_name = lambda: LOG  # type: ignore[attr-defined]
     table = SimpleNamespace(app=app, changelog_topic=changelog, use_partitioner=use_partitioner)
-    made: Any = over(ReadsRouter, Router)  # type: ignore[arg-type]
+    made: Any = over(KeyRouter, Router)  # type: ignore[arg-type]
     return bytes(made._get_serialized_key(table, "a"))
 
 

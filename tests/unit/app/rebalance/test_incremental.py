@@ -14,7 +14,7 @@ from faust.types import TP
 
 from faust_assigner.app.consumer.waits import waits_of
 from faust_assigner.app.rebalance import incremental as handing_over
-from faust_assigner.app.rebalance.incremental import HandsOver, ThreadListener, drop
+from faust_assigner.app.rebalance.incremental import IncrementalRebalance, ThreadListener, drop
 
 A, B, C, LOG = TP("orders", 0), TP("orders", 1), TP("orders", 2), TP("log", 0)
 
@@ -34,7 +34,7 @@ class Host:
         self.found: dict[TP, list[Any]] = {}
         acts = app.acts
         self.transactions = SimpleNamespace(
-            part_with=self.noting("part with"), take_on=self.noting("begin transactions")
+            revoke=self.noting("part with"), assign=self.noting("begin transactions")
         )
         self.fence = SimpleNamespace(lose=lambda: acts.append("lose"))
         self._thread = SimpleNamespace(
@@ -103,7 +103,7 @@ class Host:
         self.app.acts.append("stop flow")
 
 
-class Consumer(HandsOver, Host):  # type: ignore[misc]
+class Consumer(IncrementalRebalance, Host):  # type: ignore[misc]
     """Ours over it."""
 
 
@@ -154,8 +154,8 @@ def consumer_of(*active: TP) -> Any:
     app.tables.recovery = SimpleNamespace(
         interrupt=consumer.noting("interrupt"),
         flush_buffers=note("flush tables"),
-        take_on=consumer.noting("take on"),
-        stop_taking_on=note("stop taking on"),
+        assign=consumer.noting("take on"),
+        stop_assigning=note("stop taking on"),
     )
     app.producer = SimpleNamespace(flush=consumer.noting("flush producer"))
     app.agents = SimpleNamespace(on_rebalance=consumer.noting("agents"))
@@ -183,7 +183,7 @@ def _overlay(monkeypatch: pytest.MonkeyPatch) -> None:
     TOLD.clear()
     monkeypatch.setattr(handing_over, "told", told)
     monkeypatch.setattr(
-        handing_over, "rest", lambda app, numbers: app.acts.append(("rest", numbers))
+        handing_over, "pause", lambda app, numbers: app.acts.append(("pause", numbers))
     )
 
 
@@ -205,14 +205,14 @@ async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
         await flush()
 
     consumer.app.producer.flush = flush_first
-    await consumer.let_go({A})
+    await consumer.revoke({A})
     gone = {A}
     assert consumer.app.acts == [
         "interrupt",
         ("commit", gone, 0, gone),
         *([("part with", gone)] if in_transaction else []),
         "flush producer",
-        ("rest", {0}),
+        ("pause", {0}),
         "flush tables",
         ("revoked", gone),
         ("forget", gone),
@@ -233,7 +233,7 @@ async def test_handlers_are_told_of_what_goes_while_it_is_still_here() -> None:
         raise ValueError("handler")
 
     consumer.app.on_partitions_revoked.send = handler
-    await consumer.let_go({A})
+    await consumer.revoke({A})
     assert seen == [({A}, {A}, {A})]
     assert [act[0] for act in consumer.app.acts[-2:]] == ["crash", "forget"]
 
@@ -248,7 +248,7 @@ async def test_a_handler_that_awaits_a_cancelled_task_ends_no_round() -> None:
         await task
 
     consumer.app.on_partitions_revoked.send = handler
-    await consumer.let_go({A})
+    await consumer.revoke({A})
     assert consumer.app.acts[-1] == ("forget", {A})
     assert "crash" not in [act[0] for act in consumer.app.acts]
 
@@ -266,7 +266,7 @@ async def test_a_handler_that_does_not_return_holds_up_a_round_for_a_bounded_tim
 
     consumer.app.on_partitions_revoked.send = handler
     async with asyncio.timeout(20):
-        await consumer.let_go({A})
+        await consumer.revoke({A})
     assert "has not returned after 0 s; 1 partitions" in caplog.text
     assert consumer.app.acts[-1] == ("forget", {A})
     may_end.set()
@@ -285,7 +285,7 @@ async def test_what_goes_is_forgotten_though_it_cannot_be_committed() -> None:
 
     consumer.commit = refused
     with pytest.raises(ConnectionError):
-        await consumer.let_go({A})
+        await consumer.revoke({A})
     assert consumer.app.acts[-1] == ("forget", {A})
     assert (seen, consumer.leaving, consumer._paused_partitions) == ([{A}], frozenset(), set())
 
@@ -297,7 +297,7 @@ async def test_a_worker_that_stops_hands_over_only_where_it_leaves_so(
     """Else all of it ends at once."""
     consumer = consumer_of(A)
     consumer.app.should_stop, consumer.app.assignor.leaves = True, leaves
-    await consumer.let_go({A})
+    await consumer.revoke({A})
     assert len(consumer.app.acts) == acts
 
 
@@ -355,7 +355,7 @@ async def test_what_comes_is_paused_and_told_to_agents_topics_and_tables() -> No
     consumer = consumer_of(A, B, C)
     consumer._paused_partitions, consumer._buffered_partitions = {C}, {B, C}
     assigned, gone, gained = {A, B, LOG}, {C}, {LOG}
-    await consumer.take_on(assigned, gone, gained, ("actives", "standbys"), 7)
+    await consumer.assign(assigned, gone, gained, ("actives", "standbys"), 7)
     assert consumer.app.acts == [
         "interrupt",
         ("update", assigned),
@@ -376,7 +376,7 @@ async def test_a_round_is_answered_once_the_app_knows_what_it_has() -> None:
     """Handlers of the signal are part of the round."""
     consumer = consumer_of(A)
     consumer.rounds.is_unanswered = True
-    await consumer.take_on({A}, set(), {A}, ({A}, set()), 7)
+    await consumer.assign({A}, set(), {A}, ({A}, set()), 7)
     assert consumer.app.acts[-2:] == [("signal", {A}), "return"]
 
 
@@ -384,7 +384,7 @@ async def test_transactions_learn_of_all_that_is_assigned() -> None:
     """They know which of it is new."""
     consumer = consumer_of(A)
     consumer.in_transaction = True
-    await consumer.take_on({A, B}, set(), {B}, (), 7)
+    await consumer.assign({A, B}, set(), {B}, (), 7)
     begun = [act for act in consumer.app.acts if act[0] == "begin transactions"]
     assert begun == [("begin transactions", {A, B})]
 
@@ -393,11 +393,11 @@ async def test_a_worker_that_stops_takes_nothing_on_and_one_that_fails_crashes()
     """Else it would live on without its partitions."""
     consumer = consumer_of(A)
     consumer.app.agents.on_rebalance = None
-    await consumer.take_on({A}, set(), {A}, (), 7)
+    await consumer.assign({A}, set(), {A}, (), 7)
     assert consumer.app.acts[-1][0] == "crash"
     consumer.app.acts.clear()
     consumer.app.should_stop = True
-    await consumer.take_on({A}, set(), {A}, (), 7)
+    await consumer.assign({A}, set(), {A}, (), 7)
     assert not consumer.app.acts
 
 
@@ -481,7 +481,7 @@ async def test_a_partition_that_comes_back_has_its_time_for_records_again() -> N
     """It was looked at before it went."""
     consumer, complaints = consumer_of(A), list[float]()
     consumer._verify(lambda at, tp: complaints.append(at), 1.0, A)
-    await consumer.take_on({A}, set(), {A}, ({A}, set()), 7)
+    await consumer.assign({A}, set(), {A}, ({A}, set()), 7)
     consumer._paused_partitions.clear()
     consumer._active_partitions.add(A)
     for now in (2.0, 3.0):
@@ -557,7 +557,7 @@ class Relay:
             left=SimpleNamespace(set="left"),
             stop_flow_now=lambda: self.acts.append("stopped at once"),
             _method_queue=SimpleNamespace(call=self._call),
-            **{name: named(name) for name in ("give_up", "let_go", "take_on", "stand_still")},
+            **{name: named(name) for name in ("give_up", "revoke", "assign", "stand_still")},
         )
         thread = SimpleNamespace(app=app, consumer=consumer, thread_loop=asyncio.get_running_loop())
         self.waits: list[tuple[str, str, float]] = []
@@ -590,14 +590,14 @@ async def test_each_step_of_a_round_is_carried_to_the_app_with_what_it_needs() -
     relay = Relay()
     listener = relay.listener
     await listener.gives_up()
-    await listener.let_go([A])
+    await listener.revoke([A])
     await listener.assigned([A, B], [C], [B], "roles", 7)
     assert relay.acts == [
         ("give_up",),
-        ("let_go", {A}),
-        ("take_on", {A, B}, {C}, {B}, "roles", 7),
+        ("revoke", {A}),
+        ("assign", {A, B}, {C}, {B}, "roles", 7),
     ]
-    assert relay.waits[1] == ("A rebalance", "the app's let_go()", 300.0)
+    assert relay.waits[1] == ("A rebalance", "the app's revoke()", 300.0)
     assert waits_of(relay.app)._waits == []
 
 

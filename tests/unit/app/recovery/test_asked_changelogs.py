@@ -10,7 +10,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.recovery import following
-from faust_assigner.app.recovery.following import Follows
+from faust_assigner.app.recovery.following import StandbyFollower
 
 A, B = (TP("app-table-changelog", number) for number in range(2))
 
@@ -41,7 +41,7 @@ class Base:
             raise self.error
 
 
-class Made(Follows, Base):  # type: ignore[misc]
+class Made(StandbyFollower, Base):  # type: ignore[misc]
     """Ours over it."""
 
 

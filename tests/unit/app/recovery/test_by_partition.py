@@ -12,7 +12,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.recovery import by_partition as by_state
-from faust_assigner.app.recovery.by_partition import ByState, TablesByState
+from faust_assigner.app.recovery.by_partition import PartitionRecovery, PartitionTables
 
 A, B, C, D = (TP("log", number) for number in range(4))
 SOURCES = [TP("orders", number) for number in range(4)]
@@ -57,7 +57,7 @@ class Host:
         return {A, B, C}
 
     async def _open_tables(self) -> None:
-        self.acts.append(("open tables", set(ByState._to_open(self))))  # type: ignore[arg-type]
+        self.acts.append(("open tables", set(PartitionRecovery._to_open(self))))  # type: ignore[arg-type]
 
     async def settle(self) -> None:
         """As ours."""
@@ -100,7 +100,7 @@ class Host:
         self.acts.append("ended")
 
 
-class Recovery(ByState, Host):  # type: ignore[misc]
+class Recovery(PartitionRecovery, Host):  # type: ignore[misc]
     """Ours over it."""
 
 
@@ -158,7 +158,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
     async def insisted(service: Any, what: str, ask: Any) -> None:
         await ask()
 
-    monkeypatch.setattr(by_state, "insist", insisted)
+    monkeypatch.setattr(by_state, "retry", insisted)
     monkeypatch.setattr(by_state, "is_writable", lambda store: recovery.writable)
     monkeypatch.setattr(by_state, "store_of", lambda table: table.data)
     monkeypatch.setattr(by_state, "close_all", lambda databases: acts.append(("close", *databases)))
@@ -166,7 +166,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         by_state.overlay, "keep", lambda app, *tps: acts.append(("keep", *map(set, tps)))
     )
     monkeypatch.setattr(
-        by_state.overlay, "go_on", lambda app, tps: acts.append(("go on", set(tps)))
+        by_state.overlay, "resume", lambda app, tps: acts.append(("resume", set(tps)))
     )
     monkeypatch.setattr(by_state, "LOOK_S", 0)
     return recovery
@@ -265,7 +265,7 @@ async def test_an_interrupted_restore_has_ended_before_anything_else_begins(made
 async def test_whoever_gives_everything_up_restores_no_more(made: Any) -> None:
     """And nothing flows until the next recovery."""
     task = made._taking_on = asyncio.ensure_future(asyncio.sleep(3600))
-    made.stop_taking_on()
+    made.stop_assigning()
     assert not made.is_flowing
     await asyncio.wait({task})
     assert task.cancelled()
@@ -345,11 +345,11 @@ async def test_roles_are_of_changelogs_and_taken_on_where_streams_flow(
     """Else Faust's own recovery will take them on, and must find none booked."""
     taken: list[Any] = []
 
-    async def take_on(*roles: Any) -> None:
+    async def assign(*roles: Any) -> None:
         taken.append(roles)
 
-    made._take_on, made.is_flowing, made.active_tps = take_on, is_flowing, {D}
-    await made.take_on({A, SOURCES[0]}, {B}, {C})
+    made._take_on, made.is_flowing, made.active_tps = assign, is_flowing, {D}
+    await made.assign({A, SOURCES[0]}, {B}, {C})
     assert made.acts[:3] == ["settle", "flush", ("revoke", C)]
     assert made._roles == (frozenset({A}), frozenset({B}))
     if is_flowing:
@@ -433,15 +433,15 @@ async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool
     made.restored, made._complete, made.active_offsets = {C: 1}, {C}, {A: None, B: 7}
     made.app.consumer._paused_partitions = {SOURCES[0], SOURCES[1], SOURCES[2]}
     await made._restore_actives({A, B})
-    flows = [act for act in made.acts if act[0] in ("resume", "go on")]
+    flows = [act for act in made.acts if act[0] == "resume"]
     assert flows == (
-        [("go on", {B}), ("go on", {A}), ("resume", set(SOURCES[:3]))]
+        [("resume", {B}), ("resume", {A}), ("resume", set(SOURCES[:3]))]
         if by_all
         else [
             ("resume", {SOURCES[2]}),
-            ("go on", {B}),
+            ("resume", {B}),
             ("resume", {SOURCES[1], SOURCES[2]}),
-            ("go on", {A}),
+            ("resume", {A}),
             ("resume", set(SOURCES[:3])),
         ]
     )
@@ -475,7 +475,7 @@ async def test_who_is_interrupted_before_a_table_knows_what_it_has_restores_it_a
     restoring.cancel()
     await asyncio.wait({restoring})
     assert made._complete == set()
-    assert ("go on", {A}) not in made.acts
+    assert ("resume", {A}) not in made.acts
 
 
 async def test_every_flow_owes_the_callbacks_of_every_table(made: Any) -> None:
@@ -645,14 +645,14 @@ async def test_faust_s_own_recovery_opens_the_flow_of_its_generation_alone(
     async def start() -> None:
         acts.append("fetcher")
 
-    async def take_on(*roles: Any) -> None:
+    async def assign(*roles: Any) -> None:
         taken.append(roles)
 
     app.flow_control = SimpleNamespace(resume=lambda: acts.append("flow"))
     app.consumer.resume_flow = lambda: acts.append("consumer")
     app._fetcher = SimpleNamespace(maybe_start=start)
     app.consumer.between_generations = reason == "between"
-    made.take_on, made._roles = take_on, (frozenset({A}), frozenset({B}))
+    made.assign, made._roles = assign, (frozenset({A}), frozenset({B}))
     made.is_flowing, made.completed_generation = False, None
     await made.on_recovery_completed(6 if reason == "generation" else 7)
     if reason is None:
@@ -671,8 +671,8 @@ def test_a_revocation_of_everything_stops_the_restore_first() -> None:
         def on_partitions_revoked(self, revoked: Any) -> None:
             acts.append("revoked")
 
-    class Tables(TablesByState, Stock):  # type: ignore[misc]
-        recovery = SimpleNamespace(stop_taking_on=lambda: acts.append("stopped"))  # type: ignore[assignment]
+    class Tables(PartitionTables, Stock):  # type: ignore[misc]
+        recovery = SimpleNamespace(stop_assigning=lambda: acts.append("stopped"))  # type: ignore[assignment]
 
     Tables().on_partitions_revoked({A})
     assert acts == ["stopped", "revoked"]

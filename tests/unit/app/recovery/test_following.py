@@ -12,8 +12,8 @@ from faust.types import TP
 
 from faust_assigner.app.recovery import following
 from faust_assigner.app.recovery.bring_up import MIN_STANDBY_GAP
-from faust_assigner.app.recovery.by_partition import ByState
-from faust_assigner.app.recovery.following import Follows
+from faust_assigner.app.recovery.by_partition import PartitionRecovery
+from faust_assigner.app.recovery.following import StandbyFollower
 from faust_assigner.app.recovery.restoring import RestoringRecovery
 
 A, B, C, D = (TP("app-table-changelog", number) for number in range(4))
@@ -41,7 +41,7 @@ async def chunks_of(
     recovery = SimpleNamespace(active_offsets={}, _in_batches=told_in(order, seen))
     found = [
         chunk
-        async for chunk in ByState._brought_up(
+        async for chunk in PartitionRecovery._brought_up(
             recovery, list(chunks), left, dict.fromkeys(left, 9), None
         )
     ]  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ class Consumer:
 @pytest.fixture
 def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Standbys A and B lack little and much, C lacks much in a store that is not ours; D is followed."""
-    kind = type("Following", (Follows,), {"_standby_gap": RestoringRecovery._standby_gap})
+    kind = type("Following", (StandbyFollower,), {"_standby_gap": RestoringRecovery._standby_gap})
     made: Any = object.__new__(kind)
     ends = {A: 10, B: MIN_STANDBY_GAP + 10, C: MIN_STANDBY_GAP + 100}
     stores = {A: "ours", B: "ours", C: "memory"}
@@ -99,7 +99,7 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
     async def insisted(service: Any, what: str, ask: Any) -> Any:
         return await ask()
 
-    monkeypatch.setattr(following, "insist", insisted)
+    monkeypatch.setattr(following, "retry", insisted)
     monkeypatch.setattr(following, "is_writable", lambda store: store == "ours")
     monkeypatch.setattr(
         following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots=None)

@@ -16,8 +16,8 @@ from faust.types import TP
 from mode.utils.queues import FlowControlEvent
 
 from faust_assigner.app.recovery import loop as recovery_loop
-from faust_assigner.app.recovery.loop import SteadyRecovery, SteadyTables
-from faust_assigner.app.tables.files import CarefulStore
+from faust_assigner.app.recovery.loop import RecoveringTables, RecoveryLoop
+from faust_assigner.app.tables.files import FaultReportingStore
 
 A, B = TP("log", 0), TP("log", 1)
 
@@ -26,7 +26,7 @@ class FileError(Exception):
     """RocksDB's, by its text."""
 
 
-class Store(CarefulStore):
+class Store(FaultReportingStore):
     """A store whose databases open unless ``broken``."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Host:
         return asyncio.ensure_future(coro)
 
 
-class Recovery(SteadyRecovery, Host):  # type: ignore[misc]
+class Recovery(RecoveryLoop, Host):  # type: ignore[misc]
     """Ours over it."""
 
     def ahead_are(self, *tps: TP, error: BaseException | None = None) -> None:
@@ -177,7 +177,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     """A recovery that owns ``A`` and stands by for ``B``, of one table with files."""
     acts: list[Any] = []
     for module, names in (
-        (recovery_loop.overlay, ("go_on", "hold")),
+        (recovery_loop.overlay, ("resume", "hold")),
         (recovery_loop.windows, ("restored", "revoked", "committed")),
     ):
         for name in names:
@@ -238,7 +238,7 @@ async def test_sources_are_held_until_their_offsets_were_sought(made: Recovery) 
     made.completed_generation = None
     await made.on_recovery_completed(4)
     assert made.acts == [
-        ("go_on", {A}),
+        ("resume", {A}),
         ("restored", {A}),
         "hold",
         "completed",
@@ -634,7 +634,7 @@ async def test_the_group_is_left_before_tables_are_closed(
     async def leave() -> None:
         acts.append("left")
 
-    class Tables(SteadyTables, Stock):  # type: ignore[misc]
+    class Tables(RecoveringTables, Stock):  # type: ignore[misc]
         recovery = SimpleNamespace(started=started)  # type: ignore[assignment]
 
         def __init__(self) -> None:
@@ -652,7 +652,7 @@ def test_files_and_windows_hear_of_what_is_committed(made: Recovery) -> None:
         def on_commit(self, offsets: Any) -> None:
             made.acts.append(("files", offsets))
 
-    class Tables(SteadyTables, Stock):  # type: ignore[misc]
+    class Tables(RecoveringTables, Stock):  # type: ignore[misc]
         def __init__(self) -> None:
             self.closings = []
 
@@ -665,7 +665,7 @@ async def test_changelog_records_of_before_a_standstill_are_dropped() -> None:
     flow = FlowControlEvent()
     app = SimpleNamespace(conf=SimpleNamespace(stream_buffer_maxsize=10), flow_control=flow)
     tables: Any = SimpleNamespace(app=app, _changelog_queue=None)
-    make: Any = SteadyTables.changelog_queue
+    make: Any = RecoveringTables.changelog_queue
     queue = make.fget(tables)
     flow.resume()
     await queue.put("a record")

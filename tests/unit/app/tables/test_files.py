@@ -13,7 +13,7 @@ from faust.types import TP
 
 from faust_assigner.app.tables.files import (
     ASIDE,
-    CarefulStore,
+    FaultReportingStore,
     corrupt_folders,
     is_damage,
     is_storage_error,
@@ -257,8 +257,8 @@ def test_a_careful_store_is_made_as_faust_makes_its_own(tmp_path: Path) -> None:
     plain = table._new_store_by_url("rocksdb://")
     take_care_of(table)
     careful = table._new_store_by_url("rocksdb://")
-    assert not isinstance(plain, CarefulStore)
-    assert isinstance(careful, CarefulStore)
+    assert not isinstance(plain, FaultReportingStore)
+    assert isinstance(careful, FaultReportingStore)
     names = ("url", "app", "table", "table_name", "key_type", "value_type", "loop", "options")
     names += ("key_serializer", "value_serializer")
     assert {name: getattr(careful, name) for name in names} == {

@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.app.tables import open_windows
 from faust_assigner.app.tables.open_windows import OpenWindows
-from faust_assigner.app.tables.store import OverlaidStore
+from faust_assigner.app.tables.store import WriteBehindStore
 
 
 class Table(SimpleNamespace):
@@ -115,7 +115,7 @@ class Database:
         return iter([row for row in self.rows if from_key is None or row >= from_key])
 
 
-class Files(OverlaidStore):
+class Files(WriteBehindStore):
     """A store of one database."""
 
     offset_key = b"offset"  # type: ignore[assignment]

@@ -39,7 +39,7 @@ class Sets(MadeUp):
         self.log = TP(self.table.changelog_topic.get_topic_name(), 0)
         vars(self.app)["assignor"] = SimpleNamespace(assigned_actives=lambda: {self.log})
         process(0)
-        overlay.go_on(self.app, {self.log})
+        overlay.resume(self.app, {self.log})
 
     def rows(self) -> dict[bytes, bytes]:
         """What the file holds, the offset too."""
@@ -140,7 +140,7 @@ async def test_what_others_did_meanwhile_is_in_a_set_that_comes_back(tmp_path: P
     it.table["k"].add(1)
     await answer((it.sent[0], 0))
     it.table["k"].add(2)
-    overlay.give_up(it.app)
+    overlay.discard(it.app)
     assert it.table["k"].data == {1}
     it.read((1, ADD, 7), (2, DISCARD, 1))
     await it.table.data.on_recovery_completed(set(), set())

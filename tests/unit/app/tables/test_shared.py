@@ -37,7 +37,7 @@ class Shared(MadeUp):
         )
         take_care_of(self.table)
         self.tables["prices"] = self.table
-        overlay.go_on(self.app, {self.log(0), self.log(1)})
+        overlay.resume(self.app, {self.log(0), self.log(1)})
 
     def log(self, partition: int) -> TP:
         """Of the table."""
@@ -101,7 +101,7 @@ async def test_what_is_given_up_and_answered_late_is_forgotten_once(tmp_path: Pa
     it = Shared(tmp_path, is_global=True)
     process(0)
     it.table["a"] = 1
-    overlay.give_up(it.app)
+    overlay.discard(it.app)
     await answer((it.sent[0], 6))
     it.read((6, "a", 1))
     it.table["a"] = 2

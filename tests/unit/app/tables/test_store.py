@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.consumer import room as overlay_consumer
-from faust_assigner.app.consumer.room import Lands
+from faust_assigner.app.consumer import back_pressure as overlay_consumer
+from faust_assigner.app.consumer.back_pressure import BackPressure
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.changes import Usage
@@ -27,7 +27,7 @@ LOG = TP("overlaid-counts-changelog", 0)
 def it(tmp_path: Path) -> Iterator[MadeUp]:
     """One table, its partition 0 restored."""
     made = MadeUp(tmp_path, "counts")
-    made.tables["counts"].data.go_on(0)
+    made.tables["counts"].data.resume(0)
     yield made
     made.close()
     done()
@@ -94,7 +94,7 @@ async def test_a_partition_given_up_lands_what_counts_and_nothing_that_comes_lat
     counts["a"], counts["b"] = 1, 2
     it.sent[0].set_result(SimpleNamespace(offset=7))
     counts.data._arrived(it.sent[0])
-    overlay.give_up(it.app)
+    overlay.discard(it.app)
     await answer((it.sent[1], 9))
     counts["c"] = 3
     await answer((it.sent[2], 10))
@@ -108,15 +108,15 @@ async def test_only_the_partitions_of_these_numbers_rest(it: MadeUp) -> None:
     """The others go on landing."""
     counts = it.tables["counts"]
     process(0)
-    counts.data.go_on(1)
+    counts.data.resume(1)
     for partition in range(2):
         process(partition)
         counts["a"] = partition
-    overlay.rest(it.app, {1})
+    overlay.pause(it.app, {1})
     await answer((it.sent[0], 0), (it.sent[1], 0))
     found = [counts.data.persisted_offset(TP(LOG.topic, partition)) for partition in range(2)]
     assert found == [0, None]
-    overlay.go_on(it.app, {TP(LOG.topic, 1)})
+    overlay.resume(it.app, {TP(LOG.topic, 1)})
     assert counts.data.persisted_offset(TP(LOG.topic, 1)) == 0
 
 
@@ -124,7 +124,7 @@ async def test_a_deletion_is_of_the_partition_whose_changelog_has_it(it: MadeUp)
     """Faust's is of the one where the key was seen last."""
     counts = it.tables["counts"]
     process(0)
-    counts.data.go_on(1)
+    counts.data.resume(1)
     for partition in (0, 1):
         process(partition)
         counts["a"] = partition
@@ -143,7 +143,7 @@ async def test_a_change_without_a_record_waits_for_those_before_it(it: MadeUp) -
     counts.data.pop("a")
     assert "a" not in counts
     await answer((it.sent[0], 7))
-    overlay.go_on(it.app, {LOG})
+    overlay.resume(it.app, {LOG})
     assert rows(it) == {OFFSET: b"7"}
     counts["a"] = 1
     await answer((it.sent[1], 8))
@@ -158,7 +158,7 @@ async def test_a_transaction_counts_once_it_is_committed(tmp_path: Path, committ
     it = MadeUp(tmp_path, "counts", share=lambda: share, faust_assigner_overlay=False)
     counts = it.tables["counts"]
     process(0)
-    overlay.go_on(it.app, {LOG})
+    overlay.resume(it.app, {LOG})
     counts["a"] = 1
     await answer((it.sent[0], 7))
     assert (rows(it), counts["a"]) == ({}, 1)
@@ -175,7 +175,7 @@ async def test_what_a_replay_has_brought_is_below_what_waits_of_another_transact
     one, other = shares = [Share(line, begun=True) for line in ("one", "other")]
     it = MadeUp(tmp_path, "counts", share=lambda: shares[0])
     counts = it.tables["counts"]
-    counts.data.go_on(0)
+    counts.data.resume(0)
     process(0)
     counts["a"] = 0
     shares.reverse()
@@ -236,7 +236,7 @@ async def test_a_record_waits_while_too_many_changes_do(
     it.app.tables.overlay_usage = it.tables["counts"].data.usage = Usage(10**9, 2)
     counts = it.tables["counts"]
     process(0)
-    consumer = over(Lands, Consumer)(it.app)
+    consumer = over(BackPressure, Consumer)(it.app)
     counts["a"] = 1
     await consumer.callback(SimpleNamespace(tp=TP("source", 0)))
     counts.data.overlays.clear()
@@ -290,7 +290,7 @@ async def test_a_change_that_a_replay_has_brought_is_no_doubt(it: MadeUp) -> Non
     counts["a"] = 1
     overlay.hold(it.app)
     counts.data.set_persisted_offset(LOG, 9)
-    overlay.go_on(it.app, {LOG})
+    overlay.resume(it.app, {LOG})
     await answer((it.sent[0], 7))
     assert (doubts.told, rows(it)) == ([], {OFFSET: b"9"})
     counts["a"] = 2

@@ -68,8 +68,8 @@ def test_no_transaction_ends_with_a_partition_that_flows_on(
 ) -> None:
     """What flows on keeps its id, and no partition that is let go shares it."""
     ids = {tp: id_for("app", before[tp.topic], tp.partition) for tp in own}
-    let_go = (own & gone) | torn(own, own - gone, before, after)
-    flows = own - let_go
-    assert without(ids, let_go) == {tp: ids[tp] for tp in flows}
+    revoke = (own & gone) | torn(own, own - gone, before, after)
+    flows = own - revoke
+    assert without(ids, revoke) == {tp: ids[tp] for tp in flows}
     assert all(id_for("app", after[tp.topic], tp.partition) == ids[tp] for tp in flows)
-    assert not {ids[tp] for tp in flows} & {ids[tp] for tp in let_go}
+    assert not {ids[tp] for tp in flows} & {ids[tp] for tp in revoke}

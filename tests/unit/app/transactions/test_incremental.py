@@ -42,20 +42,20 @@ def made() -> Transactions:
 
 async def test_what_is_let_go_ends_with_all_of_its_transaction(made: Transactions) -> None:
     """Late sends of it find no transaction."""
-    await made.part_with({A, LOG})
+    await made.revoke({A, LOG})
     assert made.acts == [("end", {"shop-1-0"}, {B})]
 
 
 async def test_what_is_kept_keeps_its_id_though_its_group_has_another(made: Transactions) -> None:
     """Its transaction is open; only what comes begins."""
     made.group = 2
-    await made.part_with({A, LOG})
-    await made.take_on({A, B})
+    await made.revoke({A, LOG})
+    await made.assign({A, B})
     assert made.acts[1] == ("begin", {"shop-2-0"}, {A, B})
     assert made._ids == {A: "shop-2-0", B: "shop-1-1"}
 
 
 async def test_nothing_begins_that_is_open(made: Transactions) -> None:
     """Kafka would end it."""
-    await made.take_on({A, B, LOG})
+    await made.assign({A, B, LOG})
     assert made.acts == [("begin", set(), {A, B, LOG})]

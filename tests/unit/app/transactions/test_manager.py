@@ -420,7 +420,7 @@ async def test_a_record_that_the_commit_has_to_wait_for_is_not_held_back(made: M
         await send(made)
     await asyncio.wait_for(held, 5.0)
     assert not later.done()
-    made.let_go(ID)
+    made.release_held(ID)
     await asyncio.wait_for(later, 5.0)
 
 

@@ -13,7 +13,7 @@ async def test_a_share_counts_before_its_rows_land() -> None:
     """A store asks the share whether its rows count."""
     share = Share("shop-1-0", begun=True)
     seen: list[tuple[int, bool]] = []
-    store = SimpleNamespace(land=lambda partition: seen.append((partition, share.committed)))
+    store = SimpleNamespace(flush=lambda partition: seen.append((partition, share.committed)))
     share.changed = {(store_, p) for store_ in (Store(store),) for p in (2, 0)}
     share.commit()
     assert seen == [(0, True), (2, True)]

@@ -10,7 +10,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.queries.freshness import Look, Marks
-from faust_assigner.app.queries.standing import Standing
+from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.tables.scope import ScopedStore
 
 COPY = TP("log", 0)
@@ -33,7 +33,7 @@ class Following:
             tables=SimpleNamespace(recovery=recovery, changelog_queue=asyncio.Queue()),
             consumer=SimpleNamespace(fetch_rounds=1, may_fetch=lambda tp: True, position=position),
         )
-        self.standing = Standing(self.app, 5.0)
+        self.standing = ReplicaStatus(self.app, 5.0)
         self.marks = self.standing.marks[COPY] = Marks()
         self.marks.note(Look(100.0, 8))
         self.standing._applied = lambda tp: 4  # type: ignore[method-assign]
@@ -129,7 +129,7 @@ class Knowing:
                 is_surely_member=lambda: self.sure, between_generations=False, _thread=thread
             ),
         )
-        self.standing = Standing(self.app, 5.0)
+        self.standing = ReplicaStatus(self.app, 5.0)
 
     def _owner_of(self, tp: TP) -> str:
         if not self.owner:

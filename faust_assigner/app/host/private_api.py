@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Touch(NamedTuple):
+class PrivateApi(NamedTuple):
     """One name of the host.
 
     ``owner`` is ``module`` or ``module:Class``. ``shape`` is a signature (names, kinds, ``=`` for a default;
@@ -21,9 +21,9 @@ class Touch(NamedTuple):
     test: str
 
 
-def rows_of(owner: str, *rows: tuple[str, str, str, str, str]) -> tuple[Touch, ...]:
+def rows_of(owner: str, *rows: tuple[str, str, str, str, str]) -> tuple[PrivateApi, ...]:
     """Rows of one owner: (name, shape, parts with spaces between them, why, test)."""
     return tuple(
-        Touch(owner, name, shape, tuple(parts.split()), why, test)
+        PrivateApi(owner, name, shape, tuple(parts.split()), why, test)
         for name, shape, parts, why, test in rows
     )

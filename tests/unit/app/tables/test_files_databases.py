@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.rebalance.positions import _opened
-from faust_assigner.app.tables.databases import open_for_streams
+from faust_assigner.app.tables.files import open_for_streams
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
 
@@ -20,7 +20,7 @@ def it(tmp_path: Path) -> Iterator[MadeUp]:
     """One table, both of its partitions restored."""
     made = MadeUp(tmp_path, "counts")
     for partition in range(2):
-        made.tables["counts"].data.go_on(partition)
+        made.tables["counts"].data.resume(partition)
     yield made
     made.close()
     done()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.early import PACKAGE
+from faust_assigner.app.fixup import PACKAGE
 from tests.support.faust_group import make_app
 from tests.support.waiting import wait_until
 

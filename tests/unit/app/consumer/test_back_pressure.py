@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.consumer import room as module
-from faust_assigner.app.consumer.room import LONGEST_S, LOOK_S, Lands, told
+from faust_assigner.app.consumer import back_pressure as module
+from faust_assigner.app.consumer.back_pressure import LONGEST_S, LOOK_S, BackPressure, told
 
 
 class Stock:
@@ -37,7 +37,7 @@ class Stock:
         self.acts.append(("revoked", revoked))
 
 
-class Consumer(Lands, Stock):  # type: ignore[misc]
+class Consumer(BackPressure, Stock):  # type: ignore[misc]
     """Ours over it."""
 
 
@@ -107,7 +107,7 @@ async def test_rows_are_given_up_after_the_revocation_has_been_told(
         held.it.acts.append("told")
 
     monkeypatch.setattr(module, "told", noted)
-    monkeypatch.setattr(module, "give_up", lambda app: held.it.acts.append(("given up", app)))
+    monkeypatch.setattr(module, "discard", lambda app: held.it.acts.append(("given up", app)))
     await held.it.on_partitions_revoked({"orders"})
     assert held.it.acts == [("revoked", {"orders"}), "told", ("given up", "app")]
 

@@ -26,7 +26,7 @@ class _HandedOut(NamedTuple):
     began: object
 
 
-class Standing(Service):  # type: ignore[misc]
+class ReplicaStatus(Service):  # type: ignore[misc]
     """One app's; looks after copies while it runs, where a bound allows to answer from them.
 
     A copy is a RocksDB database that stands by, or stood by until this worker was made the owner and restores

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from mode import get_logger
 from mode.threads import WorkerThread
 
-from faust_assigner.app.consumer.room import told
-from faust_assigner.app.tables.write_behind import give_up
+from faust_assigner.app.consumer.back_pressure import told
+from faust_assigner.app.tables.write_behind import discard
 
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -26,16 +26,16 @@ else:
 logger = get_logger(__name__)
 
 #: Seconds that all waits for brokers may take together once the app stops. Streams are waited for beside it.
-GOODBYE_S = 4.0
+SHUTDOWN_S = 4.0
 
 #: Seconds that the parting of one client may take, whatever the others have used.
 LEAST_S = 0.5
 
 
-class Goodbye:
+class ShutdownBudget:
     """What is left of the time for brokers; ``over`` once it is used up."""
 
-    def __init__(self, app: Any, seconds: float = GOODBYE_S) -> None:
+    def __init__(self, app: Any, seconds: float = SHUTDOWN_S) -> None:
         self.app, self.left, self.over = app, seconds, asyncio.Event()
 
     async def within(
@@ -67,14 +67,14 @@ class EndsWithItsProcess(WorkerThread):  # type: ignore[misc]
         self.daemon = True
 
 
-class LeavesInTime(Consumer):
+class BoundedShutdown(Consumer):
     """Of the consumer: its last steps, and those of the producer, end although the broker is silent."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._goodbye = Goodbye(self.app)
+        self._budget = ShutdownBudget(self.app)
         producer = self.app.producer
-        producer.flush = partial(self._goodbye.within, "Last flush", producer.flush)
+        producer.flush = partial(self._budget.within, "Last flush", producer.flush)
         producer.on_stop = partial(self._part_producer, producer, producer.on_stop)
 
     def _new_consumer_thread(self) -> Any:
@@ -89,14 +89,14 @@ class LeavesInTime(Consumer):
         if self.app.should_stop and self._thread.should_stop:
             return False
         return bool(
-            await self._goodbye.within(
+            await self._budget.within(
                 "Last commit", super().force_commit, topics, start_new_transaction
             )
         )
 
     async def maybe_wait_for_commit_to_finish(self) -> bool:
         """Wait for a commit under way, not for longer than there is time."""
-        waited = await self._goodbye.within(
+        waited = await self._budget.within(
             "Commit under way", super().maybe_wait_for_commit_to_finish
         )
         return bool(waited)
@@ -108,7 +108,7 @@ class LeavesInTime(Consumer):
             return
         streams, over = (
             asyncio.ensure_future(super().wait_empty()),
-            asyncio.ensure_future(self._goodbye.over.wait()),
+            asyncio.ensure_future(self._budget.over.wait()),
         )
         try:
             await asyncio.wait({streams, over}, return_when=asyncio.FIRST_COMPLETED)
@@ -129,16 +129,16 @@ class LeavesInTime(Consumer):
         await self.app.producer.flush()
         await self.commit_and_end_transactions()
         await told()
-        give_up(self.app)  # what is done after this is another's to do
+        discard(self.app)  # what is done after this is another's to do
         coordinator = getattr(self._thread._consumer, "_coordinator", None)
         if coordinator is not None and hasattr(coordinator, "close"):
-            leave = partial(_done_within, max(self._goodbye.left, LEAST_S), coordinator.close)
-            await self._goodbye.within("Leaving the group", self._thread.call_thread, leave)
+            leave = partial(_done_within, max(self._budget.left, LEAST_S), coordinator.close)
+            await self._budget.within("Leaving the group", self._thread.call_thread, leave)
 
     async def _part_consumer(self, thread: Any, stop: Callable[[], Awaitable[None]]) -> None:
         """On the consumer's thread: leave the group and close."""
         consumer = thread._consumer
-        if await _done_within(max(self._goodbye.left, LEAST_S), stop) or consumer is None:
+        if await _done_within(max(self._budget.left, LEAST_S), stop) or consumer is None:
             return
         logger.error(
             "Could not leave the group: the broker does not answer. The group removes this member "
@@ -151,7 +151,7 @@ class LeavesInTime(Consumer):
         senders = [
             one for one in (getattr(producer, "_producer", None), *transactional) if one is not None
         ]
-        if await _done_within(max(self._goodbye.left, LEAST_S), stop):
+        if await _done_within(max(self._budget.left, LEAST_S), stop):
             return
         logger.error("The last records of the producer may be lost: the broker does not answer")
         for sender in senders:

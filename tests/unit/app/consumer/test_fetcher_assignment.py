@@ -10,7 +10,7 @@ import pytest
 from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.structs import TopicPartition
 
-from faust_assigner.app.consumer.assignment import UNKNOWN_OFFSET, change
+from faust_assigner.app.consumer.fetcher import UNKNOWN_OFFSET, change_assignment
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))
 
@@ -34,7 +34,7 @@ class Made:
 
     def to(self, *tps: TopicPartition) -> None:
         """Change it."""
-        change(self.own, tps, self.subscriptions, self.fetcher)
+        change_assignment(self.own, tps, self.subscriptions, self.fetcher)
 
 
 @pytest.fixture

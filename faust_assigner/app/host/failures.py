@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from faust_assigner.app.host.touch import Touch, rows_of
+from faust_assigner.app.host.private_api import PrivateApi, rows_of
 
 _SILENT = (
     "tests/integration/app/recovery/test_silent_broker.py::"
@@ -95,7 +95,7 @@ _RESET = _OVER + "a_table_that_is_reset_has_no_rows"
 _STOPPED = _OVER + "what_is_acknowledged_is_written_before_a_store_stops"
 _FULL_OVERLAY = _OVER + "a_record_waits_while_too_many_changes_do"
 
-TROUBLES: Final[tuple[Touch, ...]] = (
+FAILURES: Final[tuple[PrivateApi, ...]] = (
     *rows_of(
         "faust.tables.recovery:Recovery",
         (

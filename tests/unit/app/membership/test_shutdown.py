@@ -11,15 +11,20 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app.membership import goodbye
-from faust_assigner.app.membership.goodbye import LEAST_S, Goodbye, LeavesInTime, _done_within
+from faust_assigner.app.membership import shutdown
+from faust_assigner.app.membership.shutdown import (
+    LEAST_S,
+    BoundedShutdown,
+    ShutdownBudget,
+    _done_within,
+)
 
 
 async def test_what_one_wait_uses_the_next_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the end each has the least time only, and ``over`` is set for whoever waits beside them."""
     now = 100.0
-    monkeypatch.setattr(goodbye, "monotonic", lambda: now)
-    it = Goodbye(SimpleNamespace(should_stop=True), seconds=4.0)
+    monkeypatch.setattr(shutdown, "monotonic", lambda: now)
+    it = ShutdownBudget(SimpleNamespace(should_stop=True), seconds=4.0)
 
     async def answered(seconds: float) -> str:
         nonlocal now
@@ -36,15 +41,15 @@ async def test_what_one_wait_uses_the_next_lacks(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_last_request_has_its_least_time_when_all_is_used_up() -> None:
     """A broker that answers at once is not taken for a silent one."""
-    it = Goodbye(SimpleNamespace(should_stop=True), seconds=-1.0)
+    it = ShutdownBudget(SimpleNamespace(should_stop=True), seconds=-1.0)
     assert await it.within("Leaving the group", asyncio.sleep, 0.01, "answered") == "answered"
 
 
 async def test_an_app_that_goes_on_uses_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits while it works are not the goodbye."""
     now = 100.0
-    monkeypatch.setattr(goodbye, "monotonic", lambda: now)
-    it = Goodbye(SimpleNamespace(should_stop=False), seconds=4.0)
+    monkeypatch.setattr(shutdown, "monotonic", lambda: now)
+    it = ShutdownBudget(SimpleNamespace(should_stop=False), seconds=4.0)
 
     async def answered() -> str:
         nonlocal now
@@ -61,7 +66,7 @@ async def test_a_step_that_times_out_by_itself_is_an_error_of_its_own() -> None:
     async def fail(error: Exception) -> None:
         raise error
 
-    it = Goodbye(SimpleNamespace(should_stop=True))
+    it = ShutdownBudget(SimpleNamespace(should_stop=True))
     for error in (TimeoutError("its own"), RuntimeError("a bug")):
         with pytest.raises(type(error), match=str(error)):
             await it.within("Last flush", fail, error)
@@ -71,7 +76,7 @@ async def test_a_step_that_times_out_by_itself_is_an_error_of_its_own() -> None:
 LEFT_RUNNING = """
 import asyncio, sys
 from mode.threads import ServiceThread, WorkerThread
-from faust_assigner.app.membership.goodbye import EndsWithItsProcess
+from faust_assigner.app.membership.shutdown import EndsWithItsProcess
 
 async def main():
     await ServiceThread(Worker=eval(sys.argv[1])).start()
@@ -107,13 +112,13 @@ def test_the_consumers_thread_is_of_that_kind() -> None:
         def _new_consumer_thread(self) -> Any:
             return SimpleNamespace(on_thread_stop=None)
 
-    class Ours(LeavesInTime, Makes):  # type: ignore[misc]
+    class Ours(BoundedShutdown, Makes):  # type: ignore[misc]
         """Made without an app."""
 
         def __init__(self) -> None:
             pass
 
-    assert Ours()._new_consumer_thread().Worker is goodbye.EndsWithItsProcess
+    assert Ours()._new_consumer_thread().Worker is shutdown.EndsWithItsProcess
 
 
 class Stock:
@@ -156,29 +161,29 @@ class Stock:
             raise self.stream_error
 
 
-class Consumer(LeavesInTime, Stock):  # type: ignore[misc]
+class Consumer(BoundedShutdown, Stock):  # type: ignore[misc]
     """Ours over it."""
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Consumer]:
     """A consumer of an app that stops; a broker has a moment for each last step."""
-    monkeypatch.setattr(goodbye, "LEAST_S", 0.02)
+    monkeypatch.setattr(shutdown, "LEAST_S", 0.02)
     consumer = Consumer()
-    consumer._goodbye.left = 0.02
+    consumer._budget.left = 0.02
 
     async def told() -> None:
         consumer.acts.append("told")
 
-    monkeypatch.setattr(goodbye, "told", told)
-    monkeypatch.setattr(goodbye, "give_up", lambda app: consumer.acts.append("give up"))
+    monkeypatch.setattr(shutdown, "told", told)
+    monkeypatch.setattr(shutdown, "discard", lambda app: consumer.acts.append("discard"))
     return consumer
 
 
 async def test_the_group_is_left_after_all_was_sent_committed_and_written(made: Consumer) -> None:
     """Rows land when their records have been told; after that they are another worker's."""
     await made.leave_group()
-    assert made.acts == ["flush", "commit", "told", "give up", "leave"]
+    assert made.acts == ["flush", "commit", "told", "discard", "leave"]
 
 
 async def test_a_thread_that_has_crashed_is_asked_for_nothing(made: Consumer) -> None:
@@ -200,7 +205,7 @@ async def test_a_commit_goes_through_a_thread_that_works(made: Consumer) -> None
 async def test_streams_are_waited_for(made: Consumer, stops: bool) -> None:
     """In a worker that goes on as Faust does."""
     made.app.should_stop = stops
-    made._goodbye.over.set() if not stops else None
+    made._budget.over.set() if not stops else None
     waiting = asyncio.ensure_future(made.wait_empty())
     await asyncio.sleep(0.01)
     assert not waiting.done()
@@ -212,7 +217,7 @@ async def test_streams_that_wait_for_a_silent_broker_are_left(made: Consumer) ->
     """Nothing goes on waiting for them."""
     waiting = asyncio.ensure_future(made.wait_empty())
     await asyncio.sleep(0.01)
-    made._goodbye.over.set()
+    made._budget.over.set()
     await asyncio.wait_for(waiting, 5.0)
     assert len(asyncio.all_tasks()) == 1
 
@@ -238,7 +243,7 @@ async def test_streams_that_are_left_have_ended_before_the_consumer_goes_on(made
     waiting = asyncio.ensure_future(made.wait_empty())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    made._goodbye.over.set()
+    made._budget.over.set()
     await waiting
     assert streams.has_ended
 
@@ -295,8 +300,8 @@ async def test_a_producer_stops_within_what_is_left_or_the_least_time(
         limits.append(seconds)
         return True
 
-    monkeypatch.setattr(goodbye, "_done_within", done_within)
-    made._goodbye.left = left
+    monkeypatch.setattr(shutdown, "_done_within", done_within)
+    made._budget.left = left
     await made._part_producer(SimpleNamespace(_producer=None), for_ever)
     assert limits == [given]
 

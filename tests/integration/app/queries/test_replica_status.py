@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.app.membership.fence import HeartbeatFence
-from faust_assigner.app.queries.standing import Standing
+from faust_assigner.app.queries.replica_status import ReplicaStatus
 from tests.support.workers.cooperative import CooperativeWorker, worker_of
 from tests.support.workers.virtual import Worker, running
 
@@ -97,7 +97,7 @@ async def test_rows_are_an_owners_only_while_it_is_surely_a_member() -> None:
     async with worker_of([0]) as worker:
         app, tp = worker.app, worker.changelog(0)
         app.assignor.is_active = lambda tp: tp in app.assignor.actives
-        standing = Standing(app, 5.0)
+        standing = ReplicaStatus(app, 5.0)
         assert standing.is_owner(tp)
         app.consumer._is_watched = True
         app.consumer.fence.lose()

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from faust_assigner.app.host.cooperation import COOPERATION
+from faust_assigner.app.host.failures import FAILURES
 from faust_assigner.app.host.members import MEMBERS
+from faust_assigner.app.host.private_api import PrivateApi as PrivateApi
+from faust_assigner.app.host.private_api import rows_of
 from faust_assigner.app.host.reading import READS
 from faust_assigner.app.host.sets import SETS
-from faust_assigner.app.host.touch import Touch as Touch
-from faust_assigner.app.host.touch import rows_of
-from faust_assigner.app.host.troubles import TROUBLES
 from faust_assigner.app.host.windows import WINDOWS
 
 #: Distribution -> the first version that was tried, and the first that was not; as in setup.cfg.
@@ -1030,7 +1030,7 @@ _WEB: Final = rows_of(
     ),
 )
 
-TOUCHES: Final[tuple[Touch, ...]] = (
+PRIVATE_APIS: Final[tuple[PrivateApi, ...]] = (
     *_APP,
     *_WEB,
     *_CONSUMER,
@@ -1041,7 +1041,7 @@ TOUCHES: Final[tuple[Touch, ...]] = (
     *_ELSEWHERE,
     *_SERIALIZERS,
     *_AIOKAFKA,
-    *TROUBLES,
+    *FAILURES,
     *MEMBERS,
     *COOPERATION,
     *READS,

@@ -8,7 +8,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from faust_assigner.app.tables.write_behind import give_up, usage_of
+from faust_assigner.app.tables.write_behind import discard, usage_of
 
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
@@ -22,7 +22,7 @@ LOOK_S = 0.005
 LONGEST_S = 1.0
 
 
-class Lands(Consumer):
+class BackPressure(Consumer):
     """Of the consumer, over the other repairs."""
 
     callback: Callable[[Any], Awaitable[Any]]
@@ -36,7 +36,7 @@ class Lands(Consumer):
         """After the final commit what counts lands; the rest is processed again, here or elsewhere."""
         await super().on_partitions_revoked(revoked)
         await told()
-        give_up(self.app)
+        discard(self.app)
 
     async def _deliver_with_room(
         self, deliver: Callable[[Any], Awaitable[Any]], message: Any
