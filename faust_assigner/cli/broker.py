@@ -12,7 +12,7 @@ from faust_assigner.cli.failure import fail, spoken_errors
     "--data",
     type=click.Path(file_okay=False),
     metavar="DIR",
-    help="Folder for records, offsets and groups; without it all is in memory.",
+    help="Folder for records, offsets and groups; without it, all data is in memory.",
 )
 @click.option(
     "--port",
@@ -25,7 +25,7 @@ from faust_assigner.cli.failure import fail, spoken_errors
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on, and to advertise unless advertised.listeners says otherwise.",
+    help="Address to listen on, and to advertise unless advertised.listeners is set.",
 )
 @click.option(
     "--set",
@@ -44,7 +44,7 @@ from faust_assigner.cli.failure import fail, spoken_errors
     "--settings",
     "list_settings",
     is_flag=True,
-    help="List every setting with its default, and leave.",
+    help="List every setting with its default, and exit.",
 )
 def broker(
     data: str | None,

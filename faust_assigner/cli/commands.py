@@ -1,4 +1,4 @@
-"""The ``faust-assigner`` command: each subcommand is loaded when it is asked for."""
+"""The ``faust-assigner`` command: each subcommand is imported on use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMMANDS = {
         "why",
     )
 }
-#: Operators' commands of the assigner service, whose names were those of ``faust-assigner`` itself.
+#: Operators' commands of the assigner service that were top-level commands of ``faust-assigner`` before.
 MOVED = frozenset({"assignments", "consumers", "drain", "handoffs", "health", "plan"})
 
 
@@ -41,11 +41,11 @@ class _Lazy(click.Group):
     """Imports a command's module at its first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, without importing anything."""
+        """Return all names, without imports."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, or None for a name that is none."""
+        """Return the command, or None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"faust_assigner.cli.{COMMANDS[cmd_name]}")
@@ -53,9 +53,9 @@ class _Lazy(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it; a package that is missing may be so for its options already.
+        """Run the command; a missing package may already fail its options.
 
-        Raises SystemExit with 2 where the environment has a misspelled setting.
+        Raises SystemExit with 2 if the environment has a misspelled setting.
         """
         with spoken_errors():
             return super().invoke(ctx)
@@ -63,9 +63,9 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command; the doctor itself reports misspelled settings, together with all else.
+        """Resolve the command; the doctor reports misspelled settings itself, with its other findings.
 
-        Raises UsageError, which names the new spelling, for a command that has moved.
+        Raises UsageError with the new spelling for a renamed command.
         """
         if args and args[0] in MOVED:
             ctx.fail(f"'{args[0]}' is a command of the service: faust-assigner service {args[0]}")

@@ -25,47 +25,47 @@ if TYPE_CHECKING:
     from faust_assigner.status.collect import Looks, Where
     from faust_assigner.status.evidence import Evidence
 
-#: Of each worker's own ledger so many pages are asked for: its last recoveries.
+#: The number of pages of each worker's own ledger to read for its last recoveries.
 LEDGER_PAGES = 2
-#: Exit code where the question cannot be answered.
+#: Exit code if the question cannot be answered.
 CANNOT_TELL = 2
 
 
 @click.command(name="deploy-check")
 @click.argument("stopping", nargs=-1, metavar="[WORKER]...")
-@click.option("--rolling", is_flag=True, help="Restart every worker, one after the other.")
-@click.option("--lose-rack", metavar="RACK", help="All workers of a rack are lost at once.")
+@click.option("--rolling", is_flag=True, help="Check a restart of every worker, one by one.")
+@click.option("--lose-rack", metavar="RACK", help="Check the loss of all workers of a rack.")
 @click.option(
     "--scale",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Run N workers: new ones join, or those with the highest numbers in their names stop.",
+    help="Check a change to N workers: new ones join, or those with the highest numbers stop.",
 )
 @click.option(
     "--max-cold",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="So many tasks may move to a worker without a caught-up copy.",
+    help="The allowed number of tasks that move to a worker without a caught-up copy.",
 )
 @click.option(
     "--max-pause",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="No task may stand still longer than this.",
+    help="The allowed downtime of a task.",
 )
 @click.option(
     "--members",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The group must have N members: the worker that was restarted last is back.",
+    help="The required number of members, to confirm the return of the last restarted worker.",
 )
 @click.option(
     "--wait",
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="Look again for so long, until it is safe.",
+    help="Repeat the check for this time until it is safe.",
 )
 @click.option(
     "--every",
@@ -73,21 +73,21 @@ CANNOT_TELL = 2
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --wait: the time between two looks.",
+    help="With --wait: the time between two checks.",
 )
 @click.option(
     "--ledger",
     "ledgers",
     multiple=True,
     metavar="FOLDER|TOPIC",
-    help="A ledger (folder, file, URL or kafka://HOST:PORT/TOPIC) whose recoveries tell how long a move "
-    "takes; without one the workers' own. May be repeated.",
+    help="A ledger (folder, file, URL or kafka://HOST:PORT/TOPIC) whose recoveries show the duration of a "
+    "move; without a ledger the workers' own. May be repeated.",
 )
 @click.option(
     "--restart",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="How long a worker takes to be back: the pause of the tasks of a static member.",
+    help="The duration of a worker's restart, which stops the tasks of a static member.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON (docs/reference/deploy-check.md)."
@@ -113,12 +113,13 @@ def deploy_check(
     web_port: int,
     deadline: float,
 ) -> None:
-    """Whether it is safe to stop WORKER now: a name of faust-assigner status, a URL or an instance id.
+    """Check whether WORKER can be stopped safely: a name of faust-assigner status, a URL or an instance id.
 
-    Checks that every worker answers, that no rebalance is under way, that nothing is restoring, that every
-    task has a caught-up copy elsewhere, and that the disks have room. The leader's planner is run on the
-    group as it is, so the moves shown are those that will be made. The exit code is 0 where it is safe, 1
-    where a check fails or a budget is passed, and 2 where it cannot be told.
+    The check requires that every worker answers, that no rebalance or restore is in progress, that every
+    task has a caught-up copy on a different worker, and that the disks have room. It runs the
+    leader's planner on the current group, so the shown moves are the moves to expect. The exit code is
+    0 if the stop is safe, 1 if a check fails or a budget is exceeded, and 2 if the question cannot be
+    answered.
     """
     from faust_assigner.deploy.judge import Budget
 
@@ -141,7 +142,7 @@ def _question(
 
     asked = [bool(stopping), rolling, lose_rack is not None, scale is not None]
     if sum(asked) != 1:
-        raise click.UsageError("give WORKER, --rolling, --lose-rack or --scale, one of them")
+        raise click.UsageError("give exactly one of WORKER, --rolling, --lose-rack and --scale")
     if rolling:
         return Question(kind=ROLLING)
     if lose_rack is not None:
@@ -173,7 +174,7 @@ def _recoveries(rows: Iterable[Row | Any], group_id: str, origin: str) -> Recove
 
 
 async def _with_recoveries(known: Known, looks: Looks, evidence: Evidence) -> Known:
-    """Where no ledger was named: with what the newest lines of the workers' own ledgers tell."""
+    """Without a given ledger, add the recoveries from the newest lines of the workers' own ledgers."""
     from faust_assigner.ledger import parse
 
     if known.recoveries.origin:
@@ -188,7 +189,7 @@ async def _with_recoveries(known: Known, looks: Looks, evidence: Evidence) -> Kn
 async def _until_safe(
     where: Where, question: Question, budget: Budget, known: Known, wait_s: float, every_s: float
 ) -> Report:
-    """The first answer that says it is safe, or the last one in time; at least one look is made."""
+    """Return the first safe result, or the last result in time; at least one check is made."""
     from faust_assigner.status.collect import Looks
 
     end = time.monotonic() + wait_s
@@ -215,7 +216,7 @@ def _is_over(end: float, every_s: float) -> bool:
 async def _one_look(
     looks: Looks, question: Question, budget: Budget, known: Known, *, must_answer: bool
 ) -> Report | None:
-    """None where nobody answers, or where the worker is not there yet, and there is time to look again."""
+    """Return None if no worker answers or the worker is still missing, and time remains for a retry."""
     from faust_assigner.deploy.judge import judge
     from faust_assigner.deploy.read import seen
     from faust_assigner.pipeline.failure import verdict

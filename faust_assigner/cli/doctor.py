@@ -20,16 +20,14 @@ if TYPE_CHECKING:
     from faust_assigner.doctor.codes import Finding
     from faust_assigner.doctor.result import Result
 
-#: How the command ends: nothing that fails, findings, nothing could be looked at.
+#: The exit codes: no finding that fails, findings, no check possible.
 GOOD, FOUND, NOT_LOOKED = 0, 1, 2
-#: Between two looks at a group, in which workers that replace each other show themselves.
+#: The time between two looks at a group, which reveals workers that replace each other.
 BETWEEN_S = 4.0
 
 
 @click.command()
-@click.option(
-    "-A", "--app", metavar="NAME", help="The app, as faust -A takes it: shop.app, shop:app."
-)
+@click.option("-A", "--app", metavar="NAME", help="The app as for faust -A: shop.app, shop:app.")
 @bootstrap_option
 @click.option("--group", "group_id", metavar="APP", help="A running group; with -A the app's own.")
 @config_option
@@ -38,25 +36,25 @@ BETWEEN_S = 4.0
     "workers_at",
     multiple=True,
     metavar="URL",
-    help="A web server to ask, too.",
+    help="An additional web server to query.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many workers there are to be.",
+    help="The planned number of workers.",
 )
 @click.option(
     "--racks",
     type=click.IntRange(min=1),
     metavar="N",
-    help="In how many racks they stand.",
+    help="The planned number of racks.",
 )
 @click.option(
     "--grace",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="What the supervisor leaves a worker to stop: terminationGracePeriodSeconds (30 by default), "
+    help="The supervisor's grace for a stopping worker: terminationGracePeriodSeconds (30 by default), "
     "TimeoutStopSec (90).",
 )
 @click.option("--ignore", multiple=True, metavar="CODE", help="Leave out a code. May be repeated.")
@@ -65,10 +63,10 @@ BETWEEN_S = 4.0
     type=click.Choice(["error", "warning", "note"]),
     default="warning",
     show_default=True,
-    help="Exit code 1 from this level on.",
+    help="Exit with 1 from this level on.",
 )
 @click.option(
-    "--explain", metavar="CODE", help="Print what a code means, and the fix; look at nothing."
+    "--explain", metavar="CODE", help="Print a code's meaning and fix, without any check."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(
@@ -85,11 +83,11 @@ def doctor(
     explain: str | None,
     as_json: bool,
 ) -> None:
-    """What is wrong with an app's setup or with a running group, and the fix.
+    """Find problems in an app's setup or in a running group, with their fixes.
 
-    -A looks at the app on this machine and connects to nothing. With --bootstrap the app's topics and its
-    running group are looked at as well; --group alone looks at a group without its code. The exit code is 0
-    where nothing is wrong, 1 where there is a finding, and 2 where nothing could be looked at.
+    -A checks the app on this machine without any connection. With --bootstrap the app's topics and its
+    running group are checked as well; --group alone checks a group without its code. The exit code is 0
+    without findings, 1 with findings, and 2 if no check was possible.
     """
     from faust_assigner.doctor.app_checks import Deployment
 
@@ -147,9 +145,7 @@ def _look(
 
         facts = load(app)
     if bootstrap is None and group_id is None and facts is not None:
-        offline = (
-            "The topics and the running group were not looked at: --bootstrap HOST:PORT does that",
-        )
+        offline = ("The topics and the running group were not checked; add --bootstrap HOST:PORT",)
         return result([f"app {facts.app_id}"], check_app(facts, deployment), offline)
     connection = cluster(bootstrap, config).connection()
     looked_at: list[str] = []
@@ -205,5 +201,5 @@ def _show(found: Result, fail_on: str, as_json: bool) -> NoReturn:
 
         console(width=110).print(render(found))
     if not found.looked_at:
-        fail("nothing could be looked at", NOT_LOOKED)
+        fail("no check was possible", NOT_LOOKED)
     raise SystemExit(found.exit_code(fail_on=fail_on))

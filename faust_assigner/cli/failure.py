@@ -11,14 +11,14 @@ import click
 
 
 def fail(message: object, code: int) -> NoReturn:
-    """Say what is wrong on stderr and leave; the codes are those of ``pipeline/failure.py``."""
+    """Print an error on stderr and exit; the codes are listed in ``pipeline/failure.py``."""
     click.echo(f"faust-assigner: {message}", err=True)
     raise SystemExit(code)
 
 
 @contextlib.contextmanager
 def quiet_kafka() -> Iterator[None]:
-    """Without aiokafka's log of each connection that fails: the command itself says what matters."""
+    """Silence aiokafka's log of failed connections: the command reports them itself."""
     logger = logging.getLogger("aiokafka")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -30,7 +30,7 @@ def quiet_kafka() -> Iterator[None]:
 
 @contextlib.contextmanager
 def spoken_errors() -> Iterator[None]:
-    """Errors of ours, of Spark, Kafka and storage as one line and an exit code, never as a traceback."""
+    """Report errors of this package, Spark, Kafka and storage as a line and an exit code, not a traceback."""
     from faust_assigner.pipeline.failure import verdict
 
     try:

@@ -1,4 +1,4 @@
-"""``faust-assigner groups list``, ``describe``, ``rolls`` and ``retire``: against any Kafka."""
+"""``faust-assigner groups list``, ``describe``, ``rolls`` and ``retire``, for any Kafka."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 NOTHING = "-"
 bootstrap_option = click.option(
-    "--bootstrap", metavar="HOST:PORT[,...]", help="Brokers to ask first."
+    "--bootstrap", metavar="HOST:PORT[,...]", help="Brokers for the first connection."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
 def groups() -> None:
-    """Groups of both protocols, their members and lag; of any Kafka."""
+    """Show groups of both protocols, their members and lag, on any Kafka."""
 
 
 @groups.command(name="list")
@@ -34,7 +34,7 @@ def groups() -> None:
 @config_option
 @json_option
 def list_(bootstrap: str | None, config: str | None, as_json: bool) -> None:
-    """All groups: id, type, protocol type, state."""
+    """List all groups: id, type, protocol type, state."""
     with spoken_errors():
         from faust_assigner.clients.groups import list_groups
 
@@ -62,7 +62,7 @@ def list_(bootstrap: str | None, config: str | None, as_json: bool) -> None:
 @config_option
 @json_option
 def describe(group_id: str, bootstrap: str | None, config: str | None, as_json: bool) -> None:
-    """One group: state, epochs, members with what they own, await and give up, lag by partition."""
+    """Describe a group: state, epochs, members with their partitions, lag by partition."""
     with spoken_errors():
         from faust_assigner.clients.groups import describe_group
 
@@ -87,7 +87,7 @@ def describe(group_id: str, bootstrap: str | None, config: str | None, as_json: 
 @config_option
 @json_option
 def rolls(group_id: str, bootstrap: str | None, config: str | None, as_json: bool) -> None:
-    """A Faust app's workers: do its rebalances stop everybody, and which roll comes next?"""
+    """Show which of a Faust app's workers force eager rebalances, and the next roll to make."""
     with spoken_errors():
         from faust_assigner.clients.rolls import rolls as rolls_of
 
@@ -121,10 +121,10 @@ def retire(
     config: str | None,
     as_json: bool,
 ) -> None:
-    """Remove static members that have stopped and will not come back.
+    """Remove stopped static members that will not return.
 
-    Their partitions move at once instead of after the session timeout. A member whose process still runs
-    joins again: to hand over before it stops, see docs/how-to/adopt.md.
+    Their partitions move immediately instead of after the session timeout. A member whose process still runs
+    joins again: for a hand-over before its stop, see docs/how-to/adopt.md.
     """
     with spoken_errors():
         from faust_assigner.clients.groups import retire as retire_members

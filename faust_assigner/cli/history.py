@@ -21,29 +21,31 @@ from faust_assigner.cli.failure import spoken_errors
 )
 @click.option("--out", required=True, metavar="DIR", help="Folder for tables, plots and report.")
 @click.option(
-    "--stream", is_flag=True, help="Take only what is new since the last run, with a checkpoint."
+    "--stream", is_flag=True, help="Read only new lines since the last run, with a checkpoint."
 )
 @click.option(
     "--every",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="With --stream: go on, looking again this often.",
+    help="With --stream: repeat at this interval.",
 )
 @click.option(
-    "--since", metavar="TIME", help="Only what happened from then on: a day, a time, or 7d."
+    "--since", metavar="TIME", help="Only events from this time on: a day, a time, or 7d."
 )
-@click.option("--until", metavar="TIME", help="Only what happened before; days are UTC days.")
+@click.option("--until", metavar="TIME", help="Only events before this time; days are UTC days.")
 @shared.fail_if_empty_option
 @shared.max_refused_option
 @shared.config_option
-@click.option("--no-spark", is_flag=True, help="In this process; for ledgers that fit in memory.")
+@click.option(
+    "--no-spark", is_flag=True, help="Run in this process, for ledgers that fit in memory."
+)
 @shared.packages_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option(
     "--connector",
     type=click.Choice(["auto", "spark", "python"]),
     default="auto",
-    help="What reads topics: Spark's connector or aiokafka.",
+    help="The reader of topics: Spark's connector or aiokafka.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print report.json instead of a summary.")
 def history(
@@ -62,9 +64,9 @@ def history(
     connector: str,
     as_json: bool,
 ) -> None:
-    """What the group did: movement, balance, recovery, skew; as tables, plots and one page."""
+    """Report the group's moves, balance, recoveries and skew, as tables, plots and a page."""
     if every is not None and not stream:
-        raise click.UsageError("--every goes with --stream")
+        raise click.UsageError("--every requires --stream")
     with spoken_errors():
         from faust_assigner.pipeline.console import show_history
         from faust_assigner.pipeline.history.job import (

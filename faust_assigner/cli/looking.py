@@ -1,4 +1,4 @@
-"""Options of the commands that look at a running group, and what they mean."""
+"""The options of commands that read a running group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from faust_assigner.status.collect import Where
 
 GROUP_HELP = "The app's id."
-#: Where a running group is, and how its workers are asked.
+#: The options that locate a running group and its workers.
 REACH_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     bootstrap_option,
     config_option,
@@ -25,8 +25,8 @@ REACH_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "workers",
         multiple=True,
         metavar="URL",
-        help="A worker's web server, http://HOST:PORT, to be asked in any case. While a rebalance is "
-        "under way the group tells no URLs; one worker that answers knows those of all. May be repeated.",
+        help="A worker's web server, http://HOST:PORT, to query in any case. During a rebalance the "
+        "group hides the workers' URLs; any single worker knows all of them. May be repeated.",
     ),
     click.option(
         "--web-port",
@@ -41,32 +41,32 @@ REACH_OPTIONS: tuple[Callable[[Any], Any], ...] = (
         default=3.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long a worker may take to answer; all are asked at the same time.",
+        help="The time limit for a worker's answer; all workers are queried concurrently.",
     ),
 )
 
 
 def look_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Which group, and how to reach it and its workers."""
+    """Add the options that select a group, and reach the group and its workers."""
     group = click.option("--group", "group_id", required=True, metavar="APP", help=GROUP_HELP)
     return group(reach_options(command))
 
 
 def look_or_saved_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """As :func:`look_options`, or a file with looks that were saved; see :func:`check_source`."""
+    """Add :func:`look_options`, or a file with a saved status; see :func:`check_source`."""
     saved = click.option(
         "--from",
         "saved",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Show a saved status in place of a running group: the output of status --json.",
+        help="Show a saved status, the output of status --json, instead of a running group.",
     )
     group = click.option("--group", "group_id", metavar="APP", help=GROUP_HELP)
     return saved(group(reach_options(command)))
 
 
 def check_source(saved: Path | None, group_id: str | None, *reach: object) -> None:
-    """A usage error where the options name neither a group nor a file, or both."""
+    """Raise a usage error if the options name neither a group nor a file, or both."""
     if saved is None and not group_id:
         raise click.UsageError("give --bootstrap B --group APP, or --from FILE")
     if saved is not None and (group_id or any(reach)):
@@ -76,7 +76,7 @@ def check_source(saved: Path | None, group_id: str | None, *reach: object) -> No
 
 
 def reach_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How to reach a group and its workers."""
+    """Add the options that reach a group and its workers."""
     for option in reversed(REACH_OPTIONS):
         command = option(command)
     return command
@@ -90,7 +90,7 @@ def where_of(
     web_port: int,
     deadline: float,
 ) -> Where:
-    """What the options mean; ConfigError where they name no brokers."""
+    """Convert the options; raises ConfigError if they name no brokers."""
     from faust_assigner.settings import schema
     from faust_assigner.settings.table import URLS
     from faust_assigner.status.collect import Where

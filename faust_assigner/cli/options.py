@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ if TYPE_CHECKING:
 config_option: Callable[[Any], Any] = click.option(
     "--config",
     metavar="FILE",
-    help="Kafka's client properties (security.protocol=SASL_SSL ...), as Kafka's own tools take them. "
-    "The environment's FAUST_ASSIGNER_KAFKA_X_Y goes before it.",
+    help="Kafka's client properties (security.protocol=SASL_SSL ...), in the format of Kafka's own tools. "
+    "The environment's FAUST_ASSIGNER_KAFKA_X_Y has priority over the file.",
 )
 
 packages_option: Callable[[Any], Any] = click.option(
     "--packages",
     default="",
     metavar="A:B:C[,...]",
-    help="Maven packages for Spark, as spark-submit takes them "
+    help="Maven packages for Spark, in the format of spark-submit "
     "(results on s3:// need org.apache.hadoop:hadoop-aws:3.5.0).",
 )
 max_refused_option: Callable[[Any], Any] = click.option(
     "--max-refused",
     metavar="N|P%",
-    help="Fail, and write nothing, when more lines are refused than this.",
+    help="The allowed number of refused lines; above, the command fails without output.",
 )
 fail_if_empty_option: Callable[[Any], Any] = click.option(
     "--fail-if-empty/--allow-empty",
     default=None,
-    help="Fail, and write nothing, when no line counts.  [default: where the output exists already]",
+    help="Fail without output if no line is accepted.  [default: if the output already exists]",
 )
 
 
 def properties(config: str | None) -> dict[str, str]:
-    """The properties of ``--config`` and of the environment; ConfigError for a file that cannot be read."""
+    """Return the properties of ``--config`` and the environment; ConfigError for an unreadable file."""
     from faust_assigner.pipeline.cluster import client_properties
 
     return client_properties(config, os.environ)
 
 
 def cluster(bootstrap: str | None, config: str | None) -> Cluster:
-    """The cluster that ``--bootstrap`` and ``--config`` describe; ConfigError where neither names brokers."""
+    """Return the cluster of ``--bootstrap`` and ``--config``; ConfigError if neither names brokers."""
     from faust_assigner.pipeline.cluster import cluster_of
 
     return cluster_of(bootstrap, properties(config))

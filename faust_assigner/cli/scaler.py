@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from faust_assigner.scaler.settings import Settings
     from faust_assigner.status.collect import Where
 
-#: Two looks so many seconds apart show how much arrives; workers commit every few seconds.
+#: Two looks with this distance in seconds show the rate of arrival; workers commit every few seconds.
 ONCE_APART_S = 6.0
 _FILE: Any = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -29,7 +29,7 @@ _FILE: Any = click.Path(exists=True, dir_okay=False, path_type=Path)
     default="127.0.0.1:6071",
     show_default=True,
     metavar="HOST:PORT",
-    help="Where KEDA asks. Port 0 takes a free one. On another address than loopback give --tls-cert and "
+    help="The address for KEDA. Port 0 selects a free port. A non-loopback address requires --tls-cert and "
     "--tls-key, or --insecure.",
 )
 @click.option("--tls-cert", type=_FILE, metavar="FILE", help="The certificate, PEM.")
@@ -38,7 +38,7 @@ _FILE: Any = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--tls-client-ca",
     type=_FILE,
     metavar="FILE",
-    help="Callers need a certificate that this authority signed, PEM.",
+    help="Require a client certificate signed by this authority, PEM.",
 )
 @click.option("--insecure", is_flag=True, help="Serve other machines without TLS.")
 @click.option(
@@ -50,7 +50,7 @@ _FILE: Any = click.Path(exists=True, dir_okay=False, path_type=Path)
     "lists the keys. May be repeated.",
 )
 @click.option(
-    "--once", is_flag=True, help="Print the recommendation after two looks, and serve nothing."
+    "--once", is_flag=True, help="Print the recommendation after two looks, without a server."
 )
 @click.option("--json", "as_json", is_flag=True, help="With --once: print JSON.")
 def scaler(
@@ -65,14 +65,14 @@ def scaler(
     group_id: str,
     **reach: Any,
 ) -> None:
-    """Recommend how many workers a group should have, to KEDA over gRPC or once to you.
+    """Recommend the number of workers of a group, to KEDA over gRPC or once on the terminal.
 
-    Only sizes that help are recommended: with 12 tasks 5 workers process no faster than 4. The size never
-    changes while state is restored, a rebalance is under way, or a worker does not answer. Each answer has
+    Only useful sizes are recommended: with 12 tasks, 5 workers process no faster than 4. The size never
+    changes during a restore or a rebalance, or while a worker does not answer. Each answer has
     its reasons, in the log and with --once.
     """
     if as_json and not once:
-        raise click.UsageError("--json goes with --once")
+        raise click.UsageError("--json requires --once")
     with spoken_errors(), quiet_kafka():
         from faust_assigner.scaler.settings import read_settings
 
@@ -106,7 +106,7 @@ def scaler(
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str]:
-    """KEY=VALUE as a mapping. Raises UsageError."""
+    """Parse KEY=VALUE pairs. Raises UsageError."""
     found = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -117,7 +117,7 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str]:
 
 
 async def _once(where: Where, settings: Settings) -> Recommendation:
-    """The answer to two looks; a second look that fails is an error, as the first one is."""
+    """Return the recommendation of two looks; a failure of either look is an error."""
     from faust_assigner.scaler.look import look_of
     from faust_assigner.scaler.memory import Memory
     from faust_assigner.scaler.recommend import recommend

@@ -1,4 +1,4 @@
-"""Where commands print: a terminal as it is, else so many columns."""
+"""The output of commands: a terminal with its own width, or a pipe with a fixed width."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-#: Columns of a pipe, for tables.
+#: The width of tables in a pipe, in columns.
 WIDTH = 200
 
 
 def console(width: int = WIDTH) -> Console:
-    """Rich's console on stdout; ``width`` is that of a pipe, unless COLUMNS says another."""
+    """Return rich's console on stdout; ``width`` applies to a pipe, unless COLUMNS is set."""
     from rich.console import Console
 
     is_terminal = click.get_text_stream("stdout").isatty()

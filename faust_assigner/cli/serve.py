@@ -11,15 +11,15 @@ from faust_assigner.cli.failure import fail, spoken_errors
 
 
 def _switched(flag: str) -> str:
-    """A switch that is on by default, with the flag that turns it off."""
+    """Describe a switch that is on by default, with the flag that turns the switch off."""
     return f"{flag}/{flag.replace('--', '--no-', 1)}"
 
 
 class _Serve(click.Command):
-    """Its options are made from the table of the service when they are asked for."""
+    """A command whose options are generated from the service's table on demand."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The options."""
+        """Return the options."""
         from faust_assigner.service.server.table import OPTIONS, flag, metavar, shown
 
         found: list[click.Parameter] = [

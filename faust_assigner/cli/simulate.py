@@ -21,7 +21,7 @@ from faust_assigner.cli.spark import on_spark, tell
     type=click.IntRange(min=0),
     default=1,
     show_default=True,
-    help="The same seed, the same numbers.",
+    help="Equal seeds give equal figures.",
 )
 @click.option("--out", default="", metavar="DIR", help="Folder for sim_result and report.json.")
 @click.option(
@@ -31,7 +31,7 @@ from faust_assigner.cli.spark import on_spark, tell
     metavar="PATH",
     help="Replay a recorded week: file, folder or glob. May be repeated.",
 )
-@click.option("--group", "group_id", metavar="ID", help="With --ledger: this group alone.")
+@click.option("--group", "group_id", metavar="ID", help="With --ledger: only this group.")
 @click.option(
     "--policies",
     default="ours,ours+static,ours+static+weights,stock,stock+static",
@@ -46,26 +46,28 @@ from faust_assigner.cli.spark import on_spark, tell
 @click.option(
     "--session-timeout",
     type=click.FloatRange(min=1),
-    help="Seconds until a dead worker is missed (Faust's broker_session_timeout).  "
-    "[default: what the ledger says, else 60]",
+    help="Seconds until the group removes a dead worker (Faust's broker_session_timeout).  "
+    "[default: the ledger's value, else 60]",
 )
 @click.option(
     "--add",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Instead of scenarios, one change to the ledger's (or a generated) group: N workers join.",
+    help="Instead of scenarios, a single change of the ledger's (or a generated) group: N workers join.",
 )
 @click.option(
     "--remove",
     multiple=True,
     metavar="MEMBER",
-    help="One change: this member (instance id or member id) goes. Repeatable.",
+    help="A single change: this member (instance id or member id) leaves. Repeatable.",
 )
-@click.option("--lose-rack", metavar="RACK", help="One change: everybody in this rack goes.")
+@click.option(
+    "--lose-rack", metavar="RACK", help="A single change: all members of this rack leave."
+)
 @shared.max_refused_option
 @shared.config_option
-@click.option("--no-spark", is_flag=True, help="In processes of this machine, without Spark.")
+@click.option("--no-spark", is_flag=True, help="Run in local processes, without Spark.")
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="With --no-spark: processes.  [cores]"
 )
@@ -95,7 +97,7 @@ def simulate(
     master: str,
     as_json: bool,
 ) -> None:
-    """Play churn scenarios under many policies and say which settings to take; or one change (--add)."""
+    """Play churn scenarios under many policies and recommend settings; or play one change (--add)."""
     is_what_if = bool(add or remove or lose_rack)
     if not out and not is_what_if:
         raise click.UsageError("Missing option '--out'")
@@ -145,17 +147,17 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _numbers(text: str, option: str, lowest: int = 0) -> tuple[int, ...]:
-    """``0,1,2`` as numbers; anything else is a usage error that names the option."""
+    """Parse ``0,1,2`` as numbers; other text is a usage error that names the option."""
     if not re.fullmatch(r"\d{1,6}(,\d{1,6})*", text) or min(map(int, text.split(","))) < lowest:
         raise click.BadParameter(
-            f"{text!r}: numbers from {lowest} with commas expected", param_hint=option
+            f"{text!r}: expected comma-separated numbers from {lowest} on", param_hint=option
         )
     return tuple(dict.fromkeys(int(number) for number in text.split(",")))
 
 
 def _range(text: str, option: str, lowest: int) -> tuple[int, int]:
-    """``3:8`` or ``5`` as (from, to)."""
+    """Parse ``3:8`` or ``5`` as (from, to)."""
     low, _, high = text.partition(":")
     if not re.fullmatch(r"\d{1,6}(:\d{1,6})?", text) or not lowest <= int(low) <= int(high or low):
-        raise click.BadParameter(f"{text!r}: from:to expected, from {lowest} on", param_hint=option)
+        raise click.BadParameter(f"{text!r}: expected from:to, from {lowest} on", param_hint=option)
     return int(low), int(high or low)

@@ -17,24 +17,24 @@ from faust_assigner.cli.failure import spoken_errors
 @click.option("--topic", metavar="CHANGELOG", help="The changelog: <app id>-<table>-changelog.")
 @click.option("--to", metavar="DIR", help="Folder or URL (s3://...) of the snapshots.")
 @click.option(
-    "--previous", is_flag=True, help="Build on the newest snapshot, read only what is new."
+    "--previous", is_flag=True, help="Extend the newest snapshot, and read only new records."
 )
 @click.option(
-    "--no-spark", is_flag=True, help="In this process, without Spark: for small changelogs."
+    "--no-spark", is_flag=True, help="Run in this process, without Spark, for small changelogs."
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option(
     "--connector",
     type=click.Choice(["auto", "spark", "python"]),
     default="auto",
-    help="What reads the topic: Spark's connector or aiokafka.",
+    help="The reader of the topic: Spark's connector or aiokafka.",
 )
 @click.option(
     "--memory-mb",
     type=click.IntRange(min=1),
     default=256,
     show_default=True,
-    help="Memory of a partition before it is merged from sorted runs.",
+    help="The memory limit of a partition before its sorted runs are written and merged.",
 )
 @click.option(
     "--key-codec",
@@ -48,7 +48,7 @@ from faust_assigner.cli.failure import spoken_errors
     type=click.Choice(["auto", "json", "raw"]),
     default="auto",
     show_default=True,
-    help="The serializer of the table's values; raw takes every value as it is.",
+    help="The serializer of the table's values; raw accepts every value.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the manifests as JSON.")
 @click.pass_context
@@ -90,7 +90,7 @@ def snapshot(
 
 
 def _require(bootstrap: str | None, config: str | None, topic: str | None, to: str | None) -> None:
-    """Raise UsageError where an option that a snapshot needs is missing."""
+    """Raise UsageError if a required option of a snapshot is missing."""
     missing = [
         f"--{name}"
         for name, value in (
@@ -109,7 +109,7 @@ def _require(bootstrap: str | None, config: str | None, topic: str | None, to: s
 @click.option("--to", metavar="DIR", help="Folder or URL of the snapshots.")
 @click.option("--topic", metavar="CHANGELOG", help="Only this changelog.")
 @click.option(
-    "--bootstrap", metavar="HOST:PORT[,...]", help="Ask this cluster which topic is today's."
+    "--bootstrap", metavar="HOST:PORT[,...]", help="A cluster, to recognise recreated topics."
 )
 @shared.config_option
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
@@ -123,7 +123,7 @@ def verify_snapshots(
     config: str | None,
     as_json: bool,
 ) -> None:
-    """Check hashes, key order, counts, offsets and the topic; 1 if any visible snapshot is not whole."""
+    """Check hashes, key order, counts, offsets and the topic; exit 1 if a visible snapshot is damaged."""
     with spoken_errors():
         from faust_assigner.pipeline.console import show_verdicts
         from faust_assigner.snapshots.upkeep import verify
@@ -143,19 +143,19 @@ def verify_snapshots(
     type=click.IntRange(min=1),
     default=2,
     show_default=True,
-    help="Snapshots kept of each partition.",
+    help="The number of snapshots kept per partition.",
 )
 @click.option(
-    "--max-age", metavar="TIME", help="Of these, drop all but the newest once older (7d, 36h)."
+    "--max-age", metavar="TIME", help="Also remove older ones, except the newest (7d, 36h)."
 )
 @click.option(
     "--grace",
     default="1h",
     show_default=True,
     metavar="TIME",
-    help="Leave unfinished snapshots alone until unchanged for so long.",
+    help="Keep unfinished snapshots until they are unchanged for this time.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")
+@click.option("--dry-run", is_flag=True, help="List the removals without removing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the removals as JSON.")
 @click.pass_context
 def collect_snapshots(
@@ -169,7 +169,7 @@ def collect_snapshots(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Remove old snapshots, and leftovers of runs that were killed."""
+    """Remove old snapshots, and leftovers of killed runs."""
     import time
 
     with spoken_errors():
@@ -197,7 +197,7 @@ def _logs(
     topics: list[str] | None,
     catalog: Any,
 ) -> Any:
-    """The changelogs of today by topic, where a cluster was named; None where none was."""
+    """Return the current changelogs by topic of the given cluster; None without a cluster."""
     from faust_assigner.snapshots.changelog import UnknownTopicError, look_at
 
     bootstrap, config = bootstrap or context.obj["bootstrap"], config or context.obj["config"]
@@ -208,7 +208,7 @@ def _logs(
     for topic in topics or catalog.topics():
         with contextlib.suppress(
             UnknownTopicError
-        ):  # its app is gone: its snapshots speak for themselves
+        ):  # the app is gone: its snapshots are judged on their own
             logs[topic] = look_at(connection, topic)
     return logs
 
@@ -216,7 +216,7 @@ def _logs(
 def _snapshots(
     context: click.Context, folder: str | None, topic: str | None
 ) -> tuple[Any, list[str] | None]:
-    """(the catalog, the topics asked for), from the subcommand's options or the group's."""
+    """Return (the catalog, the requested topics), from the subcommand's options or the group's."""
     from faust_assigner.errors import ConfigError
     from faust_assigner.snapshots.catalog import Catalog
     from faust_assigner.snapshots.storage import open_storage

@@ -1,4 +1,4 @@
-"""``faust-assigner spark doctor``, and the session that other commands run on."""
+"""``faust-assigner spark doctor``, and the Spark session of other commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 
 @click.group()
 def spark() -> None:
-    """The Spark installation the pipeline runs on."""
+    """Check the Spark installation of the pipeline."""
 
 
 @spark.command()
@@ -22,7 +22,7 @@ def spark() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(start: bool, as_json: bool) -> None:
-    """Check Java, PySpark, Python versions and the Kafka connector; name the fix for each."""
+    """Check Java, PySpark, Python versions and the Kafka connector; print the fix for each problem."""
     from faust_assigner.pipeline.console import show_findings
     from faust_assigner.pipeline.doctor import examine, is_fit
 
@@ -35,13 +35,13 @@ def doctor(start: bool, as_json: bool) -> None:
 
 
 def on_spark(master: str, packages: str, work: Callable[[Any], Any]) -> Any:
-    """``work`` of a session on ``master`` that ends with it."""
+    """Run ``work`` with a session on ``master``, then stop the session."""
     with spark_for(master, packages) as session:
         return work(session)
 
 
 def tell(report: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
-    """Print a report, as JSON or as ``show`` does it."""
+    """Print a report, as JSON or by ``show``."""
     if as_json:
         click.echo(json.dumps(report))
     else:
@@ -50,7 +50,7 @@ def tell(report: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def spark_for(master: str, packages: str = "") -> Iterator[Any]:
-    """A session for one command; it ends with the command."""
+    """Provide a session for a command; it ends with the command."""
     from faust_assigner.pipeline.session import spark_session
 
     session = spark_session(master or None, packages=tuple(filter(None, packages.split(","))))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.command()
 @look_or_saved_options
 @click.option("--partitions", "with_partitions", is_flag=True, help="List every partition, too.")
-@click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--every",
     type=click.FloatRange(min=0.1),
@@ -54,15 +54,16 @@ def status(
     every: float,
     as_json: bool,
 ) -> None:
-    """What a group of Faust workers does now.
+    """Show the current state of a group of Faust workers.
 
-    Its members and what each owns, copies and warms up; lags; what waits for what; the last decision and its
-    reason; settings in which workers differ. Read from the group's coordinator and asked of the workers' web
-    servers. It works during a rebalance, and when the leader or other workers do not answer.
+    The report has the members with their partitions, copies and warm-ups; lags; waits with their cause; the
+    last decision with its reason; and settings that differ between workers. The data comes from the group's
+    coordinator and the workers' web servers. The command works during a rebalance, and without an answer from
+    the leader or other workers.
     """
     check_source(saved, group_id, bootstrap, config, workers)
     if saved is not None and watch:
-        raise click.UsageError("--from FILE shows one look: it takes no --watch")
+        raise click.UsageError("--from FILE shows a single look; remove --watch")
     with spoken_errors(), quiet_kafka():
         seldom_collect()
         if saved is not None:
@@ -77,10 +78,10 @@ def status(
 
 
 def seldom_collect() -> None:
-    """Let Python look for cycles of garbage every 100,000 objects, not every 700.
+    """Run Python's cycle collector after 100,000 new objects instead of 700.
 
-    The evidence and the report of a large group are hundreds of thousands of objects without a cycle;
-    half of the time that a report takes would be spent on looking through them again and again.
+    The report of a large group has hundreds of thousands of objects without a cycle; with the default
+    the collector would take half of the time of a report.
     """
     gc.set_threshold(100_000)
 
@@ -104,14 +105,14 @@ def _show(report: Report, with_partitions: bool, as_json: bool) -> None:
 
 
 def _show_saved(saved: Path, with_partitions: bool, as_json: bool) -> None:
-    """The newest look of the file; as text with its time before it."""
+    """Show the newest look of the file; as text with its time."""
     from faust_assigner.status.saved import read_saved
 
     report = read_saved(saved).last
     if not as_json:
         taken = datetime.fromtimestamp(report.taken_at, UTC)
         click.echo(
-            f"saved at {taken:%Y-%m-%d %H:%M:%S} UTC in {saved}; the group was not asked now"
+            f"saved at {taken:%Y-%m-%d %H:%M:%S} UTC in {saved}; this is not the current state"
         )
     _show(report, with_partitions, as_json)
 
@@ -123,7 +124,7 @@ def _as_json(report: Report) -> str:
 
 
 async def _watch(where: Where, every: float, with_partitions: bool, as_json: bool) -> None:
-    """Look again and again; where the brokers do not answer, say so and go on."""
+    """Repeat the report; a failed look is reported and the loop continues."""
     from faust_assigner.status.collect import Looks
 
     screen = console()
@@ -166,6 +167,6 @@ async def _live(looks: Looks, screen: Console, every: float, with_partitions: bo
                 found = verdict(error)
                 if found is None:
                     raise
-                live.update(Text(f"{found[0]}; looking again every {every:g} s", style="red"))
+                live.update(Text(f"{found[0]}; next look in {every:g} s", style="red"))
             live.refresh()
             await asyncio.sleep(every)

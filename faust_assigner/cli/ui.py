@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     default="127.0.0.1",
     show_default=True,
     metavar="HOST",
-    help="Where to listen. The page asks for no password: on another address than loopback whoever reaches "
-    "it can read it.",
+    help="The address to listen on. The page has no password: on a non-loopback address everyone with "
+    "network access can read the page.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=6070,
     show_default=True,
-    help="0 takes a free one.",
+    help="The port; 0 selects a free port.",
 )
 def ui(bind: str, port: int, saved: Path | None, group_id: str | None, **reach: Any) -> None:
-    """Serve a page about a group of Faust workers.
+    """Serve a page about a group of Faust workers, until Ctrl-C.
 
-    Tasks by members with their lags, rounds over time, and the story of each task, until Ctrl-C.
-    It is the page that workers serve at /assignor/, from outside. Read-only.
+    The page shows tasks by members with their lags, rounds over time, and the history of each task. Workers
+    serve the same page at /assignor/; this command serves it from outside. Read-only.
     """
     check_source(saved, group_id, reach["bootstrap"], reach["config"], reach["workers"])
     with spoken_errors(), quiet_kafka(), contextlib.suppress(KeyboardInterrupt):
@@ -76,5 +76,7 @@ async def _serve(watch: Watch, bind: str, port: int) -> None:
         except OSError as error:
             fail(f"Cannot listen on {bind}:{port}: {error.strerror or error}", 1)
         shown = f"[{host}]" if ":" in host else host
-        click.echo(f"The page of group {watch.group}: http://{shown}:{free}/ (Ctrl-C ends it)")
+        click.echo(
+            f"The page of group {watch.group}: http://{shown}:{free}/ (Ctrl-C ends the server)"
+        )
         await ended.wait()

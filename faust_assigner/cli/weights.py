@@ -16,9 +16,9 @@ from faust_assigner.cli.spark import on_spark, tell
     multiple=True,
     required=True,
     metavar="PATH",
-    help="Where partition samples are: file, folder, glob. May be repeated.",
+    help="The source of partition samples: file, folder, glob. May be repeated.",
 )
-@click.option("--out", metavar="FILE", help="The versioned weights file, replaced in one step.")
+@click.option("--out", metavar="FILE", help="The versioned weights file, replaced atomically.")
 @click.option("--bootstrap", metavar="HOST:PORT", help="With --topic: the brokers.")
 @click.option("--topic", metavar="NAME", help="Publish to this compacted topic too.")
 @click.option(
@@ -26,16 +26,18 @@ from faust_assigner.cli.spark import on_spark, tell
     type=click.Choice(["blend", "cpu", "records", "bytes"]),
     default="blend",
     show_default=True,
-    help="What a weight is learned from.",
+    help="The measure behind the weights.",
 )
 @click.option(
     "--clamp",
     default="0.25:4",
     show_default=True,
     metavar="LOW:HIGH",
-    help="The least and the most a weight may be, in medians of its group.",
+    help="The lowest and highest weight, in medians of its group.",
 )
-@click.option("--since", metavar="TIME", help="Only samples from then on: a day, a time, or 7d.")
+@click.option(
+    "--since", metavar="TIME", help="Only samples from this time on: a day, a time, or 7d."
+)
 @click.option("--until", metavar="TIME", help="Only samples before.")
 @click.option(
     "--half-life",
@@ -45,7 +47,7 @@ from faust_assigner.cli.spark import on_spark, tell
     help="The age at which a sample counts half as much as the newest.",
 )
 @click.option(
-    "--shadow", is_flag=True, help="Score: the newest decision again, counted and weighted."
+    "--shadow", is_flag=True, help="Score: plan the newest decision again, counted and weighted."
 )
 @click.option(
     "--replicas",
@@ -56,7 +58,9 @@ from faust_assigner.cli.spark import on_spark, tell
 )
 @shared.max_refused_option
 @shared.config_option
-@click.option("--no-spark", is_flag=True, help="In this process; for ledgers that fit in memory.")
+@click.option(
+    "--no-spark", is_flag=True, help="Run in this process, for ledgers that fit in memory."
+)
 @shared.packages_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -79,11 +83,11 @@ def weights(
     master: str,
     as_json: bool,
 ) -> None:
-    """Learn each partition's weight from a ledger's samples and publish them for the assignor."""
+    """Compute each partition's weight from a ledger's samples and publish the weights for the assignor."""
     if out is None and topic is None:
         raise click.UsageError("give --out FILE, or --bootstrap and --topic, or all three")
     if bootstrap is not None and topic is None:
-        raise click.UsageError("--bootstrap and --topic go together")
+        raise click.UsageError("--bootstrap and --topic require each other")
     with spoken_errors():
         from datetime import UTC, datetime
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "ledgers",
     multiple=True,
     metavar="FOLDER|TOPIC",
-    help="The ledgers of all workers in place of a running group: folders, files, globs, URLs, or a topic as "
+    help="The ledgers of all workers instead of a running group: folders, files, globs, URLs, or a topic as "
     "kafka://HOST:PORT/NAME (with --config). May be repeated.",
 )
 @click.option("--group", "group_id", metavar="APP", help=GROUP_HELP)
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--at",
     metavar="TIME",
-    help="The last move until then: 03:02 (of the last 24 hours), 2026-11-23T03:02; UTC.",
+    help="Show the last move until this UTC time: 03:02 (of the last 24 hours) or 2026-11-23T03:02.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def why(
@@ -46,13 +46,13 @@ def why(
     as_json: bool,
     **reach: Any,
 ) -> None:
-    """Why a partition is where it is, or what became of a member.
+    """Explain a partition's owner, or the history of a member.
 
-    The workers of a running group are asked for their ledgers (--bootstrap B --group APP), and the topic is
-    read that they write them to; or the ledgers are read from files or a topic (--ledger). A timeline: the
-    cause, the rounds that it took, the move and the restore; the planner's rule; and the one setting or event
-    that would have avoided the move, found by planning the decision again with it. The member is named by
-    instance id, host, URL or member id.
+    The command reads the ledgers of a running group from its workers (--bootstrap B --group APP) and from the
+    workers' ledger topic, or from files or a topic (--ledger). It prints a timeline of the cause, the
+    rounds, the move and the restore; the planner's rule; and the one setting or event that would have
+    avoided the move, found by planning the decision again. A member is named by instance id, host, URL or
+    member id.
     """
     from faust_assigner.story.read import read
     from faust_assigner.story.tell import why_member, why_partition
@@ -81,7 +81,7 @@ def why(
 
 
 async def _told(where: Where) -> list[bytes]:
-    """The lines that the group's workers show; what is missing is said."""
+    """Return the ledger lines from the group's workers; missing ledgers are reported."""
     from faust_assigner.status.collect import Looks
 
     async with Looks(where, time.time) as looks:
@@ -116,7 +116,7 @@ def _topic(source: TopicSource, group_id: str | None) -> list[bytes]:
 
 
 def _moment(text: str, now: datetime) -> float:
-    """Seconds since 1970. A time of day is the last such time before ``now``."""
+    """Return seconds since 1970. A time of day means the last such time before ``now``."""
     try:
         if "T" in text or "-" in text:
             found = datetime.fromisoformat(text)
@@ -124,7 +124,7 @@ def _moment(text: str, now: datetime) -> float:
         clock = datetime.strptime(text, "%H:%M:%S" if text.count(":") == 2 else "%H:%M")
     except ValueError:
         raise click.BadParameter(
-            f"--at {text!r} is no time like 03:02 or 2026-11-23T03:02"
+            f"--at {text!r} is not a time like 03:02 or 2026-11-23T03:02"
         ) from None
     today = now.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
     return (today if today <= now else today - timedelta(days=1)).timestamp()

@@ -1,1 +1,1 @@
-"""``faust-assigner deploy-check``: may workers of a running group be stopped now? Tried by planning."""
+"""``faust-assigner deploy-check``: can workers of a running group be stopped now? Answered by planning."""

@@ -1,7 +1,7 @@
-"""A running group as its leader would see it in the next round; that round, decided by the leader's code.
+"""A running group as its leader would see it in the next round, and this round by the leader's code.
 
-Pure. What a look at the group found (:class:`~faust_assigner.status.evidence.Evidence`) becomes what each
-member would say if it joined now: what the last answer gave it, and how far its copies have come by now.
+No I/O. The data of a look (:class:`~faust_assigner.status.evidence.Evidence`) becomes the metadata that each
+member would send in a join now: its partitions of the last answer, and the current progress of its copies.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.answer import decode_answer, own_topics
 from faust_assigner.wire.join import JoinData, encode_join
 
-#: Rounds of one event after which a group that has not come to rest is given up on.
+#: The number of rounds of one event after which a restless group is an error.
 MOST_ROUNDS = 50
 
 
 class NotKnown(FaustAssignerError):
-    """The next round cannot be planned; the message says what is missing."""
+    """The next round cannot be planned; the message names the missing data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """One member: what it would say now, but for its positions; and how far its copies have come."""
+    """A member: its metadata in a join now, without positions; and the progress of its copies."""
 
     name: str
     member_id: str
     topics: tuple[str, ...]
     data: JoinData
-    #: Changelog partition -> the offset up to which it is there.
+    #: Changelog partition -> the offset up to which the copy is complete.
     positions: Mapping[Place, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """A task that a round gave to another member; names of members. ``group`` is the planner's group."""
+    """A task that a round moved; members' names. ``group`` is the planner's group."""
 
     topics: tuple[str, ...]
     changelogs: tuple[str, ...]
@@ -56,9 +56,9 @@ class Moved:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """All members, and what the leader knows beside what they say.
+    """All members, and the leader's further knowledge.
 
-    ``ends`` says where each partition ends. ``policy`` is how work waits for state, by whether all members
+    ``ends`` are the end offsets. ``policy`` is the warm-up policy, by whether all members
     are cooperative.
     """
 
@@ -70,16 +70,16 @@ class Fleet:
     policy: Mapping[bool, WarmupPolicy | None]
     generation: int
     ends: Mapping[Place, int]
-    #: Partition -> the name of its owner, or of its last one where that member is gone.
+    #: Partition -> the name of its owner, or of its last owner if that member is gone.
     owner: Mapping[Place, str] = field(default_factory=dict)
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether a round stops nobody."""
+        """Whether rounds are cooperative."""
         return all(worker.data.cooperative for worker in self.workers.values())
 
     def owners(self) -> dict[Place, str]:
-        """Partition -> the name of the member that owns it, or that it is promised to."""
+        """Return partition -> the name of its owner, or of the member that it is promised to."""
         return {
             (topic, number): worker.name
             for worker in self.workers.values()
@@ -89,20 +89,20 @@ class Fleet:
         }
 
     def copies(self) -> dict[str, set[Place]]:
-        """Member's name -> the changelog partitions that it has, as owner or as copy."""
+        """Return member's name -> its changelog partitions, as owner or as copy."""
         return {name: set(_held(worker, self.facts)) for name, worker in self.workers.items()}
 
     def without(self, names: Collection[str]) -> Fleet:
-        """The same after these members are gone."""
+        """Return the fleet without these members."""
         left = {name: worker for name, worker in self.workers.items() if name not in names}
         return replace(self, workers=left)
 
     def with_workers(self, workers: Sequence[Worker]) -> Fleet:
-        """The same with more members."""
+        """Return the fleet with additional members."""
         return replace(self, workers={**self.workers, **{w.name: w for w in workers}})
 
     def round(self) -> tuple[Fleet, tuple[Moved, ...], bool]:
-        """(the group after one more round, the tasks that it moved, whether a second one follows at once)."""
+        """Return (the fleet after one more round, its moves, whether a second round follows immediately)."""
         said = {w.member_id: self._metadata(w) for w in self.workers.values()}
         view = LeaderView(
             self.group_id,
@@ -117,7 +117,7 @@ class Fleet:
         return self._after(found), tuple(self._moved(found)), found.follows
 
     def at_rest(self) -> tuple[Fleet, tuple[Moved, ...]]:
-        """(the group after the rounds that one event makes at once, the tasks that they moved)."""
+        """Return (the fleet after an event's immediate rounds, their moves)."""
         fleet, moved, follows = self.round()
         all_moved = list(moved)
         for _ in range(MOST_ROUNDS):
@@ -125,10 +125,10 @@ class Fleet:
                 return fleet, tuple(all_moved)
             fleet, moved, follows = fleet.round()
             all_moved += moved
-        raise NotKnown("the planner does not come to an end on this group")
+        raise NotKnown("the planner does not come to rest on this group")
 
     def settled(self) -> tuple[Fleet, tuple[Moved, ...]]:
-        """(the group when all copies have caught up and nothing is left to move, the tasks that moved)."""
+        """Return (the fleet after all copies have caught up and all tasks have moved, the moves)."""
         fleet, all_moved = self.caught_up(), list[Moved]()
         for _ in range(MOST_ROUNDS):
             if not any(worker.data.awaited for worker in fleet.workers.values()):
@@ -141,7 +141,7 @@ class Fleet:
         return fleet, tuple(all_moved)
 
     def caught_up(self) -> Fleet:
-        """The same when each copy has all that its changelog has now."""
+        """Return the fleet with each copy at the end of its changelog."""
         return replace(
             self,
             workers={
@@ -196,7 +196,7 @@ class Fleet:
     def _records(
         self, worker: Worker, held: Collection[Place], changelogs: Sequence[str], number: int
     ) -> int | None:
-        """What it lacks of a task's state; None where the end or its position is not known."""
+        """Return the missing records of a task's state; None if the end or the position is unknown."""
         total = 0
         for topic in changelogs:
             end = self.ends.get((topic, number))
@@ -219,7 +219,7 @@ class Fleet:
                 worker.data,
                 actives=actives,
                 standbys={t: runs for t, runs in answer.standbys.items() if t in stateful},
-                # What others let go of for this member it has already, where it stood by.
+                # The member has the state of a promised partition if it was its standby.
                 on_disk=by_topic(
                     (t, n)
                     for t, runs in answer.promised.items()
@@ -249,7 +249,7 @@ class Fleet:
 
 
 def _held(worker: Worker, facts: TableFacts) -> Iterator[Place]:
-    """The changelog partitions of which a member has state."""
+    """Yield the changelog partitions with state on a member."""
     data = worker.data
     for claims in (data.actives, data.standbys, data.on_disk):
         for topic, numbers in claims.items():
@@ -258,7 +258,7 @@ def _held(worker: Worker, facts: TableFacts) -> Iterator[Place]:
 
 
 def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
-    """The same as claims."""
+    """Return the places as claims."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for topic, number in sorted(places):
         found[topic].append(number)

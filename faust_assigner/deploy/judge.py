@@ -1,4 +1,4 @@
-"""Checks and verdict, from one look at a group and the planner's answer to an event. Pure."""
+"""Checks and verdict, from a look at a group and the planner's reaction to an event. No I/O."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ ROOM = "room on the disks"
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a deploy may cost: ``cold`` moves, and seconds that a task stands still; None: any number.
+    """The allowed cost of a deploy: ``cold`` moves, and seconds of a task's downtime; None: unlimited.
 
-    ``members`` is how many the group must have, None for any number.
+    ``members`` is the required size of the group, None for any size.
     """
 
     cold: int | None = 0
@@ -51,7 +51,7 @@ class Budget:
 
 
 def judge(seen: Seen, question: Question, budget: Budget, known: Known) -> Report:
-    """The verdict. Raises :class:`~faust_assigner.deploy.play.NoSuchWorker` for a name that is none."""
+    """Return the verdict. Raises :class:`~faust_assigner.deploy.play.NoSuchWorker` for an unknown name."""
     members = seen.status.members
     stopped = stopped_by(question, members)
     played: tuple[Played, ...] = ()
@@ -149,7 +149,7 @@ def _round(seen: Seen) -> Check:
         if view.member.given is not None and view.member.given.among
     ]
     if not status.is_settled:
-        state, text = FAILED, f"a rebalance is under way ({status.state})"
+        state, text = FAILED, f"a rebalance is in progress ({status.state})"
     elif second:
         state, text = FAILED, "the second of two rounds is about to begin"
     elif leaving:
@@ -217,14 +217,14 @@ def _some(said: Sequence[str]) -> str:
 
 
 def _room(seen: Seen, played: Sequence[Played]) -> Check:
-    """Of each event by itself. Members on one host are taken to share a disk."""
+    """Check each event separately. Members on one host are assumed to share a disk."""
     hosts = {m.name: (m.host or m.name) for m in seen.status.members}
     free = {hosts[m.name]: m.disk_free_bytes for m in seen.status.members}
     short, dark, most = [], set(), 0
     for one in played:
         wanted: defaultdict[str, int] = defaultdict(int)
         for name, places in one.copied.items():
-            if name not in hosts:  # a newcomer's disk is not known yet
+            if name not in hosts:  # a new worker's disk is unknown
                 continue
             for place in places:
                 size = size_of(seen, place)
@@ -291,12 +291,12 @@ def _problems(seen: Seen) -> Iterator[str]:
     place = seen.settings.get(table.WEIGHTS.name)
     if place and seen.settings.get(table.WEIGHTS_MODE.name) == "on":
         yield (
-            f"Workers weigh partitions by {place}, which is not read here: which tasks move later may "
-            "differ from the moves shown"
+            f"Workers weigh partitions by {place}, which is not read here: the later moves may "
+            "differ from the shown moves"
         )
     differing = {difference.name for difference in seen.status.differences}
     if used := sorted(differing & _PLANNED_WITH):
-        yield f"Workers differ in {listed(used)}: another leader would plan otherwise"
+        yield f"Workers differ in {listed(used)}: a different leader would plan differently"
 
 
 _PLANNED_WITH = {

@@ -1,4 +1,4 @@
-"""docs/reference/deploy-check.md out of ``schema.json``: ``python -m faust_assigner.deploy.page FILE``."""
+"""Generates docs/reference/deploy-check.md: ``python -m faust_assigner.deploy.page FILE``."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ SCHEMA: Final = Path(__file__).with_name("schema.json")
 HEAD = """\
 # The answer of deploy-check as JSON
 
-Made from `faust_assigner/deploy/schema.json`:
+This page is generated from `faust_assigner/deploy/schema.json`:
 `python -m faust_assigner.deploy.page docs/reference/deploy-check.md`.
 [How to deploy without cold moves](../how-to/deploys.md).
 
 `faust-assigner deploy-check --json` prints one object. The file `faust_assigner/deploy/schema.json` is
-its JSON Schema (draft 2020-12) and is installed with the package. Every key is always there; what is
-not known is `null`. A later version only adds keys.
+its JSON Schema (draft 2020-12) and is installed with the package. Every key is always present; an
+unknown value is `null`. A later version only adds keys.
 
 """
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of the answer."""
+    """Return the JSON Schema of the answer."""
     found: dict[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
     return found
 

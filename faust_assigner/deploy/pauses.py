@@ -1,4 +1,4 @@
-"""How long a task stands still while it moves, expected from the recoveries that a ledger has. Pure."""
+"""The expected downtime of a moving task, from the recoveries in a ledger. No I/O."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-#: Where the state came from: the new owner had a copy, or none.
+#: The source of the state: the new owner's copy, or the changelog alone.
 _WARM, _COLD = frozenset({"standby", "local"}), frozenset({"replay", "snapshot"})
-#: A recovery of fewer records tells how long opening a table takes, not how fast records are read.
+#: A recovery of fewer records measures the opening of a table, not the read rate.
 FEW = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """One partition's recovery, as the ledger has it."""
+    """A partition's recovery in the ledger."""
 
     topic: str
     source: str
@@ -25,14 +25,14 @@ class Recovery:
 
 @dataclass(frozen=True, kw_only=True)
 class Recoveries:
-    """All that are known; ``origin`` says where they come from."""
+    """All known recoveries; ``origin`` names their source."""
 
     known: tuple[Recovery, ...] = ()
     origin: str = ""
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]], group_id: str, origin: str) -> Recoveries:
-        """Those of a group among the ledger's ``recovery`` rows."""
+        """Select a group's recoveries among the ledger's ``recovery`` rows."""
         return cls(
             known=tuple(
                 Recovery(
@@ -50,10 +50,10 @@ class Recoveries:
     def expected_s(
         self, topics: Collection[str], records: int | None, *, warm: bool
     ) -> float | None:
-        """Seconds until a member that lacks so many records of a task processes it; None where unknown.
+        """Return the seconds until a member with this lag processes the task; None if unknown.
 
-        The tables' own recoveries count where there are any, else those of all tables. A longer tail than
-        any that was seen takes in proportion longer; a table without records takes the time of its like.
+        The table's own recoveries have priority over those of all tables. A longer tail than any recorded
+        one takes proportionally longer; a table without records takes the time of similar tables.
         """
         if records is None:
             return None

@@ -1,4 +1,4 @@
-"""Events, played by the leader's own planner: workers stop, one by one or together, and come. Pure."""
+"""Plays events with the leader's planner: workers stop, singly or together, or join. No I/O."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STOP, ROLLING, LOSE_RACK, SCALE = "stop", "rolling", "lose rack", "scale"
 
 
 class NoSuchWorker(FaustAssignerError, ValueError):
-    """A name that is no member's, or that of several."""
+    """A name of no member, or of several members."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is to be tried: ``workers`` stop, a ``rack`` is lost, or ``size`` workers run."""
+    """The event to try: ``workers`` stop, a ``rack`` is lost, or ``size`` workers run."""
 
     kind: str
     workers: tuple[str, ...] = ()
@@ -43,9 +43,9 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """One event: the members that stopped, the tasks that moved at once and later, and the new copies.
+    """An event: the stopped members, the tasks that moved immediately and later, and the new copies.
 
-    ``is_for_good``: the stopped members do not come back, so a static one is waited for in vain.
+    ``is_for_good``: the stopped members do not return, so the wait for a static member is in vain.
     """
 
     event: str
@@ -55,12 +55,12 @@ class Played:
     members: int = 0
     moved: tuple[Moved, ...] = ()
     later: tuple[Moved, ...] = ()
-    #: Member's name -> changelog partitions that it did not have.
+    #: Member's name -> its new changelog partitions.
     copied: Mapping[str, frozenset[Place]] = field(default_factory=dict)
 
 
 def stopped_by(question: Question, members: Sequence[MemberReport]) -> frozenset[str]:
-    """The names of the members that are not there after the event (each in turn, where it is rolling)."""
+    """Return the names of the absent members after the event (in a rolling restart, one at a time)."""
     if question.kind == STOP:
         return frozenset(_named(name, members) for name in question.workers)
     if question.kind == ROLLING:
@@ -78,7 +78,7 @@ def stopped_by(question: Question, members: Sequence[MemberReport]) -> frozenset
 
 
 def _named(name: str, members: Sequence[MemberReport]) -> str:
-    """The member with that name, URL, instance id, host or member id."""
+    """Return the member with this name, URL, instance id, host or member id."""
     wanted = name.rstrip("/")
     for names_of in (_first_names, _second_names, _hosts):
         found = [member.name for member in members if wanted in names_of(member)]
@@ -104,16 +104,16 @@ def _hosts(member: MemberReport) -> set[str | None]:
 
 
 def _by_number(name: str) -> tuple[str, int, str]:
-    """Names as a StatefulSet counts them: shop-9 before shop-10."""
+    """Sort key in a StatefulSet's order: shop-9 before shop-10."""
     found = re.fullmatch(r"(.*?)(\d+)", name)
     return (name, -1, name) if found is None else (found[1], int(found[2]), name)
 
 
 def play(fleet: Fleet, question: Question, stopped: Collection[str]) -> Iterator[Played]:
-    """Each event with the moves that the planner makes then.
+    """Yield each event with the planner's moves.
 
-    Between the events of a rolling deploy all copies catch up, as a gate between two of them waits for. A
-    static member that is restarted is back in time; its step shows the moves if it were not.
+    Between the events of a rolling restart all copies catch up, as the wait between two stops ensures. A
+    restarted static member returns in time; its step shows the moves of a late return.
     """
     if question.kind == ROLLING:
         for name in sorted(stopped, key=_by_number):
@@ -141,7 +141,7 @@ def play(fleet: Fleet, question: Question, stopped: Collection[str]) -> Iterator
 def _event(
     after: Fleet, event: str, stopped: Collection[str], *, is_crash: bool = False
 ) -> tuple[Played, Fleet]:
-    """(what the event does, the group once it has come to rest)."""
+    """Return (the effect of the event, the group at rest after the event)."""
     if not after.workers:
         lost = Played(event=event, stopped=tuple(sorted(stopped)), is_crash=is_crash)
         return lost, after
@@ -165,7 +165,7 @@ def _event(
 
 
 def _returned(worker: Worker) -> Worker:
-    """A dynamic member after its restart: a new member id, and its files as they were."""
+    """Return a dynamic member after its restart: a new member id with the same files."""
     data = worker.data
     return replace(
         worker,
@@ -180,7 +180,7 @@ def _returned(worker: Worker) -> Worker:
 
 
 def _newcomers(fleet: Fleet, count: int) -> list[Worker]:
-    """Workers without files, set up as the first one is; racks in turn."""
+    """Return workers without files, with the first worker's settings; racks in turn."""
     model = min(fleet.workers.values(), key=lambda worker: worker.name)
     named = sorted({w.data.rack_id for w in fleet.workers.values() if w.data.rack_id})
     racks: list[str | None] = [*named] or [None]

@@ -1,4 +1,4 @@
-"""A look at a group -> the group as its leader would see it in the next round. Pure."""
+"""Converts a look at a group to the leader's view of the group in its next round. No I/O."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from faust_assigner.status.members import View, views_of
 from faust_assigner.status.report import Report
 from faust_assigner.warmup import WarmupPolicy
 
-#: How many names one sentence lists; the rest is counted.
+#: The number of names in a sentence; further names are counted.
 MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One look, read: the status, every member, and the group as the planner takes it.
+    """A look as values: the status, every member, and the group as input of the planner.
 
-    ``fleet`` is None where the next round cannot be planned, and ``missing`` says why. ``bytes_of`` is the
-    size of each changelog partition on disk, where any worker keeps it and said so.
+    ``fleet`` is None if the next round cannot be planned; ``missing`` has the reason. ``bytes_of`` is the
+    size of each changelog partition on disk, as far as workers report it.
     """
 
     status: Report
@@ -36,12 +36,12 @@ class Seen:
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """Those of the leader; where it did not answer, of any worker."""
+        """The leader's settings; without its answer, any worker's settings."""
         return _settings(self.status, self.views)
 
 
 def seen(evidence: Evidence) -> Seen:
-    """What one look says. Never raises on what members wrote."""
+    """Read a look. Members' bytes never raise."""
     views, status = views_of(evidence), build(evidence)
     fleet, missing = None, ""
     try:
@@ -52,7 +52,7 @@ def seen(evidence: Evidence) -> Seen:
 
 
 def listed(names: Iterable[str]) -> str:
-    """At most five names, and how many more.
+    """Join at most five names, with a count of the rest.
 
     >>> listed(["b", "a"]), listed("abcdefg")
     ('a, b', 'a, b, c, d, e and 2 more')
@@ -72,22 +72,22 @@ def _settings(status: Report, views: Sequence[View]) -> Mapping[str, str]:
 
 def _fleet(evidence: Evidence, views: Sequence[View], status: Report) -> Fleet:
     if not evidence.group.is_settled:
-        raise NotKnown(f"the group is in state {evidence.group.state}, a rebalance is under way")
+        raise NotKnown(f"the group is in state {evidence.group.state}, a rebalance is in progress")
     if not views:
         raise NotKnown("the group has no members")
     others = [
         view.name for view in views if view.member.said is None or not view.member.said.is_ours
     ]
     if others:
-        raise NotKnown(f"members that are not workers of ours: {listed(others)}")
+        raise NotKnown(f"members without this package: {listed(others)}")
     unread = [view.name for view in views if view.member.given is None]
     if unread:
-        raise NotKnown(f"the assignment cannot be read of {listed(unread)}")
+        raise NotKnown(f"the assignment is unreadable of {listed(unread)}")
     settings = _settings(status, views)
     if "table_standby_replicas" not in settings:
-        raise NotKnown("no worker answered, so the number of standbys is not known")
+        raise NotKnown("no worker answered, so the number of standbys is unknown")
     if not evidence.ends:
-        raise NotKnown("the brokers did not say where partitions end")
+        raise NotKnown("the brokers did not return end offsets")
     everywhere = {
         topic: full
         for view in views
@@ -155,7 +155,7 @@ def _worker(
 
 
 def policy_of(settings: Mapping[str, str], is_cooperative: bool) -> WarmupPolicy | None:
-    """How work waits for state, by the settings that a worker shows. Raises NotKnown."""
+    """Return the warm-up policy from a worker's settings. Raises NotKnown."""
 
     def number(setting: Setting[int] | Setting[bool]) -> int:
         return _number(settings, setting.name, int(setting.default))
@@ -177,11 +177,13 @@ def _number(settings: Mapping[str, str], name: str, default: int) -> int:
     try:
         return int(settings.get(name, "") or default)
     except ValueError:
-        raise NotKnown(f"a worker shows {name}={settings[name][:20]!r}, no whole number") from None
+        raise NotKnown(
+            f"a worker reports {name}={settings[name][:20]!r}, not a whole number"
+        ) from None
 
 
 def _bytes_of(views: Sequence[View]) -> dict[Place, int]:
-    """The largest that any worker names: an owner compacts at another time than a copy."""
+    """Return the largest size from any worker: owner and copies compact at different times."""
     found: dict[Place, int] = {}
     for view in views:
         for one in view.status.tables if view.status is not None else ():

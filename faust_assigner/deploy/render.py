@@ -1,4 +1,4 @@
-"""The answer as text: the verdict first, then every check, then what each event does."""
+"""The answer as text: the verdict first, then every check, then the effect of each event."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from faust_assigner.deploy.report import (
 from faust_assigner.deploy.steps import shown_bytes
 from faust_assigner.status.render import span, table_of
 
-#: So many moves of an event are listed; the others are counted.
+#: The number of listed moves per event; further moves are counted.
 MOST_MOVES = 8
 _VERDICTS = {SAFE: ("SAFE", "bold green"), NOT_SAFE: ("NOT SAFE", "bold red")}
 _STATES = {OK: "green", FAILED: "bold red", UNKNOWN: "yellow"}
 
 
 def render(report: Report) -> RenderableType:
-    """The whole answer."""
+    """Render the whole answer."""
     word, style = _VERDICTS.get(report.verdict, ("CANNOT TELL", "bold yellow"))
     head = Text.assemble((word, style), f": {report.question} (group {report.group})")
     table = Table.grid(padding=(0, 2))
@@ -55,7 +55,7 @@ def render(report: Report) -> RenderableType:
 
 
 def _events(report: Report) -> RenderableType:
-    """A line for each of several events."""
+    """Render a line for each of several events."""
     table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
     for name in ("event", "move at once", "cold", "behind", "later", "new copies", "longest pause"):
         table.add_column(name, justify="left" if name in ("event", "longest pause") else "right")
@@ -81,7 +81,7 @@ def _sums(report: Report) -> tuple[int, int, int, int]:
 
 
 def _event(step: Step, group: str) -> Iterator[RenderableType]:
-    """One event, with its moves."""
+    """Render one event with its moves."""
     table = Table.grid(padding=(0, 2))
     table.add_column()
     table.add_column(overflow="fold")
@@ -119,7 +119,7 @@ def _moves(step: Step) -> str:
         text = (
             f"none for {limit} ({names} {verb} static; at once where retired first); then {text}"
             if step.is_for_good
-            else f"none where {names} {verb} back within {limit} (static); else {text}"
+            else f"none if {names} {verb} back within {limit} (static); else {text}"
         )
     if step.later_moves:
         text += f"; {step.later_moves} later, each when its copy has caught up"
@@ -143,7 +143,7 @@ def _move(move: Move, group: str) -> str:
 def _advice(report: Report) -> str:
     failed = {check.name for check in report.checks if check.state == FAILED}
     if report.verdict == CANNOT_TELL:
-        return "Repeat with what is missing, or look at faust-assigner status."
+        return "Repeat with the missing data, or see faust-assigner status."
     if failed:
-        return "--wait 600 looks again until it is safe. faust-assigner status shows which worker lags."
+        return "--wait 600 repeats the check until it is safe. faust-assigner status shows lagging workers."
     return ""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-#: Of the report; a later version only adds keys.
+#: The version of the report; a later version only adds keys.
 VERSION = 1
 
-#: The verdicts, and the exit code of each.
+#: The verdicts with their exit codes.
 SAFE, NOT_SAFE, CANNOT_TELL = "safe", "not safe", "cannot tell"
 EXIT_CODES = {SAFE: 0, NOT_SAFE: 1, CANNOT_TELL: 2}
-#: What became of a check.
+#: The outcomes of a check.
 OK, FAILED, UNKNOWN = "ok", "failed", "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One condition: ``state`` is ``ok``, ``failed`` or ``unknown``, ``text`` names members and numbers."""
+    """A condition: ``state`` is ``ok``, ``failed`` or ``unknown``, ``text`` names members and numbers."""
 
     name: str
     state: str
@@ -25,12 +25,12 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """A task that gets another owner.
+    """A task with a new owner.
 
-    ``was`` and ``to`` are members' names. ``records`` is how many changelog records the new owner reads
-    before it processes, None where that is not known, 0 for a task without a table. ``is_cold``: the new
-    owner has none of the state. ``is_behind``: it has a copy that has not caught up. ``pause_s`` is how
-    long the task is expected to stand still, None where that is not known.
+    ``was`` and ``to`` are members' names. ``records`` is the number of changelog records that the new owner
+    reads before processing, None if unknown, 0 for a task without a table. ``is_cold``: the new
+    owner has none of the state. ``is_behind``: its copy has not caught up. ``pause_s`` is the expected
+    downtime of the task, None if unknown.
     """
 
     topics: tuple[str, ...]
@@ -45,14 +45,14 @@ class Move:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One event, and what the planner does then.
+    """An event, and the planner's reaction.
 
-    ``static`` are those of the ``stopped`` members that have an instance id: the group waits for them for
-    ``session_timeout_s``, and where they are back in time nothing moves. After a scale-in
-    (``is_for_good``) no member comes back: the moves are made after that time. ``moves`` are made at once;
-    ``later_moves`` follow when the new owner's copy has caught up, so none of them is cold. Of the moves,
-    ``cold`` are to an owner without the state, ``behind`` to one whose copy has not caught up. ``copy_bytes``
-    are to be read into new copies, None where the size of a table is not known.
+    ``static`` are the ``stopped`` members with an instance id: the group waits for their return for
+    ``session_timeout_s``, and after a return in time no task moves. After a scale-in
+    (``is_for_good``) no member returns: the moves follow this wait. ``moves`` are immediate;
+    ``later_moves`` follow when the new owner's copy has caught up, so none of them is cold. ``cold`` counts
+    the moves to an owner without the state, ``behind`` those to a copy that has not caught up. ``copy_bytes``
+    is the size of the new copies, None if a table's size is unknown.
     """
 
     event: str
@@ -73,7 +73,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The verdict with its reasons. ``pause_s`` is the longest of all steps, None where one is unknown."""
+    """The verdict with its reasons. ``pause_s`` is the longest pause of all steps, None if any is unknown."""
 
     group: str
     question: str

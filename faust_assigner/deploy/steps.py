@@ -1,4 +1,4 @@
-"""What each event does: its moves, its new copies, and how long a task stands still. Pure."""
+"""The effect of each event: its moves, its new copies, and the downtime of a task. No I/O."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SESSION = "broker_session_timeout"
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What is known beside the look: past recoveries, and how long a worker takes to come back."""
+    """Data besides the look: past recoveries, and the duration of a worker's restart."""
 
     recoveries: Recoveries = field(default_factory=Recoveries)
     restart_s: float | None = None
 
 
 def size_of(seen: Seen, place: tuple[str, int]) -> int | None:
-    """Bytes on disk; None where no worker names them."""
+    """Return bytes on disk; None if no worker reports them."""
     assert seen.fleet is not None
     if _in_memory(seen, place) or seen.fleet.ends.get(place) == 0:
         return 0
@@ -56,7 +56,7 @@ def shown_bytes(count: int) -> str:
 
 
 def step_of(seen: Seen, played: Played, known: Known) -> Step:
-    """The event as it is reported."""
+    """Convert a played event to a step of the report."""
     fleet = seen.fleet
     assert fleet is not None
     session_s = _seconds(seen, SESSION)
@@ -112,14 +112,14 @@ def _pause(
     session_s: float | None,
     known: Known,
 ) -> tuple[float | None, str]:
-    """(the longest that a task stands still, None where unknown; the same in words)."""
+    """Return (the longest downtime of a task, None if unknown; the same in words)."""
     fleet = seen.fleet
     assert fleet is not None
     restore = [move.pause_s for move in moves]
     longest = None if None in restore else max((pause or 0.0 for pause in restore), default=0.0)
     origin = f" by {known.recoveries.origin}" if known.recoveries.origin else ""
     if longest is None:
-        state = "restoring takes an unknown time: " + (
+        state = "the restore time is unknown: " + (
             "there is no recovery like it in the ledger"
             if known.recoveries.origin
             else "no worker shows a ledger (--ledger FOLDER)"
@@ -137,7 +137,7 @@ def _pause(
         text = f"{session_s:g} s until the group notices (session timeout), {state}"
         return (None if longest is None else session_s + longest), text
     if not fleet.is_cooperative:
-        return None, f"rounds of this group stop everybody for a time that is not known; {state}"
+        return None, f"the duration of this group's eager rebalances is unknown; {state}"
     if _seconds(seen, table.LEAVE_S.name) == 0 and played.stopped:
         return None, f"FAUST_ASSIGNER_LEAVE_S=0: a stopping worker hands nothing over; {state}"
     return longest, state
@@ -150,12 +150,12 @@ def _static_pause(
     state: str,
     restart_s: float | None,
 ) -> tuple[float | None, str]:
-    """``restart_s`` is infinite for members that do not come back."""
+    """Return the pause of static members; ``restart_s`` is infinite for members that do not return."""
     whom = listed(static)
     limit = "its session timeout" if session_s is None else f"{session_s:g} s (session timeout)"
     if restart_s is None:
         return None, (
-            f"as long as {whom} takes to come back, which is not known (--restart SECONDS); the group "
+            f"as long as {whom} takes to come back, which is unknown (--restart SECONDS); the group "
             f"waits for {limit}, then its tasks move: {state}"
         )
     if session_s is not None and restart_s < session_s:

@@ -1,5 +1,5 @@
-"""``faust-assigner doctor``: what is wrong with an app's setup, or with a running group, and the fix.
+"""``faust-assigner doctor``: problems in an app's setup or in a running group, with their fixes.
 
-``codes`` is the table of all findings. ``app_checks`` and ``group_checks`` are pure: they look at facts,
-which ``app_facts`` reads from an app and ``group_facts`` from a cluster.
+``codes`` is the table of all findings. ``app_checks`` and ``group_checks`` do no I/O: they check facts
+that ``app_facts`` reads from an app and ``group_facts`` from a cluster.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with an app's own setup. Pure: facts in, findings out."""
+"""The checks of an app's own setup. No I/O: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from faust_assigner.settings.table import BATCHED_REPLAY, COOPERATIVE, REPAIRS
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """How the app is to run, as far as the caller says: its workers, their racks, the supervisor's grace."""
+    """The planned deployment, as far as given: workers, racks, the supervisor's grace."""
 
     workers: int | None = None
     racks: int | None = None
@@ -26,7 +26,7 @@ class Deployment:
 def check_app(
     facts: AppFacts, deployment: Deployment, topics: Mapping[str, TopicFacts] | None = None
 ) -> tuple[Finding, ...]:
-    """All findings. ``topics`` is how the cluster has the app's topics; None where it was not asked."""
+    """Return all findings. ``topics`` are the app's topics in the cluster; None without a cluster."""
     return (
         *_assignor(facts),
         *_instance_id(facts, deployment),
@@ -56,13 +56,13 @@ def _assignor(facts: AppFacts) -> Iterator[Finding]:
     if not facts.is_our_driver:
         yield finding(
             "FA001",
-            "the broker's driver is not Faust's aiokafka driver, and asks no assignor of the app",
+            "the broker's driver is not Faust's aiokafka driver, and does not use the app's assignor",
             subject=facts.app_id,
         )
 
 
 def _instance_id(facts: AppFacts, deployment: Deployment) -> Iterator[Finding]:
-    """A fixed text in the code is the same on every worker; one from the environment or the host is not."""
+    """Check for an id that is equal on all workers: fixed in the code, not from environment or host."""
     instance_id = facts.instance_id
     if instance_id is None or (deployment.workers or 1) < 2:
         return
@@ -142,7 +142,7 @@ def _idle(
     if deployment.workers > tasks:
         yield finding(
             "FA010",
-            f"{deployment.workers} workers for {tasks} tasks: {deployment.workers - tasks} own nothing",
+            f"{deployment.workers} workers for {tasks} tasks: {deployment.workers - tasks} own no task",
             subject=facts.app_id,
         )
 

@@ -1,7 +1,7 @@
-"""What the doctor looks at in an app: read once from its configuration, without starting anything.
+"""The doctor's facts about an app, read once from its configuration, without starting the app.
 
 The app's module is imported, as ``faust -A`` does, and the app is configured. The parts of this package
-are not installed, so that an app which they would refuse can be looked at.
+are not installed, so that an app that the parts would refuse can be checked.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from faust_assigner.settings.table import SETTINGS
 
 
 class AppNotLoaded(FaustAssignerError):
-    """The app's module cannot be imported, or has no app of that name."""
+    """The app's module cannot be imported, or has no app with this name."""
 
     exit_code = 2
 
 
 @contextmanager
 def without_parts() -> Iterator[None]:
-    """Apps that are configured meanwhile are left as Faust makes them."""
+    """Leave apps that are configured meanwhile unchanged."""
     original = Fixup._when_configured
 
     def look_only(self: Fixup, app: Any, **_: Any) -> None:
-        """Install nothing and refuse nothing."""
+        """Install and refuse no part."""
 
     Fixup._when_configured = look_only  # type: ignore[method-assign]
     try:
@@ -51,8 +51,8 @@ def without_parts() -> Iterator[None]:
 
 
 def load(name: str) -> AppFacts:
-    """The facts of the app that ``faust -A NAME`` would run. Raises :class:`AppNotLoaded`."""
-    # What the module prints is not the doctor's answer.
+    """Return the facts of the app of ``faust -A NAME``. Raises :class:`AppNotLoaded`."""
+    # The module's output is not part of the doctor's answer.
     with without_parts(), redirect_stdout(sys.stderr):
         try:
             app: Any = find_app(name)
@@ -66,7 +66,7 @@ def load(name: str) -> AppFacts:
 
 
 def facts_of(app: Any) -> AppFacts:
-    """The facts of a configured app."""
+    """Return the facts of a configured app."""
     conf = app.conf
     folder = Path(conf.tabledir)
     return AppFacts(

@@ -1,6 +1,6 @@
-"""All findings of ``faust-assigner doctor``, one row each. docs/reference/doctor.md is made from it.
+"""All findings of ``faust-assigner doctor``, a row each; docs/reference/doctor.md is generated from them.
 
-Codes are stable: a finding keeps its code, and the code of a finding that went is not given again.
+Codes are stable: a finding keeps its code, and the code of a removed finding is not reused.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-#: An error breaks something now or at the next rebalance; a warning may; a note is good to know.
+#: An error breaks the group now or at the next rebalance; a warning may; a note is informative.
 ERROR, WARNING, NOTE = "error", "warning", "note"
 LEVELS: Final = (ERROR, WARNING, NOTE)
-#: Where a code is looked for: in the app's own setup, in a running group.
+#: The subject of a check: the app's own setup, or a running group.
 APP, GROUP = "app", "group"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """One finding: what is wrong in few words, its level, what it leads to, and how to repair it."""
+    """A finding: a short title, its level, the consequence, and the fix."""
 
     code: str
     title: str
@@ -29,9 +29,9 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A code that was found, on ``subject`` (a member, a setting, a topic; "" for the whole).
+    """A found code, on ``subject`` (a member, a setting, a topic; "" for the whole).
 
-    ``level`` may be lower than the code's where it is less bad than it can be.
+    ``level`` may be lower than the code's level in a milder case.
     """
 
     code: str
@@ -45,10 +45,10 @@ CODES: Final[tuple[Code, ...]] = (
         code="FA001",
         title="The assignor is not used",
         level=ERROR,
-        why="Another assignor decides: Faust's own, aiokafka's round-robin, or librdkafka's behind "
-        "confluent://. Loads are uneven, partitions move without need, and nothing of this "
-        "package's repairs is installed. In a group that has stock members, every rebalance stops"
-        " everybody.",
+        why="A different assignor decides: Faust's own, aiokafka's round-robin, or librdkafka's behind "
+        "confluent://. Loads are uneven, partitions move without need, and this "
+        "package's repairs are not installed. In a group with stock members, every rebalance stops"
+        " all workers.",
         fix='Set `PartitionAssignor="faust_assigner:PartitionAssignor"` in `faust.App`, use a '
         "`kafka://` broker, install the package with its entry points in the worker's "
         "environment, and roll the workers that are stock Faust.",
@@ -57,10 +57,10 @@ CODES: Final[tuple[Code, ...]] = (
         code="FA002",
         title="Workers share an instance id",
         level=ERROR,
-        why="A static member that joins with an instance id that is taken replaces the other one "
+        why="A static member that joins with a used instance id replaces the previous member "
         "(KIP-345). The replaced worker ends with FENCED_INSTANCE_ID, its supervisor starts it "
         "again, and it replaces the first: both restart for ever.",
-        fix="Give each worker a stable name of its own: `consumer_group_instance_id` from the pod's "
+        fix="Give each worker a stable and unique name: `consumer_group_instance_id` from the pod's "
         "ordinal or the host's name. Or leave it unset: the workers are then dynamic members.",
     ),
     Code(
@@ -77,7 +77,7 @@ CODES: Final[tuple[Code, ...]] = (
         title="A worker advertises a loopback URL",
         level=WARNING,
         why="Other machines that follow http://localhost or http://127.0.0.1 reach themselves, so "
-        "requests for keys fail, and `faust-assigner status` does not ask the worker.",
+        "requests for keys fail, and `faust-assigner status` does not query the worker.",
         fix="Set `canonical_url` (or `NODE_CANONICAL_URL`) to a name that the other workers can "
         "resolve, such as the pod's DNS name.",
     ),
@@ -86,16 +86,16 @@ CODES: Final[tuple[Code, ...]] = (
         title="Tables are kept in memory",
         level=WARNING,
         why="A table in memory is replayed from its whole changelog whenever its partition moves or "
-        "its worker restarts. Warm-ups and snapshots do not help it.",
+        "its worker restarts. Warm-ups and snapshots do not help such a table.",
         fix='Set `store="rocksdb://"` in `faust.App`, or per table.',
     ),
     Code(
         code="FA006",
         title="A setting has an unknown name or an impossible value",
         level=ERROR,
-        why="A misspelled name does nothing where it is not noticed; a worker does not start with "
-        "one. For an impossible value the worker takes the default and says so in its log.",
-        fix="Take the name that the finding proposes, or one of docs/reference/settings.md.",
+        why="A misspelled setting has no effect; a worker refuses to start with a misspelled "
+        "name. For an impossible value the worker uses the default and logs a warning.",
+        fix="Use the name that the finding proposes, or a name from docs/reference/settings.md.",
         looks_at=(APP,),
     ),
     Code(
@@ -104,8 +104,8 @@ CODES: Final[tuple[Code, ...]] = (
         level=ERROR,
         why="The group removes a member whose heartbeats come later than its session timeout, or that"
         " rejoins later than its rebalance timeout. A broker refuses sessions outside its limits."
-        " A supervisor that kills a worker before its hand-over has ended turns a clean stop into"
-        " a death.",
+        " A supervisor that kills a worker before the end of its hand-over turns a clean stop into"
+        " a crash.",
         fix="Heartbeats at most a third of the session; the session within the brokers' "
         "`group.min.session.timeout.ms` and `group.max.session.timeout.ms`; "
         "`broker_max_poll_interval` above `broker_rebalance_timeout`; the supervisor's grace "
@@ -116,8 +116,8 @@ CODES: Final[tuple[Code, ...]] = (
         code="FA008",
         title="A changelog loses rows by its topic's settings",
         level=ERROR,
-        why="With `cleanup.policy=delete` the broker deletes rows by age: a table that is restored "
-        "from such a changelog lacks every row that was not written lately. A windowed table "
+        why="With `cleanup.policy=delete` the broker deletes rows by age: a table restored "
+        "from such a changelog lacks every row without a recent write. A windowed table "
         "needs its rows until the window expires.",
         fix="`kafka-configs --alter --topic CHANGELOG --add-config cleanup.policy=compact`; for a "
         "windowed table `compact,delete` with `retention.ms` above the window's `expires`.",
@@ -126,9 +126,9 @@ CODES: Final[tuple[Code, ...]] = (
         code="FA009",
         title="A changelog and its source differ in partitions",
         level=ERROR,
-        why="A row's partition is that of the record that wrote it. Where the counts differ, the "
+        why="A row has the partition number of the record that wrote the row. If the counts differ, the "
         "worker that first writes to the table ends with PartitionsMismatch, and so does the next"
-        " one.",
+        " worker.",
         fix="Give the changelog as many partitions as its source: delete and recreate it empty, or "
         "copy it to a new topic by key. Set `partitions` of the table to the source's.",
     ),
@@ -136,17 +136,17 @@ CODES: Final[tuple[Code, ...]] = (
         code="FA010",
         title="More workers than tasks",
         level=WARNING,
-        why="Partitions of one number of topics that travel together are one task, and one worker "
-        "owns it. Workers beyond the number of tasks own nothing; they only keep copies.",
+        why="Equal partition numbers of co-partitioned topics are one task, and one worker "
+        "owns a task. Workers beyond the number of tasks own no task; they only keep copies.",
         fix="Run fewer workers, or create the source topics (and changelogs) with more partitions.",
     ),
     Code(
         code="FA011",
         title="The group's record is near its limit",
         level=WARNING,
-        why="Kafka keeps all metadata and assignments of a group in one record. Beyond the limit the "
-        "directory of owners is left out, so that requests are not routed by key; a record that "
-        "is larger still is refused, and the group forms no more.",
+        why="Kafka keeps all metadata and assignments of a group in one record. Above the limit the "
+        "directory of owners is left out, so that requests are not routed by key; a still larger record "
+        "is refused, and the group can no longer form.",
         fix="Raise `max.message.bytes` of `__consumer_offsets` and "
         "`FAUST_ASSIGNER_GROUP_RECORD_BYTES` together, or use fewer members or topics per app.",
         looks_at=(GROUP,),
@@ -155,20 +155,20 @@ CODES: Final[tuple[Code, ...]] = (
         code="FA012",
         title="Workers differ in a setting",
         level=WARNING,
-        why="Any worker may lead, and the leader's settings decide: the group behaves differently "
-        "after each change of the leader. Timeouts that differ hide which worker is slow.",
-        fix="Set it alike on all workers; during a roll the difference goes away by itself.",
+        why="Any worker may become the leader, and the leader's settings decide: the group behaves "
+        "differently after each change of the leader. Different timeouts hide a slow worker.",
+        fix="Set it alike on all workers; during a roll the difference disappears with its end.",
         looks_at=(GROUP,),
     ),
     Code(
         code="FA013",
-        title="Versions outside of what was tested",
+        title="Versions outside of the tested ones",
         level=ERROR,
         why="The repairs replace methods of Faust and aiokafka that have no stable interface. With "
         "another version the worker does not start, or, without repairs, runs without the parts "
         "that do not fit.",
         fix="Install the versions that the finding names; `python -m faust_assigner.app.host.check` "
-        "lists all that does not fit. Workers of two versions of this package are fine during a "
+        "lists all mismatches. Two versions of this package may be mixed during a "
         "roll.",
     ),
     Code(
@@ -185,8 +185,8 @@ CODES: Final[tuple[Code, ...]] = (
         code="FA015",
         title="Fewer racks than copies",
         level=WARNING,
-        why="A table's owner and its standbys go to different racks as far as there are any. With "
-        "fewer racks than copies the loss of one rack takes an owner and its standby at once.",
+        why="A table's owner and its standbys go to different racks as far as possible. With "
+        "fewer racks than copies the loss of a rack takes an owner and its standby together.",
         fix="Run workers in at least `table_standby_replicas` + 1 racks and set `FAUST_ASSIGNER_RACK`"
         " on every one, or lower `table_standby_replicas`.",
     ),
@@ -194,16 +194,16 @@ CODES: Final[tuple[Code, ...]] = (
         code="FA016",
         title="No room on disk for one more copy",
         level=ERROR,
-        why="When a worker is lost, the others take its tables and make new copies. Where the disk is"
-        " too small, the restore fails and the partition stands still.",
+        why="After the loss of a worker, the remaining workers take its tables and make new copies. If a "
+        "disk is too small, the restore fails and the partition stands still.",
         fix="Enlarge the volume of the worker's tables, or add workers.",
     ),
     Code(
         code="FA017",
         title="The ledger is off",
         level=NOTE,
-        why="Without a ledger nobody can say tomorrow why a partition moved tonight, and `history`, "
-        "`weights` and `simulate` have nothing to work on.",
+        why="Without a ledger a later question about a partition's move has no answer, and `history`, "
+        "`weights` and `simulate` have no input.",
         fix="Leave `FAUST_ASSIGNER_LEDGER` out, or set it to a folder on each worker's disk, or to "
         "`topic:NAME` where workers have no disk.",
     ),
@@ -211,12 +211,12 @@ CODES: Final[tuple[Code, ...]] = (
         code="FA018",
         title="Table files were corrupt",
         level=WARNING,
-        why="RocksDB could not read a partition's folder. It was set aside under its name with "
-        "`.corrupt` behind, and the partition restored from its changelog or from a copy: no row is "
-        "lost. But disks that damage one folder damage others.",
-        fix="Look into the worker's log for `are corrupt and were set aside`, and at its disk "
-        "(`dmesg`, SMART). Remove the `.corrupt` folders once nobody needs to look at them. The "
-        "finding goes with the worker's next start.",
+        why="RocksDB could not read a partition's folder. The folder was renamed with the suffix "
+        "`.corrupt`, and the partition was restored from its changelog or from a copy: no row is "
+        "lost. But a disk that damages a folder may damage more.",
+        fix="Search the worker's log for `are corrupt and were set aside`, and check its disk "
+        "(`dmesg`, SMART). Remove the `.corrupt` folders after the analysis. The "
+        "finding disappears with the worker's next start.",
         looks_at=(GROUP,),
     ),
 )
@@ -224,5 +224,5 @@ BY_CODE: Final = {code.code: code for code in CODES}
 
 
 def finding(code: str, text: str, *, subject: str = "", level: str | None = None) -> Finding:
-    """A finding of ``code``, with the code's level unless another one is given."""
+    """Create a finding of ``code``, with the code's level unless ``level`` is given."""
     return Finding(code=code, level=level or BY_CODE[code].level, subject=subject, text=text)

@@ -1,4 +1,4 @@
-"""What the doctor looks at in an app, as values."""
+"""The doctor's facts about an app, as values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One table. ``expires_s`` is of a windowed table's windows, None without windows or without an end."""
+    """A table. ``expires_s`` applies to a windowed table, None without windows or without an end."""
 
     name: str
     changelog: str
@@ -21,9 +21,9 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class AppFacts:
-    """An app as it is set up on this machine. Times are in seconds, room on disk in bytes.
+    """An app's setup on this machine. Times are in seconds, disk space in bytes.
 
-    ``sources`` are the topics that agents consume, with the partitions that the code declares, or None.
+    ``sources`` are the consumed topics, with the partitions declared in the code, or None.
     ``stores_bytes`` are the sizes of the table partitions on this disk.
     """
 

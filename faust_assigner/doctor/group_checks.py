@@ -1,4 +1,4 @@
-"""What is wrong with a running group. Pure: one or two looks in, findings out."""
+"""The checks of a running group. No I/O: one or two looks in, findings out."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from faust_assigner.status.members import View, views_of
 from faust_assigner.status.report import Report
 from faust_assigner.wire.worker_status import CORRUPT_FOLDERS, TableStatus
 
-#: Kafka's default for one record, and so for a group's.
+#: Kafka's default size limit for a record, and so for a group's record.
 RECORD_BYTES = 1_048_588
 #: A group's record is near its limit from this share on.
 NEAR = 0.8
-#: Faust's settings that say how a worker's times are.
+#: Faust's settings of a worker's times.
 _HEARTBEAT, _SESSION, _POLL, _REBALANCE = (
     "broker_heartbeat_interval",
     "broker_session_timeout",
@@ -39,16 +39,16 @@ _HEARTBEAT, _SESSION, _POLL, _REBALANCE = (
     "broker_rebalance_timeout",
 )
 _REPLICAS = "table_standby_replicas"
-#: Differences that are versions and no settings begin so.
+#: The prefix of differences in versions rather than settings.
 _VERSION = "version of "
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFacts:
-    """A group at one moment, and a little ``later``, None where it was looked at once.
+    """A group at one moment, and at a ``later`` moment; None after a single look.
 
-    ``topics`` is how the cluster has the group's topics. ``record_bytes`` is the brokers' limit for
-    the group's record, and ``session_bounds_s`` theirs for sessions; None where they did not tell.
+    ``topics`` are the group's topics in the cluster. ``record_bytes`` is the brokers' limit for
+    the group's record, and ``session_bounds_s`` their limits for sessions; None if not reported.
     """
 
     evidence: Evidence
@@ -59,7 +59,7 @@ class GroupFacts:
 
 
 def check_group(facts: GroupFacts) -> tuple[Finding, ...]:
-    """All findings."""
+    """Return all findings."""
     views, report = views_of(facts.evidence), build(facts.evidence)
     return (
         *_assignor(views),
@@ -82,15 +82,15 @@ def check_group(facts: GroupFacts) -> tuple[Finding, ...]:
 
 
 def unchecked(facts: GroupFacts) -> tuple[str, ...]:
-    """What could not be looked at, in sentences."""
+    """Return sentences about failed checks."""
     found = []
     if not facts.evidence.group.is_settled:
         found.append(
-            "A rebalance is under way: the coordinator shows neither versions, racks and URLs of members "
-            "nor the size of their assignments. Run the doctor again when it is over"
+            "A rebalance is in progress: the coordinator hides the members' versions, racks and URLs and "
+            "the size of their assignments. Run the doctor again after the rebalance"
         )
     mute = [view for view in views_of(facts.evidence) if not view.does_answer]
-    found += [f"{view.name} was not looked at: {view.heard.detail}" for view in mute]
+    found += [f"{view.name} was not checked: {view.heard.detail}" for view in mute]
     return (*found, *facts.evidence.problems)
 
 
@@ -101,7 +101,7 @@ def _assignor(views: Sequence[View]) -> Iterator[Finding]:
 
 
 def _instance_ids(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
-    """Two processes with one id: both answer, or the group had one of them and then the other."""
+    """Find two processes with one id: both answer, or they replaced each other between the looks."""
     places: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
     for evidence in filter(None, (facts.evidence, facts.later)):
         for heard in evidence.heard.values():
@@ -119,7 +119,7 @@ def _instance_ids(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]
 
 
 def _taken_over(facts: GroupFacts, views: Sequence[View]) -> dict[str, str]:
-    """Instance id -> what happened, where another member has it in the later look."""
+    """Return instance id -> the event, if a different member has the id in the later look."""
     if facts.later is None:
         return {}
     before = {view.instance_id: view.member.member_id for view in views if view.instance_id}
@@ -129,8 +129,8 @@ def _taken_over(facts: GroupFacts, views: Sequence[View]) -> dict[str, str]:
         if view.instance_id
     }
     return {
-        instance_id: "a worker joined with it between the two looks, and replaced another one or its own "
-        "former life; repeat the command: where this goes on, two workers take it from each other"
+        instance_id: "a worker joined with this id between the two looks, and replaced a different worker or "
+        "its own former process; repeat the command: if this continues, two workers share the id"
         for instance_id in before.keys() & after.keys()
         if before[instance_id] and after[instance_id] != before[instance_id]
     }
@@ -155,7 +155,7 @@ def _loopback(views: Sequence[View]) -> Iterator[Finding]:
 
 
 def _tables(views: Sequence[View]) -> dict[str, tuple[TableStatus, list[str]]]:
-    """Changelog -> its table, and the members that keep it in memory."""
+    """Return changelog -> its table, and the members with the table in memory."""
     found: dict[str, tuple[TableStatus, list[str]]] = {}
     for view in views:
         for table in view.status.tables if view.status is not None else ():
@@ -222,7 +222,7 @@ def _idle(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
     if counts and len(views) > sum(counts):
         yield finding(
             "FA010",
-            f"{len(views)} members for {sum(counts)} tasks: {len(views) - sum(counts)} own nothing",
+            f"{len(views)} members for {sum(counts)} tasks: {len(views) - sum(counts)} own no task",
         )
 
 
@@ -243,7 +243,7 @@ def _record(facts: GroupFacts, views: Sequence[View]) -> Iterator[Finding]:
             "FA011", f"about {size(taken)} of {size(min(limits))}, with {len(views)} members"
         )
     elif left_out:
-        yield finding("FA011", f"{listed(left_out)} left the directory of owners out as leader")
+        yield finding("FA011", f"{listed(left_out)} as leader left out the directory of owners")
 
 
 def _differences(report: Report) -> Iterator[Finding]:
@@ -302,7 +302,7 @@ def _racks(views: Sequence[View]) -> Iterator[Finding]:
         return
     without = [view.name for view in ours if view.member.said and not view.member.said.rack_id]
     if without:
-        yield finding("FA015", f"no rack: {listed(without)}; the others have one")
+        yield finding("FA015", f"no rack: {listed(without)}; the other workers have a rack")
     replicas = max(
         (int(said) for view in ours if (said := _replicas(view)).isdecimal()), default=None
     )
@@ -315,7 +315,7 @@ def _replicas(view: View) -> str:
 
 
 def _disk(views: Sequence[View]) -> Iterator[Finding]:
-    """Room for the share of one more worker that is lost, and for the largest single partition."""
+    """Check the room for a lost worker's share, and for the largest single partition."""
     stores = {
         view.name: [count for table in view.status.tables for count in table.bytes.values()]
         for view in views
@@ -353,6 +353,6 @@ def _corrupt(views: Sequence[View]) -> Iterator[Finding]:
         if folders:
             yield finding(
                 "FA018",
-                f"since its start {folders} set aside, the worker goes on with restored rows",
+                f"{folders} set aside since its start, the worker continues with restored rows",
                 subject=view.name,
             )

@@ -1,4 +1,4 @@
-"""Looks at a running group for the doctor: twice, with the topics' settings and the brokers' limits."""
+"""Looks at a running group for the doctor, twice, with the topics' settings and the brokers' limits."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from faust_assigner.status.collect import Looks, Where
 _DESCRIBE_CONFIGS = 32
 _TOPIC, _BROKER = 2, 4
 _OFFSETS_TOPIC = "__consumer_offsets"
-#: The brokers have so many seconds to tell their settings.
+#: The time limit for the brokers' settings, in seconds.
 CONFIGS_S = 15.0
 
 
 async def look(where: Where, *, between_s: float, clock: Callable[[], float]) -> GroupFacts:
-    """A group at two moments. Raises as :meth:`~faust_assigner.status.collect.Looks.look` does."""
+    """Look at a group twice. Raises as :meth:`~faust_assigner.status.collect.Looks.look` does."""
     async with Looks(where, clock) as looks:
         first = await looks.look()
         topics, limits = await asyncio.gather(
@@ -45,7 +45,7 @@ async def look(where: Where, *, between_s: float, clock: Callable[[], float]) ->
 
 
 async def topics_of(connection: Mapping[str, Any], names: Collection[str]) -> dict[str, TopicFacts]:
-    """Those of the topics that exist; settings that may not be read are left out."""
+    """Return the existing topics; unauthorized settings are left out."""
     async with client_of(connection) as client:
         cluster = await client.fetch_all_metadata()
         there = {name: count for name in names if (count := _count(cluster, name))}
@@ -69,7 +69,7 @@ def _count(cluster: Any, topic: str) -> int:
 async def _limits(
     connection: Mapping[str, Any],
 ) -> tuple[int | None, tuple[float, float] | None]:
-    """The brokers' limit for a group's record, and for sessions; None where they do not tell."""
+    """Return the brokers' limits for a group's record and for sessions; None if not reported."""
     async with client_of(connection) as client:
         (node, *_) = [broker.nodeId for broker in client.cluster.brokers()]
         wanted = [(_TOPIC, _OFFSETS_TOPIC), (_BROKER, str(node))]
@@ -87,7 +87,7 @@ async def _limits(
 async def _configs(
     client: AIOKafkaClient, resources: Any, *, node: int | None = None
 ) -> dict[tuple[int, str], dict[str, str]]:
-    """(kind, name) -> settings, of what may be read."""
+    """Return (kind, name) -> settings, as far as authorized."""
     wanted = tuple(
         DescribeConfigsResource(resource_type=i8(kind), resource_name=name, configuration_keys=None)
         for kind, name in resources

@@ -1,4 +1,4 @@
-"""docs/reference/doctor.md, made from the codes: ``python -m faust_assigner.doctor.page FILE``."""
+"""Generates docs/reference/doctor.md from the codes: ``python -m faust_assigner.doctor.page FILE``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from faust_assigner.doctor.codes import APP, CODES, GROUP, Code
 
 HEAD = """\
-# What the doctor finds
+# The doctor's findings
 
-Made from `faust_assigner/doctor/codes.py`:
+This page is generated from `faust_assigner/doctor/codes.py`:
 `python -m faust_assigner.doctor.page docs/reference/doctor.md`.
-[How to run it](../how-to/doctor.md).
+[How to run the doctor](../how-to/doctor.md).
 
-Codes are stable. An *error* breaks something now or at the next rebalance, a *warning* may, a *note* is
-good to know and fails nothing. `faust-assigner doctor --explain CODE` prints an entry.
+Codes are stable. An *error* breaks the group now or at the next rebalance, a *warning* may, a *note* is
+informative and fails no run. `faust-assigner doctor --explain CODE` prints an entry.
 
-| code | level | what is wrong | looked for in |
+| code | level | problem | checked in |
 | --- | --- | --- | --- |
 """
 _WHERE = {APP: "the app (`-A`)", GROUP: "a running group (`--group`)"}
@@ -34,9 +34,9 @@ def page() -> str:
 
 
 def entry(code: Code) -> str:
-    """One code as a section of the page."""
+    """Return one code as a section of the page."""
     return (
-        f"## {code.code}\n\n**{code.title}** ({code.level}; looked for in {_looks_at(code)}).\n\n"
+        f"## {code.code}\n\n**{code.title}** ({code.level}; checked in {_looks_at(code)}).\n\n"
         f"{code.why}\n\n*Fix:* {code.fix}\n"
     )
 

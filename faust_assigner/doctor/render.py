@@ -1,4 +1,4 @@
-"""The doctor's result as text: each code once, with all that it was found on, and the fix."""
+"""The doctor's result as text: each code once, with all its subjects and the fix."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from faust_assigner.doctor.result import Result
 
 _STYLES = {ERROR: "bold red", WARNING: "bold yellow", NOTE: "bold cyan"}
 _INDENT = (0, 0, 0, 2)
-#: So many subjects of one code are shown; ``--json`` has all.
+#: The number of shown subjects per code; ``--json`` has all.
 MOST = 10
 
 
 def render(result: Result) -> RenderableType:
-    """All of it."""
+    """Render the whole result."""
     parts: list[RenderableType] = [*_findings(result)]
     for sentence in result.unchecked:
         parts.append(Text("not checked: ", style="dim").append(sentence))
@@ -56,4 +56,6 @@ def _summary(result: Result) -> Text:
         for level in (ERROR, WARNING, NOTE)
         if (count := result.count(level))
     ]
-    return Text(f"{looked}: {', '.join(counts)}. faust-assigner doctor --explain CODE says more")
+    return Text(
+        f"{looked}: {', '.join(counts)}. faust-assigner doctor --explain CODE explains a code"
+    )

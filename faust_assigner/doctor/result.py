@@ -1,4 +1,4 @@
-"""The doctor's result: findings in order, what was not looked at, as JSON and as an exit code."""
+"""The doctor's result: sorted findings, failed checks, as JSON and as an exit code."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 
 from faust_assigner.doctor.codes import BY_CODE, ERROR, LEVELS, WARNING, Finding
 
-#: Of the JSON; a later version only adds keys.
+#: The version of the JSON; a later version only adds keys.
 VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """``looked_at`` names what was examined, ``unchecked`` says in sentences what could not be."""
+    """``looked_at`` names the examined parts, ``unchecked`` are sentences about failed checks."""
 
     looked_at: tuple[str, ...]
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...] = ()
 
     def without(self, codes: Collection[str]) -> Result:
-        """The same without findings that were accepted."""
+        """Return the result without accepted findings."""
         kept = tuple(found for found in self.findings if found.code not in codes)
         return Result(looked_at=self.looked_at, findings=kept, unchecked=self.unchecked)
 
     def exit_code(self, *, fail_on: str) -> int:
-        """1 where there is a finding of level ``fail_on`` or worse, else 0."""
+        """Return 1 for a finding of level ``fail_on`` or worse, else 0."""
         worst = LEVELS.index(fail_on)
         return int(any(LEVELS.index(found.level) <= worst for found in self.findings))
 
     def as_json(self) -> dict[str, Any]:
-        """With title, reason and fix of each code."""
+        """Return the result with title, reason and fix of each code."""
         return {
             "version": VERSION,
             "looked_at": list(self.looked_at),
@@ -53,14 +53,14 @@ class Result:
         }
 
     def count(self, level: str) -> int:
-        """Findings of one level."""
+        """Return the number of findings of a level."""
         return sum(found.level == level for found in self.findings)
 
 
 def result(
     looked_at: Sequence[str], findings: Sequence[Finding], unchecked: Sequence[str]
 ) -> Result:
-    """The worst first, then by code; what was found twice is told once."""
+    """Sort the worst first, then by code; duplicate findings are merged."""
     ordered = sorted(
         dict.fromkeys(findings),
         key=lambda found: (LEVELS.index(found.level), found.code, found.subject, found.text),

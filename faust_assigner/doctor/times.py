@@ -1,4 +1,4 @@
-"""Times that must suit each other: heartbeats, sessions, polls, rebalances, the grace of a stop. Pure."""
+"""Times that depend on each other: heartbeats, sessions, polls, rebalances, a stop's grace. No I/O."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from faust_assigner.doctor.codes import ERROR, WARNING, Finding, finding
 
-#: What Kafka's brokers allow for a session unless they are configured otherwise.
+#: Kafka's default limits for a session timeout.
 SESSION_BOUNDS_S = (6.0, 1800.0)
-#: After the hand-over a worker commits, flushes, and closes its tables: seconds that this may take.
+#: After the hand-over a worker commits, flushes, and closes its tables within this many seconds.
 SHUTDOWN_S = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """A worker's, in seconds. ``poll_s`` is None where a worker may take no records for any time."""
+    """A worker's times, in seconds. ``poll_s`` is None if the worker may pause without limit."""
 
     heartbeat_s: float
     session_s: float
@@ -26,7 +26,7 @@ class Times:
 def check_times(
     times: Times, *, subject: str, bounds_s: tuple[float, float] | None = None
 ) -> Iterator[Finding]:
-    """``bounds_s`` are the brokers' own for a session, None where they were not asked."""
+    """Check the times; ``bounds_s`` are the brokers' session limits, None if unknown."""
     if times.heartbeat_s >= times.session_s:
         yield finding(
             "FA007",
@@ -63,7 +63,7 @@ def check_times(
 
 
 def check_grace(grace_s: float, leave_s: float, *, subject: str) -> Iterator[Finding]:
-    """Whether the supervisor kills a worker that is stopping."""
+    """Check that the supervisor does not kill a stopping worker."""
     needed = leave_s + SHUTDOWN_S
     if grace_s < needed:
         yield finding(

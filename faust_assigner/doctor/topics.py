@@ -1,4 +1,4 @@
-"""Topics as the cluster has them, and what is wrong with a table's changelog. Pure."""
+"""Topics in the cluster, and the checks of a table's changelog. No I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faust_assigner.doctor.codes import ERROR, WARNING, Finding, finding
 
 @dataclass(frozen=True, kw_only=True)
 class TopicFacts:
-    """One topic. ``cleanup_policy`` is "" and ``retention_ms`` None where the cluster did not tell.
+    """A topic. ``cleanup_policy`` is "" and ``retention_ms`` None if the cluster did not report them.
 
     ``retention_ms`` below 0 keeps records for ever.
     """
@@ -23,7 +23,7 @@ class TopicFacts:
 def check_changelog(
     name: str, topic: TopicFacts, *, is_windowed: bool, expires_s: float | None
 ) -> Iterator[Finding]:
-    """Whether the broker deletes rows that the table still has."""
+    """Check whether the broker deletes rows that the table still has."""
     policies = {policy.strip() for policy in topic.cleanup_policy.split(",") if policy.strip()}
     if not policies:
         return
@@ -55,7 +55,7 @@ def check_changelog(
         yield finding(
             "FA008",
             f"cleanup.policy is {topic.cleanup_policy}, without compact: the changelog keeps every change "
-            "of a row, and a restore reads them all",
+            "of a row, and a restore reads all changes",
             subject=name,
             level=WARNING,
         )
@@ -67,12 +67,12 @@ def _span(retention_ms: int | None) -> str:
 
 
 def check_partitions(changelog: str, count: int, sources: Mapping[str, int]) -> Iterator[Finding]:
-    """Whether any source has as many partitions as the changelog."""
+    """Check that any source has as many partitions as the changelog."""
     if sources and count not in sources.values():
         told = ", ".join(f"{name}: {number}" for name, number in sorted(sources.items()))
         yield finding(
             "FA009",
-            f"{count} partitions, and no topic that the app consumes has as many ({told})",
+            f"{count} partitions, and no consumed topic has as many ({told})",
             subject=changelog,
             level=ERROR,
         )

@@ -1,4 +1,4 @@
-"""Numbers and lists in the words of a finding."""
+"""Numbers and lists as text in a finding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def size(count: float) -> str:
-    """Bytes in a unit that a person reads.
+    """Format bytes in a readable unit.
 
     >>> [size(count) for count in (900, 2048, 3.5 * 2**30)]
     ['900 B', '2.0 KiB', '3.5 GiB']
@@ -19,6 +19,6 @@ def size(count: float) -> str:
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
-    """The first names; the others are counted."""
+    """Format the first names; further names are counted."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

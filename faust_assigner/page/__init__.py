@@ -1,6 +1,6 @@
-"""The page of a group in a browser: tasks by members, rounds over time, and one task's story.
+"""The page of a group in a browser: tasks by members, rounds over time, and a task's history.
 
-``scrub``, ``tasks``, ``grid``, ``history``, ``timeline``, ``story`` and ``render`` are pure: a
-:class:`faust_assigner.status.report.Report` goes in, HTML comes out. ``watch`` looks at the group on a
-thread of its own, ``answers`` maps a path to an answer, and ``server`` serves it. Read-only.
+``scrub``, ``tasks``, ``grid``, ``history``, ``timeline``, ``story`` and ``render`` do no I/O: they convert a
+:class:`faust_assigner.status.report.Report` to HTML. ``watch`` looks at the group on a
+separate thread, ``answers`` maps a path to an answer, and ``server`` serves the answers. Read-only.
 """

@@ -1,8 +1,7 @@
 """The page for workers whose web application is an ASGI app, as ``faust.contrib.asgi`` serves it.
 
-There Faust's own web server is not started, and with it neither the probes nor the documents that
-``faust-assigner status`` and the page of other workers ask for. So all of them are here::
-
+There Faust's own web server is not started, so its probes and the documents for
+``faust-assigner status`` and for other workers' pages are missing. This application serves them all::
     api = FastAPI()
     api.mount("/assignor", assignor_asgi(app))
     serve_asgi(app, api)
@@ -30,14 +29,14 @@ _JSON = {"Content-Type": "application/json", "Cache-Control": "no-store"}
 
 
 def assignor_asgi(app: Any) -> Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]:
-    """An ASGI application to be mounted at ``/assignor``: the page, the probes, the status of this worker.
+    """Return an ASGI application to mount at ``/assignor``: the page, the probes, this worker's status.
 
     ``app`` is the Faust app; it may be configured later. Only GET and HEAD are answered.
     """
 
     async def respond(scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            raise RuntimeError(f"The page speaks HTTP, not {scope['type']}")
+            raise RuntimeError(f"The page supports HTTP, not {scope['type']}")
         query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1")))
         path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix("/")
         page: PageService | None = getattr(app, MARK, None)
@@ -67,7 +66,7 @@ def assignor_asgi(app: Any) -> Callable[[Mapping[str, Any], Receive, Send], Awai
 
 
 async def _of_worker(app: Any, path: str) -> Answer:
-    """A probe, or a document of this worker, as its own web server answers them."""
+    """Return a probe, or a document of this worker, as its own web server would."""
     sensor = getattr(app, METRICS, None)
     if sensor is None:
         return Answer(503, b'{"status": "not started", "reasons": []}', _JSON)
@@ -92,7 +91,7 @@ async def _start(send: Send, status: int, headers: Mapping[str, str]) -> None:
 
 
 async def _stream(watch: Watch, receive: Receive, send: Send) -> None:
-    """Events until the page is closed."""
+    """Send events until the page is closed."""
 
     async def closed() -> None:
         while (await receive())["type"] != "http.disconnect":

@@ -1,4 +1,4 @@
-"""The grid of tasks by members, ready to be drawn. A mark is a task that a member owns or copies. Pure."""
+"""The grid of tasks by members, ready to be drawn. A mark is a member's task or copy. No I/O."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from faust_assigner.page.tasks import Family, Task, natural
 from faust_assigner.status.render import condition, span
 from faust_assigner.status.report import Copy, MemberReport, Report
 
-#: Lag in records up to which a shade is taken: none, up to 100, up to 1,000, up to 10,000, more.
+#: The upper lag limits of the shades, in records: 0, 100, 1,000, 10,000, more.
 BOUNDS: Final = (0, 100, 1_000, 10_000)
-#: Shade of a lag that is not known.
+#: The shade of an unknown lag.
 UNKNOWN: Final = "u"
-#: Cell sizes in pixels, and the most tasks that are drawn so large.
+#: Cell sizes in pixels, each with the most tasks that are drawn at this size.
 _CELLS: Final = ((26, 40), (20, 90))
 _SMALLEST: Final = 16
-#: A grid that would be wider than this many pixels is packed.
+#: A grid above this width in pixels is packed.
 PACKED_FROM: Final = 2_600
-#: From so many members on, a row is one line.
+#: From this number of members on, a row is a single line.
 COMPACT_FROM: Final = 16
-#: Pixels between two labels of a wide family, and of a character of a label.
+#: Pixels between two labels of a wide family, and per character of a label.
 _NAME_EVERY: Final = 560
 _CHARACTER: Final = 6.6
-#: In a packed grid: characters of a family's name, pixels between the lists, and of a digit.
+#: In a packed grid: characters of a family's name, pixels between the lists, and pixels per digit.
 _PACKED_NAME: Final = 10
 _PACKED_GAP: Final = 28
 _DIGIT: Final = 6.5
@@ -38,7 +38,7 @@ NO_OWNER: Final = "no owner"
 class Mark:
     """``shape`` is ``a`` (active), ``x`` (not processed), ``s`` (standby) or ``w`` (warm-up).
 
-    ``x`` is in pixels; ``text`` stands beside the mark, "" where its column says it.
+    ``x`` is in pixels; ``text`` stands beside the mark, "" if the column already shows it.
     """
 
     key: str
@@ -53,7 +53,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One member; ``member`` is None for the tasks that nobody owns."""
+    """A member; ``member`` is None for the tasks without an owner."""
 
     name: str
     member: MemberReport | None
@@ -69,10 +69,10 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """A family over its columns.
+    """A family of topics over its columns.
 
-    ``names`` are (x, the label cut to its room), again and again over a wide family, so that one is in
-    sight; ``numbers`` are (x of the middle, text).
+    ``names`` are (x, the shortened label), repeated over a wide family so that a label is always
+    visible; ``numbers`` are (x of the middle, text).
     """
 
     label: str
@@ -86,8 +86,8 @@ class Head:
 class Grid:
     """Rows over columns. ``cell`` and ``width`` are in pixels.
 
-    Where a column for each task would be wider than some screens, the grid is *packed*: a row lists what its
-    member has, with numbers.
+    If a column per task would be wider than some screens, the grid is *packed*: a row lists its member's
+    tasks and copies, with numbers.
     """
 
     cell: int
@@ -100,7 +100,7 @@ class Grid:
 
 
 def shade_of(lag: int | None) -> str:
-    """The shade of a lag.
+    """Return the shade of a lag.
 
     >>> [shade_of(lag) for lag in (0, 1, 100, 101, 5_000, 10_001, None)]
     ['0', '1', '1', '2', '3', '4', 'u']
@@ -109,7 +109,7 @@ def shade_of(lag: int | None) -> str:
 
 
 def grid_of(report: Report, families: Sequence[Family]) -> Grid:
-    """The grid of a report. Cost: O(members + tasks and copies)."""
+    """Return the grid of a report. Cost: O(members + tasks and copies)."""
     count = sum(len(family.tasks) for family in families)
     cell = next((size for size, most in _CELLS if count <= most), _SMALLEST)
     marks: defaultdict[str | None, list[Mark]] = defaultdict(list)
@@ -141,7 +141,7 @@ def grid_of(report: Report, families: Sequence[Family]) -> Grid:
 def _head(family: Family, x: int, cell: int) -> Head:
     every = 1 if cell >= 20 else 2
     width = cell * len(family.tasks)
-    # The last cell's own gap is free for the label as well.
+    # The last cell's own gap is available for the label, too.
     room = [(at, min(_NAME_EVERY, width + cell - at)) for at in range(0, width, _NAME_EVERY)]
     return Head(
         label=family.label,
@@ -161,7 +161,7 @@ def _head(family: Family, x: int, cell: int) -> Head:
 
 
 def short(text: str, most: int) -> str:
-    """The text, cut to so many characters.
+    """Shorten the text to a number of characters.
 
     >>> short("customers", 5), short("orders", 6)
     ('cust…', 'orders')
@@ -176,7 +176,7 @@ def _active(task: Task, family: int, x: int) -> Mark:
         longest = max(still, key=lambda one: one.seconds)
         words.append(f"not processed for {span(longest.seconds)}: {longest.reason}")
     what = "active" if task.owner else "no owner"
-    # Of a task without source topics no lag is known; it is as good as its table's owner.
+    # The lag of a task without source topics is unknown; the task is as healthy as its table's owner.
     sources = any(not one.is_changelog for one in task.partitions)
     return Mark(
         key=task.key,
@@ -210,9 +210,9 @@ def _copy(task: Task, family: int, x: int, copies: Sequence[Copy]) -> Mark:
 
 
 def packed(grid: Grid, families: Sequence[Family]) -> Grid:
-    """The grid without columns: each row lists what its member owns, and beside that its copies."""
+    """Return the grid without columns: each row lists its member's tasks, then its copies."""
     labels = [short(family.label, _PACKED_NAME) if len(families) > 1 else "" for family in families]
-    # Marks of one family are equally far apart, so that rows are easy to compare.
+    # Marks of one family are equally spaced, so that rows are easy to compare.
     steps = [
         _SMALLEST + 8 + round(_DIGIT * len(str(max(task.number for task in family.tasks))))
         for family in families
@@ -237,7 +237,7 @@ def packed(grid: Grid, families: Sequence[Family]) -> Grid:
 def _listed(
     marks: Sequence[Mark], labels: Sequence[str], steps: Sequence[int], x: int
 ) -> tuple[list[Mark], list[tuple[int, str]], int]:
-    """Marks one after the other from ``x``, family by family; names of families; where they end."""
+    """Place marks one after the other from ``x``, family by family; return them with names and the end."""
     found, names, family = [], [], -1
     for mark in sorted(marks, key=lambda m: (m.family, m.shape == "s", m.number)):
         if mark.family != family and labels[mark.family]:
@@ -250,7 +250,7 @@ def _listed(
 
 
 def lag_of(copies: Sequence[Copy]) -> int | None:
-    """Records that these copies lack together; None where that of one is not known."""
+    """Return the sum of the copies' lags in records; None if any lag is unknown."""
     lags = [copy.lag for copy in copies]
     return None if None in lags else sum(lag or 0 for lag in lags)
 
@@ -277,7 +277,7 @@ def _unowned(marks: tuple[Mark, ...]) -> Row:
         name=NO_OWNER,
         member=None,
         level="bad",
-        state="nobody processes these tasks",
+        state="these tasks have no owner",
         marks=marks,
         lag=None,
         behind=None,

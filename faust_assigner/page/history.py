@@ -1,4 +1,4 @@
-"""What a page remembers of the looks before: lags, rounds, and moves of tasks; bounded. Pure."""
+"""The page's history of earlier looks: lags, rounds, and moves of tasks, within bounds. No I/O."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from faust_assigner.status.render import named, names_of, why
 from faust_assigner.status.report import Decision, Report
 from faust_assigner.wire.worker_status import RoundTold
 
-#: Looks are kept for an hour, one for each five seconds at most; beside them so many rounds, moves and names.
+#: Looks are kept for an hour, at most one per five seconds; then the limits of rounds, moves and names.
 KEPT_S, SAMPLE_S = 3600.0, 5.0
 MOST_ROUNDS, MOST_MOVES, MOST_NAMES = 200, 20_000, 20_000
-#: Rounds that a worker dates further from now are of another clock.
+#: A round dated further from now comes from a worker with a wrong clock.
 OLDEST_S: Final = 90 * 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A look in numbers; ``at`` is in seconds since 1970, ``lag`` in records, None where not known."""
+    """A look in numbers; ``at`` is in seconds since 1970, ``lag`` in records, None if unknown."""
 
     at: float
     members: int
@@ -36,7 +36,7 @@ class Sample:
 class RoundSeen:
     """A round of the group. ``at`` is in seconds since 1970.
 
-    ``seconds`` is how long it took the slowest worker until its tables were restored, as far as workers told.
+    ``seconds`` is the time until the slowest worker had restored its tables, as far as workers reported.
     """
 
     generation: int
@@ -55,9 +55,9 @@ class RoundSeen:
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """A task that got another owner; names are None where nobody owned it.
+    """A task with a new owner; a name is None if the task had no owner.
 
-    ``rule`` is the planner's word, "" where no leader of that round told.
+    ``rule`` is the planner's rule, "" if no leader of the round reported it.
     """
 
     key: str
@@ -70,31 +70,31 @@ class Move:
 
 
 class History:
-    """Takes every look; memory is bounded by the constants above."""
+    """Collects every look; memory is bounded by the constants above."""
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=int(KEPT_S / SAMPLE_S) + 1)
         self._rounds: dict[int, RoundSeen] = {}
-        #: (task, generation, target) -> the move; the oldest first.
+        #: (task, generation, target) -> the move; oldest first.
         self._moves: dict[tuple[str, int | None, str | None], Move] = {}
         self._owners: dict[str, str | None] = {}
         self._holders: dict[str, frozenset[str]] = {}
-        #: URL -> name of every member that was seen: one that left is named in its round.
+        #: URL -> name of every seen member: a departed member is named in its round.
         self.names: dict[str, str] = {}
 
     @property
     def rounds(self) -> tuple[RoundSeen, ...]:
-        """By generation, the oldest first."""
+        """The rounds by generation, oldest first."""
         return tuple(self._rounds[generation] for generation in sorted(self._rounds))
 
     def moves_of(self, keys: Iterable[str]) -> tuple[Move, ...]:
-        """The moves of a task by any of its keys, the newest first."""
+        """Return the moves of a task by any of its keys, newest first."""
         wanted = set(keys)
         found = [move for move in self._moves.values() if move.key in wanted]
         return tuple(sorted(found, key=lambda move: -move.at))
 
     def note(self, report: Report, families: Iterable[Family]) -> None:
-        """Take one look."""
+        """Add a look."""
         self._note_sample(report)
         self._note_names(report)
         if report.decision is not None:
@@ -103,7 +103,7 @@ class History:
             self._note_moves(report, families)
 
     def note_round(self, found: RoundSeen) -> None:
-        """Take a round; a later word on the same generation replaces an earlier one."""
+        """Add a round; a later report of the same generation replaces the earlier one."""
         known = self._rounds.get(found.generation)
         longest = max(
             (one.seconds for one in (known, found) if one is not None and one.seconds is not None),
@@ -115,7 +115,7 @@ class History:
             del self._rounds[min(self._rounds)]
 
     def note_told(self, told: Iterable[RoundTold], report: Report) -> None:
-        """Take rounds as workers saw them; what leaders told of moves goes before what was seen here."""
+        """Add rounds from workers; a leader's report of moves has priority over observed moves."""
         names = {one.member_id: one.name for one in report.members}
         names |= {one.instance_id: one.name for one in report.members if one.instance_id}
         tasks = {f"{p.topic}/{p.partition}" for p in report.partitions}
@@ -140,7 +140,7 @@ class History:
                     )
 
     def _note_move(self, move: Move) -> None:
-        """The source that was seen stands where the leader knew none: the owner was gone."""
+        """Add a move; an observed source is kept if the leader knew none, because the owner was gone."""
         place = move.key, move.generation, move.target
         known = self._moves.pop(place, None)
         if known is not None:
@@ -167,7 +167,7 @@ class History:
             standing=totals.standing_partitions,
             is_settled=report.is_settled,
         )
-        # The newest look is always the last sample; of those before, one for each span of time stays.
+        # The newest look is always the last sample; of the earlier looks, one per time span is kept.
         if len(self.samples) > 1 and sample.at - self.samples[-2].at < SAMPLE_S:
             self.samples.pop()
         self.samples.append(sample)
@@ -198,7 +198,7 @@ class History:
                         )
                     )
                 elif task.owner is None:
-                    owners[task.key] = before  # the next owner has it from there
+                    owners[task.key] = before  # the next owner takes the task from this owner
         self._owners, self._holders = owners, holders
 
 
@@ -220,7 +220,7 @@ def _round_told(told: RoundTold, at: float, names: Mapping[str, str]) -> RoundSe
 
 
 def round_of(decision: Decision, seen_at: float) -> RoundSeen:
-    """A decision as a round; one without a time was seen first just now."""
+    """Convert a decision to a round; a decision without a time is dated by its first look."""
     return RoundSeen(
         generation=decision.generation,
         at=float(decision.at) if decision.at is not None else seen_at,

@@ -1,8 +1,8 @@
-"""The page in a worker: at ``/assignor/`` of Faust's web server, made on a thread of its own.
+"""The page in a worker: at ``/assignor/`` of Faust's web server, made on a separate thread.
 
-The thread has its own event loop and its own connections: it looks at the group, draws the page, and hands
-out bytes. The worker's loop only copies them into an answer. While that loop is held up, the thread answers
-requests for the page itself, on the same port; see :mod:`faust_assigner.page.takeover`.
+The thread has its own event loop and its own connections: it looks at the group, renders the page, and
+provides the bytes. The worker's loop only copies the bytes into a response. While that loop is blocked, the
+thread answers requests for the page itself, on the same port; see :mod:`faust_assigner.page.takeover`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from faust_assigner.status.collect import Looks, Where
 logger = get_logger(__name__)
 
 MARK: Final = "_faust_assigner_page"
-#: How long a worker that is asked for its status may take, and how long a stop waits for the thread.
+#: The time limit of a worker's status request, and of the thread's end when the worker stops.
 DEADLINE_S, STOP_S = 2.0, 5.0
-#: So often the worker's loop says that it turns.
+#: The interval at which the worker's loop reports that it runs.
 TURN_S: Final = 0.3
 
 blueprint = web.Blueprint("faust_assigner_page")
@@ -45,13 +45,13 @@ def _view(path: str) -> type[Any]:
 
     class Page(web.View):  # type: ignore[misc]
         """---
-        description: The page of the group: tasks by members, rounds, one task's story. Read-only.
+        description: The page of the group: tasks by members, rounds, a task's history. Read-only.
         produces:
         - text/html
         """
 
         async def get(self, request: Any) -> Any:
-            """Answer with what the page's thread made last."""
+            """Answer with the latest result of the page's thread."""
             return await respond(getattr(self.app, MARK).watch, path, request)
 
     return Page
@@ -63,7 +63,7 @@ class _Home(web.View):  # type: ignore[misc]
     """
 
     async def get(self, request: Any) -> Any:
-        """Go there; the page's links are relative to it."""
+        """Redirect to the address with a slash; the page's links are relative to it."""
         raise aiohttp_web.HTTPFound(f"{PREFIX}/")
 
 
@@ -72,21 +72,23 @@ for _path in (*PATHS, EVENTS):
 
 
 def install(app: Any) -> PageService | None:
-    """Put the page into the app's web server, unless the setting turns it off; a second call does nothing."""
+    """Add the page to the app's web server, unless the setting disables it; a second call has no effect."""
     present: PageService | None = getattr(app, MARK, None)
     metrics = getattr(app, METRICS, None)
-    # Without the metrics there is no status of this worker, and with it nothing to show.
+    # Without the metrics this worker has no status, so the page would be empty.
     if present is not None or metrics is None or not settings.read_or_default(app, PAGE):
         return present
     service = PageService(app)
     setattr(app, MARK, service)
-    metrics.add_dependency(service)  # no sensor of its own: each costs time for every record
+    metrics.add_dependency(
+        service
+    )  # not a separate sensor: each sensor costs time for every record
     add_pages(app, service.add_to)
     return service
 
 
 def where_of(app: Any) -> Where:
-    """The app's own group, over connections of the page's own."""
+    """Return the app's own group, with separate connections for the page."""
     return Where(
         connection={**connection_of(app), "client_id": f"{app.conf.broker_client_id}-page"},
         group_id=str(app.conf.id),
@@ -105,17 +107,17 @@ class PageService(Service):  # type: ignore[misc]
 
     @property
     def watch(self) -> Watch:
-        """What there is to show."""
+        """The page's content."""
         return self.page.watch
 
     def add_to(self, server: Any) -> None:
-        """Put the page into Faust's web server, which is being set up."""
+        """Add the page to Faust's web server during its setup."""
         self.page.server = server
         blueprint.register(server.app, url_prefix=PREFIX)
         server.app.page(PREFIX, name="faust_assigner_page:home")(_Home)
 
     async def on_start(self) -> None:
-        """Start the thread; it is idle until somebody opens the page."""
+        """Start the thread, which is idle until a browser opens the page."""
         self.page.start(asyncio.get_running_loop())
 
     async def on_stop(self) -> None:
@@ -134,13 +136,13 @@ class PageService(Service):  # type: ignore[misc]
 
 
 class PageThread:
-    """The thread that makes the page. ``turned_at`` is when the worker's loop turned last."""
+    """The thread that makes the page. ``turned_at`` is the last sign of life of the worker's loop."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
         self.watch = Watch(str(app.conf.id), lambda: Looks(where_of(app), time.time))
         self.turned_at = time.monotonic()
-        #: Faust's web server, once it is set up.
+        #: Faust's web server, after its setup.
         self.server: Any = None
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -148,7 +150,7 @@ class PageThread:
         self._is_ended = threading.Event()
 
     def start(self, their_loop: asyncio.AbstractEventLoop) -> None:
-        """Start it, for a worker with this loop."""
+        """Start the thread for a worker with this loop."""
         self.turned_at = time.monotonic()
         self._is_ended.clear()
         self._thread = threading.Thread(
@@ -157,11 +159,11 @@ class PageThread:
         self._thread.start()
 
     def stop(self, seconds: float) -> bool:
-        """End it; whether it has ended within so many seconds."""
+        """End the thread; return whether it ended in time."""
         self._is_ended.set()
         loop, ended, thread = self._loop, self._ended, self._thread
         if loop is not None and ended is not None:
-            with contextlib.suppress(RuntimeError):  # it has ended by itself
+            with contextlib.suppress(RuntimeError):  # the thread has ended by itself
                 loop.call_soon_threadsafe(ended.set)
         if thread is not None:
             thread.join(seconds)
@@ -171,7 +173,9 @@ class PageThread:
         try:
             asyncio.run(self._serve(their_loop))
         except Exception:
-            logger.exception("The page of this worker has ended; the worker goes on without it")
+            logger.exception(
+                "The page of this worker has failed; the worker continues without the page"
+            )
 
     async def _serve(self, their_loop: asyncio.AbstractEventLoop) -> None:
         self._ended, self._loop = asyncio.Event(), asyncio.get_running_loop()
@@ -207,7 +211,7 @@ class PageThread:
         )
 
     def _listening(self) -> list[Any]:
-        """The sockets of the worker's web server; none before it has started."""
+        """Return the sockets of the worker's web server; empty before its start."""
         return [
             one
             for site in (() if self.server is None else tuple(self.server._runner.sites))

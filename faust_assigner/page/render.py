@@ -1,4 +1,4 @@
-"""A look at a group as HTML, and a task's story. Pure; jinja2 escapes every name."""
+"""A look at a group as HTML, and a task's history. No I/O; jinja2 escapes every name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faust_assigner.page.timeline import HEIGHT, LEFT, RIGHT, WIDTH, ago, chart_
 from faust_assigner.status.render import NOTHING, condition, named, span, why
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, Report
 
-#: Lines that are listed, and rounds.
+#: The number of listed lines, and of listed rounds.
 MOST_LINES: Final = 60
 MOST_ROUNDS: Final = 12
 _STATES: Mapping[str, str] = {
@@ -42,7 +42,7 @@ _SHADES: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Why there is no report, or why it is not of now; ``level`` is ``bad`` or ``changing``."""
+    """The reason for a missing or outdated report; ``level`` is ``bad`` or ``changing``."""
 
     title: str
     text: str
@@ -52,9 +52,9 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """All that a page shows. ``report`` is free of secrets; None before the first one.
+    """The content of a page. ``report`` is free of secrets; None before the first report.
 
-    ``every_s`` are the seconds between two looks, None where there will be no other one.
+    ``every_s`` are the seconds between two looks, None if no further look follows.
     """
 
     group: str
@@ -78,7 +78,7 @@ class Tile:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """Something that needs a look."""
+    """A line about a member or partition in trouble."""
 
     level: str
     text: str
@@ -87,13 +87,13 @@ class Line:
 
 
 def parts_of(look: Look) -> dict[str, str]:
-    """Name of a part of the page -> its HTML. Cost: O(members + tasks and copies + samples)."""
+    """Return name of a part of the page -> its HTML. Cost: O(members + tasks and copies + samples)."""
     values = _values(look)
     return {name: _rendered(name, **values) for name in _PARTS}
 
 
 def page_of(look: Look, parts: Mapping[str, str], version: int) -> str:
-    """The page around its parts."""
+    """Return the page around its parts."""
     return _rendered(
         "page",
         title=title_of(look),
@@ -103,7 +103,7 @@ def page_of(look: Look, parts: Mapping[str, str], version: int) -> str:
 
 
 def story_part(look: Look, key: str) -> str | None:
-    """The story of a task as a part of the page; None where there is no such task."""
+    """Return the history of a task as a part of the page; None for an unknown task."""
     if look.report is None:
         return None
     story = story_of(look.report, look.families, look.history, key)
@@ -111,7 +111,7 @@ def story_part(look: Look, key: str) -> str | None:
 
 
 def story_page(look: Look, part: str) -> str:
-    """A story as a page of its own."""
+    """Return a task's history as a separate page."""
     return _rendered("alone", title=f"A task of {look.group}", group=look.group, body=Markup(part))
 
 
@@ -160,8 +160,8 @@ def _empty(report: Report | None) -> Problem | None:
         return None
     return Problem(
         title="The group has no members",
-        text="No worker is in it now. Its committed offsets are kept, and tasks are given out when the "
-        "first worker joins.",
+        text="The group has no workers now. Its committed offsets are kept, and the first worker to join gets"
+        " all tasks.",
         level="changing",
     )
 
@@ -180,7 +180,7 @@ def _tiles(report: Report) -> Iterator[Tile]:
     yield Tile(
         name="Lag",
         value=_count(sum(lags)) if lags else NOTHING,
-        note="records not processed yet",
+        note="records not yet processed",
         level="good" if lags else "unknown",
     )
     copies = totals.standby_partitions + totals.warmup_partitions
@@ -206,7 +206,7 @@ def _tiles(report: Report) -> Iterator[Tile]:
             of=f"of {decision.tasks:,}",
             note="tasks wait for a warm-up"
             if decision.off_target
-            else "every task is where it belongs",
+            else "every task is on its target",
             level="changing" if decision.off_target else "good",
         )
 
@@ -214,7 +214,7 @@ def _tiles(report: Report) -> Iterator[Tile]:
 def _decision(report: Report, names: Mapping[str, str]) -> str:
     decision = report.decision
     if decision is None:
-        return "No member told of the last round." if report.members else ""
+        return "No member reported the last round." if report.members else ""
     when = "" if decision.at is None else f", {ago(max(0.0, report.taken_at - decision.at))}"
     by = f", decided by {decision.leader}" if decision.leader else ""
     done = (
@@ -231,7 +231,7 @@ def _is_lost(answer: str) -> bool:
 
 
 def _lines(report: Report) -> list[Line]:
-    """What needs a look, the worst first. A worker that does not answer has a line, not two."""
+    """Return the lines in trouble, the worst first; a silent worker has a single line."""
     told = {wait.member for wait in report.waits if wait.kind == "answer"}
     found = []
     for member in report.members:
@@ -268,7 +268,7 @@ def _grid_values(report: Report, families: tuple[Family, ...]) -> dict[str, Any]
 
 
 def _drawn(row: Row, grid: Grid) -> Markup:
-    """The marks of a row. Not in the template: a large group has thousands."""
+    """Draw the marks of a row. Not a template, because a large group has thousands of marks."""
     middle = 16 if grid.is_compact else 26
     names = Markup("").join(
         Markup('<text class="of" x="{}" y="{}">{}</text>').format(x, middle, name)
@@ -317,7 +317,7 @@ def _round_values(look: Look, report: Report) -> dict[str, Any]:
 
 
 def title_of(look: Look) -> str:
-    """The title of the browser's tab; a cross where something is wrong."""
+    """Return the title of the browser's tab; with a cross if the group is in trouble."""
     if look.report is None:
         return f"{look.group} · faust-assigner"
     bad = sum(line.level == "bad" for line in _lines(look.report))
@@ -326,7 +326,7 @@ def title_of(look: Look) -> str:
 
 
 def _icon(name: str, words: str = "") -> Markup:
-    """An icon; with ``words`` it is named for those who do not see it."""
+    """Return an icon; ``words`` name the icon for screen readers."""
     if not words:
         return Markup(
             '<svg class="icon {}" width="14" height="14" aria-hidden="true"><use href="#i-{}"/></svg>'

@@ -1,4 +1,4 @@
-"""A page about looks that were saved: the newest one, with the history that all of them tell. Pure."""
+"""A page about saved looks: the newest look, with the history of all looks. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from faust_assigner.status.saved import Saved
 
 
 def look_of(saved: Saved, *, source: str) -> Look:
-    """The page's look. ``source`` names the file. Cost: linear in the looks, their tasks and copies."""
+    """Return the page's look. ``source`` names the file. Cost: linear in looks, tasks and copies."""
     history = History()
     for report in (scrubbed(one) for one in saved.looks):
         families = families_of(report)
@@ -36,7 +36,7 @@ def _saved_problem(looks: tuple[Report, ...], source: str) -> Problem:
         span = f"{first:%Y-%m-%d %H:%M:%S} to {last:%H:%M:%S} UTC, {len(looks):,} looks"
     return Problem(
         title="A saved status",
-        text=f"From the file {source} ({span}). The page shows the last look and does not ask the "
-        "group, which may be different now, or gone.",
+        text=f"From the file {source} ({span}). The page shows the last look and does not query the "
+        "group, which may have changed or ended.",
         level="changing",
     )

@@ -1,7 +1,7 @@
-"""A report without secrets: passwords, tokens and the users of URLs are replaced before a page is made.
+"""Removes secrets from a report: passwords, tokens and the users of URLs are replaced before rendering.
 
-Workers leave secrets out of their documents. This is the second guard: a worker of another version, or a text
-that repeats what a broker said, must not put a password on a page.
+Workers leave secrets out of their documents. This is the second guard: a worker of a different version, or a
+text quoted from a broker, must not put a password on a page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 HIDDEN: Final = "(hidden)"
-#: A setting with such a name is shown without its values.
+#: The values of settings with such names are hidden.
 _SECRET_NAME = re.compile(
     r"passw|secret|token|credential|sasl|private|api_?key|access_?key|auth|jaas", re.IGNORECASE
 )
@@ -28,7 +28,7 @@ _NAMED_SECRET = re.compile(
 
 
 def text_of(text: str) -> str:
-    """The text without passwords, and its URLs without users and queries.
+    """Return the text without passwords, and its URLs without users and queries.
 
     >>> text_of("kafka://shop:hunter2@kafka-1:9092 is not there")
     'kafka://(hidden)@kafka-1:9092 is not there'
@@ -44,12 +44,12 @@ def text_of(text: str) -> str:
 
 
 def setting_of(name: str, value: str) -> str:
-    """A setting's value as a page may show it."""
+    """Return a setting's value in a form for the page."""
     return HIDDEN if value and _SECRET_NAME.search(name) else text_of(value)
 
 
 def scrubbed(value: T) -> T:
-    """A copy of a dataclass in which every text, at any depth, is free of secrets."""
+    """Return a copy of a dataclass in which every text, at any depth, is free of secrets."""
     done: T = _scrub(value)
     return done
 
@@ -74,7 +74,7 @@ def _entry(key: str, value: Any) -> Any:
 
 
 def _values(name: str, values: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
-    """Value -> members, of a setting in which workers differ; hidden values stay apart."""
+    """Return value -> members, of a setting that differs between workers; hidden values stay separate."""
     if not _SECRET_NAME.search(name):
         return values
     return {

@@ -1,4 +1,4 @@
-"""The page on a server of its own: for ``faust-assigner ui``, and on a port of a worker beside Faust's."""
+"""The page on a separate server: for ``faust-assigner ui``, and on a worker's port besides Faust's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from faust_assigner.page.watch import TooManyStreams, Watch
 async def respond(
     watch: Watch, path: str, request: web.Request, *, closes: bool = False
 ) -> web.StreamResponse:
-    """aiohttp's answer for a path below the page's own; with ``closes`` the connection ends with it."""
+    """Return aiohttp's answer for a path below the page's; ``closes`` ends the connection afterwards."""
     if path == EVENTS:
         return await _stream(watch, request)
     headers = {name.lower(): value for name, value in request.headers.items()}
@@ -46,11 +46,11 @@ async def _stream(watch: Watch, request: web.Request) -> web.StreamResponse:
 def application(
     watch: Watch, *, prefix: str = "", is_local: bool = False, closes: bool = False
 ) -> web.Application:
-    """The page at ``PREFIX/``.
+    """Return the application with the page at ``PREFIX/``.
 
-    With ``is_local`` only requests for this machine by a loopback name are answered: a page of another
-    site, whose name was made to point here, must not read this one. With ``closes`` a connection ends with
-    its answer: the next request on it may be for somebody else.
+    With ``is_local`` only requests under a loopback name are answered: a foreign site whose name was made to
+    point to this machine must not read the page. With ``closes`` a connection ends with its answer, because
+    the next request on the connection may be for the worker's server.
     """
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -82,12 +82,12 @@ def _is_loopback(host: str) -> bool:
 async def served(
     watch: Watch, *, host: str, port: int, prefix: str = ""
 ) -> AsyncIterator[tuple[str, int]]:
-    """Serve the page and look at the group until the block ends; gives the address.
+    """Serve the page and look at the group until the block ends; yield the address.
 
-    Raises OSError where the port cannot be had.
+    Raises OSError if the port is not available.
     """
     app = application(watch, prefix=prefix, is_local=_is_loopback(host))
-    # Streams of events have no end; a stop does not wait for them.
+    # Event streams do not end; a stop does not wait for them.
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     looking = asyncio.create_task(watch.run())

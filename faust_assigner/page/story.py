@@ -1,4 +1,4 @@
-"""The story of one task: who owns it, how far its copies are, and where it was before. Pure."""
+"""The history of a task: its owner, its copies with their lag, and its earlier owners. No I/O."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from faust_assigner.page.timeline import ago
 from faust_assigner.status.render import span
 from faust_assigner.status.report import Partition, Report
 
-#: The planner's word for a move -> the reason.
+#: The planner's rule for a move -> the reason as text.
 _RULES = {
-    "placed": "because nobody living owned it; none of its state was there",
-    "placed warm": "because nobody living owned it, with a copy of the state",
-    "moved": "because the balance asks for it, without a copy of the state",
-    "moved warm": "because the balance asks for it, with a copy of the state",
-    "promoted": "because its owner was gone and the state is there",
-    "follows": "because its source is there",
-    "returned": "because it had owned it before it stopped",
+    "placed": "because it had no living owner; the new owner has none of its state",
+    "placed warm": "because it had no living owner; the new owner has a copy of its state",
+    "moved": "for the balance, without a copy of the state",
+    "moved warm": "for the balance, to a copy of the state",
+    "promoted": "because its owner was gone and the new owner has the state",
+    "follows": "because the new owner has its source",
+    "returned": "because the new owner had owned it before the stop",
 }
 
 
@@ -37,7 +37,7 @@ class CopyLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """A move in words; ``reason`` is that of its round, "" where that is not known."""
+    """A move in words; ``reason`` is the reason of its round, "" if unknown."""
 
     when: str
     what: str
@@ -66,7 +66,7 @@ class Story:
 def story_of(
     report: Report, families: tuple[Family, ...], history: History, key: str
 ) -> Story | None:
-    """The story of a task; None where the report has no such task."""
+    """Return the history of a task; None for a task outside the report."""
     found = task_of(families, key)
     if found is None:
         return None
@@ -127,9 +127,9 @@ def _copies(task: Task) -> list[CopyLine]:
 
 
 def _if_lost(task: Task) -> str:
-    """What the loss of the owner would mean, by the copies as they are."""
+    """Describe the effect of the owner's loss, by the current copies."""
     if not task.is_stateful:
-        return "It has no table. Any member can take it over at once."
+        return "It has no table. Any member can take it over immediately."
     known = [
         (lag, member)
         for member, copies in task.copies.items()
@@ -137,12 +137,12 @@ def _if_lost(task: Task) -> str:
     ]
     if known:
         lag, member = min(known)
-        return f"{member} has the copy that lacks least: it would replay {lag:,} records."
+        return f"{member} has the best copy: it would replay {lag:,} records."
     if task.copies:
-        return "There are copies, and it is not known how far they are."
+        return "Copies exist, but their lag is unknown."
     return (
         "It has no copy. A new owner would replay its changelog from the beginning, or from a "
-        "snapshot where snapshots are set up."
+        "snapshot if snapshots are configured."
     )
 
 

@@ -1,9 +1,9 @@
-"""Connections that a stopped event loop does not accept: the page's own thread accepts them meanwhile.
+"""Accepts connections for a blocked event loop, on the page's own thread.
 
-A worker's web server runs on the worker's event loop. While a record's work holds up that loop, the kernel
-keeps new connections in the socket's queue. The page's thread then takes them out, looks at the first line
-of each request without reading it, answers requests for the page, and hands all others to the worker's loop,
-where they wait as they would have in the queue.
+A worker's web server runs on the worker's event loop. While the processing of a record blocks that loop, the
+kernel keeps new connections in the socket's queue. The page's thread then accepts the connections and peeks
+at the first line of each request. It answers requests for the page, and hands all other connections to the
+worker's loop, where they wait as they would in the queue.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from typing import Any, Final
 
 logger = getLogger(__name__)
 
-#: The loop counts as held up when it has not turned for so many seconds; so often that is looked at.
+#: The loop counts as blocked after this many seconds without a sign of life; then the interval of checks.
 HELD_UP_S, TICK_S = 1.0, 0.2
-#: A connection has so many seconds to send its first line, of at most so many bytes.
+#: The limits of a request's first line, in seconds and in bytes.
 FIRST_LINE_S, FIRST_LINE_BYTES = 5.0, 4096
-#: Connections whose first line is awaited at a time.
+#: The number of connections whose first line is awaited concurrently.
 MOST_WAITING: Final = 100
 
 Protocol = Callable[[], asyncio.BaseProtocol]
 
 
 class Takeover:
-    """Accepts for a loop that is held up; runs on another one.
+    """Accepts connections for a blocked loop; runs on a different loop.
 
-    ``sockets`` gives the listening sockets, ``turned_at`` when their loop turned last, ``is_ours`` whether
-    a path is the page's. ``ours`` and ``theirs`` make the protocol of an accepted connection here and there.
+    ``sockets`` returns the listening sockets, ``turned_at`` the blocked loop's last sign of life, ``is_ours``
+    whether a path belongs to the page. ``ours`` and ``theirs`` make the protocol of an accepted connection on
+    this and on the worker's loop.
     """
 
     def __init__(
@@ -50,11 +51,11 @@ class Takeover:
         self._is_ours, self._ours, self._theirs = is_ours, ours, theirs
         self._their_loop = their_loop
         self._waiting: set[asyncio.Task[None]] = set()
-        #: On their loop.
+        #: Used on the worker's loop.
         self._given: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             while True:
                 await asyncio.sleep(TICK_S)
@@ -73,7 +74,7 @@ class Takeover:
                 task.add_done_callback(self._waiting.discard)
 
     async def _place(self, connection: socket.socket) -> None:
-        """Give one connection to the loop that answers it."""
+        """Give a connection to the loop that answers it."""
         path = None
         try:
             path = await asyncio.wait_for(_path_of(connection), FIRST_LINE_S)
@@ -88,12 +89,15 @@ class Takeover:
                 await loop.connect_accepted_socket(self._ours, connection)
             else:
                 self._their_loop.call_soon_threadsafe(self._give, connection)
-        except (OSError, RuntimeError) as error:  # it is gone, or their loop has been closed
+        except (
+            OSError,
+            RuntimeError,
+        ) as error:  # the client has gone, or the worker's loop is closed
             logger.debug("A connection was closed: %r", error)
             connection.close()
 
     def _give(self, connection: socket.socket) -> None:
-        """On the other loop."""
+        """Attach a connection on the worker's loop."""
 
         async def connect() -> None:
             try:
@@ -107,9 +111,9 @@ class Takeover:
 
 
 def _accepted(listening: Any) -> socket.socket | None:
-    """The next connection in the queue; None where there is none."""
+    """Return the next connection in the queue, or None."""
     try:
-        # A socket object of its own: the listening one belongs to the other loop.
+        # A separate socket object: the listening object belongs to the worker's loop.
         own = socket.socket(fileno=os.dup(listening.fileno()))
     except OSError:
         return None
@@ -123,7 +127,7 @@ def _accepted(listening: Any) -> socket.socket | None:
 
 
 async def _path_of(connection: socket.socket) -> str | None:
-    """The path of the request to come, which stays unread; None where that is not to be seen."""
+    """Return the path of the next request without consuming it; None if the path is not visible."""
     loop, seen = asyncio.get_running_loop(), -1
     while True:
         ready = asyncio.Event()
@@ -143,6 +147,6 @@ async def _path_of(connection: socket.socket) -> str | None:
             )
         if not first or len(first) == FIRST_LINE_BYTES:
             return None
-        if len(first) == seen:  # what is there stays readable: wait for more
+        if len(first) == seen:  # the peeked data stays readable: wait for more
             await asyncio.sleep(0.05)
         seen = len(first)

@@ -1,4 +1,4 @@
-"""The tasks of a report: topics whose partitions of one number have one owner travel together. Pure."""
+"""The tasks of a report: equal partition numbers of topics with equal owners. No I/O."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from functools import cached_property
 from faust_assigner.status.render import table_of
 from faust_assigner.status.report import Copy, Partition, Report
 
-#: So many topics of a family are named; the others are counted.
+#: The number of named topics of a family; further topics are counted.
 _NAMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Partitions of one number that travel together. ``key`` is ``TOPIC/NUMBER`` of the first topic."""
+    """Equal partition numbers of a family. ``key`` is ``TOPIC/NUMBER`` of the first topic."""
 
     key: str
     number: int
@@ -26,17 +26,17 @@ class Task:
 
     @cached_property
     def lag(self) -> int | None:
-        """Records that the owner has not processed; None where nothing is known."""
+        """Records that the owner has not processed; None if unknown."""
         return _sum([one.lag for one in self.partitions if not one.is_changelog])
 
     @cached_property
     def is_standing(self) -> bool:
-        """Whether a partition of it is not processed."""
+        """Whether any of its partitions is not processed."""
         return any(one.standing is not None for one in self.partitions)
 
     @cached_property
     def is_stateful(self) -> bool:
-        """Whether a table is behind it."""
+        """Whether the task has a table."""
         return any(one.is_changelog for one in self.partitions)
 
     @cached_property
@@ -51,7 +51,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Topics that travel together, and their tasks by number."""
+    """Topics with equal owners, and their tasks by number."""
 
     topics: tuple[str, ...]
     label: str
@@ -59,10 +59,10 @@ class Family:
 
 
 def families_of(report: Report) -> tuple[Family, ...]:
-    """The families of a report, those with source topics first. Cost: O(partitions).
+    """Return the families of a report, those with source topics first. Cost: O(partitions).
 
-    A report names no groups of topics, so they are found by their owners: two groups that happen to have the
-    same owners for all numbers are shown as one.
+    A report names no groups of topics, so families are found by their owners: two groups with equal owners
+    for all numbers are shown as one family.
     """
     by_topic: defaultdict[str, list[Partition]] = defaultdict(list)
     for partition in report.partitions:
@@ -74,7 +74,7 @@ def families_of(report: Report) -> tuple[Family, ...]:
     found = []
     for owners, topics in together.items():
         if report.is_settled and not any(owner for _, owner in owners):
-            continue  # offsets of a topic that nobody subscribes to any more
+            continue  # offsets of a topic without subscribers
         topics.sort(key=lambda topic: (by_topic[topic][0].is_changelog, topic))
         columns = zip(*(by_topic[topic] for topic in topics), strict=True)
         found.append(
@@ -96,7 +96,7 @@ def families_of(report: Report) -> tuple[Family, ...]:
 
 
 def task_of(families: tuple[Family, ...], key: str) -> tuple[Family, Task] | None:
-    """The task with this key, or with a partition of this name."""
+    """Return the task with this key, or with a partition of this name."""
     topic, _, number = key.rpartition("/")
     for family in families:
         if topic in family.topics:
@@ -107,7 +107,7 @@ def task_of(families: tuple[Family, ...], key: str) -> tuple[Family, Task] | Non
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A sort key by which ``shop-2`` comes before ``shop-10``.
+    """Return a sort key by which ``shop-2`` comes before ``shop-10``.
 
     >>> sorted(["shop-10", "shop-2"], key=natural)
     ['shop-2', 'shop-10']

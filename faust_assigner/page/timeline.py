@@ -1,4 +1,4 @@
-"""The chart of rounds, members, lag and partitions that stand still, as coordinates of an SVG. Pure."""
+"""The chart of rounds, members, lag and standstills, as coordinates of an SVG. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEFT, RIGHT = 104, 14
 #: Lane -> (y of its top, height).
 LANES: Final = {"rounds": (18, 30), "members": (62, 40), "lag": (118, 62), "standing": (196, 40)}
 HEIGHT: Final = 268
-#: The chart shows at least so many seconds.
+#: The minimum time span of the chart, in seconds.
 LEAST_S: Final = 120.0
 #: A gap between two samples longer than this is drawn as a gap.
 GAP_S: Final = 30.0
@@ -24,7 +24,7 @@ _STEPS: Final = (15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 86_40
 
 @dataclass(frozen=True, kw_only=True)
 class Lane:
-    """One quantity over time. ``line`` and ``area`` are SVG paths, "" where nothing is known."""
+    """A quantity over time. ``line`` and ``area`` are SVG paths, "" without data."""
 
     name: str
     title: str
@@ -57,7 +57,7 @@ class RoundMark:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """All of it; ``words`` is the chart as a sentence."""
+    """The whole chart; ``words`` describes the chart in a sentence."""
 
     lanes: tuple[Lane, ...]
     ticks: tuple[Tick, ...]
@@ -67,7 +67,7 @@ class Chart:
 
 
 def chart_of(samples: Sequence[Sample], rounds: Sequence[RoundSeen], now: float) -> Chart:
-    """The chart up to ``now``; it begins with the first sample."""
+    """Return the chart from the first sample up to ``now``."""
     begin = min((samples[0].at if samples else now), now - LEAST_S)
     scale = (WIDTH - LEFT - RIGHT) / max(now - begin, 1.0)
 
@@ -134,7 +134,7 @@ def _lane(
 
 
 def _runs(known: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]:
-    """Samples that follow each other without a gap."""
+    """Split samples at gaps."""
     runs: list[list[tuple[float, int]]] = []
     for at, found in known:
         if not runs or at - runs[-1][-1][0] > GAP_S:
@@ -144,7 +144,7 @@ def _runs(known: Sequence[tuple[float, int]]) -> list[list[tuple[float, int]]]:
 
 
 def _steps(points: Sequence[tuple[float, float]]) -> list[str]:
-    """A value holds until the next look; points on a level line are left out."""
+    """Return the path's steps: a value holds until the next look; repeated values are left out."""
     found: list[str] = []
     before: float | None = None
     for at, (x, y) in enumerate(points):
@@ -170,7 +170,7 @@ def _ticks(length: float, scale: float) -> tuple[Tick, ...]:
 
 
 def ago(seconds: float) -> str:
-    """How long ago, in words.
+    """Format an age.
 
     >>> ago(0.2), ago(90)
     ('just now', '1 min 30 s ago')

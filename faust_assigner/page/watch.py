@@ -1,6 +1,6 @@
-"""Looks at a group every few seconds while somebody has the page open, and keeps the page ready.
+"""Looks at a group every few seconds while a browser has the page open, and keeps the page ready.
 
-It runs on an event loop of its own, which need not be the worker's. Any thread may read its last result.
+The looks run on a separate event loop, which need not be the worker's. Any thread may read the last result.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from faust_assigner.wire.worker_status import RoundTold
 
 logger = getLogger(__name__)
 
-#: Seconds between two looks; for so long after the last request it goes on.
+#: Seconds between two looks, and for which looks continue after the last request.
 EVERY_S, IDLE_S = 2.0, 20.0
-#: A look that took much CPU is followed by a pause so many times as long: at most a tenth of a core is used.
+#: The ratio of the pause after a look to the look's CPU time: at most a tenth of a core is used.
 PAUSES: Final = 9.0
-#: A silent stream of events says after so many seconds that it is alive; there are so many streams at most.
+#: Seconds between two beats of a silent event stream, and the maximum number of streams.
 BEAT_S, MOST_STREAMS = 5.0, 64
-#: The first request waits so long for the first look.
+#: Seconds for which the first request waits for the first look.
 FIRST_S: Final = 1.5
 _QUICK: Final = 4
 
@@ -54,15 +54,15 @@ class Looker(Protocol):
     """Looks at a group; :class:`faust_assigner.status.collect.Looks` is one."""
 
     async def look(self) -> Evidence:
-        """All there is to know now."""
+        """Collect the current data of the group."""
 
     async def rounds(self, evidence: Evidence) -> Sequence[RoundTold]:
-        """The last rounds as the workers that answered saw them."""
+        """Return the last rounds from the workers that answered."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """One look, drawn. ``version`` counts looks."""
+    """A rendered look. ``version`` counts looks."""
 
     look: Look
     version: int
@@ -70,7 +70,7 @@ class Shown:
 
     @cached_property
     def parts(self) -> dict[str, str]:
-        """Name -> HTML."""
+        """Part name -> HTML."""
         return parts_of(self.look)
 
     @cached_property
@@ -80,7 +80,7 @@ class Shown:
 
     @cached_property
     def document(self) -> bytes:
-        """The parts as JSON, for a page that is open."""
+        """The parts as JSON, for an open page."""
         return json.dumps({"title": title_of(self.look), "parts": self.parts}).encode()
 
     @cached_property
@@ -90,13 +90,13 @@ class Shown:
 
 
 class TooManyStreams(Exception):
-    """There are as many streams of events as may be."""
+    """The limit of event streams is reached."""
 
 
 class Watch:
     """Looks while :meth:`touch` is called; :meth:`run` is the loop's task.
 
-    With ``saved`` in place of ``looks`` it shows that one and never looks.
+    With ``saved`` instead of ``looks``, the page shows the saved looks.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Watch:
         self.group = group
         self._looks, self._clock, self._monotonic, self._every_s = looks, clock, monotonic, every_s
         self._history, self._lock = History(), threading.Lock()
-        #: The generation at which the workers were asked for their rounds, and how many answered then.
+        #: The generation of the last request for rounds, and the number of answers.
         self._told_at: tuple[int | None, int] | None = None
         self._touched_at = -IDLE_S
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -125,7 +125,7 @@ class Watch:
     # -- from any thread
 
     def touch(self) -> None:
-        """Somebody looks at the page."""
+        """Note a request for the page."""
         self._touched_at = self._monotonic()
         loop, wanted = self._loop, self._wanted
         if loop is not None and wanted is not None and not wanted.is_set():
@@ -133,7 +133,7 @@ class Watch:
                 loop.call_soon_threadsafe(wanted.set)
 
     def story(self, key: str, *, is_part: bool) -> str | None:
-        """The story of a task, as a page or as a part of one; None where there is no such task."""
+        """Return the history of a task, as a page or as a part of a page; None for an unknown task."""
         with self._lock:
             part = story_part(self.shown.look, key)
         return part if part is None or is_part else story_page(self.shown.look, part)
@@ -148,10 +148,10 @@ class Watch:
             with self._lock:
                 self._listeners.discard(listener)
 
-    # -- on the loop of whoever serves the page
+    # -- on the loop of the web server
 
     async def first(self) -> Shown:
-        """What there is to show, after a short wait for the first look."""
+        """Return the current content, after a short wait for the first look."""
         self.touch()
         if not self.shown.version:
             with contextlib.suppress(TimeoutError):
@@ -162,7 +162,7 @@ class Watch:
         return self.shown
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """Server-sent events: ``look`` when there is a new one, else ``beat``.
+        """Yield server-sent events: ``look`` for a new look, else ``beat``.
 
         Raises :class:`TooManyStreams`.
         """
@@ -183,7 +183,7 @@ class Watch:
             self._streams -= 1
 
     async def _changes(self, beat_s: float) -> AsyncGenerator[None, None]:
-        """Once now, then whenever there is a new look, and after ``beat_s`` seconds without one."""
+        """Yield once now, then at each new look, and after ``beat_s`` seconds without a look."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
         with self._listening(lambda: loop.call_soon_threadsafe(changed.set)):
             while True:
@@ -196,7 +196,7 @@ class Watch:
     # -- on its own loop
 
     async def run(self) -> None:
-        """Look while somebody wants it, until cancelled. Connections are closed when nobody does."""
+        """Look while the page is in use, until cancelled; close the connections while it is not."""
         if self._looks is None:
             return
         self._loop, self._wanted = asyncio.get_running_loop(), asyncio.Event()
@@ -218,25 +218,25 @@ class Watch:
         return self._monotonic() - self._touched_at < IDLE_S
 
     async def _once(self, looks: Looker) -> float:
-        """One look; the seconds until the next."""
+        """Look once; return the seconds until the next look."""
         began = time.thread_time()
         report, problem = await self._found(looks)
         version = self.shown.version + 1
         try:
             shown = self._drawn(report, problem, version)
         except Exception:
-            logger.exception("The page of group %s cannot be drawn", self.group)
-            shown = self._drawn(None, _ours("The page cannot be drawn"), version)
+            logger.exception("Could not render the page of group %s", self.group)
+            shown = self._drawn(None, _ours("Could not render the page"), version)
         self.shown = shown
         with self._lock:
             listeners = tuple(self._listeners)
         for listener in listeners:
-            with contextlib.suppress(RuntimeError):  # its loop has just been closed
+            with contextlib.suppress(RuntimeError):  # the loop has just been closed
                 listener()
         return max(self._every_s, PAUSES * (time.thread_time() - began))
 
     async def _found(self, looks: Looker) -> tuple[Report | None, Problem | None]:
-        """The report, or the last one and why there is none of now."""
+        """Return the report, or the last report with the reason for a missing new one."""
         try:
             evidence = await looks.look()
             report = scrubbed(build(evidence))
@@ -247,12 +247,12 @@ class Watch:
         except Exception as error:
             before, said = self.shown.look.report, verdict(error)
             if said is None:
-                logger.exception("The page of group %s cannot look at it", self.group)
-                return before, _ours("The group cannot be looked at")
+                logger.exception("Could not look at the group %s for its page", self.group)
+                return before, _ours("Could not look at the group")
             return before, _no_answer(text_of(said[0]), before is not None)
 
     async def _ask_rounds(self, looks: Looker, evidence: Evidence, report: Report) -> None:
-        """Ask the workers for their rounds when there was another round, or another worker answers."""
+        """Request the workers' rounds after a new round, or if a further worker answers."""
         generation = None if report.decision is None else report.decision.generation
         now = generation, report.totals.answered
         if now != self._told_at and report.is_settled:
@@ -286,7 +286,7 @@ class Watch:
 def _looking() -> Problem:
     return Problem(
         title="Looking at the group",
-        text="The brokers and the workers are asked. This takes up to a few seconds.",
+        text="The page queries the brokers and the workers. This takes up to a few seconds.",
         level="changing",
     )
 
@@ -295,22 +295,22 @@ def _no_group(group: str) -> Problem:
     return Problem(
         title="No such group",
         text=f"The cluster has no group named {group}. A group of Faust workers is named after the app's id, "
-        "and is there as long as a worker runs or offsets are kept.",
+        "and exists while a worker runs or offsets are kept.",
         steps=(
             "Compare the name with the app's id: faust.App(ID), and its version where that is above 1.",
             "List all groups of the cluster: faust-assigner groups list",
-            "Start a worker. This page goes on looking.",
+            "Start a worker. This page keeps looking.",
         ),
     )
 
 
 def _no_answer(said: str, has_report: bool) -> Problem:
-    kept = " Below is what was seen last." if has_report else ""
+    kept = " The last known state is shown below." if has_report else ""
     return Problem(
         title="The brokers do not answer",
-        text=f"{said}.{kept} This page goes on looking.",
+        text=f"{said}.{kept} This page keeps looking.",
     )
 
 
 def _ours(what: str) -> Problem:
-    return Problem(title=what, text="This is a fault of faust-assigner; the reason is in its log.")
+    return Problem(title=what, text="This is a bug in faust-assigner; its log has the reason.")

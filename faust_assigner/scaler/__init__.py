@@ -1,1 +1,1 @@
-"""``faust-assigner scaler``: how many workers a group should have, and why; KEDA asks over gRPC."""
+"""``faust-assigner scaler``: the recommended number of workers with its reasons, for KEDA over gRPC."""

@@ -1,4 +1,4 @@
-"""What the scaler needs to know of a group, from one look of ``faust-assigner status``. Pure."""
+"""The scaler's view of a group, from one look of ``faust-assigner status``. No I/O."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from faust_assigner.status.evidence import Evidence, Place
 from faust_assigner.status.members import View, views_of
 from faust_assigner.status.report import ANSWERED, MemberReport, Partition, Report
 
-#: So many names, or ranges of partitions, are listed in one sentence; the rest is counted.
+#: The number of names, or ranges of partitions, in a sentence; the rest is counted.
 MOST_NAMED = 5
-#: Why a partition stands still while its state, or its owner, is on the move.
+#: The reasons for a standstill while state or ownership moves.
 _MOVING = {
     "restoring": "restores its tables",
     "round": "waits for a rebalance",
@@ -27,7 +27,7 @@ _MOVING = {
 class Source:
     """A partition of a source topic: its owner's name, the committed offset and the end of the log.
 
-    ``owner`` is "" where nobody owns the partition. ``committed`` is None before the first commit.
+    ``owner`` is "" without an owner. ``committed`` is None before the first commit.
     """
 
     owner: str
@@ -36,18 +36,18 @@ class Source:
 
     @property
     def lag(self) -> int:
-        """Records that are not committed yet; 0 where no offset was ever committed."""
+        """Records without a commit; 0 if no offset was ever committed."""
         return 0 if self.committed is None else max(0, self.end - self.committed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """A group at the moment ``taken_at``, in seconds of a clock that never goes back.
+    """A group at the moment ``taken_at``, in seconds of a monotonic clock.
 
-    ``tasks`` is the number of units of work: partitions of one number of co-partitioned topics are one
-    task. It is 0 while no member shows its topics. ``standbys`` is ``table_standby_replicas``, 0 without
-    tables, None where no worker told. ``busy`` has a sentence for each reason not to change the size now.
-    ``notes`` are sentences about what is not known or not taken into account.
+    ``tasks`` is the number of units of work: equal partition numbers of co-partitioned topics are one
+    task. It is 0 while no member reports its topics. ``standbys`` is ``table_standby_replicas``, 0 without
+    tables, None without an answer. ``busy`` has a sentence for each reason against a change of the size.
+    ``notes`` are sentences about missing or ignored data.
     """
 
     taken_at: float
@@ -60,12 +60,12 @@ class Look:
 
     @property
     def backlog(self) -> int:
-        """Records of all source partitions that are not committed yet."""
+        """Records of all source partitions without a commit."""
         return sum(source.lag for source in self.sources.values())
 
 
 def look_of(evidence: Evidence) -> Look:
-    """What one look says. Never raises on what members wrote. Cost: that of one report of the status."""
+    """Read a look. Members' bytes never raise. Cost: the cost of a status report."""
     views, report = views_of(evidence), build(evidence)
     sources = _sources(report)
     return Look(
@@ -80,7 +80,7 @@ def look_of(evidence: Evidence) -> Look:
 
 
 def listed(names: Collection[str]) -> str:
-    """At most five names, and how many more.
+    """Join at most five names, with a count of the rest.
 
     >>> listed(["b", "a"]), listed("abcdefg")
     ('a, b', 'a, b, c, d, e and 2 more')
@@ -91,7 +91,7 @@ def listed(names: Collection[str]) -> str:
 
 
 def _tasks(evidence: Evidence, views: Sequence[View]) -> int:
-    """The tasks that carry load, as the leader groups them; Faust's own leader topic is none."""
+    """Return the number of tasks with load, as the leader groups them; Faust's leader topic has no load."""
     counts: dict[str, int] = {}
     for topic, number in evidence.ends:
         counts[topic] = max(counts.get(topic, 0), number + 1)
@@ -110,7 +110,7 @@ def _leader_topic(group_id: str) -> str:
 
 
 def _standbys(views: Sequence[View]) -> int | None:
-    """The largest that a worker shows: during a deploy workers differ."""
+    """Return the largest value of any worker: during a deploy workers differ."""
     found = [
         int(text)
         for view in views
@@ -132,16 +132,16 @@ def _sources(report: Report) -> dict[Place, Source]:
 
 
 def _busy(report: Report, views: Sequence[View]) -> Iterator[str]:
-    """Why the size must not change now, the group first, then its members and partitions."""
+    """Yield the reasons against a change of the size: the group's first, then members' and partitions'."""
     if report.members and not report.is_settled:
-        yield f"a rebalance is under way ({report.state})"
+        yield f"a rebalance is in progress ({report.state})"
     elif any(view.member.given is not None and view.member.given.among for view in views):
         yield "the second of two rounds of a rebalance is about to begin"
     for member in report.members:
         yield from _member(member)
     yield from _standing(report.partitions)
     if report.members and report.is_settled and all(one.end is None for one in report.partitions):
-        yield "the brokers did not say where the partitions end"
+        yield "the brokers did not return end offsets"
 
 
 def _member(member: MemberReport) -> Iterator[str]:
@@ -177,5 +177,5 @@ def _notes(report: Report, sources: Mapping[Place, Source]) -> Iterator[str]:
         yield "the workers' capacities differ; sizes are computed as if all workers were alike"
     fresh = [place for place, source in sources.items() if source.committed is None and source.end]
     if fresh:
-        yield f"{listed(list(as_ranges(fresh)))}: no offset is committed yet, so the lag is not known"
+        yield f"{listed(list(as_ranges(fresh)))}: no offset is committed yet, so the lag is unknown"
     yield from report.problems

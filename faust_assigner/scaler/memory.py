@@ -1,4 +1,4 @@
-"""What the scaler remembers from look to look: its last answer, loads over time, measured rates. Pure."""
+"""The scaler's memory between looks: its last answer, loads over time, measured rates. No I/O."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from faust_assigner.scaler.settings import Settings
 from faust_assigner.scaler.sizes import most_tasks
 from faust_assigner.status.evidence import Place
 
-#: Arrivals are averaged over so many seconds.
+#: The averaging time of arrivals, in seconds.
 RATE_S = 60.0
-#: Looks closer together than this are one: workers commit every few seconds, in steps.
+#: Looks closer together than this are merged: workers commit every few seconds, in steps.
 LEAST_APART_S = 5.0
-#: The worker's rate is the median of so many of the newest measurements.
+#: The number of measurements behind the median rate of a worker.
 MOST_RATES = 15
-#: Bound of the history, whatever the window and the time between two looks.
+#: The bound of the history, for any window and any interval of looks.
 MOST_SAMPLES = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """The load at one look.
+    """The load at a look.
 
-    ``arrived`` and ``processed`` are records since the first look; ``arrival`` is in records a second over
+    ``arrived`` and ``processed`` are records since the first look; ``arrival`` is in records per second over
     the last :data:`RATE_S`, None at the first look. ``backlog`` is in records.
     """
 
@@ -39,12 +39,12 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What is known before the next look.
+    """The knowledge before the next look.
 
-    ``size`` is the last recommended size, None before the first one; ``changed_at`` is when it changed, and
-    ``parted_at`` since when the group has another number of members; ``busy_at`` is the last look at which
-    the group was not at rest. ``samples`` are those of the longest window, oldest first. ``rates`` are
-    measurements of single workers in records a second, oldest first.
+    ``size`` is the last recommended size, None before the first; ``changed_at`` is the time of its change,
+    and ``parted_at`` the time since when the group's size differs; ``busy_at`` is the last look at which
+    the group was not at rest. ``samples`` are the samples of the longest window, oldest first. ``rates`` are
+    measurements of single workers in records per second, oldest first.
     """
 
     size: int | None = None
@@ -58,30 +58,30 @@ class Memory:
     last: Look | None = None
 
     def since(self, at: float) -> tuple[Sample, ...]:
-        """The samples with an arrival rate from ``at`` on."""
+        """Return the samples with an arrival rate from ``at`` on."""
         return tuple(one for one in self.samples if one.at >= at and one.arrival is not None)
 
     def covers(self, seconds: float, now: float) -> bool:
-        """Whether looks go back so far, and the size has not changed since then."""
+        """Return whether the looks cover the time span without a change of the size."""
         known = self.samples[0].at if self.samples else now
         begin = known if self.changed_at is None else max(known, self.changed_at)
         return begin <= now - seconds
 
     def reaches(self, seconds: float, now: float) -> bool:
-        """Whether looks go back so far, whatever the size was."""
+        """Return whether the looks cover the time span, with any size."""
         return bool(self.samples) and self.samples[0].at <= now - seconds
 
     def worker_rate(self, settings: Settings) -> float | None:
-        """What one worker processes at most, in records a second; None where it was never measured.
+        """Return a worker's maximum rate in records per second; None if never measured.
 
-        A rate that was given is not believed where workers were measured to be slower.
+        A configured rate is ignored if measurements show slower workers.
         """
         known = [] if settings.worker_rate is None else [settings.worker_rate]
         known += [median(self.rates)] if self.rates else []
         return min(known, default=None)
 
     def processed_rate(self) -> float:
-        """Records a second that the group processed over the last :data:`RATE_S`."""
+        """Return the group's rate over the last :data:`RATE_S`, in records per second."""
         if len(self.samples) < 2:
             return 0.0
         last = self.samples[-1]
@@ -91,7 +91,7 @@ class Memory:
 
 
 def observed(memory: Memory, look: Look, settings: Settings) -> Memory:
-    """The memory with one more look; a look too close to the last one adds nothing but its facts."""
+    """Return the memory with one more look; a look too close to the last one only updates facts."""
     known = replace(
         memory,
         tasks=look.tasks or memory.tasks,
@@ -106,7 +106,7 @@ def observed(memory: Memory, look: Look, settings: Settings) -> Memory:
         return replace(known, samples=(first,), last=look)
     horizon = look.taken_at - max(settings.down_s, settings.up_s, RATE_S) - RATE_S
     old = sum(one.at < horizon for one in memory.samples)
-    # One sample from before the window stays, so that the window is covered however rare the looks are.
+    # One sample from before the window stays, so that rare looks still cover the window.
     kept = memory.samples[max(0, old - 1) :][-MOST_SAMPLES:]
     samples = (*kept, _sample(kept, last, look))
     rates = (*memory.rates, *_measured(last, look))[-MOST_RATES:]
@@ -140,9 +140,9 @@ def _processed(then: Source, now: Source) -> int:
 
 
 def _measured(last: Look, look: Look) -> Iterator[float]:
-    """Rates of the workers that had work all the time between two quiet looks.
+    """Yield rates of the workers that were busy for the whole time between two quiet looks.
 
-    A worker had work all the time if it processed no more than what already waited at the first look.
+    A worker was busy if it processed no more records than waited at the first look.
     """
     if last.busy or look.busy or last.members != look.members:
         return
@@ -161,7 +161,7 @@ def _measured(last: Look, look: Look) -> Iterator[float]:
 
 
 def rate_at_work(memory: Memory, size: int) -> float | None:
-    """What one worker processes at least, from what the whole group processed; None where that is nothing."""
+    """Return a lower bound of a worker's rate, from the whole group's rate; None if the group was idle."""
     processed = memory.processed_rate()
     if processed <= 0 or not memory.tasks or size < 1:
         return None

@@ -1,4 +1,4 @@
-"""The decision: one look, the settings and the memory -> a size, its reasons, the new memory. Pure."""
+"""The decision: a look, the settings and the memory -> a size, its reasons, the new memory. No I/O."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from faust_assigner.scaler.memory import Memory, Sample, observed, rate_at_work
 from faust_assigner.scaler.settings import Settings
 from faust_assigner.scaler.sizes import capacity, is_within_tolerance, most_tasks, useful_sizes
 
-#: What becomes of the size.
+#: The decisions about the size.
 HOLD, GROW, SHRINK, STAY, SLEEP = "hold", "grow", "shrink", "stay", "sleep"
-#: A backlog that has not shrunk for so many seconds asks for the next size, whatever the rates say.
+#: A backlog that has not shrunk for this many seconds requires the next size, whatever the rates.
 BEHIND_S = 120.0
 
 
@@ -21,9 +21,9 @@ class Recommendation:
     """A size with its reasons.
 
     ``decision`` is ``hold`` (the group is not at rest), ``grow``, ``shrink``, ``stay`` or ``sleep``; the size
-    changes from ``present`` to ``size`` workers. ``useful`` are the sizes that help. ``arrival`` and
-    ``worker_rate`` are in records a second, None where they are not known yet; ``backlog`` is in records.
-    ``notes`` are sentences about what is not known.
+    changes from ``present`` to ``size`` workers. ``useful`` are the useful sizes. ``arrival`` and
+    ``worker_rate`` are in records per second, None if not yet known; ``backlog`` is in records.
+    ``notes`` are sentences about missing data.
     """
 
     size: int
@@ -40,7 +40,7 @@ class Recommendation:
 
 
 def recommend(look: Look, settings: Settings, memory: Memory) -> tuple[Recommendation, Memory]:
-    """(what to do now, the memory for the next look). Never raises.
+    """Return (the recommendation, the memory for the next look). Never raises.
 
     Cost: O(source partitions + samples of the longest window x useful sizes).
     """
@@ -57,9 +57,9 @@ def recommend(look: Look, settings: Settings, memory: Memory) -> tuple[Recommend
 
 
 def _present(look: Look, settings: Settings, memory: Memory) -> tuple[int, Memory, tuple[str, ...]]:
-    """(the size to start from, the memory, why to wait for the group to have that size)."""
+    """Return (the size to start from, the memory, the reason to wait for the group to reach the size)."""
     size = look.members if not memory.size else memory.size
-    # While the group is not at rest members come and go; the time to follow begins when it is.
+    # While the group is restless, members come and go; the time to follow starts at rest.
     if look.busy or look.members == size or (look.members == 0 and size > 0):
         return size, replace(memory, parted_at=None), ()
     parted_at = look.taken_at if memory.parted_at is None else memory.parted_at
@@ -80,23 +80,23 @@ def _decide(
 ) -> Recommendation:
     case = _Case(look=look, settings=settings, memory=memory, present=present)
     if memory.size == 0 and not look.backlog and (look.busy or not look.members):
-        return case.answer(0, SLEEP, "nothing waits, and min is 0")
+        return case.answer(0, SLEEP, "no records wait, and min is 0")
     if look.busy or waits:
         reasons = (*look.busy, *waits)
         return case.answer(present or case.floor, HOLD, *reasons)
     if look.members == 0:
         return case.without_members()
     if not memory.tasks:
-        return case.answer(present, HOLD, "no member shows its topics")
+        return case.answer(present, HOLD, "no member reports its topics")
     if case.has_nothing_to_do():
-        why = f"nothing arrived and nothing waited for {settings.down_s:g} s, and min is 0"
+        why = f"no records arrived or waited for {settings.down_s:g} s, and min is 0"
         return case.answer(0, SLEEP, why)
     return case.grown() or case.shrunk()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Case:
-    """One decision; ``present`` is the size to start from."""
+    """A decision; ``present`` is the size to start from."""
 
     look: Look
     settings: Settings
@@ -105,12 +105,12 @@ class _Case:
 
     @property
     def floor(self) -> int:
-        """The least number of workers: one, and one more for each standby of a table."""
+        """The minimum number of workers: one, plus one per standby of a table."""
         return max(self.settings.least, 1 + self.memory.standbys)
 
     @property
     def useful(self) -> tuple[int, ...]:
-        """The sizes to choose from."""
+        """The allowed sizes."""
         tasks = self.memory.tasks
         most = tasks if self.settings.most is None else min(self.settings.most, tasks)
         floor = self.floor if self.settings.most is None else min(self.floor, self.settings.most)
@@ -118,7 +118,7 @@ class _Case:
 
     @property
     def rate(self) -> float | None:
-        """What a worker processes; while too much waits at least what it does now."""
+        """A worker's maximum rate; with a large backlog at least its current rate."""
         found = self.memory.worker_rate(self.settings)
         if found is None and self.is_behind(self.memory.samples[-1]):
             found = rate_at_work(self.memory, self.look.members)
@@ -145,9 +145,9 @@ class _Case:
     # -- a group without work or workers
 
     def without_members(self) -> Recommendation:
-        """All workers are gone: scaled to zero, not started yet, or lost together."""
+        """Decide for a group without workers: scaled to zero, not started yet, or all lost."""
         if self.settings.least == 0 and not self.look.backlog and not self.present:
-            return self.answer(0, SLEEP, "the group has no members, nothing waits, and min is 0")
+            return self.answer(0, SLEEP, "the group has no members, no records wait, and min is 0")
         size = self.present or self.floor
         waits = f"{self.look.backlog:,} records wait"
         return self.answer(size, HOLD, f"the group has no members; {waits}", is_active=True)
@@ -165,24 +165,24 @@ class _Case:
     # -- more workers
 
     def target(self, sample: Sample) -> float:
-        """Records that may wait."""
+        """Return the allowed backlog in records."""
         if self.settings.target_lag is not None:
             return self.settings.target_lag * max(1, self.look.members)
         return self.settings.target_lag_s * (sample.arrival or 0.0)
 
     def is_behind(self, sample: Sample) -> bool:
-        """Whether more waits than may wait."""
+        """Return whether the backlog exceeds the allowed backlog."""
         return sample.backlog > self.target(sample)
 
     def required(self, sample: Sample) -> float:
-        """Records a second that the group should be able to process."""
+        """Return the required rate of the group, in records per second."""
         arrival = sample.arrival or 0.0
         if not self.is_behind(sample):
             return arrival
         return arrival + sample.backlog / self.settings.catch_up_s
 
     def needed(self, sample: Sample, rate: float) -> int:
-        """The smallest useful size that processes what is required; the largest where none does."""
+        """Return the smallest useful size with the required rate; the largest size if none has it."""
         arrival, required = sample.arrival or 0.0, self.required(sample)
         tasks = self.memory.tasks
         return next(
@@ -195,14 +195,14 @@ class _Case:
         )
 
     def limit(self, rate: float, size: int) -> float:
-        """Records a second above which ``size`` workers are too few: a part of what they process, and no
-        more than is processed without the spare ones."""
+        """Return the rate above which ``size`` workers are too few: a part of their rate, and at most
+        the rate without the spare workers."""
         left = size - self.settings.spare
         without = capacity(rate, self.memory.tasks, left) if left > 0 else 0.0
         return min(capacity(rate, self.memory.tasks, size) * self.settings.grow_at, without)
 
     def grown(self) -> Recommendation | None:
-        """More workers where every look of the window asks for more than are there."""
+        """Return a larger size if every look of the window requires more workers than are present."""
         now, rate, useful = self.look.taken_at, self.rate, self.useful
         if self.present < useful[0]:
             return self.answer(useful[0], GROW, self._why_floor(useful[0]))
@@ -226,7 +226,7 @@ class _Case:
         return self.answer(larger[0], GROW, *self._why_more(larger[0], window[-1], rate))
 
     def _falls_behind(self) -> bool:
-        """Whether the backlog grew for a while although the rates say that it should shrink."""
+        """Return whether the backlog grew for a while although the rates predict that it shrinks."""
         now, busy_at = self.look.taken_at, self.memory.busy_at
         if busy_at is not None and busy_at > now - BEHIND_S:
             return False
@@ -241,13 +241,13 @@ class _Case:
     def _why_behind(self, sample: Sample) -> str:
         return (
             f"{sample.backlog:,} records wait, and not fewer than {BEHIND_S:g} s ago, although the workers "
-            "should be fast enough: the partitions are uneven, or the workers slower than they were"
+            "should be fast enough: the partitions are uneven, or the workers have become slower"
         )
 
     def _why_floor(self, size: int) -> str:
         if size > self.settings.least and size <= 1 + self.memory.standbys:
             return f"{self.memory.standbys} standbys of each table need {size} workers"
-        return f"{size} is the smallest size that is allowed and helps"
+        return f"{size} is the smallest allowed and useful size"
 
     def _why_more(self, size: int, sample: Sample, rate: float) -> tuple[str, ...]:
         tasks, arrival = self.memory.tasks, sample.arrival or 0.0
@@ -257,8 +257,8 @@ class _Case:
         ]
         if self.is_behind(sample):
             reasons.append(
-                f"{sample.backlog:,} records wait, more than the {self.target(sample):,.0f} that may; "
-                f"they are to be processed within {self.settings.catch_up_s:g} s"
+                f"{sample.backlog:,} records wait, the limit is {self.target(sample):,.0f}; "
+                f"they must be processed within {self.settings.catch_up_s:g} s"
             )
         then_s = capacity(rate, tasks, size)
         reasons.append(
@@ -266,13 +266,15 @@ class _Case:
             f"and process {then_s:,.0f} records/s"
         )
         if then_s < self.required(sample) and size == self.useful[-1]:
-            reasons.append(f"{self.required(sample):,.0f} would be needed; no larger size helps")
+            reasons.append(
+                f"{self.required(sample):,.0f} would be needed; no larger size is faster"
+            )
         return tuple(reasons)
 
     # -- fewer workers
 
     def shrunk(self) -> Recommendation:
-        """One useful size less where that carries the load; else the size as it is, and why."""
+        """Return the next smaller useful size if it carries the load; else the current size."""
         useful = self.useful
         if self.present not in useful:
             return self._without_idle(useful)
@@ -280,9 +282,7 @@ class _Case:
             n for n in useful if n < self.present and not is_within_tolerance(self.present, n)
         ]
         if not smaller:
-            return self.answer(
-                self.present, STAY, "it is the smallest size that is allowed and helps"
-            )
+            return self.answer(self.present, STAY, "it is the smallest allowed and useful size")
         size = smaller[-1]
         obstacle = self._obstacle(size)
         if obstacle:
@@ -290,14 +290,14 @@ class _Case:
         return self.answer(size, SHRINK, self._why_less(size))
 
     def _without_idle(self, useful: Sequence[int]) -> Recommendation:
-        """From a size that does not help to the one below that is as fast."""
+        """Decide for a size that is not useful: move to the next smaller size with the same rate."""
         below = [n for n in useful if n < self.present]
         if not below:
-            return self.answer(self.present, STAY, "it is the smallest size that is allowed")
+            return self.answer(self.present, STAY, "it is the smallest allowed size")
         size, tasks = below[-1], self.memory.tasks
         limit = self.settings.most
         if is_within_tolerance(self.present, size):
-            why = f"{size} would do, but Kubernetes passes over a change of a tenth or less"
+            why = f"{size} would suffice, but Kubernetes ignores a change of a tenth or less"
             return self.answer(self.present, STAY, why)
         if limit is not None and self.present > limit:
             return self.answer(size, SHRINK, f"max is {limit}")
@@ -309,7 +309,7 @@ class _Case:
         return self.answer(size, SHRINK, why)
 
     def _obstacle(self, size: int) -> str:
-        """Why the group must not shrink to ``size`` now, "" where it may."""
+        """Return the reason against shrinking to ``size`` now, or ""."""
         now, down_s, rate = self.look.taken_at, self.settings.down_s, self.rate
         window = self.memory.since(now - down_s)
         if not window or not self.memory.covers(down_s, now):
@@ -319,7 +319,7 @@ class _Case:
             ago = now - behind.at
             return (
                 f"{behind.backlog:,} records waited {ago:.0f} s ago, "
-                f"more than the {self.target(behind):,.0f} that may"
+                f"the limit is {self.target(behind):,.0f}"
             )
         peak = max(one.arrival or 0.0 for one in window)
         if rate is None:
@@ -328,7 +328,7 @@ class _Case:
         if peak > self.limit(rate, size) * self.settings.shrink_at / self.settings.grow_at:
             return (
                 f"{peak:,.0f} records/s arrived at the peak of the last {down_s:g} s; {size} workers "
-                f"process {carried:,.0f}, and are to be loaded to {self.settings.shrink_at:.0%} at most"
+                f"process {carried:,.0f}, and their load must be {self.settings.shrink_at:.0%} at most"
             )
         return ""
 
@@ -338,7 +338,7 @@ class _Case:
         peak = max(one.arrival or 0.0 for one in window)
         if rate is None:
             return (
-                f"nothing but what may wait has waited for {down_s:g} s, and no worker was ever busy "
+                f"the backlog was within its limit for {down_s:g} s, and no worker was ever busy "
                 f"enough to measure its rate: {size} workers are tried"
             )
         carried = capacity(rate, self.memory.tasks, size)

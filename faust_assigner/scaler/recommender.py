@@ -1,4 +1,4 @@
-"""One group's recommendations for all callers: shares looks, remembers, bridges times without a look."""
+"""A group's recommendations for all callers: shares looks, keeps memories, bridges failed looks."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from faust_assigner.status.evidence import Evidence
 
 log = logging.getLogger(__name__)
 
-#: A look serves all calls that come within so many seconds after it.
+#: A look serves all calls within this many seconds.
 FRESH_S: Final = 3.0
-#: A call waits so long for a look. The look goes on, and serves later calls.
+#: The time for which a call waits for a look; the look continues, and serves later calls.
 WAIT_S: Final = 10.0
-#: So many ScaledObjects are remembered, those that asked last.
+#: The number of remembered ScaledObjects, those with the latest calls.
 MOST_ASKERS: Final = 64
-#: Logged instead of a decision where there is none.
+#: Logged instead of a decision.
 _NOTHING: Final = ("", 0, True)
 
 
 class NoRecommendation(TryAgain):
-    """The group cannot be looked at, and the last recommendation is too old or missing."""
+    """The group does not answer, and the last recommendation is too old or missing."""
 
 
 @dataclass
 class _Asker:
-    """What one ScaledObject was told, and when."""
+    """The last answer to a ScaledObject, and its time."""
 
     memory: Memory = field(default_factory=Memory)
     seen: Look | None = None
     settings: Settings | None = None
     told: Recommendation | None = None
     told_at: float = 0.0
-    #: The decision and the size that were logged last; whether that was a repeated answer.
+    #: The decision and the size of the last log line, and whether that answer was repeated.
     logged: tuple[str, int, bool] | None = None
 
 
 class Recommender:
-    """Answers for one group. ``look`` takes one look; ``clock`` is monotonic, in seconds.
+    """Answers for one group. ``look`` takes a look; ``clock`` is monotonic, in seconds.
 
-    Each ScaledObject has a memory of its own, so two with other settings do not disturb each other.
+    Each ScaledObject has a separate memory, so different settings do not disturb each other.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class Recommender:
         self._looking: asyncio.Task[Look] | None = None
 
     async def recommendation(self, asker: str, settings: Settings) -> Recommendation:
-        """What to do now. ``asker`` is the ScaledObject, ``namespace/name``.
+        """Return the current recommendation. ``asker`` is the ScaledObject, ``namespace/name``.
 
-        Raises NoRecommendation where the group cannot be looked at and the last answer is older than
+        Raises NoRecommendation if the group does not answer and the last answer is older than
         ``hold_s``. Waits for :data:`WAIT_S` at most.
         """
         one = self._asker(asker)
@@ -83,7 +83,7 @@ class Recommender:
         return one.told
 
     async def close(self) -> None:
-        """End the look that is under way."""
+        """Cancel a running look."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
@@ -96,12 +96,12 @@ class Recommender:
         return one
 
     async def _shared_look(self) -> Look:
-        """The last look while it is fresh, else a new one that all callers wait for."""
+        """Return the last look while fresh, else a new look that all callers share."""
         if self._last is not None and self._clock() - self._looked_at < FRESH_S:
             return self._last
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._new_look(), name="scaler-look")
-            # A failure that no caller waited for is no error of its own: the next caller looks again.
+            # A failure without a waiting caller is not reported: the next caller looks again.
             self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             return await asyncio.wait_for(asyncio.shield(self._looking), WAIT_S)
@@ -114,7 +114,7 @@ class Recommender:
         return look
 
     def _repeated(self, asker: str, one: _Asker, settings: Settings, why: str) -> Recommendation:
-        """The last answer, while it is young enough."""
+        """Return the last answer while young enough."""
         age_s = self._clock() - one.told_at
         if one.told is None or age_s > settings.hold_s:
             told = "none was given yet" if one.told is None else f"the last is {age_s:.0f} s old"
@@ -123,15 +123,13 @@ class Recommender:
                 one.logged = _NOTHING
                 log.warning("%s: %s", asker, missing)
             raise NoRecommendation(missing)
-        reason = (
-            f"the group cannot be looked at: {why}; the answer of {age_s:.0f} s ago is repeated"
-        )
+        reason = f"the group does not answer: {why}; repeating the answer of {age_s:.0f} s ago"
         found = replace(one.told, decision=HOLD, reasons=(reason,))
         self._log(asker, one, found, is_repeated=True)
         return found
 
     def _log(self, asker: str, one: _Asker, found: Recommendation, *, is_repeated: bool) -> None:
-        """One line for each changed answer."""
+        """Log a line for each changed answer."""
         now = found.decision, found.size, is_repeated
         if now != one.logged:
             one.logged = now

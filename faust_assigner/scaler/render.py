@@ -1,4 +1,4 @@
-"""One recommendation, as a person or a script reads it."""
+"""A recommendation as text for people and as JSON for scripts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from faust_assigner.scaler.recommend import (
     Recommendation,
 )
 
-#: Of the JSON document; a later version only adds keys.
+#: The version of the JSON document; a later version only adds keys.
 VERSION = 1
 _WORDS = {
-    HOLD: "hold: the size does not change now",
+    HOLD: "hold: the size must not change now",
     GROW: "grow",
     SHRINK: "shrink",
     STAY: "stay",
@@ -27,12 +27,12 @@ _WORDS = {
 
 
 def as_json(group: str, found: Recommendation) -> str:
-    """One line: the recommendation's fields, ``group`` and ``version``."""
+    """Return one line: the recommendation's fields, ``group`` and ``version``."""
     return json.dumps({"version": VERSION, "group": group, **dataclasses.asdict(found)})
 
 
 def as_text(group: str, found: Recommendation) -> str:
-    """The size first, then why, then the figures behind it."""
+    """Return the size first, then the reasons, then the figures."""
     head = f"{group}: {_workers(found.size)} ({_WORDS[found.decision]}; {found.present} now)"
     lines = [head, *(f"  why          {reason}" for reason in found.reasons), *_figures(found)]
     return "\n".join([*lines, *(f"  not known    {note}" for note in found.notes)])

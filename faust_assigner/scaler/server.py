@@ -26,7 +26,7 @@ from faust_assigner.service.server.options import is_loopback
 from faust_assigner.status.collect import Looks, Where
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["ExternalScaler"].full_name
-#: A ScaledObject's metadata is a few hundred bytes.
+#: A limit of messages; a ScaledObject's metadata is a few hundred bytes.
 REQUEST_BYTES: Final = 64 * 1024
 MOST_CALLS: Final = 128
 STOP_GRACE_S: Final = 2.0
@@ -40,9 +40,9 @@ _LIMITS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Listening:
-    """Where to listen. ``cert`` and ``key`` are PEM files, ``client_ca`` asks callers for certificates.
+    """The listening address. ``cert`` and ``key`` are PEM files, ``client_ca`` requires client certificates.
 
-    ``insecure`` allows an address that other machines reach without TLS.
+    ``insecure`` allows a non-loopback address without TLS.
     """
 
     host: str
@@ -54,16 +54,16 @@ class Listening:
 
     @property
     def address(self) -> str:
-        """As gRPC takes it."""
+        """The address in gRPC's format."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     def check(self) -> None:
-        """Raises ConfigError for options that do not go together, and for files that are no certificates."""
+        """Raise ConfigError for contradictory options, and for invalid certificate files."""
         if bool(self.cert) != bool(self.key):
-            raise ConfigError("--tls-cert and --tls-key go together")
+            raise ConfigError("--tls-cert and --tls-key require each other")
         if self.client_ca and not self.cert:
-            raise ConfigError("--tls-client-ca needs --tls-cert and --tls-key")
+            raise ConfigError("--tls-client-ca requires --tls-cert and --tls-key")
         if not (self.cert or self.insecure or is_loopback(self.host)):
             raise ConfigError(
                 f"{self.host} is not loopback: give --tls-cert and --tls-key, or --insecure"
@@ -78,7 +78,7 @@ class Listening:
             raise ConfigError(f"the TLS files cannot be read as PEM: {error}") from error
 
     def listen(self, server: grpc.aio.Server) -> int:
-        """The port that was taken. Raises OSError where the address is taken or not this machine's."""
+        """Return the bound port. Raises OSError if the address is in use or not this machine's."""
         try:
             if not (self.cert and self.key):
                 return server.add_insecure_port(self.address)
@@ -90,13 +90,13 @@ class Listening:
             return server.add_secure_port(self.address, credentials)
         except RuntimeError as error:
             raise OSError(
-                f"{self.address} cannot be listened on: it is taken, or not this machine's"
+                f"cannot listen on {self.address}: the address is in use, or not this machine's"
             ) from error
 
 
 @dataclass
 class ScalerServer:
-    """Answers KEDA for one recommender; started and stopped once."""
+    """Answers KEDA for one recommender; can be started and stopped once."""
 
     recommender: Recommender
     listening: Listening
@@ -112,7 +112,7 @@ class ScalerServer:
         reflection.enable_server_reflection(names, self._server)
 
     async def start(self) -> int:
-        """Listen; the port. Raises OSError."""
+        """Listen; return the port. Raises OSError."""
         port = self.listening.listen(self._server)
         for role in ("", SERVICE):
             await self._health.set(role, health_pb2.HealthCheckResponse.SERVING)
@@ -120,7 +120,7 @@ class ScalerServer:
         return port
 
     async def stop(self) -> None:
-        """Turn unhealthy, then end calls and streams within :data:`STOP_GRACE_S`."""
+        """Become unhealthy, then end calls and streams within :data:`STOP_GRACE_S`."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(STOP_GRACE_S)
         await self.recommender.close()
@@ -129,7 +129,7 @@ class ScalerServer:
 def serve(
     where: Where, listening: Listening, defaults: Mapping[str, str], say: Callable[[str], None]
 ) -> None:
-    """Answer until SIGTERM or SIGINT. Raises ConfigError and OSError before it listens."""
+    """Serve until SIGTERM or SIGINT. Raises ConfigError and OSError before listening."""
     listening.check()
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"

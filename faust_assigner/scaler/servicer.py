@@ -1,4 +1,4 @@
-"""KEDA's calls: which metric there is, what its value is, whether the workload runs at all."""
+"""KEDA's calls: the metric's name, its value, and whether the workload needs workers."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from faust_assigner.scaler.recommend import Recommendation
 from faust_assigner.scaler.recommender import Recommender
 from faust_assigner.scaler.settings import Settings, read_metadata
 
-#: The metric is the recommended number of workers, so each worker's share of it is to be 1.
+#: The metric is the recommended number of workers, so its target per worker is 1.
 METRIC: Final = "workers"
 TARGET: Final = 1
-#: How often an open stream looks, in seconds.
+#: The interval of looks for an open stream, in seconds.
 STREAM_S: Final = 10.0
-#: Streams at the same time; each takes one of the server's calls as long as it is open.
+#: The maximum number of streams; each occupies one of the server's calls while open.
 MOST_STREAMS: Final = 32
-#: Characters of a name that an error or a log line repeats.
+#: The length to which names are cut in errors and log lines.
 _NAME_CHARS = 253
 
 
 class ExternalScaler:
-    """``externalscaler.ExternalScaler``. ``defaults`` are settings for keys that a ScaledObject leaves out.
+    """``externalscaler.ExternalScaler``. ``defaults`` are settings for missing keys of a ScaledObject.
 
-    INVALID_ARGUMENT names the key of the metadata that is missing, unknown or bad. UNAVAILABLE: the group
-    cannot be looked at for longer than ``holdSeconds``; KEDA then uses the fallback of the ScaledObject.
+    INVALID_ARGUMENT names the missing, unknown or bad key of the metadata. UNAVAILABLE: the group
+    has not answered for longer than ``holdSeconds``; KEDA then uses the fallback of the ScaledObject.
     """
 
     def __init__(self, recommender: Recommender, defaults: Mapping[str, str]) -> None:
@@ -38,13 +38,13 @@ class ExternalScaler:
         self._streams = 0
 
     async def IsActive(self, request: Any, context: Any) -> Any:
-        """False where ``min`` is 0 and there is nothing to do."""
+        """Return False if ``min`` is 0 and no records wait."""
         async with _spoken(context):
             found = await self._ask(request)
             return pb.IsActiveResponse(result=found.is_active)
 
     async def StreamIsActive(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """The same at once, and after each change, until the caller ends the call."""
+        """Send the result of IsActive now and after each change, until the caller ends the call."""
         async with _spoken(context):
             if self._streams >= MOST_STREAMS:
                 await context.abort(
@@ -63,7 +63,7 @@ class ExternalScaler:
                 self._streams -= 1
 
     async def GetMetricSpec(self, request: Any, context: Any) -> Any:
-        """One metric with the target 1: the autoscaler runs as many workers as the metric says."""
+        """Return one metric with the target 1: the autoscaler runs as many workers as the metric."""
         async with _spoken(context):
             self._settings(request)
             spec = pb.MetricSpec(
@@ -72,7 +72,7 @@ class ExternalScaler:
             return pb.GetMetricSpecResponse(metricSpecs=[spec])
 
     async def GetMetrics(self, request: Any, context: Any) -> Any:
-        """The recommended number of workers."""
+        """Return the recommended number of workers."""
         async with _spoken(context):
             if request.metricName not in ("", METRIC):
                 raise ConfigError(
@@ -96,7 +96,7 @@ class ExternalScaler:
 
 @contextlib.asynccontextmanager
 async def _spoken(context: Any) -> AsyncIterator[None]:
-    """Errors as the call's status."""
+    """Convert errors to the call's status."""
     try:
         yield
     except ConfigError as error:

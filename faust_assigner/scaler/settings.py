@@ -1,4 +1,4 @@
-"""What a ScaledObject's trigger, or ``--set``, asks of the scaler. Pure."""
+"""The scaler's settings from a ScaledObject's trigger, or from ``--set``. No I/O."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from faust_assigner.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How a group is scaled. Sizes are numbers of workers, times are seconds, rates records a second.
+    """The scaling of a group. Sizes are numbers of workers, times are seconds, rates records per second.
 
-    ``least`` and ``most`` bound the size; ``most`` None: as many workers as there are tasks. The group may be
-    behind by ``target_lag`` records for each worker; where that is None, by all that arrives in
-    ``target_lag_s``. A backlog beyond it is to be processed within ``catch_up_s``. ``worker_rate`` is
-    what a worker processes at most, None to have it measured. ``spare`` workers may be lost, and the others
-    still process what arrives. The size grows where the load is above ``grow_at`` of what the workers
-    process, for ``up_s``; it shrinks where the load was below ``shrink_at`` of what the smaller size
-    processes, for ``down_s``. A change that the workers have not followed within ``settle_s`` is given up;
-    the last answer is repeated for ``hold_s`` while the group cannot be looked at.
+    ``least`` and ``most`` bound the size; with ``most`` None the bound is the number of tasks. The group may
+    be behind by ``target_lag`` records per worker; if None, by the arrivals of ``target_lag_s``. A larger
+    backlog must be processed within ``catch_up_s``. ``worker_rate`` is a worker's maximum rate, None to
+    measure it. After the loss of ``spare`` workers, the remaining workers still process all arrivals. The
+    size grows if the load has exceeded ``grow_at`` of the workers' rate for ``up_s``; it shrinks if the load
+    has been below ``shrink_at`` of the smaller size's rate for ``down_s``. A change that the workers have not
+    followed within ``settle_s`` is given up. The last answer is repeated for ``hold_s`` while the group does
+    not answer.
     """
 
     least: int = 1
@@ -48,7 +48,7 @@ class Settings:
 
 
 class _Refused(ValueError):
-    """What a value must be."""
+    """The requirement that a value violates."""
 
 
 def _whole(least: int) -> Callable[[str], int]:
@@ -74,7 +74,7 @@ def _number(least: float, most: float = 1e12, *, unit: str) -> Callable[[str], f
     return read
 
 
-#: Key of the metadata -> the field of the settings, and how its text is read.
+#: Key of the metadata -> the field of the settings, and the parser of its text.
 KEYS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "min": ("least", _whole(0)),
     "max": ("most", _whole(1)),
@@ -90,21 +90,21 @@ KEYS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "settleSeconds": ("settle_s", _number(0, 86_400, unit="seconds")),
     "holdSeconds": ("hold_s", _number(0, 86_400, unit="seconds")),
 }
-#: Keys that KEDA's own client reads, and sends along.
+#: Keys for KEDA's own client, which KEDA sends along.
 KEDA_KEYS: Final = frozenset(
     {"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey"}
 )
 GROUP: Final = "group"
-#: Characters of a key or value that an error repeats.
+#: The length to which keys and values are cut in errors.
 _SHOWN = 40
 
 
 def read_settings(given: Mapping[str, str]) -> Settings:
-    """Settings of keys and texts. Raises ConfigError, which names the key that is unknown or bad."""
+    """Parse settings. Raises ConfigError, which names the unknown or bad key."""
     found: dict[str, Any] = {}
     for key, text in given.items():
         if key not in KEYS:
-            raise ConfigError(f"{_shown(key)}: no such key; the keys are {', '.join(KEYS)}")
+            raise ConfigError(f"{_shown(key)}: unknown key; the keys are {', '.join(KEYS)}")
         name, read = KEYS[key]
         try:
             found[name] = read(text.strip())
@@ -116,9 +116,9 @@ def read_settings(given: Mapping[str, str]) -> Settings:
 def read_metadata(
     metadata: Mapping[str, str], group_id: str, defaults: Mapping[str, str]
 ) -> Settings:
-    """Settings of a ScaledObject that asks the scaler of ``group_id``; ``defaults`` apply to missing keys.
+    """Parse the settings of a ScaledObject of ``group_id``; ``defaults`` apply to missing keys.
 
-    Raises ConfigError, which names the key, for a ScaledObject of another group too.
+    Raises ConfigError, which names the key, also for a ScaledObject of a different group.
     """
     asked = metadata.get(GROUP)
     if not asked:

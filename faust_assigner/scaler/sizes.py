@@ -1,15 +1,15 @@
-"""Sizes of a group that help, and what a group of a size processes. Pure."""
+"""Useful sizes of a group, and the throughput of a size. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-#: Kubernetes' autoscaler passes over a change of at most one part in so many of the present size.
+#: Kubernetes' autoscaler ignores a change of at most one part in this many of the current size.
 TOLERANCE_PARTS = 10
 
 
 def most_tasks(tasks: int, size: int) -> int:
-    """The largest number of tasks on one worker of ``size``: the planner keeps loads even.
+    """Return the largest number of tasks on a worker in a group of ``size``: the planner keeps loads even.
 
     >>> [most_tasks(12, size) for size in (4, 5, 6, 12, 13)]
     [3, 3, 2, 1, 1]
@@ -18,10 +18,10 @@ def most_tasks(tasks: int, size: int) -> int:
 
 
 def useful_sizes(tasks: int, least: int, most: int) -> tuple[int, ...]:
-    """Sizes from ``least`` to ``most``, ascending: none is as slow as a smaller one.
+    """Return the useful sizes from ``least`` to ``most``, ascending: each is faster than every smaller size.
 
-    A size that is left out processes no faster than the one before it. Where no useful size lies between the
-    bounds, ``least`` is the answer. Cost: O(sqrt(tasks)).
+    A size outside the result processes no faster than the next smaller one in it. Without a useful size
+    between the bounds, the result is ``least``. Cost: O(sqrt(tasks)).
 
     >>> useful_sizes(12, 1, 12), useful_sizes(12, 2, 5), useful_sizes(12, 7, 9)
     ((1, 2, 3, 4, 6, 12), (2, 3, 4), (7,))
@@ -41,7 +41,7 @@ def _steps(tasks: int) -> Iterator[int]:
 
 
 def is_within_tolerance(present: int, size: int) -> bool:
-    """Whether Kubernetes' autoscaler would pass over the change: at most a tenth of the present size.
+    """Return whether Kubernetes' autoscaler would ignore the change: at most a tenth of the current size.
 
     >>> is_within_tolerance(10, 11), is_within_tolerance(10, 12), is_within_tolerance(4, 4)
     (True, False, True)
@@ -50,9 +50,9 @@ def is_within_tolerance(present: int, size: int) -> bool:
 
 
 def capacity(worker_rate: float, tasks: int, size: int) -> float:
-    """Records a second that ``size`` workers process while each task gets as much as any other.
+    """Return the records per second that ``size`` workers process if all tasks receive equal rates.
 
-    The fullest worker is the first that cannot keep up.
+    The worker with most tasks is the first to fall behind.
 
     >>> capacity(100.0, 12, 4), capacity(100.0, 12, 5), capacity(100.0, 12, 6)
     (400.0, 400.0, 600.0)

@@ -1,4 +1,4 @@
-"""Asking Kafka from plain code: one event loop for one question, and errors that say whether to ask again."""
+"""Requests to Kafka from synchronous code: an event loop per request, with retriable errors marked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from faust_assigner.snapshots.manifest import SnapshotError
 T = TypeVar("T")
 Connection = Mapping[str, Any]
 
-#: Of a connection's settings, those that decide whether a broker lets us in.
+#: The connection settings that decide about access to a broker.
 _ENTRY = (
     "ssl_context",
     "security_protocol",
@@ -34,11 +34,11 @@ class UnreachableError(SnapshotError, TryAgain):
 
 
 class RefusedByKafka(SnapshotError):
-    """Kafka answered, and it was no: a wrong password or certificate, no right, an impossible request."""
+    """Kafka refused the request: a wrong password or certificate, a missing right, an impossible request."""
 
 
 def ask(connection: Connection, question: Coroutine[Any, Any, T]) -> T:
-    """The answer to ``question``; UnreachableError or RefusedByKafka in the place of aiokafka's errors."""
+    """Return the answer to ``question``; raises UnreachableError or RefusedByKafka for aiokafka's errors."""
     try:
         return asyncio.run(question)
     except (KafkaError, TimeoutError) as error:
@@ -48,7 +48,7 @@ def ask(connection: Connection, question: Coroutine[Any, Any, T]) -> T:
 async def _explained(connection: Connection, error: Exception) -> SnapshotError:
     place = ",".join(connection["bootstrap_servers"])
     if isinstance(error, KafkaConnectionError):
-        # aiokafka tells of every broker it cannot enter that it is not there: knock, and hear why.
+        # aiokafka reports a refused login as an unreachable broker: connect again for the real reason.
         refusal = await _refusal(connection)
         if refusal is not None:
             return RefusedByKafka(f"{place}: {type(refusal).__name__}: {refusal}")
@@ -59,7 +59,7 @@ async def _explained(connection: Connection, error: Exception) -> SnapshotError:
 
 
 async def _refusal(connection: Connection) -> Exception | None:
-    """What a broker says to us at its door; None where none of them opens."""
+    """Return the reason of a refused connection; None if no broker can be reached."""
     entry = {name: connection[name] for name in _ENTRY if name in connection}
     for host, port, _ in collect_hosts(connection["bootstrap_servers"]):
         try:

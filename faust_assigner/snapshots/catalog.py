@@ -1,7 +1,7 @@
 """Publish, find and fetch snapshots in one storage.
 
-Publishing is two steps: files are uploaded by whoever made them, then the manifest is written by the
-one who saw every part succeed. A kill in between leaves a folder that no reader sees.
+Publishing has two steps: each producer uploads its files, then the coordinator of the run writes the
+manifest after every part has succeeded. A kill in between leaves a folder that no reader sees.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from faust_assigner.snapshots.manifest import (
 from faust_assigner.snapshots.sst import SstFile, digest_files
 from faust_assigner.snapshots.storage import Storage
 
-#: Kafka's own rule for topic names: what makes them safe as folder names, too.
+#: Kafka's rule for topic names, which makes them safe as folder names, too.
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class SnapshotCorruptError(SnapshotError):
-    """A file is missing, or the bytes are not those the manifest promises."""
+    """A file is missing, or its bytes differ from the manifest."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A snapshot folder: its manifest, or why it has none that counts."""
+    """A snapshot folder: its manifest, or the reason for a missing or invalid manifest."""
 
     topic: str
     partition: int
@@ -64,7 +64,7 @@ class Catalog:
         )
 
     def folders(self, topic: str, partition: int) -> list[Found]:
-        """Every snapshot folder of the partition by id, broken ones included."""
+        """Return every snapshot folder of the partition by id, broken folders included."""
         return [
             self._look(topic, partition, entry.name)
             for entry in self.storage.list(f"{topic}/{partition}")
@@ -72,9 +72,9 @@ class Catalog:
         ]
 
     def snapshots(self, topic: str, partition: int) -> list[Manifest]:
-        """The visible snapshots, the newest first.
+        """Return the visible snapshots, the newest first.
 
-        By time, not by offset: a recreated topic starts again at 0, its old snapshots do not count more.
+        Sorted by time, not by offset: a recreated topic starts again at 0.
         """
         manifests = [found.manifest for found in self.folders(topic, partition) if found.manifest]
         return sorted(manifests, key=lambda each: (each.created_ms, each.next_offset), reverse=True)
@@ -99,9 +99,9 @@ class Catalog:
         next_offset: int,
         files: Sequence[SstFile],
     ) -> tuple[str, ...]:
-        """Step one: copy the files to their place; returns their names for the manifest.
+        """Upload the files (step one); return their names for the manifest.
 
-        A rerun over the same range replaces files by their equals, and so repairs a damaged one.
+        A rerun over the same range replaces files by equal files, and so repairs a damaged file.
         """
         folder = snapshot_folder(topic, partition, snapshot_id(next_offset))
         for file in files:
@@ -124,9 +124,9 @@ class Catalog:
         key_types: Sequence[str] | None = None,
         value_types: Sequence[str] | None = None,
     ) -> Manifest:
-        """Step two: write the manifest, which makes the snapshot visible.
+        """Write the manifest (step two), which makes the snapshot visible.
 
-        Raises SnapshotError where a file is not there: somebody removed it after the upload.
+        Raises SnapshotError if a file was removed after the upload.
         """
         folder = snapshot_folder(topic, partition, snapshot_id(next_offset))
         sizes = {entry.name: entry.size for entry in self.storage.list(folder)}
@@ -155,9 +155,9 @@ class Catalog:
         return manifest
 
     def fetch(self, manifest: Manifest, folder: Path) -> list[Path]:
-        """The snapshot's files on this machine, their bytes checked against the manifest.
+        """Return the snapshot's files on this machine, their bytes checked against the manifest.
 
-        Files of a local catalog stay where they are; others are downloaded into ``folder``.
+        Files of a local catalog stay in place; other files are downloaded into ``folder``.
         Raises :class:`SnapshotCorruptError`.
         """
         paths = []
@@ -184,14 +184,14 @@ class Catalog:
 
 
 def is_topic(name: str) -> bool:
-    """Whether Kafka would accept ``name`` as a topic (and a folder may carry it)."""
+    """Return whether ``name`` is a valid topic name (and so a valid folder name)."""
     return bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
 
 
 def snapshot_folder(topic: str, partition: int, identity: str) -> str:
     """``<topic>/<partition>/<snapshot_id>``, relative to the root."""
     if not is_topic(topic):
-        raise SnapshotError(f"{topic!r} is no name of a Kafka topic")
+        raise SnapshotError(f"{topic!r} is not a name of a Kafka topic")
     return f"{topic}/{partition}/{identity}"
 
 

@@ -1,7 +1,7 @@
-"""Reading changelogs with aiokafka: where they begin and end, how long tombstones stay, their records.
+"""Reads changelogs with aiokafka: their extents, their tombstone retention, their records.
 
-Ends are those a committed reader sees. A connection is described by the keyword arguments that
-``AIOKafkaConsumer`` takes (``bootstrap_servers``, ``security_protocol``, ``ssl_context``, ...).
+Ends are the ends for a committed reader. A connection is described by the keyword arguments of
+``AIOKafkaConsumer`` (``bootstrap_servers``, ``security_protocol``, ``ssl_context``, ...).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from faust_assigner.snapshots.topic_ids import topic_ids
 
 POLL_MS = 200
 FETCH_BYTES_PER_PARTITION = 4 * 1024 * 1024
-#: Nothing new for this long although the end is not reached: something is wrong, say so.
+#: Without new records for this long before the end, the read fails.
 STALL_S = 60.0
 _ADMIN_NAMES = frozenset(
     {
@@ -43,7 +43,7 @@ _ADMIN_NAMES = frozenset(
 
 @dataclass(frozen=True)
 class Extent:
-    """Offsets of one partition: the first still there, and the one after the last committed."""
+    """Offsets of a partition: the first available offset, and the offset after the last committed record."""
 
     start: int
     end: int
@@ -51,12 +51,12 @@ class Extent:
 
 @dataclass(frozen=True)
 class Changelog:
-    """A changelog as it stands: extents by partition, how long its tombstones are kept, its topic id."""
+    """The current state of a changelog: extents by partition, tombstone retention, topic id."""
 
     topic: str
     extents: Mapping[int, Extent]
     delete_retention_ms: int
-    #: None where the broker has no topic ids.
+    #: None if the broker has no topic ids.
     topic_id: str | None = None
 
 
@@ -66,7 +66,7 @@ class UnknownTopicError(SnapshotError):
     exit_code = 2
 
 
-#: Called with a batch of aiokafka records in offset order, and the next offset after it.
+#: Called with a batch of aiokafka records in offset order, and the next offset after the batch.
 Sink = Callable[[TopicPartition, Sequence[Any], int], None]
 
 
@@ -76,7 +76,7 @@ async def consumer_of(
     *,
     isolation_level: str = "read_committed",
 ) -> AsyncIterator[AIOKafkaConsumer]:
-    """A started consumer of no group, stopped at the end."""
+    """Provide a started consumer without a group, stopped at the end."""
     consumer = AIOKafkaConsumer(
         **{"max_partition_fetch_bytes": FETCH_BYTES_PER_PARTITION, **connection},
         group_id=None,
@@ -92,7 +92,7 @@ async def consumer_of(
 
 
 async def _stop(consumer: AIOKafkaConsumer) -> None:
-    """Stop, and do not let aiokafka's own cancelled tasks pass for a cancellation of ours."""
+    """Stop the consumer; aiokafka's own cancelled tasks must not look like our cancellation."""
     try:
         await consumer.stop()
     except asyncio.CancelledError:
@@ -114,15 +114,15 @@ async def _admin_of(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient
 
 
 def look_at(connection: Connection, topic: str) -> Changelog:
-    """One topic as it stands; raises UnreachableError, RefusedByKafka or UnknownTopicError."""
+    """Return a topic's current state; raises UnreachableError, RefusedByKafka or UnknownTopicError."""
     return ask(connection, changelogs(connection, [topic]))[topic]
 
 
 async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str, Changelog]:
-    """Each of ``topics`` as it stands. Raises UnknownTopicError.
+    """Return the current state of each of ``topics``. Raises UnknownTopicError.
 
-    A broker that does not describe settings is taken to have Kafka's default retention. The id is asked
-    for last: a topic that is recreated meanwhile shows the new id beside the old ends, which refuses the
+    For a broker that does not describe settings, Kafka's default retention is assumed. The id is read last:
+    a topic that is recreated meanwhile shows the new id with the old ends, which refuses the
     old topic's snapshots.
     """
     async with _admin_of(connection) as admin:
@@ -130,7 +130,7 @@ async def changelogs(connection: Connection, topics: Sequence[str]) -> dict[str,
         retention: dict[str, int] = {}
         with contextlib.suppress(
             Exception
-        ):  # aiokafka raises whatever the broker's answer makes of it
+        ):  # aiokafka raises various errors for the broker's answer
             retention = await _delete_retention_ms(admin, topics)
         found = await extents_of(connection, partitions)
         ids = await topic_ids(admin, topics)
@@ -157,7 +157,7 @@ async def _partitions(
     connection: Connection,
     topics: Sequence[str],
 ) -> list[TopicPartition]:
-    # All topics first: asking for one that does not exist would create it on many brokers.
+    # List all topics first: a request for a missing topic would create it on many brokers.
     missing = sorted(set(topics) - set(await admin.list_topics()))
     if missing:
         raise UnknownTopicError(
@@ -177,10 +177,8 @@ async def extents_of(
     *,
     isolation_level: str = "read_committed",
 ) -> dict[TopicPartition, Extent]:
-    """The extents of partitions that are known to exist, as a reader of that level sees them."""
-    tps = [
-        TopicPartition(*tp) for tp in tps
-    ]  # other named tuples are equal, aiokafka wants its own
+    """Return the extents of existing partitions, as a reader of this isolation level sees them."""
+    tps = [TopicPartition(*tp) for tp in tps]  # aiokafka requires its own class of named tuples
     async with consumer_of(connection, isolation_level=isolation_level) as consumer:
         starts = await consumer.beginning_offsets(tps)
         ends = await consumer.end_offsets(tps)
@@ -188,7 +186,7 @@ async def extents_of(
 
 
 async def _delete_retention_ms(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> dict[str, int]:
-    """``delete.retention.ms`` of each topic; one that the broker does not tell is absent."""
+    """Return ``delete.retention.ms`` of each topic; absent if the broker does not report it."""
     name = "delete.retention.ms"
     answers = await admin.describe_configs(
         [ConfigResource(ConfigResourceType.TOPIC, topic, {name: None}) for topic in topics]
@@ -210,11 +208,11 @@ async def read(
     stopped: Callable[[], bool] = lambda: False,
     isolation_level: str = "read_committed",
 ) -> dict[TopicPartition, int]:
-    """Feed every record of ``spans`` to ``sink``, none beyond; returns the position reached in each.
+    """Feed every record of ``spans`` to ``sink``; return the position reached in each partition.
 
     A position is the span's end unless ``stopped()`` became true; gaps (control records, compacted
-    ones) are passed over. Cost: about 0.3-0.5M records/s. Raises UnreachableError when nothing
-    arrives for a minute.
+    records) are skipped. Cost: about 0.3-0.5M records/s. Raises UnreachableError after a minute without
+    records.
     """
     open_spans = {TopicPartition(*tp): span for tp, span in spans.items() if span.start < span.end}
     positions = {tp: span.start for tp, span in spans.items()}
@@ -243,7 +241,7 @@ async def read(
                 moved_at = time.monotonic()
             elif time.monotonic() - moved_at > STALL_S:
                 raise UnreachableError(
-                    f"nothing arrived for {STALL_S:.0f} s from {sorted(open_spans)}"
+                    f"no record arrived for {STALL_S:.0f} s from {sorted(open_spans)}"
                 )
             await asyncio.sleep(0)
     return positions

@@ -1,9 +1,9 @@
 """Changelog records of one partition, in offset order -> its last value per key, as SST files.
 
 Batches are Arrow columns and are folded in C++: no Python object per record, only per surviving key.
-Memory is bounded: what does not fit is written as a sorted run and handed to a scratch RocksDB, whose
-iterator then is the k-way merge (the newest run wins, tombstones hide older values). A previous
-snapshot is simply the oldest run. A partition that fits never touches the scratch database.
+Memory is bounded: excess rows are written as a sorted run to a scratch RocksDB, whose
+iterator is the k-way merge (the newest run wins, tombstones hide older values). A previous
+snapshot is the oldest run. A partition that fits into memory never uses the scratch database.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DEFAULT_MEMORY_BYTES = 256 * 1024 * 1024
-#: Folding less than this at once costs more in calls than in work.
+#: Folding fewer bytes at once costs more in calls than in work.
 _FOLD_BYTES = 16 * 1024 * 1024
-#: Held and waiting bytes together stay well below the 2 GiB that one Arrow column may have.
+#: Held and waiting bytes together stay well below the 2 GiB limit of an Arrow column.
 _MOST_BYTES = 512 * 1024 * 1024
 #: Rows turned into Python objects at a time while a file is written.
 _ROWS = 8192
@@ -49,9 +49,9 @@ class Compacted:
     keys: int
     bytes: int
     sha256: str
-    #: Sorted runs that did not fit into memory; 0 is the fast path.
+    #: Sorted runs beyond the memory limit; usually 0.
     runs: int
-    #: The JSON types that keys and values had; None where they are not checked.
+    #: The JSON types of keys and values; None if unchecked.
     key_types: frozenset[str] | None
     value_types: frozenset[str] | None
     #: Records that were left out because their key or value is not JSON.
@@ -59,7 +59,7 @@ class Compacted:
 
 
 class Compactor:
-    """Takes batches in offset order, gives files. Use as a context manager: it owns scratch space.
+    """Takes batches in offset order and writes files. Use as a context manager: it owns scratch space.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Compactor(Path(folder)) as compactor:
@@ -79,17 +79,17 @@ class Compactor:
     ) -> None:
         self._folder = folder
         self._codecs = dict(zip(("key", "value"), codecs, strict=True))
-        #: By column: the types seen so far, of those that must be JSON.
+        #: By column: the types seen so far, for columns that must be JSON.
         self._types: dict[str, set[str]] = {
             column: set() for column, codec in self._codecs.items() if codec != RAW
         }
         self._unreadable = 0
-        # A fold has at once: what is held, what waits, Arrow's copy of both, and their last values.
+        # A fold needs together: the held rows, the waiting rows, Arrow's copy of both, and their last values.
         self._share_bytes = min(memory_bytes // 6, _MOST_BYTES)
         self._max_file_bytes = max_file_bytes
-        #: Batches in offset order; the first is the last fold's, one row per key.
+        #: Batches in offset order; the first is the last fold's result, with one row per key.
         self._batches: list[pa.RecordBatch] = []
-        #: How many of them are a fold's: 0 or 1.
+        #: The number of folded batches: 0 or 1.
         self._held = 0
         self._folded_bytes = 0
         self._waiting_bytes = 0
@@ -122,7 +122,7 @@ class Compactor:
         batch = _batch(keys, values)
         self._batches.append(batch)
         self._waiting_bytes += batch.nbytes
-        # As much waits as is held, so that a fold's cost is spread over as many new bytes.
+        # As many bytes wait as are held, so that a fold's cost is spread over as many new bytes.
         if self._waiting_bytes > min(max(self._folded_bytes, _FOLD_BYTES), self._share_bytes):
             self._fold()
             if self._folded_bytes > self._share_bytes:
@@ -130,9 +130,9 @@ class Compactor:
                 self._ingest_run(self._open_scratch())
 
     def finish(self, next_offset: int) -> Compacted:
-        """Write the files: every live key, and Faust's offset key saying ``next_offset - 1``."""
+        """Write the files: every live key, and Faust's offset key with ``next_offset - 1``."""
         self._fold()
-        # Last of all: a record that poses as the offset is overwritten.
+        # Last, so that a record under the offset's key is overwritten.
         offset = _batch([OFFSET_KEY], [str(next_offset - 1).encode()])
         self._batches = [_last_per_key([*self._batches, offset])]
         out = self._folder / "out"
@@ -164,7 +164,7 @@ class Compactor:
         if new and AUTO in self._codecs.values():
             self._choose(_last_per_key(new))
         if new and self._types and not self._all_readable(_last_per_key(new)):
-            # Rare and slow: which records, so that the one before them counts.
+            # Rare and slow: find the records, so that their predecessors count.
             new = [self._readable(batch) for batch in new]
             self._all_readable(_last_per_key(new))
         folded = _last_per_key([*self._batches[: self._held], *new] or [_batch([], [])])
@@ -173,7 +173,7 @@ class Compactor:
         self._folded_bytes, self._waiting_bytes = folded.nbytes, 0
 
     def _choose(self, batch: pa.RecordBatch) -> None:
-        """What ``auto`` means for each column, by the first rows."""
+        """Decide ``auto`` for each column, by the first rows."""
         for column, codec in self._codecs.items():
             if codec == AUTO and len(batch):
                 wrong = len(unreadable_rows(batch.column(column).to_pylist()))
@@ -182,7 +182,7 @@ class Compactor:
                     del self._types[column]
 
     def _all_readable(self, batch: pa.RecordBatch) -> bool:
-        """Whether all rows of a batch that has each key once are JSON; notes the types where they are."""
+        """Return whether all rows of a batch with unique keys are JSON; records the types if so."""
         seen: dict[str, set[str]] = {}
         for column, types in self._types.items():
             seen[column] = set(types)
@@ -196,7 +196,7 @@ class Compactor:
         return True
 
     def _readable(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of ``batch`` that are JSON; the others are counted."""
+        """Return the rows of ``batch`` that are JSON; the rest is counted."""
         import pyarrow as pa
 
         wrong = sorted(
@@ -214,7 +214,7 @@ class Compactor:
         return batch.filter(pa.array(kept))
 
     def _take(self, *, tombstones: bool) -> Iterator[tuple[bytes, bytes | None]]:
-        """Hand out what the last fold left, keys ascending."""
+        """Yield the rows of the last fold, keys ascending."""
         [folded] = self._batches
         self._batches, self._folded_bytes, self._held = [], 0, 0
         if not tombstones and folded.column("value").null_count:

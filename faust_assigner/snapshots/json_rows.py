@@ -1,7 +1,7 @@
-"""Whether keys and values of a changelog are JSON, asked of many at once.
+"""Checks whether keys and values of a changelog are JSON, many at once.
 
-Faust writes keys and values as JSON unless a table names another serializer. A replay leaves out a
-record that does not decode and keeps the row before it; a snapshot must do the same.
+Faust writes keys and values as JSON unless a table names another serializer. A replay skips an
+undecodable record and keeps the row before it; a snapshot must do the same.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
-#: How a snapshot takes keys or values: JSON is checked, raw bytes are taken as they are. Auto is JSON unless
-#: more than half of the first rows are not; a worker refuses a snapshot that was checked in error.
+#: The treatment of keys or values: JSON is checked, raw bytes are not. Auto means JSON unless more than
+#: half of the first rows are not JSON; a worker refuses a snapshot that was checked in error.
 AUTO, JSON, RAW = "auto", "json", "raw"
 CODECS = (AUTO, JSON, RAW)
-#: The text between two payloads of a joined list. It is random, so no record can contain it on purpose.
+#: The text between two payloads of a joined list: random, so that no record contains it.
 _FENCE = secrets.token_hex(16)
 _STRETCH = 1024
 _BETWEEN = f",{json.dumps(_FENCE)},".encode()
 
 
 class _NonFinite(float):
-    """NaN or an infinity: Python's parser takes it, other JSON parsers refuse it."""
+    """NaN or an infinity: Python's parser accepts them, other JSON parsers refuse them."""
 
 
 def parse_json(
     payloads: Sequence[bytes], loads: Callable[[str], Any] = json.loads
 ) -> Sequence[Any] | None:
-    """Parse all payloads with one call; None where one of them is no single JSON text.
+    """Parse all payloads with one call; None if any payload is not a single JSON text.
 
-    Raises what ``loads`` raises. Cost: about 0.1 us a short payload.
+    Raises the errors of ``loads``. Cost: about 0.1 us per short payload.
     """
     if not payloads:
         return ()
@@ -42,7 +42,7 @@ def parse_json(
 
 
 def json_types(payloads: Sequence[bytes]) -> frozenset[str] | None:
-    """The names of the Python types that the payloads decode to; None where one does not decode."""
+    """Return the names of the payloads' Python types; None if any payload does not decode."""
     try:
         parsed = parse_json(payloads, _loads)
     except (ValueError, RecursionError):
@@ -51,9 +51,9 @@ def json_types(payloads: Sequence[bytes]) -> frozenset[str] | None:
 
 
 def unreadable_rows(payloads: Sequence[bytes | None]) -> list[int]:
-    """The indices of the payloads that are not JSON; None (no key, or a deletion) is readable.
+    """Return the indices of the payloads that are not JSON; None (no key, or a deletion) is readable.
 
-    Cost: about 0.1 us a payload, 2 us in a stretch of ``_STRETCH`` with one that is not JSON.
+    Cost: about 0.1 us per payload, 2 us in a stretch of ``_STRETCH`` with an unreadable payload.
     """
     found: list[int] = []
     for start in range(0, len(payloads), _STRETCH):

@@ -1,8 +1,8 @@
-"""The lease of a snapshot run: while one is valid, ``gc`` removes nothing of the topic.
+"""The lease of a snapshot run: while a lease is valid, ``gc`` removes no file of the topic.
 
-A run writes files long before the manifests that make them snapshots, and may take over the files of
-the previous snapshot. Its lease is a file in the topic's folder; the file names the time until which it
-is valid and is renewed while the run lives. The lease of a killed run ends by itself.
+A run writes files long before the manifests that make them snapshots, and may reuse the files of
+the previous snapshot. Its lease is a file in the topic's folder. The file contains its expiry time
+and is renewed while the run lives; the lease of a killed run expires.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from faust_assigner.snapshots.storage import Storage
 
 logger = logging.getLogger(__name__)
 
-#: How long a lease is valid, and how often a run renews it, in seconds: it may miss nine times.
+#: The validity of a lease and the renewal interval, in seconds: nine renewals may fail.
 LEASE_S, RENEW_S = 600.0, 60.0
 _PREFIX, _SUFFIX = "run-", ".lease"
 
 
 class Lease:
-    """Held by one run; a context manager. ``now_ms`` is the wall clock, which other machines must share."""
+    """A context manager, held by a run. ``now_ms`` is the wall clock, which all machines must share."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Lease:
         while not self._over.wait(self._renew_s):
             try:
                 self._write()
-            except Exception as error:  # drivers of object stores raise what they like
+            except Exception as error:  # drivers of object stores raise any type
                 logger.warning("Could not renew the lease %s, retrying: %s", self._path, error)
 
     def _write(self) -> None:
@@ -68,7 +68,7 @@ class Lease:
 
 
 def leased_until(storage: Storage, topic: str, now_ms: int) -> str | None:
-    """Until when a run of this topic holds a lease, ISO 8601; None where none does."""
+    """Return the expiry of a valid lease for this topic, ISO 8601; None without a lease."""
     found = [until for path in lease_paths(storage, topic) if (until := _until(storage, path))]
     # One format and one zone: the texts sort like the times.
     latest = max(found, default="")
@@ -85,7 +85,7 @@ def lease_paths(storage: Storage, topic: str) -> list[str]:
 
 
 def _until(storage: Storage, path: str) -> str | None:
-    """None where the lease is gone by now or damaged."""
+    """Return the expiry of a lease; None if the lease is gone or damaged."""
     try:
         until = str(json.loads(storage.read(path))["until"])
         datetime.fromisoformat(until)

@@ -19,7 +19,7 @@ from faust_assigner.errors import FaustAssignerError
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_VERSION = 1
-#: RocksDB's name for plain byte order, which is what Faust's stores are opened with.
+#: RocksDB's name for plain byte order, the order of Faust's stores.
 COMPARATOR = "leveldb.BytewiseComparator"
 #: Kafka's default of the topic setting ``delete.retention.ms``: one day.
 DEFAULT_DELETE_RETENTION_MS = 86_400_000
@@ -52,33 +52,33 @@ class ManifestError(SnapshotError, ValueError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one snapshot holds. The state equals a replay of offsets ``[0, next_offset)``."""
+    """The content of a snapshot. The state equals a replay of offsets ``[0, next_offset)``."""
 
     topic: str
     partition: int
     #: ``next_offset`` as 20 digits: the same changelog range always has the same id.
     snapshot_id: str
-    #: The first offset a restored worker still has to read; Faust's offset key holds one less.
+    #: The first offset that a restored worker has to read; Faust's offset key is this offset - 1.
     next_offset: int
     #: Live keys, without Faust's offset key.
     keys: int
-    #: Size of all files together.
+    #: The total size of all files.
     bytes: int
     #: Over the bytes of ``files``, concatenated in their order.
     sha256: str
-    #: When the read began (not when it ended): the moment the age counts from. ISO 8601, UTC, ms.
+    #: The start of the read (not its end), from which the age counts. ISO 8601, UTC, ms.
     created_at: str
     #: In key order; ranges do not overlap.
     files: tuple[str, ...]
     comparator: str = COMPARATOR
     format_version: int = FORMAT_VERSION
-    #: Kafka's id of the topic, which a recreated topic does not keep; None: written before ids were, or
-    #: taken from a broker that has none.
+    #: Kafka's id of the topic, which changes when the topic is recreated; None in old manifests, or
+    #: with a broker without ids.
     topic_id: str | None = None
-    #: Where the changelog began when its records were read; None: written before this was kept.
+    #: The changelog's first offset at the time of the read; None in old manifests.
     start_offset: int | None = None
-    #: The JSON types of all keys and of all values, as Python names them; records that are no JSON were left
-    #: out. None: keys or values were taken as they are.
+    #: The JSON types of all keys and of all values, as Python type names; other records were left
+    #: out. None: keys or values were not checked.
     key_types: tuple[str, ...] | None = None
     value_types: tuple[str, ...] | None = None
 
@@ -133,7 +133,7 @@ def _check_values(fields: dict[str, Any]) -> None:
     if not _SHA256.fullmatch(fields["sha256"]):
         raise ManifestError(f"manifest: field 'sha256' is {fields['sha256']!r}")
     files = fields["files"]
-    # Names come from storage others may write to: nothing that leaves the snapshot's folder.
+    # The storage may have other writers: no name may leave the snapshot's folder.
     if not all(isinstance(name, str) and _FILE_NAME.fullmatch(name) for name in files):
         raise ManifestError(f"manifest: field 'files' is {files!r}")
     if len(set(files)) != len(files) or not files:
@@ -187,11 +187,11 @@ def refusal(
     delete_retention_ms: int,
     log_start: int | None = None,
 ) -> str | None:
-    """Why ``manifest`` must not stand in for the changelog, or None when it may; see also ``trust.py``.
+    """Return the reason why ``manifest`` cannot replace the changelog, or None; see also ``trust.py``.
 
-    ``log_start`` (the first offset still there) is checked when known. The tail after a snapshot older than
-    ``delete.retention.ms`` may lack tombstones: Kafka's cleaner removes them after that time, and deleted
-    keys would live again.
+    ``log_start`` (the first available offset) is checked if known. The tail after a snapshot older than
+    ``delete.retention.ms`` may lack tombstones: Kafka's cleaner removes them after this time, and deleted
+    keys would reappear.
     """
     if (manifest.topic, manifest.partition) != (topic, partition):
         return f"it is of {manifest.topic}-{manifest.partition}, not {topic}-{partition}"

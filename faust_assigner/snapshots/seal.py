@@ -1,8 +1,8 @@
 """Make an SST file a function of its contents alone.
 
 RocksDB writes a random session id into the properties block of every file. It also derives the keys of
-its block cache from that id, so a constant would let two files of one database share cache entries:
-the id written here is the hash of everything else in the file. Layout: RocksDB's ``table/format.h``.
+its block cache from the id, so with a constant two files of a database would share cache entries.
+Therefore the id is the hash of the rest of the file. Layout: RocksDB's ``table/format.h``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MAGIC = 0x88E241B785F4CFF7
 _CRC32C = b"\x01"
 _TRAILER_BYTES = 5  # compression type and checksum after each block
 _PROPERTIES = b"rocksdb.properties"
-#: Keys of a block share prefixes; of this one at least the end is always spelled out.
+#: Keys of a block share prefixes; at least the end of this key is always written in full.
 _SESSION_ID = b"session.identity"
 _SESSION_ID_BYTES = 20
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -1,7 +1,7 @@
-"""Sorted items -> SST files that RocksDB ingests as they are, and SST files -> items.
+"""Sorted items -> SST files that RocksDB ingests unchanged, and SST files -> items.
 
 Identical contents give bit-identical files (one machine, one rocksdict version): RocksDB stamps each
-file with a random session id, which :func:`seal` replaces by one derived from the contents.
+file with a random session id, which :func:`seal` replaces by an id derived from the contents.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from faust_assigner.snapshots.seal import seal
 #: The key under which Faust's RocksDB store keeps the last offset it applied.
 OFFSET_KEY = b"__faust\0offset__"
 MAX_FILE_BYTES = 64 * 1024 * 1024
-#: What Faust opens its stores with by default; a filter of its own in each file.
+#: The options of Faust's stores: by default a filter in each file.
 BLOOM_BITS_PER_KEY = 10
 _SCRATCH_CACHE_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class SstFile:
-    """One finished file: its content-addressed name, where it lies, its size and keys."""
+    """A finished file: its content-addressed name, its path, its size and keys."""
 
     name: str
     path: Path
@@ -81,7 +81,7 @@ def _fill(
     rest: Iterator[tuple[bytes, bytes | None]],
     limit: int,
 ) -> int:
-    """One file from ``first`` and as much of ``rest`` as fits; returns its number of keys."""
+    """Write one file from ``first`` and as much of ``rest`` as fits; return its number of keys."""
     writer = rocksdict.SstFileWriter(options())
     writer.open(str(draft))
     keys = size = 0
@@ -103,7 +103,7 @@ def _fill(
 
 
 def _finish(draft: Path, index: int, keys: int) -> SstFile:
-    """Seal the draft and name it by its place and contents: two writers never share a name."""
+    """Seal the draft and name it by its index and contents: two writers never share a name."""
     seal(draft)
     with open(draft, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -113,7 +113,7 @@ def _finish(draft: Path, index: int, keys: int) -> SstFile:
 
 
 def digest_files(paths: Iterable[Path]) -> tuple[str, int]:
-    """(sha256 over the files' bytes in order, bytes in all): what a manifest promises."""
+    """Return (sha256 over the files' bytes in order, total bytes), as in a manifest."""
     digest, size = hashlib.sha256(), 0
     buffer = bytearray(1 << 20)
     view = memoryview(buffer)
@@ -127,7 +127,7 @@ def digest_files(paths: Iterable[Path]) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def scratch_database(beside: Path | None = None) -> Iterator[rocksdict.Rdict]:
-    """An empty database in a temporary folder (in ``beside`` if given), gone afterwards."""
+    """Provide an empty database in a temporary folder (in ``beside`` if given), removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="faust-assigner-sst-", dir=beside) as folder:
         chosen = options()
         chosen.set_disable_auto_compactions(True)
@@ -141,7 +141,7 @@ def scratch_database(beside: Path | None = None) -> Iterator[rocksdict.Rdict]:
 def ingest(database: rocksdict.Rdict, paths: Sequence[Path], *, move: bool = False) -> None:
     """Add files to ``database`` in one atomic step; later ingests win over earlier ones.
 
-    ``move`` gives the files away: no copy where the database lies on the same filesystem.
+    ``move`` gives the files away: no copy if the database is on the same filesystem.
     """
     how = rocksdict.IngestExternalFileOptions()
     how.set_move_files(move)
@@ -152,14 +152,14 @@ def ingest(database: rocksdict.Rdict, paths: Sequence[Path], *, move: bool = Fal
 
 
 def is_empty(database: rocksdict.Rdict) -> bool:
-    """Whether ``database`` holds no key at all, not even Faust's offset."""
+    """Return whether ``database`` has no key at all, not even Faust's offset."""
     iterator = database.iter()
     iterator.seek_to_first()
     return not iterator.valid()
 
 
 def read_items(paths: Sequence[Path]) -> Iterator[tuple[bytes, bytes]]:
-    """All items of the files in key order, Faust's offset key included."""
+    """Yield all items of the files in key order, with Faust's offset key."""
     with scratch_database() as database:
         ingest(database, paths)
         yield from database.items()

@@ -1,4 +1,4 @@
-"""Where snapshots live: a local folder, or any URL that fsspec knows (``s3://bucket/prefix``).
+"""The storage of snapshots: a local folder, or any URL that fsspec knows (``s3://bucket/prefix``).
 
 A local folder needs no further package; every other URL needs ``fsspec`` and its driver (``s3fs``).
 Paths are relative to the root and use ``/``.
@@ -27,7 +27,7 @@ class StorageError(SnapshotError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One name in a folder. ``modified_ms`` is None where the storage does not say."""
+    """A name in a folder. ``modified_ms`` is None if the storage does not report it."""
 
     name: str
     is_folder: bool
@@ -36,15 +36,15 @@ class Entry:
 
 
 class Storage(Protocol):
-    """What snapshots ask of storage. Writes become visible whole or not at all."""
+    """The storage operations of snapshots. Writes become visible completely or not at all."""
 
     url: str
 
     def list(self, folder: str) -> list[Entry]:
-        """Entries by name, sorted; empty for a folder that does not exist."""
+        """Return entries sorted by name; empty for a missing folder."""
 
     def read(self, path: str) -> bytes:
-        """The whole content; FileNotFoundError when missing."""
+        """Return the whole content; raises FileNotFoundError."""
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace, atomically."""
@@ -56,13 +56,13 @@ class Storage(Protocol):
         """Copy ``path`` to a local file."""
 
     def delete(self, path: str) -> None:
-        """Remove one file; missing is fine."""
+        """Remove a file, if it exists."""
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder with everything in it; missing is fine."""
+        """Remove a folder with its content, if it exists."""
 
     def local_path(self, path: str) -> Path | None:
-        """Where the file is on this machine, or None when it must be downloaded."""
+        """Return the file's path on this machine, or None if it must be downloaded."""
 
 
 def open_storage(url: str | os.PathLike[str]) -> Storage:
@@ -76,7 +76,7 @@ def open_storage(url: str | os.PathLike[str]) -> Storage:
 
 
 class LocalStorage:
-    """A folder. Files are written beside their place, synced, then renamed into it."""
+    """A folder. Files are written beside their final path, synced, then renamed."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
@@ -92,7 +92,7 @@ class LocalStorage:
             for item in found:
                 with contextlib.suppress(
                     FileNotFoundError
-                ):  # one that goes meanwhile hides no other
+                ):  # a concurrently removed file must not hide the others
                     status = item.stat()
                     entries.append(
                         Entry(

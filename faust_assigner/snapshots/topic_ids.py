@@ -1,7 +1,7 @@
-"""Which topic a name means today: Kafka's topic ids (KIP-516), which a recreated topic does not keep.
+"""The current topic behind a name: Kafka's topic ids (KIP-516), which change when a topic is recreated.
 
-aiokafka asks for metadata up to version 5; ids came with version 10. The two structs below are Kafka's own
-``MetadataRequest.json`` and ``MetadataResponse.json`` at that version, sent through aiokafka's connections.
+aiokafka requests metadata up to version 5; ids came with version 10. The two structs below are Kafka's own
+``MetadataRequest.json`` and ``MetadataResponse.json`` at version 10, sent over aiokafka's connections.
 """
 
 from __future__ import annotations
@@ -117,10 +117,10 @@ class _Metadata(Request[_MetadataStruct]):  # type: ignore[misc]
 
 
 async def topic_ids(admin: Any, topics: Sequence[str]) -> Mapping[str, str]:
-    """Topic -> its id, as 32 hex digits with dashes; ``admin`` is a started AIOKafkaAdminClient.
+    """Return topic -> its id, as 32 hex digits with dashes; ``admin`` is a started AIOKafkaAdminClient.
 
-    A topic that does not exist is absent, and nothing is created; all are absent with a broker before
-    Kafka 2.8, which has no ids.
+    A missing topic is absent from the result and is not created. With a broker before Kafka 2.8, which has
+    no ids, the result is empty.
     """
     try:
         answer = await admin._send_request(_Metadata(topics))

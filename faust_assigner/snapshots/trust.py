@@ -1,7 +1,7 @@
-"""Which snapshots may stand in for a changelog as it is today, the newest first.
+"""The snapshots that may replace the current changelog, the newest first.
 
-A topic that was deleted and created again has the same name and other records. Kafka's topic id tells the
-two apart; a manifest that names none is believed until something later shows that the topic was recreated.
+A recreated topic has the same name but different records. Kafka's topic id distinguishes the
+topics; a manifest without an id is trusted until a later snapshot shows that the topic was recreated.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from faust_assigner.snapshots.manifest import Manifest, refusal
 
 @dataclass(frozen=True)
 class Judge:
-    """Judges the snapshots in ``catalog`` of one changelog."""
+    """Judges the snapshots of one changelog in ``catalog``."""
 
     catalog: Catalog
     log: Changelog
     now_ms: int
 
     def verdicts(self, partition: int) -> Iterator[tuple[Manifest, str | None]]:
-        """Each snapshot of the partition with why it must not be used; None: it may."""
+        """Yield each snapshot of the partition with the reason against its use; None: usable."""
         for manifest in self.catalog.snapshots(self.log.topic, partition):
             yield manifest, self._refusal(manifest, partition)
 
     def _refusal(self, manifest: Manifest, partition: int) -> str | None:
         log = self.log
-        # One that names today's topic needs no witness: the other partitions stay unread.
+        # A snapshot with today's topic id needs no witness: the other partitions stay unread.
         others = (
             () if manifest.topic_id is not None and manifest.topic_id == log.topic_id else self._all
         )
@@ -54,7 +54,7 @@ class Judge:
 
 
 def all_snapshots(catalog: Catalog, topic: str) -> list[Manifest]:
-    """The visible snapshots of every partition."""
+    """Return the visible snapshots of every partition."""
     return [
         manifest
         for partition in catalog.partitions(topic)
@@ -63,7 +63,7 @@ def all_snapshots(catalog: Catalog, topic: str) -> list[Manifest]:
 
 
 def newest_topic_id(manifests: Sequence[Manifest]) -> str | None:
-    """The topic id that was seen last: what is known of the topic without asking Kafka."""
+    """Return the topic id of the newest snapshot: the best knowledge without a request to Kafka."""
     named = [manifest for manifest in manifests if manifest.topic_id is not None]
     return (
         max(named, key=lambda each: (each.created_ms, each.partition)).topic_id if named else None
@@ -77,10 +77,10 @@ def earlier_topic(
     topic_id: str | None,
     ends: Mapping[int, int],
 ) -> str | None:
-    """What shows that ``manifest`` is of an earlier topic of its name, or None.
+    """Return the evidence that ``manifest`` belongs to an earlier topic with the same name, or None.
 
-    ``topic_id`` and ``ends`` (by partition) are the topic's of today, as far as they are known; ``others``
-    are snapshots of all its partitions. Pure.
+    ``topic_id`` and ``ends`` (by partition) are the current topic's, as far as known; ``others``
+    are snapshots of all its partitions. No I/O.
     """
     if topic_id is not None and manifest.topic_id not in (None, topic_id):
         return (

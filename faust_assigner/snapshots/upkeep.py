@@ -1,4 +1,4 @@
-"""``snapshot verify`` and ``snapshot gc``: is every snapshot whole, and which may go."""
+"""``snapshot verify`` and ``snapshot gc``: check all snapshots, and remove old ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_GRACE_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Verdict:
-    """What ``verify`` says of one folder; ``problem`` is None when all is well."""
+    """The result of ``verify`` for a folder; ``problem`` is None for a sound snapshot."""
 
     folder: str
     manifest: Manifest | None
@@ -32,7 +32,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Removal:
-    """One folder or file that ``gc`` removed, or would remove, and why."""
+    """A folder or file that ``gc`` removed, or would remove, and the reason."""
 
     path: str
     reason: str
@@ -46,9 +46,9 @@ def verify(
 ) -> Iterator[Verdict]:
     """Check every snapshot: manifest, files, hash, key order, key count, Faust's offset, and its topic.
 
-    One of an earlier topic of the same name is a problem: by ``logs`` (the changelogs of today, by topic)
-    where given, else by what the snapshots themselves say of each other. Unfinished folders are reported as
-    such (they are no error: readers do not see them).
+    A snapshot of an earlier topic with the same name is a problem. The evidence is ``logs`` (the current
+    changelogs by topic) if given, else the other snapshots. Unfinished folders are reported as
+    unfinished, which is no error, because readers do not see them.
     Cost: one read of all files, about 1M keys/s.
     """
     for topic in topics if topics is not None else catalog.topics():
@@ -70,7 +70,7 @@ def verify(
 
 
 def _outdated(manifests: Sequence[Manifest], log: Changelog | None) -> dict[str, str]:
-    """Folder -> why the snapshot in it is of an earlier topic; the others are absent."""
+    """Return folder -> the reason why its snapshot is of an earlier topic; current folders are absent."""
     topic_id = log.topic_id if log else newest_topic_id(manifests)
     ends = {number: extent.end for number, extent in log.extents.items()} if log else {}
     found = {
@@ -92,7 +92,7 @@ def _check_contents(catalog: Catalog, manifest: Manifest) -> str | None:
     keys, offset = 0, None
     with tempfile.TemporaryDirectory(prefix="faust-assigner-verify-") as folder:
         for path in catalog.fetch(manifest, Path(folder)):
-            # One by one: ingested together, a file out of order would be sorted into place.
+            # One by one: a joint ingest would sort an out-of-order file into place.
             for key, value in read_items([path]):
                 if previous is not None and key <= previous:
                     return f"{path.name}: key {key!r} follows {previous!r}"
@@ -119,12 +119,12 @@ def collect_garbage(
     topics: list[str] | None = None,
     dry_run: bool = False,
 ) -> list[Removal]:
-    """Remove what retention does not keep; with ``dry_run`` only say so.
+    """Remove snapshots beyond the retention; with ``dry_run`` only list them.
 
-    Kept: the newest ``keep`` snapshots of each partition, of these only the ones younger than
-    ``max_age_ms`` if given, and the newest always; none of an earlier topic but the newest. Leftovers of
-    killed runs go once nothing in them changed for ``grace_ms``. Where the storage gives no times,
-    leftovers stay. While a run holds a lease, nothing of its topic goes.
+    Kept are the newest ``keep`` snapshots of each partition, limited to those younger than
+    ``max_age_ms`` if given, and always the newest; of an earlier topic only the newest. Leftovers of
+    killed runs are removed after ``grace_ms`` without a change. If the storage reports no times,
+    leftovers stay. While a run holds a lease, no file of its topic is removed.
     """
     if keep < 1:
         raise ValueError(f"keep={keep}: the newest snapshot is always kept")
@@ -158,7 +158,7 @@ def collect_garbage(
 
 
 class _Sweeper:
-    """Removes in an order that never leaves a visible snapshot without its files."""
+    """Removes files in an order that never leaves a visible snapshot without its files."""
 
     def __init__(self, catalog: Catalog, now_ms: int, grace_ms: int, dry_run: bool) -> None:
         self._catalog = catalog
@@ -168,12 +168,12 @@ class _Sweeper:
         self.removed: list[Removal] = []
 
     def drop_leases(self, topic: str) -> None:
-        """Leases of killed runs: none of the topic's is valid."""
+        """Remove the leases of killed runs, if none of the topic's leases is valid."""
         for path in () if self._dry_run else lease_paths(self._storage, topic):
             self._storage.delete(path)
 
     def _is_leased(self, topic: str) -> bool:
-        """Whether a run began since; asked before each removal, a run's first act is its lease."""
+        """Return whether a run has begun; checked before each removal, because a run first takes a lease."""
         return leased_until(self._storage, topic, self._now_ms) is not None
 
     def drop(self, manifest: Manifest, reason: str) -> None:
@@ -186,7 +186,7 @@ class _Sweeper:
             self._storage.delete_folder(folder)
 
     def drop_unlisted(self, manifest: Manifest) -> None:
-        """Files of an attempt that lost the race to its twin."""
+        """Remove the files of an attempt that lost a race to an identical attempt."""
         folder = folder_of(manifest)
         listed = {MANIFEST_NAME, *manifest.files}
         for entry in () if self._is_leased(manifest.topic) else self._storage.list(folder):

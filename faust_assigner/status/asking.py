@@ -1,4 +1,4 @@
-"""Asks all workers at the same time; each has the same deadline, and each gets an outcome."""
+"""Queries all workers concurrently; each has the same time limit, and each gets an outcome."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from faust_assigner.wire.worker_status import (
     decode_status,
 )
 
-#: Beside the workers' sockets: Kafka's, files, the terminal.
+#: File descriptors besides the workers' sockets: Kafka's, files, the terminal.
 _OTHER_FILES = 64
 
 
 async def ask_status(urls: Iterable[str], *, deadline_s: float) -> dict[str, Heard]:
-    """What each worker says of itself."""
+    """Return each worker's own status."""
     found = await _ask_all(urls, STATUS_PATH, deadline_s=deadline_s)
     return {
         url: said if isinstance(said, Heard) else _read(url, said) for url, said in found.items()
@@ -45,11 +45,11 @@ def _read(url: str, body: bytes) -> Heard:
     try:
         return Heard(answer=ANSWERED, status=decode_status(body))
     except MetadataRefused as error:
-        return Heard(answer=UNREADABLE, detail=f"{url} answers something else: {error}")
+        return Heard(answer=UNREADABLE, detail=f"{url} returned a different document: {error}")
 
 
 async def ask_peers(urls: Iterable[str], *, deadline_s: float) -> dict[str, Peers]:
-    """What each worker knows of all members; those that tell nothing are left out."""
+    """Return each worker's list of members; workers without a list are left out."""
     found: dict[str, Peers] = {}
     for url, said in (await _ask_all(urls, PEERS_PATH, deadline_s=deadline_s)).items():
         if isinstance(said, bytes):
@@ -59,7 +59,7 @@ async def ask_peers(urls: Iterable[str], *, deadline_s: float) -> dict[str, Peer
 
 
 async def ask_rounds(urls: Iterable[str], *, deadline_s: float) -> dict[str, Rounds]:
-    """The last rounds as each worker saw them; those that tell nothing are left out."""
+    """Return the last rounds from each worker; workers without rounds are left out."""
     found: dict[str, Rounds] = {}
     for url, said in (await _ask_all(urls, ROUNDS_PATH, deadline_s=deadline_s)).items():
         if isinstance(said, bytes):
@@ -71,9 +71,9 @@ async def ask_rounds(urls: Iterable[str], *, deadline_s: float) -> dict[str, Rou
 async def ask_ledgers(
     urls: Iterable[str], *, deadline_s: float, most_pages: int
 ) -> dict[str, tuple[list[bytes], str]]:
-    """Of each worker the newest lines of its ledger, and why they are not all, "" where they are.
+    """Return each worker's newest ledger lines, and the reason if lines are missing, else "".
 
-    ``deadline_s`` is for each page, a MiB or so.
+    ``deadline_s`` applies to each page, about a MiB.
     """
     found: dict[str, tuple[list[bytes], str]] = {url: ([], "") for url in urls}
     cursors = dict.fromkeys(found, "")
@@ -88,13 +88,13 @@ async def ask_ledgers(
                 page, said = LedgerPage(app=""), Heard(answer=UNREADABLE, detail=str(error))
             lines.extend(page.lines)
             if isinstance(said, Heard):
-                found[url] = (lines, f"{url} does not show its ledger: {said.detail}")
+                found[url] = (lines, f"{url} does not serve its ledger: {said.detail}")
             elif page.cursor:
                 cursors[url] = page.cursor
         if not cursors:
             break
     for url in cursors:
-        found[url] = (found[url][0], f"{url} has older lines that were not asked for")
+        found[url] = (found[url][0], f"{url} has older lines that were not read")
     return found
 
 
@@ -105,9 +105,9 @@ async def _ask_all(
     deadline_s: float,
     before: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[str, bytes | Heard]:
-    """The body that each URL answers with, or why there is none.
+    """Return the body from each URL, or the reason for its absence.
 
-    Nothing is decoded before all are in: a document takes time, in which others would be late.
+    Bodies are decoded after the last answer: decoding takes time, which would delay other answers.
     """
     wanted = sorted(set(urls))
     if not wanted:
@@ -129,31 +129,31 @@ async def _ask(
         async with session.get(where, allow_redirects=False) as answer:
             if answer.status == 404:
                 what = "an older version, stock Faust, or a page of another service"
-                return Heard(answer=UNREADABLE, detail=f"{where} is not there (404): {what}")
+                return Heard(answer=UNREADABLE, detail=f"{where} does not exist (404): {what}")
             if answer.status != 200:
                 return Heard(answer=UNREADABLE, detail=f"{where} answers {answer.status}")
             body = bytearray()
             async for chunk in answer.content.iter_any():
                 body += chunk
                 if len(body) > UNPACKED_BYTES:
-                    return Heard(answer=UNREADABLE, detail=f"{where} answers too much")
+                    return Heard(answer=UNREADABLE, detail=f"{where} exceeds the size limit")
             return bytes(body)
     except TimeoutError:
         return Heard(answer=SILENT, detail=f"{url} did not answer within {deadline_s:g} s")
     except (aiohttp.ClientError, OSError) as error:
         return Heard(answer=UNREACHABLE, detail=f"{url} cannot be reached: {_reason(error)}")
     except ValueError as error:
-        return Heard(answer=UNREADABLE, detail=f"{url} is no URL: {error}")
+        return Heard(answer=UNREADABLE, detail=f"{url} is not a URL: {error}")
 
 
 def _reason(error: Exception) -> str:
-    """The operating system's words, without the rest."""
+    """Return the operating system's message only."""
     inner = getattr(error, "os_error", None)
     return str(getattr(inner, "strerror", None) or inner or error)
 
 
 def _allow_sockets(count: int) -> None:
-    """Raise this process's own limit of open files where a thousand workers would pass it."""
+    """Raise the process's limit of open files if a thousand workers would exceed it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:

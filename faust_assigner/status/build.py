@@ -1,4 +1,4 @@
-"""A look at a group -> the report. Pure; within a second at 1,000 members (``benchmarks/status.py``)."""
+"""Builds the report of a look. No I/O; takes a second for 1,000 members (``benchmarks/status.py``)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from faust_assigner.status.report import (
 from faust_assigner.status.waiting import waits_of
 from faust_assigner.wire import join
 
-#: Settings in which workers of one group may well differ.
+#: Settings that may differ between workers of a group.
 _OF_WORKER = frozenset(setting.name for setting in SETTINGS if setting.of_worker)
 
 
 def build(evidence: Evidence) -> Report:
-    """The report of one look."""
+    """Build the report of one look."""
     views = views_of(evidence)
     copies = _copies(views, evidence.ends)
     partitions = _partitions(views, copies, evidence)
@@ -56,7 +56,7 @@ def build(evidence: Evidence) -> Report:
 
 
 def _rounds(evidence: Evidence, views: Sequence[View]) -> str:
-    """How the last round went, by its protocol; while one is under way by what workers offer."""
+    """Return the kind of the last round by its protocol; during a round, by the workers' offers."""
     if evidence.group.is_settled:
         return "cooperative" if evidence.group.protocol == join.COOPERATIVE else "eager"
     known = [view.kind for view in views if view.status is not None]
@@ -66,7 +66,7 @@ def _rounds(evidence: Evidence, views: Sequence[View]) -> str:
 
 
 def _copies(views: Sequence[View], ends: Mapping[Place, int]) -> dict[Place, tuple[Copy, ...]]:
-    """Changelog partition -> its copies, by member."""
+    """Return changelog partition -> its copies, by member."""
     found: defaultdict[Place, list[Copy]] = defaultdict(list)
     for view in views:
         status = view.status
@@ -94,7 +94,7 @@ def _copies(views: Sequence[View], ends: Mapping[Place, int]) -> dict[Place, tup
 
 
 def _said_positions(view: View, topic: str, numbers: Sequence[int]) -> list[int | None]:
-    """How far each copy had come when its member joined; None where it did not say."""
+    """Return the position of each copy at its member's join; None if not reported."""
     said = None if view.member.said is None else view.member.said.positions
     if said is None:
         return [None] * len(numbers)
@@ -140,7 +140,7 @@ def _partitions(
 
 
 def changelogs_of(evidence: Evidence, views: Sequence[View]) -> frozenset[str]:
-    """Topics behind tables, as members say; of stock members by Faust's own names."""
+    """Return topics behind tables, from members' metadata; for stock members by Faust's names."""
     prefix, found = f"{evidence.group.group_id}-", set[str]()
     for view in views:
         if view.member.said is not None and view.member.said.is_ours:
@@ -153,7 +153,7 @@ def changelogs_of(evidence: Evidence, views: Sequence[View]) -> frozenset[str]:
 
 
 def _differences(views: Sequence[View]) -> tuple[Difference, ...]:
-    """Settings and versions that are not alike on all workers that answered."""
+    """Return settings and versions that differ between the workers that answered."""
     values: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for view in views:
         if view.status is not None:
@@ -181,7 +181,7 @@ def _compared(status: Any) -> Iterator[tuple[str, str]]:
 
 
 def _unusual(differences: Sequence[Difference]) -> dict[str, dict[str, str]]:
-    """Member -> the settings in which it is not one of the largest set of alike workers."""
+    """Return member -> its settings that differ from the largest set of equal workers."""
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for difference in differences:
         usual = max(difference.values, key=lambda value: (len(difference.values[value]), value))
@@ -193,7 +193,7 @@ def _unusual(differences: Sequence[Difference]) -> dict[str, dict[str, str]]:
 
 
 def _decision(views: Sequence[View]) -> Decision | None:
-    """The newest that any member was told; the leader's own answer says most."""
+    """Return the newest decision known to any member; the leader's own answer has most details."""
     told = [
         (answer.generation, answer.decision_id, answer.outcome, view)
         for view in views
@@ -341,18 +341,18 @@ def _totals(
 
 
 def _problems(evidence: Evidence, views: Sequence[View]) -> Iterator[str]:
-    """What the reader should know about the report itself."""
+    """Yield sentences about the limits of the report itself."""
     for view in views:
         if view.member.problem:
             yield f"{view.name}: {view.member.problem}"
         if not view.member.member_id:
             yield (
-                f"{view.name} was in the last round and does not answer. Its member id is not known "
-                "while the rebalance is under way"
+                f"{view.name} was in the last round and does not answer. Its member id is unknown "
+                "during the rebalance"
             )
     if not evidence.group.is_settled and not any(view.does_answer for view in views):
         yield (
-            "The coordinator shows no assignments while a rebalance is under way, and no worker "
-            "answered. Name one with --worker http://HOST:PORT, or repeat the command when the "
-            "rebalance is over"
+            "The coordinator shows no assignments during a rebalance, and no worker "
+            "answered. Name a worker with --worker http://HOST:PORT, or repeat the command after the "
+            "rebalance"
         )

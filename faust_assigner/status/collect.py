@@ -1,4 +1,4 @@
-"""Looks at a group: asks its coordinator, then all its workers and the brokers at the same time."""
+"""Looks at a group: queries its coordinator, then all its workers and the brokers concurrently."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from faust_assigner.status.evidence import Evidence, Heard, Place
 from faust_assigner.status.report import NOT_ASKED
 from faust_assigner.wire.worker_status import Peer, RoundTold, printable
 
-#: A coordinator that starts, or moves, is asked again so many times, after so many seconds.
+#: The retries of a coordinator that loads or moves, and the delay between them in seconds.
 TRIES, BETWEEN_S = 5, 0.3
-#: Names of hosts are looked up by so many threads at a time.
+#: The number of threads that resolve host names.
 MOST_LOOKUPS = 128
-#: Of each worker's ledger so many pages are asked for, a MiB or so each.
+#: The number of pages read from each worker's ledger, about a MiB each.
 LEDGER_PAGES = 64
-#: The coordinator has so many seconds to answer, all tries together.
+#: The time limit of the coordinator, over all retries, in seconds.
 GROUP_S = 20.0
 
-#: Of a topic of ledgers so many records are read for each page, and all within so many seconds.
+#: The number of records per page from a ledger topic, and the time limit in seconds.
 RECORDS_A_PAGE, TOPIC_S = 65_536, 60.0
 
 T = TypeVar("T")
@@ -50,11 +50,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """What to look at, and how.
+    """The target of a look.
 
-    ``connection`` are aiokafka's keywords. ``workers`` are URLs to ask beside those of the members;
-    ``web_port`` is tried on the members' hosts while the group does not tell URLs, None for none.
-    ``patterns`` are the places that may be asked (``FAUST_ASSIGNER_URLS``); ``deadline_s`` is for
+    ``connection`` are aiokafka's keywords. ``workers`` are URLs to query besides the members';
+    ``web_port`` is tried on the members' hosts while the group hides URLs, None for no attempt.
+    ``patterns`` are the allowed URLs (``FAUST_ASSIGNER_URLS``); ``deadline_s`` applies to
     each worker.
     """
 
@@ -67,7 +67,7 @@ class Where:
 
 
 class Looks:
-    """Looks at one group again and again over one connection; remembers where workers were."""
+    """Repeated looks at a group over one connection; remembers the workers' URLs."""
 
     def __init__(self, where: Where, clock: Callable[[], float]) -> None:
         self._where, self._clock = where, clock
@@ -76,7 +76,7 @@ class Looks:
         self._consumer: AIOKafkaConsumer | None = None
 
     async def __aenter__(self) -> Looks:
-        # The hosts of all workers are looked up at the same time; threads are made as they are needed.
+        # All workers' hosts are resolved concurrently; threads are created on demand.
         lookups = ThreadPoolExecutor(MOST_LOOKUPS, thread_name_prefix="lookup")
         asyncio.get_running_loop().set_default_executor(lookups)
         return self
@@ -90,7 +90,7 @@ class Looks:
         await self.close()
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         if self._client is not None:
             await self._client.close()
         if self._consumer is not None:
@@ -98,9 +98,9 @@ class Looks:
         self._client = self._consumer = None
 
     async def look(self) -> Evidence:
-        """All there is to know now.
+        """Collect the current data of the group.
 
-        Raises :class:`GroupNotFound`, :class:`TryAgain` while the coordinator or no broker answers.
+        Raises :class:`GroupNotFound`; :class:`TryAgain` if the coordinator or every broker is silent.
         """
         group, committed = await _in_time(self._group(), GROUP_S, "the group's coordinator")
         evidence = Evidence(
@@ -119,7 +119,7 @@ class Looks:
         return replace(evidence, ends=ends, problems=problems)
 
     async def rounds(self, evidence: Evidence) -> tuple[RoundTold, ...]:
-        """The last rounds as the workers that answered saw them."""
+        """Return the last rounds from the workers that answered."""
         urls = [url for url, one in evidence.heard.items() if one.status is not None]
         told = await ask_rounds(urls, deadline_s=self._where.deadline_s)
         return tuple(
@@ -132,15 +132,15 @@ class Looks:
     async def ledgers(
         self, evidence: Evidence, *, most_pages: int = LEDGER_PAGES
     ) -> tuple[list[bytes], tuple[str, ...]]:
-        """The lines of all workers' ledgers, each once, and what is missing, in sentences.
+        """Return the distinct lines of all workers' ledgers, and sentences about missing ledgers.
 
-        Beside what the workers show, the topics are read that their ledgers go to: they have the rows of
-        workers that are gone, and of earlier processes.
+        Besides the workers, the workers' ledger topics are read: they have the rows of departed
+        workers and of earlier processes.
         """
         answered = [url for url, one in evidence.heard.items() if one.status is not None]
         told = await ask_ledgers(answered, deadline_s=self._where.deadline_s, most_pages=most_pages)
         silent = [
-            f"{one.detail}: what it knows is missing"
+            f"{one.detail}: its ledger is missing"
             for one in evidence.heard.values()
             if one.status is None
         ]
@@ -153,7 +153,7 @@ class Looks:
         return list(dict.fromkeys(lines)), tuple(missing)
 
     async def _ledger_topic(self, topic: str, most_records: int) -> tuple[list[bytes], str]:
-        """The group's lines in a topic, and what is missing; all of them where it cannot be read."""
+        """Return the group's lines in a topic, and the reason if the topic is unreadable."""
         where = self._where
         try:
             return await read_story_lines(
@@ -164,7 +164,7 @@ class Looks:
                 seconds=TOPIC_S,
             )
         except (FaustAssignerError, KafkaError, OSError, TimeoutError) as error:
-            return [], f"topic {printable(topic)} of the ledger cannot be read: {error}"
+            return [], f"the ledger topic {printable(topic)} is unreadable: {error}"
 
     # -- the group
 
@@ -198,7 +198,7 @@ class Looks:
     # -- the workers
 
     async def _ask(self, group: DescribedGroup, urls: Iterable[str]) -> dict[str, Heard]:
-        """The answers of members at ``urls``, and of the workers that were named."""
+        """Query the members at ``urls`` and the given workers."""
         own = URL.build(scheme="http", host=group.coordinator.rpartition(":")[0] or "localhost")
         found: dict[str, Heard] = {}
         wanted = set(self._where.workers)
@@ -207,13 +207,13 @@ class Looks:
                 wanted.add(url)
             else:
                 why = "link-local, loopback of another machine, or not in FAUST_ASSIGNER_URLS"
-                found[url] = Heard(answer=NOT_ASKED, detail=f"{url} was not asked: {why}")
+                found[url] = Heard(answer=NOT_ASKED, detail=f"{url} was not queried: {why}")
         return found | await ask_status(wanted, deadline_s=self._where.deadline_s)
 
     async def _search(self, evidence: Evidence) -> Evidence:
-        """While a rebalance is under way the group tells no URLs; any worker knows those of all.
+        """Search for workers during a rebalance: the group hides URLs, but any worker knows all of them.
 
-        Asked are the workers that were named, those of earlier looks, and the members' hosts.
+        The search tries the given workers, the workers of earlier looks, and the members' hosts.
         """
         group, deadline_s = evidence.group, self._where.deadline_s
         guesses = {
@@ -230,7 +230,7 @@ class Looks:
         if ours:
             peers = max(ours, key=lambda one: one.generation).peers
         heard |= await self._ask(group, {peer.url for peer in peers} - heard.keys())
-        # A guess that nobody answers says nothing of a worker.
+        # A silent guessed URL is no evidence about a worker.
         shown = known | {peer.url for peer in peers}
         return replace(
             evidence,
@@ -251,13 +251,13 @@ class Looks:
     # -- the brokers
 
     async def _ends(self, topics: frozenset[str]) -> tuple[dict[Place, int], tuple[str, ...]]:
-        """Where the logs end; what cannot be told in time is missing, and a sentence says so."""
+        """Return the end offsets; a missing offset is reported in a sentence."""
         deadline_s = max(self._where.deadline_s, 1.0) * 2
         try:
             return await asyncio.wait_for(self._end_offsets(topics), deadline_s), ()
         except (TimeoutError, KafkaError) as error:
             reason = f"no answer within {deadline_s:g} s" if not str(error) else str(error)
-            said = f"Lags are unknown: the brokers did not say where partitions end ({reason})"
+            said = f"Lags are unknown: the brokers did not return end offsets ({reason})"
             return {}, (said,)
 
     async def _end_offsets(self, topics: frozenset[str]) -> dict[Place, int]:
@@ -265,7 +265,7 @@ class Looks:
             return {}
         if self._consumer is None:
             self._consumer = await _started(AIOKafkaConsumer(**self._where.connection))
-        # A topic that was deleted would be asked for until the deadline, so those that exist come first.
+        # A deleted topic would use up the whole time limit, so only existing topics are queried.
         cluster = await self._consumer._client.fetch_all_metadata()
         wanted = [
             TopicPartition(topic, number)
@@ -301,11 +301,11 @@ def _allowed(url: str, own: URL, patterns: Sequence[str]) -> bool:
     try:
         return allowed(URL(url), own, patterns)
     except ValueError:
-        return True  # asking it says what is wrong with it
+        return True  # the query reports the problem
 
 
 def _topics(evidence: Evidence) -> frozenset[str]:
-    """What members subscribe to, or, where that is not told, what they hold or have committed."""
+    """Return the members' subscriptions or, if hidden, their assigned or committed topics."""
     found = {topic for topic, _ in evidence.committed}
     for member in evidence.group.members:
         found |= member.topics
@@ -323,7 +323,7 @@ async def _in_time(work: Awaitable[T], seconds: float, who: str) -> T:
 
 
 def ledger_topics(evidence: Evidence) -> tuple[str, ...]:
-    """The topics that the workers which answered write their ledgers to."""
+    """Return the ledger topics of the workers that answered."""
     places = {
         one.status.settings.get(LEDGER.name, "")
         for one in evidence.heard.values()

@@ -1,7 +1,7 @@
-"""A classic group of Faust workers as its coordinator describes it, decoded. Pure.
+"""A classic group of Faust workers as its coordinator describes it, decoded. No I/O.
 
-While a rebalance is under way a coordinator names the members, and shows neither what they said
-nor what they were given.
+During a rebalance a coordinator lists the members but hides their metadata and their
+assignments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from faust_assigner.wire.answer import Answer, decode_answer, own_topics
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.worker_status import printable
 
-#: What a member is: able to go on through a rebalance, told not to, stock Faust, no Faust worker, not known.
+#: The kinds of members: cooperative, eager by setting, stock Faust, no Faust worker, unknown.
 COOPERATIVE, EAGER, STOCK, STRANGER, UNKNOWN = (
     "cooperative",
     "eager",
@@ -29,16 +29,16 @@ COOPERATIVE, EAGER, STOCK, STRANGER, UNKNOWN = (
     "not Faust",
     "unknown",
 )
-#: The state in which a coordinator shows everything.
+#: The state in which a coordinator shows metadata and assignments.
 STABLE = "Stable"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedMember:
-    """One member. ``said`` is what it said when it joined, ``given`` the leader's answer to it.
+    """A member. ``said`` is its metadata from the join, ``given`` the leader's answer.
 
-    Both are None while a rebalance is under way, and where they cannot be read; ``problem`` then says why.
-    ``record_bytes`` is what the member takes in the group's record.
+    Both are None during a rebalance, and if unreadable; then ``problem`` has the reason.
+    ``record_bytes`` is the member's part of the group's record.
     """
 
     member_id: str
@@ -62,19 +62,19 @@ class DescribedMember:
 
     @property
     def url(self) -> str:
-        """Where its web server is, as it says; "" where that is not known."""
+        """The advertised URL of its web server; "" if unknown."""
         return "" if self.said is None else self.said.url
 
     @property
     def actives(self) -> Claims:
-        """What it owns; of a global table's changelog the partitions that it writes."""
+        """The owned partitions; of a global table's changelog, the partitions that the member writes."""
         if self.given is None:
             return {}
         return own_topics({} if self.said is None else self.said.globals_, self.given)
 
     @property
     def copies(self) -> Claims:
-        """What it keeps a copy of, warm-ups included; a global table is everywhere and not named."""
+        """The copied partitions, warm-ups included; global tables are on every member and left out."""
         if self.given is None:
             return {}
         everywhere = {} if self.said is None else self.said.globals_
@@ -83,7 +83,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, kw_only=True)
 class DescribedGroup:
-    """The group. ``protocol`` is that of the last round, "" while one is under way."""
+    """A group. ``protocol`` is the protocol of the last round, "" during a round."""
 
     group_id: str
     state: str
@@ -94,12 +94,12 @@ class DescribedGroup:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the coordinator shows what members said and were given."""
+        """Whether the coordinator shows metadata and assignments."""
         return self.state == STABLE
 
 
 def decode_group(group: Any, *, coordinator: str = "") -> DescribedGroup:
-    """The coordinator's description of a group. Never raises on what members wrote."""
+    """Decode the coordinator's description of a group. Members' bytes never raise."""
     memo: join.Memo = {}
     settled = group.group_state == STABLE
     return DescribedGroup(
@@ -125,7 +125,7 @@ def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
     found: dict[str, Any] = {
         "member_id": printable(member.member_id),
         "client_id": printable(member.client_id),
-        # Kafka's brokers write /10.0.0.3.
+        # Kafka's brokers report /10.0.0.3.
         "address": printable(member.client_host).removeprefix("/"),
         "instance_id": getattr(member, "group_instance_id", None),
         "record_bytes": len(metadata) + len(assignment) + 2 * len(member.member_id) + 150,
@@ -136,18 +136,18 @@ def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
         said = ConsumerProtocolMemberMetadata.decode(metadata)
         found["topics"] = frozenset(said.subscription)
         found["said"] = join.decode_join(said.user_data, said.subscription, memo=memo)
-    except Exception as error:  # refused, or the metadata of no consumer at all
-        found["problem"] = f"its metadata cannot be read: {error}"
+    except Exception as error:  # refused, or not a consumer's metadata
+        found["problem"] = f"its metadata is unreadable: {error}"
     try:
         if assignment:
             given = ConsumerProtocolMemberAssignment.decode(assignment)
             found["given"] = decode_answer(given.user_data)
     except Exception as error:
-        found["problem"] = f"its assignment cannot be read: {error}"
+        found["problem"] = f"its assignment is unreadable: {error}"
     return DescribedMember(**found)
 
 
 def numbers_of(claims: Claims) -> Mapping[str, tuple[int, ...]]:
-    """Claims with their partition numbers laid out; topics without any are left out."""
+    """Expand claims to partition numbers; empty topics are left out."""
     found = {topic: tuple(claims[topic]) for topic in sorted(claims)}
     return {topic: numbers for topic, numbers in found.items() if numbers}

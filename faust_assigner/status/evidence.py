@@ -1,4 +1,4 @@
-"""What a look at a group found: the coordinator's description, the workers' answers, offsets."""
+"""The raw data of a look at a group: the coordinator's description, the workers' answers, offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """What came back from a worker's URL: a word of :mod:`faust_assigner.status.report`, and the reason."""
+    """The outcome of querying a URL: a word of :mod:`faust_assigner.status.report`, and the reason."""
 
     answer: str
     detail: str = ""
@@ -25,10 +25,10 @@ class Heard:
 class Evidence:
     """One look at a group.
 
-    ``heard`` is by URL. ``peers`` are the members of the last round as a worker names them, asked for
-    while a rebalance is under way. ``urls`` maps member ids to the URLs that earlier looks found.
-    ``committed`` and ``ends`` are offsets; what could not be asked is missing, and ``problems`` says
-    so. ``taken_at`` is in seconds since 1970.
+    ``heard`` is by URL. ``peers`` are the members of the last round from a worker, queried only
+    during a rebalance. ``urls`` maps member ids to URLs from earlier looks.
+    ``committed`` and ``ends`` are offsets; ``problems`` are sentences about missing data.
+    ``taken_at`` is in seconds since 1970.
     """
 
     group: DescribedGroup

@@ -1,4 +1,4 @@
-"""Who is who: the members of a group with their URLs, their answers and unique names. Pure."""
+"""The members of a group, each with its URL, its answer and a unique name. No I/O."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from faust_assigner.wire.worker_status import Peer, WorkerStatus
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A member with all that was found of it.
+    """A member with all findings about it.
 
-    The group's word goes before the worker's own, and that before a peer's.
+    The coordinator's data has priority over the worker's own, and the worker's over a peer's.
     """
 
     member: DescribedMember
@@ -36,7 +36,7 @@ class View:
 
     @property
     def status(self) -> WorkerStatus | None:
-        """What the worker said, if it answered."""
+        """The worker's status, if the worker answered."""
         return self.heard.status
 
     @property
@@ -46,12 +46,12 @@ class View:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it should have answered and did not."""
+        """Whether an expected answer is missing."""
         return self.heard.answer in (SILENT, UNREACHABLE)
 
     @property
     def kind(self) -> str:
-        """Of what kind it is; by its own answer while the group does not tell."""
+        """The kind of the member; from its own answer if the coordinator hides it."""
         if self.member.kind == UNKNOWN and self.status is not None:
             return COOPERATIVE if self.status.is_cooperative else EAGER
         return self.member.kind
@@ -63,7 +63,7 @@ class View:
 
     @cached_property
     def actives(self) -> Numbers:
-        """What it owns."""
+        """The owned partitions."""
         if self.member.given is not None:
             return numbers_of(self.member.actives)
         if self.status is not None:
@@ -73,14 +73,14 @@ class View:
 
     @cached_property
     def warmups(self) -> Numbers:
-        """Those of its copies whose task moves here once they have caught up."""
+        """The copies whose task moves here once they have caught up."""
         if self.member.given is not None:
             return numbers_of(self.member.given.awaited)
         return {} if self.status is None else self.status.awaited
 
     @cached_property
     def standbys(self) -> Numbers:
-        """Its other copies."""
+        """The other copies."""
         copies: Numbers = {}
         if self.member.given is not None:
             copies = numbers_of(self.member.copies)
@@ -95,7 +95,7 @@ class View:
 
 
 def views_of(evidence: Evidence) -> tuple[View, ...]:
-    """Every member of the group with its URL, its answer and its name, by name."""
+    """Return every member of the group with its URL, its answer and its name, by name."""
     members = evidence.group.members
     by_id = {
         heard.status.member_id: url
@@ -125,9 +125,9 @@ def views_of(evidence: Evidence) -> tuple[View, ...]:
 
 
 def _unidentified(evidence: Evidence, shown: Collection[str]) -> Iterator[View]:
-    """Workers of the last round that do not answer, where their member ids are not known.
+    """Yield silent workers of the last round whose member ids are unknown.
 
-    While a rebalance is under way the group does not tell which of its members they are.
+    During a rebalance the coordinator does not reveal the mapping of these workers to members.
     """
     for peer in () if evidence.group.is_settled else evidence.peers:
         heard = evidence.heard.get(peer.url)
@@ -139,28 +139,28 @@ def _unidentified(evidence: Evidence, shown: Collection[str]) -> Iterator[View]:
 def _heard(
     evidence: Evidence, member: DescribedMember, url: str, by_id: Mapping[str, str]
 ) -> Heard:
-    """What this very member answered; where several members share a URL, one of them did."""
+    """Return the answer of this very member; one of several members with a shared URL gave the answer."""
     if member.member_id in by_id:
         return evidence.heard[by_id[member.member_id]]
     heard = evidence.heard.get(url)
     if heard is None:
-        where = "its URL is not known" if not url else f"{url} was not asked"
+        where = "its URL is not known" if not url else f"{url} was not queried"
         return Heard(answer=NOT_ASKED, detail=where)
     if heard.status is None:
         return heard
     if heard.status.app != evidence.group.group_id:
-        return Heard(answer=OTHER, detail=f"{url} answers for the app {heard.status.app}")
-    if not heard.status.member_id:  # it has just begun to join again
+        return Heard(answer=OTHER, detail=f"{url} serves a different app, {heard.status.app}")
+    if not heard.status.member_id:  # the member has just begun to rejoin
         return heard
-    return Heard(answer=OTHER, detail=f"{url} is answered by the member {heard.status.member_id}")
+    return Heard(answer=OTHER, detail=f"{url} is served by the member {heard.status.member_id}")
 
 
 def _guessed(
     members: Sequence[DescribedMember], urls: Mapping[str, str], evidence: Evidence
 ) -> dict[str, str]:
-    """The URLs of members that did not answer, while the group does not tell them.
+    """Guess the URLs of silent members while the coordinator hides them.
 
-    A peer is the member with its instance id, else with its host, else the only one that is left.
+    A peer belongs to the member with its instance id, else with its host, else to the only remaining member.
     """
     found = dict(urls)
     free = [peer for peer in evidence.peers if peer.url not in found.values()]
@@ -188,7 +188,7 @@ def _any(member: DescribedMember, peer: Peer) -> bool:
 
 
 def host_of(url: str) -> str:
-    """The host of a URL, "" where it has none."""
+    """Return the host of a URL, or ""."""
     try:
         return URL(url).host or ""
     except ValueError:
@@ -196,9 +196,9 @@ def host_of(url: str) -> str:
 
 
 def _named(views: Sequence[View]) -> list[View]:
-    """Each with a unique name: instance id, else the URL's host, its host and port, the member id.
+    """Give each member a unique name: instance id, else the URL's host, its host and port, the member id.
 
-    It does not depend on whether the worker answers.
+    The name does not depend on the worker's answer.
     """
     found: dict[str, View] = {}
     open_ = list(views)
@@ -229,7 +229,7 @@ def _by_url(view: View) -> str:
 
 
 def owners_of(views: Iterable[View]) -> dict[Place, str]:
-    """Partition -> the name of its owner."""
+    """Return partition -> the name of its owner."""
     return {
         (topic, number): view.name
         for view in views

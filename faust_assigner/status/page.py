@@ -1,4 +1,4 @@
-"""docs/reference/status.md, made from ``schema.json``: ``python -m faust_assigner.status.page FILE``."""
+"""Generates docs/reference/status.md from ``schema.json``: ``python -m faust_assigner.status.page FILE``."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ SCHEMA: Final = Path(__file__).with_name("schema.json")
 HEAD = """\
 # The status of a group as JSON
 
-Made from `faust_assigner/status/schema.json`:
+This page is generated from `faust_assigner/status/schema.json`:
 `python -m faust_assigner.status.page docs/reference/status.md`.
 [How to read a group's status](../how-to/status.md).
 
-`faust-assigner status --json` prints one object; with `--watch` one on each line. The file
+`faust-assigner status --json` prints one object; with `--watch`, one object per line. The file
 `faust_assigner/status/schema.json` is its JSON Schema (draft 2020-12) and is installed with the
-package. Every key is always there; what is not known is `null`. A later version only adds keys.
-A file of such lines is shown by `faust-assigner status --from FILE` and
-[`ui --from FILE`](../how-to/page.md#a-saved-status).
+package. Every key is always present; an unknown value is `null`. A later version only adds keys.
+`faust-assigner status --from FILE` and [`ui --from FILE`](../how-to/page.md#a-saved-status) show a file of
+such lines.
 
 """
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of the report."""
+    """Return the JSON Schema of the report."""
     found: dict[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
     return found
 
@@ -38,7 +38,7 @@ def page() -> str:
 
 
 def tables(document: Mapping[str, Any]) -> str:
-    """A section with a table for a JSON Schema's own keys, and one for each of its definitions."""
+    """Return a section with a table of a JSON Schema's own keys, and a table per definition."""
     parts = [*_table("The report", document)]
     for name, definition in document["$defs"].items():
         if "properties" in definition:

@@ -1,4 +1,4 @@
-"""The report as text: a table of members, what waits for what, what differs between workers."""
+"""The report as text: a table of members, the waits, and the differences between workers."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from faust_assigner.status.report import (
 )
 
 NOTHING = "-"
-#: So many topics are named in one cell; the others are counted.
+#: The number of topics named in a cell; further topics are counted.
 MOST_TOPICS = 4
-#: Trigger of a round -> the reason in words.
+#: Trigger of a round -> the reason as text.
 TRIGGERS: Mapping[str, str] = {
     "first": "it was the group's first",
     "join": "members joined",
     "leave": "members left",
     "subscription": "subscriptions changed",
     "partitions": "topics got other partition counts",
-    "rejoin": "a member asked for it",
+    "rejoin": "a member requested it",
 }
 
 
 def render(
     report: Report, *, with_partitions: bool = False, rows: int | None = None
 ) -> RenderableType:
-    """The whole report; at most ``rows`` members, those that need a look first."""
+    """Render the whole report; at most ``rows`` members, the ones in trouble first."""
     parts: list[RenderableType] = [*_head(report), Text()]
     parts += _members(report, rows)
     if with_partitions:
@@ -88,9 +88,9 @@ def _lag(report: Report) -> str:
 def _decision(report: Report) -> Text:
     decision = report.decision
     if decision is None:
-        return Text("last decision: not told by any member")
+        return Text("last decision: not reported by any member")
     ago = "" if decision.at is None else f", {span(max(0.0, report.taken_at - decision.at))} ago"
-    by = f" by {decision.leader}" if decision.leader else " by a leader that is not known any more"
+    by = f" by {decision.leader}" if decision.leader else " by a leader that is no longer known"
     reason = why(named(decision, names_of(report)))
     line = Text(f"last decision: generation {decision.generation}{ago}{by}, because {reason}: ")
     if not decision.is_planned:
@@ -104,12 +104,12 @@ def _decision(report: Report) -> Text:
 
 
 def names_of(report: Report) -> dict[str, str]:
-    """URL of a member -> its name."""
+    """Return URL of a member -> its name."""
     return {member.url.rstrip("/"): member.name for member in report.members if member.url}
 
 
 def named(decision: Decision, names: Mapping[str, str]) -> Decision:
-    """The decision with names of members in place of their URLs, where they are known."""
+    """Return the decision with members' names instead of their URLs, as far as known."""
     joined, left = (
         tuple(names.get(url.rstrip("/"), url) for url in urls)
         for urls in (decision.joined, decision.left)
@@ -118,7 +118,7 @@ def named(decision: Decision, names: Mapping[str, str]) -> Decision:
 
 
 def why(decision: Decision) -> str:
-    """The reason of a round, with the members that joined or left where the leader named them."""
+    """Return the reason of a round, with joined or left members as far as the leader named them."""
     named = {"join": decision.joined, "leave": decision.left}
     reasons = []
     for trigger in (decision.completes or decision.trigger).split("+"):
@@ -173,7 +173,7 @@ def _name(member: MemberReport) -> Text:
 
 
 def _rank(member: MemberReport) -> int:
-    """The worst first."""
+    """Sort key: the worst first."""
     if member.answer not in (ANSWERED, NOT_ASKED):
         return 0
     return (
@@ -182,7 +182,7 @@ def _rank(member: MemberReport) -> int:
 
 
 def condition(member: MemberReport) -> tuple[str, str]:
-    """(``good``, ``changing``, ``bad`` or ``unknown``; the member's state in words)."""
+    """Return (``good``, ``changing``, ``bad`` or ``unknown``; the member's state in words)."""
     if member.answer != ANSWERED:
         return "unknown" if member.answer == NOT_ASKED else "bad", member.answer
     if member.is_leaving:
@@ -225,7 +225,7 @@ _COLUMNS: Mapping[str, Callable[[MemberReport], str]] = {
 
 
 def _columns(members: Sequence[MemberReport]) -> tuple[list[str], list[str]]:
-    """What all members have alike, in words; and the columns in which they differ."""
+    """Return the common properties of all members in words, and the columns that differ."""
     alike, differ = [], []
     for name, cell in _COLUMNS.items():
         values = {cell(member) for member in members}
@@ -239,7 +239,7 @@ def _columns(members: Sequence[MemberReport]) -> tuple[list[str], list[str]]:
 
 
 def partitions(numbers: Numbers, group: str) -> str:
-    """``0-3 of orders and the tables rates, totals``: topics with the same numbers together."""
+    """Format ``0-3 of orders and the tables rates, totals``; topics with equal numbers share an entry."""
     together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
     for topic, held in sorted(numbers.items()):
         if topic != f"{group}-__assignor-__leader":
@@ -258,7 +258,7 @@ def partitions(numbers: Numbers, group: str) -> str:
 
 
 def table_of(topic: str, group: str) -> str:
-    """The name of the table behind a changelog by Faust's convention; "" of any other topic."""
+    """Return the table behind a changelog by Faust's naming convention; "" for any other topic."""
     prefix, suffix = f"{group}-", "-changelog"
     if topic.startswith(prefix) and topic.endswith(suffix):
         return topic[len(prefix) : -len(suffix)]
@@ -331,7 +331,7 @@ def _count(count: int, noun: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time, in one or two units.
+    """Format a duration in one or two units.
 
     >>> [span(s) for s in (0.4, 59, 61, 3600, 90000)]
     ['0.4 s', '59 s', '1 min 1 s', '1 h', '1 d 1 h']

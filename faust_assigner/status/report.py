@@ -1,17 +1,17 @@
-"""The report of ``faust-assigner status``. As JSON it is described by ``schema.json`` beside this file."""
+"""The report of ``faust-assigner status``; ``schema.json`` beside this file describes its JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: Of the report; a later version only adds keys.
+#: The version of the report; a later version only adds keys.
 VERSION = 1
 
 #: Topic -> partition numbers, ascending.
 Numbers = Mapping[str, tuple[int, ...]]
 
-#: Whether a worker answered: the report's words, and what each means.
+#: The outcome of querying a worker: the report's words with their meanings.
 ANSWERED, SILENT, UNREACHABLE, OTHER, UNREADABLE, NOT_ASKED = (
     "answered",
     "silent",
@@ -24,10 +24,10 @@ ANSWERED, SILENT, UNREACHABLE, OTHER, UNREADABLE, NOT_ASKED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """The last round: which leader decided it, when, why, and what became of the tasks.
+    """The last round: its leader, time, reason, and results.
 
-    ``leader`` is a member's name, None where it is not in the group any more or where nobody knows it.
-    ``completes`` is the trigger of an earlier round that left something to this one, else "". ``joined``
+    ``leader`` is a member's name, None if the leader has left or is unknown.
+    ``completes`` is the trigger of an unfinished earlier round, else "". ``joined``
     and ``left`` are URLs; only the leader knows them. ``at`` is in seconds since 1970.
     """
 
@@ -50,20 +50,19 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Standstill:
-    """Why a source partition is not processed, and for how long."""
+    """The reason and the duration of a source partition's standstill."""
 
     reason: str
     seconds: float
 
 
-# A report has tens of thousands of copies and partitions, and a frozen one takes three times as long to make.
+# A report has tens of thousands of copies and partitions; creating frozen objects takes three times as long.
 @dataclass(kw_only=True)
 class Copy:
     """A standby or warm-up of a changelog partition.
 
-    ``lag`` is in records, None where nothing is known of it. Where ``is_measured`` is False the
-    worker did not tell, and its lag is at most the one named: what it lacked when it joined, and
-    what came since.
+    ``lag`` is in records, None if unknown. If ``is_measured`` is False, the worker reported no lag, and
+    ``lag`` is an upper bound: the missing records at the member's join plus the records since.
     """
 
     member: str
@@ -75,7 +74,7 @@ class Copy:
 
 @dataclass(kw_only=True)
 class Partition:
-    """One partition. ``owner`` is a member's name; ``lag`` is of a source partition, in records."""
+    """A partition. ``owner`` is a member's name; ``lag`` applies to a source partition, in records."""
 
     topic: str
     partition: int
@@ -90,11 +89,11 @@ class Partition:
 
 @dataclass(frozen=True, kw_only=True)
 class MemberReport:
-    """One member. ``name`` is unique in the report.
+    """A member. ``name`` is unique in the report.
 
-    ``answer`` is one of the words above, ``detail`` the reason. ``lag`` is that of its
-    source partitions, ``standby_lag`` and ``warmup_lag`` those of its copies: sums in records, None
-    where no part is known. ``settings`` are those in which it differs from most of the others.
+    ``answer`` is one of the words above, ``detail`` the reason. ``lag`` is the sum over its
+    source partitions, ``standby_lag`` and ``warmup_lag`` the sums over its copies, in records; None
+    if no part is known. ``settings`` are the settings that differ from most workers.
     """
 
     name: str
@@ -132,7 +131,7 @@ class MemberReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """A wait. ``member`` is the name of the member that waits, None for the group."""
+    """A wait. ``member`` is the name of the waiting member, None for the group."""
 
     kind: str
     member: str | None
@@ -142,7 +141,7 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A setting or version in which workers differ: value -> names of the members that have it."""
+    """A setting or version that differs between workers: value -> names of its members."""
 
     name: str
     values: Mapping[str, tuple[str, ...]]
@@ -150,7 +149,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Of the whole group; lags are in records, over the partitions where they are known."""
+    """Sums over the whole group; lags are in records, over the partitions with a known lag."""
 
     members: int
     answered: int
@@ -168,8 +167,8 @@ class Totals:
 class Report:
     """A group at one moment, ``taken_at`` in seconds since 1970.
 
-    ``rounds`` is ``cooperative``, ``eager`` (a rebalance stops everybody) or ``unknown``. ``problems`` are
-    sentences about what could not be found out.
+    ``rounds`` is ``cooperative``, ``eager`` (a rebalance stops all workers) or ``unknown``. ``problems`` are
+    sentences about missing data.
     """
 
     group: str

@@ -1,6 +1,6 @@
-"""Looks at a group that were saved to a file, to be shown when the group is gone.
+"""Saved looks at a group, to show the group after its end.
 
-Each line is an object that ``faust-assigner status --json`` printed, or what a worker answers at
+Each line is an object from ``faust-assigner status --json``, or a worker's answer at
 ``/assignor/rounds``, in any order.
 """
 
@@ -16,13 +16,13 @@ from faust_assigner.status.report import Report
 from faust_assigner.wire.bounded import read_json
 from faust_assigner.wire.worker_status import Rounds, RoundTold, of_json
 
-#: Of one line.
+#: The size limit of a line.
 LINE_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """The looks of a file at one group, the oldest first and at least one; and rounds as workers saw them."""
+    """A file's looks at one group, oldest first and at least one; and rounds from workers."""
 
     looks: tuple[Report, ...]
     rounds: tuple[RoundTold, ...] = ()
@@ -34,10 +34,10 @@ class Saved:
 
 
 def read_saved(path: Path) -> Saved:
-    """The looks that ``path`` holds. Cost: linear; all looks are kept in memory.
+    """Read the looks in ``path``. Cost: linear; all looks are kept in memory.
 
-    A last line that was cut off is passed over. Raises :class:`ConfigError` for a file without a look,
-    with looks at several groups, or with a line that is something else.
+    A truncated last line is skipped. Raises :class:`ConfigError` for a file without a look,
+    with looks at several groups, or with a different kind of line.
     """
     found = list(_documents(path))
     looks = [one for one in found if isinstance(one, Report)]
@@ -45,10 +45,10 @@ def read_saved(path: Path) -> Saved:
     groups = sorted({one.group for one in looks} | {one.app for one in rounds})
     if not looks:
         raise ConfigError(
-            f"{path} holds no look at a group: save one with faust-assigner status --json"
+            f"{path} contains no look at a group: save one with faust-assigner status --json"
         )
     if len(groups) > 1:
-        raise ConfigError(f"{path} holds looks at several groups: {', '.join(groups)}")
+        raise ConfigError(f"{path} contains looks at several groups: {', '.join(groups)}")
     return Saved(
         looks=tuple(sorted(looks, key=lambda one: one.taken_at)),
         rounds=tuple(told for one in rounds for told in one.rounds),
@@ -66,7 +66,7 @@ def _documents(path: Path) -> Iterator[Report | Rounds]:
                 yield of_json(Report, document) if is_report else of_json(Rounds, document)
             except MetadataRefused as error:
                 if number > 1 and not line.endswith(b"\n"):
-                    return  # whoever wrote it was ended
+                    return  # the writer was killed
                 raise ConfigError(
-                    f"{path}, line {number}: not what faust-assigner status --json prints ({error})"
+                    f"{path}, line {number}: not an output of faust-assigner status --json ({error})"
                 ) from None

@@ -1,4 +1,4 @@
-"""What waits for what in a group: rounds, warm-ups, hand-overs, partitions that stand still. Pure."""
+"""The waits in a group: rounds, warm-ups, hand-overs, partitions that stand still. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.status.evidence import Place
 from faust_assigner.status.members import View, owners_of
 from faust_assigner.status.report import Copy, Waiting
 
-#: Reasons to stand still that a rebalance takes with it, and that need no line of their own.
+#: Standstills that every rebalance causes, without a separate line.
 _SESSION = "broker_session_timeout"
 _REBALANCE = "broker_rebalance_timeout"
 
@@ -20,7 +20,7 @@ _REBALANCE = "broker_rebalance_timeout"
 def waits_of(
     group: DescribedGroup, views: Sequence[View], copies: Mapping[Place, Sequence[Copy]]
 ) -> tuple[Waiting, ...]:
-    """All of them; the group's own wait comes first."""
+    """Return all waits; the group's own wait comes first."""
     return (
         *_of_the_round(group, views),
         *_of_silent_workers(group, views),
@@ -37,7 +37,7 @@ def _of_the_round(group: DescribedGroup, views: Sequence[View]) -> Iterator[Wait
     ages = [view.status.round_age_s for view in views if view.status is not None]
     since = max((age for age in ages if age is not None), default=None)
     if group.state == "CompletingRebalance":
-        text = "a rebalance is under way: the members wait for the leader's assignment"
+        text = "a rebalance is in progress: the members wait for the leader's assignment"
         yield Waiting(kind="rebalance", member=None, text=text, seconds=since)
         return
     late = [view.name for view in views if view.is_lost]
@@ -48,14 +48,14 @@ def _of_the_round(group: DescribedGroup, views: Sequence[View]) -> Iterator[Wait
     if late:
         parts.append(f"{', '.join(late)} ({'does' if len(late) == 1 else 'do'} not answer)")
     if busy:
-        parts.append(f"{', '.join(busy)} (answers, and has not begun to rejoin)")
+        parts.append(f"{', '.join(busy)} (answers, but has not begun to rejoin)")
     limit = _largest(views, _REBALANCE)
     most = f", at most {limit:g} s (broker_rebalance_timeout)" if limit is not None else ""
     whom = " and ".join(parts) or "members to rejoin"
     yield Waiting(
         kind="rebalance",
         member=None,
-        text=f"a rebalance is under way: the group waits for {whom}{most}",
+        text=f"a rebalance is in progress: the group waits for {whom}{most}",
         seconds=since,
     )
 
@@ -68,7 +68,7 @@ def _of_silent_workers(group: DescribedGroup, views: Sequence[View]) -> Iterator
             yield Waiting(
                 kind="answer",
                 member=view.name,
-                text=f"does not answer: {view.heard.detail}. If it sends no heartbeats either, the "
+                text=f"does not answer: {view.heard.detail}. Without heartbeats the "
                 f"group removes it after its session timeout{after}",
             )
 
@@ -103,7 +103,7 @@ def _restore(view: View, reason: str) -> str:
     if reason != "restoring" or status is None or not status.restore_remaining_records:
         return ""
     eta = status.restore_remaining_s
-    end = "no progress in the last 10 s" if eta is None else f"about {eta:.0f} s to go"
+    end = "no progress in the last 10 s" if eta is None else f"about {eta:.0f} s left"
     return f" ({status.restore_remaining_records:,} records remain, {end})"
 
 
@@ -142,7 +142,7 @@ def _of_promises(views: Sequence[View]) -> Iterator[Waiting]:
             yield Waiting(
                 kind="hand-over",
                 member=view.name,
-                text=f"gets {'; '.join(as_ranges(promised))} as soon as their owners let go",
+                text=f"gets {'; '.join(as_ranges(promised))} after their owners have revoked them",
             )
 
 

@@ -1,1 +1,1 @@
-"""``faust-assigner why``: the story of a partition or a member, from the ledgers of all workers."""
+"""``faust-assigner why``: the history of a partition or a member, from the ledgers of all workers."""

@@ -1,4 +1,4 @@
-"""What would have avoided a move: the decision is planned again, each time with one thing changed. Pure."""
+"""The changes that would have avoided a move: plan the decision again with single changes. No I/O."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from faust_assigner.story.read import Decision, Place, Story
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.asked import Asked
 
-#: An acceptable lag that no copy passes.
+#: A lag above any copy's lag.
 _ANY_LAG = 1 << 40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """Where a plan has the task: the owner's id, and whether it has none of the state."""
+    """A plan's owner of the task, and whether the owner has none of the state."""
 
     owner: str
     is_cold: bool
@@ -28,26 +28,26 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """One change that avoids the move, or its cold restore: ``change`` is a setting or an event."""
+    """A change that avoids the move, or its cold restore: ``change`` is a setting or an event."""
 
     change: str
     then: str
 
 
 def remedies(story: Story, move: Moved, place: Place) -> tuple[tuple[Remedy, ...], str]:
-    """(what would have avoided it, the smallest change first; why that cannot be told, or "")."""
+    """Return (changes that avoid the move, the smallest first; the reason for an empty result, or "")."""
     decision, asked = move.by, move.by.asked
     if asked is None:
         return (
             (),
-            "the ledger does not hold what the decision was planned from (an older version wrote it)",
+            "the ledger lacks the decision's input (an older version wrote the ledger)",
         )
     try:
         was = _outcome(asked.plan(), place)
         if was is None or was.owner != move.to:
             return (
                 (),
-                "planning again gives another answer: the round carried out the target of the one before",
+                "planning again gives a different plan: the round carried out the previous round's target",
             )
         found = [
             remedy
@@ -83,7 +83,7 @@ def _tried(
 def _changes(
     story: Story, move: Moved, place: Place, asked: Asked
 ) -> Iterator[tuple[str, Callable[[], Asked | None]]]:
-    """The small set of single changes, events of the operator before settings, settings before more disk."""
+    """Yield single changes: events of the operator before settings, settings before more disk."""
     incident = move.origin
     for gone in sorted(incident.gone):
         name = story.name(gone)
@@ -121,7 +121,7 @@ def _changes(
 
 
 def _with(gone: str, move: Moved, asked: Asked) -> Asked | None:
-    """With a member that is gone, as it was after the round before."""
+    """Return the input with a departed member, as it was after the previous round."""
     member = _as_it_was(gone, move.origin.before, asked)
     return None if member is None else asked.with_members((*asked.members, member))
 
@@ -162,7 +162,7 @@ def _without(came: frozenset[str], asked: Asked) -> Asked | None:
 
 
 def _one_more(move: Moved, asked: Asked) -> Asked | None:
-    """The round before is planned with one standby more; its copies are then there, and read."""
+    """Plan the previous round with an additional standby, whose copies have then caught up."""
     before = move.incident.before
     if before is None or before.asked is None:
         return None
@@ -199,7 +199,7 @@ def _outcome(plan: Plan, place: Place) -> Outcome | None:
 
 
 def task_of(decision: Decision, place: Place) -> tuple[str, ...]:
-    """The topics that travel with a partition's topic; that alone where it is not known."""
+    """Return the co-partitioned topics of a partition's topic; only this topic if unknown."""
     if decision.asked is not None:
         for group in decision.asked.plan().groups:
             if place[0] in group.topics:

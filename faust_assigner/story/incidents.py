@@ -1,4 +1,4 @@
-"""Rounds -> incidents: one cause, and all the rounds that it took. Pure."""
+"""Rounds -> incidents: a cause with all its rounds. No I/O."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from faust_assigner.story.read import Decision, Place, Recovery, Story
 
 @dataclass(frozen=True, kw_only=True)
 class Incident:
-    """One cause and its rounds. ``before`` is the last decision before them, None where there is none.
+    """A cause and its rounds. ``before`` is the last earlier decision, or None.
 
-    ``gone`` are member ids that were in the group before and are not after, ``came`` those that are new.
+    ``gone`` are member ids from before that are missing after, ``came`` the new member ids.
     """
 
     rounds: tuple[Decision, ...]
@@ -20,44 +20,44 @@ class Incident:
 
     @property
     def first(self) -> Decision:
-        """The round that the cause began."""
+        """The first round of the cause."""
         return self.rounds[0]
 
     @property
     def last(self) -> Decision:
-        """The round that completed it."""
+        """The last round of the cause."""
         return self.rounds[-1]
 
     @property
     def gone(self) -> frozenset[str]:
-        """Member ids."""
+        """The ids of departed members."""
         return (
             frozenset() if self.before is None else members_of(self.before) - members_of(self.first)
         )
 
     @property
     def came(self) -> frozenset[str]:
-        """Member ids."""
+        """The ids of new members."""
         return members_of(self.first) - (
             frozenset() if self.before is None else members_of(self.before)
         )
 
     @property
     def handed_over(self) -> frozenset[str]:
-        """Those of the gone that said so: they were told to stop (SIGTERM)."""
+        """The departed members that announced their stop (SIGTERM)."""
         return frozenset(m for one in self.rounds for m in one.leaving)
 
 
 def members_of(decision: Decision) -> frozenset[str]:
-    """Members that took part and did not leave."""
+    """Return the members that took part and did not leave."""
     return frozenset(decision.names) - decision.leaving
 
 
 def incidents(story: Story) -> tuple[Incident, ...]:
-    """All of them, by time. A round belongs to the one before it where that one left it something.
+    """Return all incidents, by time. A round belongs to its predecessor if the predecessor was unfinished.
 
-    The leader of the second round may be another member: then the first one's row says that a second
-    follows, and the second one's says nothing.
+    The second round may have a different leader: then the first round's row announces a second
+    round, and the second round's row has no such mark.
     """
     found: list[list[Decision]] = []
     for decision in story.decisions:
@@ -78,7 +78,7 @@ def incidents(story: Story) -> tuple[Incident, ...]:
 
 
 def _before(first: Decision, last: Decision | None) -> Decision | None:
-    """The ledger's last decision; where another leader's are missing between, what ``first`` knows."""
+    """Return the ledger's last decision; if a different leader's are missing, the data of ``first``."""
     if first.before is None or (last is not None and last.generation >= first.before.generation):
         return last
     return first.before
@@ -86,10 +86,10 @@ def _before(first: Decision, last: Decision | None) -> Decision | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """A partition that has another owner after an incident; ``by`` is the round that decided it.
+    """A partition with a new owner after an incident; ``by`` is the deciding round.
 
-    ``origin`` is the incident in which members came or went, where ``incident`` is a later round that only
-    carries out what that one began; else the same.
+    ``origin`` is the incident in which members joined or left, if ``incident`` is a later round that only
+    completes it; else the same incident.
     """
 
     incident: Incident
@@ -100,7 +100,7 @@ class Moved:
 
 
 def moves_of(place: Place, found: Sequence[Incident]) -> Iterator[Moved]:
-    """Every change of a partition's owner, by time; its first placement included."""
+    """Yield every change of a partition's owner, by time, with its first placement."""
     owner: str | None = None
     origin: Incident | None = None
     for incident in found:
@@ -118,7 +118,7 @@ def moves_of(place: Place, found: Sequence[Incident]) -> Iterator[Moved]:
 
 
 def changed(before: Decision | None, after: Decision) -> set[Place]:
-    """The partitions that have another owner after a round."""
+    """Return the partitions whose owner changed in a round."""
     if before is None:
         return set()
     return {
@@ -131,7 +131,7 @@ def changed(before: Decision | None, after: Decision) -> set[Place]:
 def recoveries_of(
     story: Story, move: Moved, topics: Sequence[str], number: int
 ) -> tuple[Recovery, ...]:
-    """How the task's state came back where the incident put it."""
+    """Return the restores of the task's state on the incident's new owner."""
     rounds = {decision.decision_id for decision in move.incident.rounds}
     name = story.name(move.to)
     return tuple(

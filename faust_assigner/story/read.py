@@ -1,4 +1,4 @@
-"""Ledger lines of several workers -> the decisions and recoveries of one group, each once, by time. Pure."""
+"""Ledger lines of several workers -> the distinct decisions and recoveries of a group, by time. No I/O."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Place = tuple[str, int]
 
 
 class NothingKnown(FaustAssignerError):
-    """The ledgers do not hold what was asked for; the message says what they do hold."""
+    """The ledgers lack the requested data; the message names the available data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Active:
-    """Where a decision put a partition, and by which rule (None where the writer named none)."""
+    """A decision's owner of a partition, and the rule (None if the writer named no rule)."""
 
     member_id: str
     moved: bool
@@ -34,10 +34,10 @@ class Active:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One round. ``at`` is in seconds since 1970, ``names`` are of member ids.
+    """One round. ``at`` is in seconds since 1970, ``names`` are by member id.
 
-    ``leaving`` said that they stop and gave away what they had; ``follows``: a second round was to follow,
-    ``completes`` is the trigger of the one that this round completes. ``asked`` is what it was planned from.
+    ``leaving`` members announced their stop and gave up their partitions; ``follows``: a second round was to
+    follow; ``completes`` is the trigger of the round completed by this round. ``asked`` is the plan's input.
     """
 
     decision_id: str
@@ -56,18 +56,18 @@ class Decision:
     digest: str
     actives: Mapping[Place, Active] = field(default_factory=dict)
     standbys: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
-    #: The round before, as its leader told it to this one; None where this one led it, or nothing is known.
+    #: The previous round, as its leader reported it; None if this leader led it, or if unknown.
     before: Decision | None = None
 
     @property
     def all_names(self) -> Mapping[str, str]:
-        """``names``, and those of the round before."""
+        """``names``, and the names of the previous round."""
         return self.names if self.before is None else {**self.before.names, **self.names}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """A partition's state as it came back on a member."""
+    """The restore of a partition's state on a member."""
 
     decision_id: str
     place: Place
@@ -80,7 +80,7 @@ class Recovery:
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """All decisions of a group by time, and all recoveries; ``refused`` counts lines that are no rows."""
+    """All decisions of a group by time, and all recoveries; ``refused`` counts invalid lines."""
 
     group: str
     decisions: tuple[Decision, ...]
@@ -88,7 +88,7 @@ class Story:
     refused: int = 0
 
     def name(self, member_id: str) -> str:
-        """The member's name, by the newest decision that names it."""
+        """Return the member's name from the newest decision that names the member."""
         for decision in reversed(self.decisions):
             if member_id in decision.all_names:
                 return decision.all_names[member_id]
@@ -96,9 +96,9 @@ class Story:
 
 
 def read(lines: Iterable[bytes], group: str | None = None) -> Story:
-    """The story of ``group``, or of the only group there is.
+    """Read the history of ``group``, or of the only group.
 
-    Raises :class:`NothingKnown` where there is no decision, or several groups and none is named.
+    Raises :class:`NothingKnown` without a decision, or if there are several groups and none is named.
     """
     decided: dict[str, dict[str, dict[str, Any]]] = {}
     placed: dict[tuple[str, str], dict[str, Any]] = {}
@@ -133,7 +133,7 @@ def read(lines: Iterable[bytes], group: str | None = None) -> Story:
             "no decision in the ledger"
             + (f" of the group {group}" if group else "")
             + ": only leaders "
-            "write them, so name the ledgers of all workers"
+            "write decisions, so name the ledgers of all workers"
         )
     ((name, rows),) = decided.items()
     shared = _shared_hosts(rows.values())
@@ -207,9 +207,9 @@ def _decision(
 def _before(
     row: Mapping[str, Any], names: Mapping[str, str], shared: Collection[str]
 ) -> Decision | None:
-    """The round before, of which the leader knew owners alone; who is gone by now has its name for an id.
+    """Return the previous round, of which the leader knew owners only; a departed member's id is its name.
 
-    A service's writer, or a later version, may say something else there: that is passed over.
+    Values of a service's writer, or of a later version, are skipped.
     """
     told = row.get("before")
     if not isinstance(told, dict):
@@ -257,28 +257,28 @@ def _before(
 
 
 def _urls(row: Mapping[str, Any]) -> dict[str, str]:
-    """Member id -> host:port, of the members whose URL a decision names."""
+    """Return member id -> host:port, for members with a URL in the decision."""
     cause = row.get("cause")
     urls = cause.get("urls") if isinstance(cause, dict) else None
     return {str(m): _origin(str(url)) for m, url in urls.items()} if isinstance(urls, dict) else {}
 
 
 def _urls_before(row: Mapping[str, Any]) -> list[str]:
-    """The same of the round before, where the decision names it."""
+    """Return the URLs of the previous round, if the decision names them."""
     told = row.get("before")
     urls = told.get("urls") if isinstance(told, dict) else None
     return [_origin(str(url)) for url in urls] if isinstance(urls, list) else []
 
 
 def _shared_hosts(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Hosts on which several workers were, in any decision: a name stays the same throughout."""
+    """Return hosts with several workers in any decision, so that names are stable over all decisions."""
     origins = {origin for row in rows for origin in (*_urls(row).values(), *_urls_before(row))}
     counted = Counter(origin.rpartition(":")[0] for origin in origins)
     return frozenset(host for host, count in counted.items() if count > 1)
 
 
 def _names(row: Mapping[str, Any], shared: Collection[str]) -> dict[str, str]:
-    """Member id -> instance id, else the host of its URL, with the port where hosts are shared."""
+    """Return member id -> instance id, else the host of its URL, with the port on shared hosts."""
     found = {one["member_id"]: one["member_id"] for one in row["members"]}
     for member_id, origin in _urls(row).items():
         found[member_id] = _named(origin, shared) or member_id

@@ -1,4 +1,4 @@
-"""The answer as text: the headline, the timeline, the rule, and what would have avoided the move."""
+"""The answer as text: the headline, the timeline, the rule, and the changes that avoid the move."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from faust_assigner.story.tell import Answer
 
 
 def render(answer: Answer) -> RenderableType:
-    """The whole answer; times are UTC."""
+    """Render the whole answer; times are UTC."""
     return Group(*_parts(answer))
 
 
@@ -42,6 +42,6 @@ def _parts(answer: Answer) -> Iterator[RenderableType]:
         for other in others:
             yield Text(f"        or: {other.change}: {other.then}")
     elif answer.rule and not answer.unknown and not answer.is_first:
-        yield Text("avoided by: none of the changes that were tried")
+        yield Text("avoided by: none of the tried changes")
     for sentence in answer.unknown:
         yield Text(f"not known: {sentence}", style="yellow")

@@ -1,4 +1,4 @@
-"""Why a partition is where it is, and what became of a member: as a timeline. Pure."""
+"""Explains a partition's owner, or a member's history, as a timeline. No I/O."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from faust_assigner.story.read import Active, Decision, NothingKnown, Place, Rec
 from faust_assigner.views.explanation import SAID
 from faust_assigner.wire.asked import as_runs
 
-#: Of the report; a later version only adds keys.
+#: The version of the report; a later version only adds keys.
 VERSION = 1
-#: Trigger of a round -> the cause in words.
+#: Trigger of a round -> the cause as text.
 _TRIGGERS = {
     "first": "the group's first round",
     "join": "members joined",
     "leave": "members left",
     "subscription": "subscriptions changed",
     "partitions": "topics got other partition counts",
-    "rejoin": "a member asked for a round, or came back to it",
+    "rejoin": "a member requested a round, or came back to it",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One line of a timeline; ``at`` is in seconds since 1970."""
+    """A line of a timeline; ``at`` is in seconds since 1970."""
 
     at: float
     text: str
@@ -42,10 +42,10 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """``headline`` is the answer in one line. ``rule`` says why the planner chose so.
+    """``headline`` is the answer in one line. ``rule`` is the planner's reason.
 
-    ``avoided_by`` are changes found by planning again, the smallest first; ``unknown`` says what the ledger
-    does not tell. ``restored_s`` is the time from the decision until its state was back. ``is_first``: it had
+    ``avoided_by`` are changes found by planning again, the smallest first; ``unknown`` names missing data.
+    ``restored_s`` is the time from the decision until the state was restored. ``is_first``: the partition had
     no owner before.
     """
 
@@ -62,16 +62,16 @@ class Answer:
 
 
 def why_partition(story: Story, place: Place, *, at: float | None = None) -> Answer:
-    """The last move of a partition; with ``at``, the last one that had begun by then.
+    """Explain the last move of a partition; with ``at``, the last move that had begun by then.
 
-    Raises :class:`NothingKnown` where the ledger does not name the partition.
+    Raises :class:`NothingKnown` if the ledger does not name the partition.
     """
     found = incidents(story)
     moves = list(moves_of(place, found))
     subject = f"{place[0]}/{place[1]}"
     if not moves:
         raise NothingKnown(f"no decision in the ledger places {subject}; {_period(story)}")
-    # A time is given by the minute: the whole of it counts.
+    # A time has the precision of a minute: the whole minute counts.
     chosen = [move for move in moves if at is None or move.incident.first.at < at + 60.0]
     if not chosen:
         raise NothingKnown(f"{subject} was not placed before then; {_period(story)}")
@@ -160,7 +160,7 @@ _SOURCES = {
 
 
 def _lost(story: Story, incident: Incident) -> Iterator[Event]:
-    """When a member that sent no word was heard last, at the latest."""
+    """Return the latest possible time of the last heartbeat of a silent member."""
     before = incident.before
     if before is None or before.session_timeout_s is None:
         return
@@ -175,7 +175,7 @@ def _lost(story: Story, incident: Incident) -> Iterator[Event]:
 def _round(story: Story, incident: Incident, decision: Decision) -> str:
     head = f"generation {decision.generation} ({len(members_of(decision))} members): "
     if decision is not incident.first:
-        return f"{head}second of the incident's rounds, what was let go is given away"
+        return f"{head}second of the incident's rounds: revoked partitions are assigned"
     places = changed(incident.before, decision)
     warm = sum(decision.actives[place].standby_hit for place in places)
     moved = f"; {len(places)} partitions move, {warm} of them to a copy" if places else ""
@@ -232,9 +232,9 @@ def _period(story: Story) -> str:
 
 
 def why_member(story: Story, name: str, *, at: float | None = None) -> Answer:
-    """Each incident in which a member came, went, gained or lost partitions.
+    """List each incident in which a member joined, left, gained or lost partitions.
 
-    Raises :class:`NothingKnown` where no decision names it.
+    Raises :class:`NothingKnown` if no decision names the member.
     """
     origin = name.rstrip("/").rpartition("://")[2]
     wanted = {name, origin, origin.partition(":")[0]}
@@ -276,7 +276,7 @@ def _of_member(story: Story, incident: Incident, ids: set[str]) -> Iterator[Even
         return
     parts = [f"gains {_places(gained)}"] * bool(gained) + [f"loses {_places(lost)}"] * bool(lost)
     cold = sum(after.actives[place].cold for place in gained)
-    text = f"{_cause(story, incident)}: {'; '.join(parts) or 'no partition changes hands'}"
+    text = f"{_cause(story, incident)}: {'; '.join(parts) or 'no partition moves'}"
     yield Event(at=incident.first.at, text=text + (f" ({cold} cold)" if cold else ""))
 
 

@@ -1,1 +1,1 @@
-"""What app authors and our own tests share: real servers to test against, wire helpers, simulators."""
+"""Test tools for app authors and this package: real servers, wire helpers, simulators."""

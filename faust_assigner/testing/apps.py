@@ -1,4 +1,4 @@
-"""The app under test: found by its path or made by a function, with settings that fit a test."""
+"""The app under test: found by its path or created by a function, with settings for tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from faust_assigner.settings.table import ACCEPTABLE_FROM_NOTHING, FOLLOW_UP_S
 #: ``"shop.app"``, ``"shop.app:app"``, or a function that returns a new app.
 AppSource: TypeAlias = str | Callable[[], Any]
 
-#: What a test wants otherwise than production. A test's own settings go before these.
+#: Test defaults that differ from production. A test's own settings have priority.
 SETTINGS: Mapping[str, Any] = {
     "web_enabled": False,
     "broker_heartbeat_interval": 0.3,
@@ -29,7 +29,7 @@ SETTINGS: Mapping[str, Any] = {
     "consumer_auto_offset_reset": "earliest",
     "table_cleanup_interval": 1.0,
 }
-#: Of ours: copies are warmed up however short a table is, as they are in production with long ones.
+#: Our setting: copies warm up however short a table is, as in production with long tables.
 ENVIRONMENT: Mapping[str, str] = {
     ACCEPTABLE_FROM_NOTHING.name: "0",
     FOLLOW_UP_S.name: "1",
@@ -38,13 +38,13 @@ _importing = threading.Lock()
 
 
 class AppNotFound(FaustAssignerError):
-    """No Faust app is where the test says; the message names what was looked for and what is there."""
+    """The test names no Faust app; the message has the searched name and the available names."""
 
 
 def settings_of(
     name: str, bootstrap: str, folder: Path, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """All settings of the worker ``name``; its tables are kept below ``folder``."""
+    """Return all settings of the worker ``name``; its tables are kept below ``folder``."""
     url = f"kafka://{bootstrap}"
     return {
         **SETTINGS,
@@ -60,7 +60,7 @@ def settings_of(
 
 @contextlib.contextmanager
 def configured(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Apps that are configured meanwhile get ``settings``, whatever they were created with."""
+    """Give ``settings`` to apps that are configured meanwhile, whatever their own settings."""
 
     def configure(app: Any, conf: Any, **_: Any) -> None:
         for name, value in settings.items():
@@ -74,7 +74,7 @@ def configured(settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 def check(source: AppSource) -> None:
-    """Raises AppNotFound where the module of a path does not exist; imports nothing but its packages."""
+    """Raise AppNotFound if the module of a path does not exist; imports only its packages."""
     if not isinstance(source, str):
         return
     module, _, _ = source.partition(":")
@@ -84,13 +84,13 @@ def check(source: AppSource) -> None:
         raise AppNotFound(f"fleet({source!r}): cannot import {module!r}: {error}") from error
     if found is None:
         raise AppNotFound(
-            f"fleet({source!r}): there is no module {module!r} on sys.path; write the path of the app's "
+            f"fleet({source!r}): no module {module!r} on sys.path; write the path of the app's "
             f"module with dots, as in `faust -A {module} worker`"
         )
 
 
 def load(source: AppSource) -> Any:
-    """The app: a path is imported as ``faust -A`` does. Raises AppNotFound."""
+    """Return the app: a path is imported as ``faust -A`` does. Raises AppNotFound."""
     if not isinstance(source, str):
         return _checked(source(), f"{getattr(source, '__qualname__', source)}()")
     check(source)
@@ -99,9 +99,9 @@ def load(source: AppSource) -> Any:
 
 
 def load_copy(source: AppSource) -> Any:
-    """A new app each time: the modules of the app's package are executed again, beside those in use.
+    """Return a new app each time: the modules of the app's package are executed again, beside those in use.
 
-    An app can run only once in a process. The test's own imports stay the modules of before.
+    An app can run only once in a process. The test's own imports keep the earlier modules.
     """
     if not isinstance(source, str):
         return load(source)
@@ -129,7 +129,7 @@ def load_copy(source: AppSource) -> Any:
 
 
 def _is_code(name: str) -> bool:
-    """Whether a module is the app's own and not a test of it."""
+    """Return whether a module belongs to the app and is not a test."""
     return not any(
         part in ("tests", "conftest") or part.startswith("test_") for part in name.split(".")
     )
@@ -154,5 +154,5 @@ def _app_of(source: str, module: ModuleType, attribute: str) -> Any:
 
 def _checked(app: Any, what: str) -> Any:
     if not isinstance(app, faust.App):
-        raise AppNotFound(f"{what} is no faust.App but a {type(app).__name__}")
+        raise AppNotFound(f"{what} is not a faust.App but a {type(app).__name__}")
     return app

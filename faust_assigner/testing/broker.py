@@ -1,4 +1,4 @@
-"""The embedded broker as a process of its own, to be stopped or killed: ``faust-assigner broker``.
+"""The embedded broker as a separate process, to stop or kill: ``faust-assigner broker``.
 
 >>> with broker_process() as broker:                                      # doctest: +SKIP
 ...     print(broker.bootstrap)                                           # '127.0.0.1:40123'
@@ -15,19 +15,19 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-#: What tests want otherwise than a cluster: no wait for more members, and sessions that end soon.
+#: Test defaults that differ from production: no wait for more members, and short sessions.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
 
 
 class BrokerUnavailable(RuntimeError):
-    """The broker did not start; the message carries what it said."""
+    """The broker did not start; the message contains its output."""
 
 
 class BrokerProcess:
-    """A running broker; ``bootstrap`` is where it listens.
+    """A running broker at the address ``bootstrap``.
 
     ``data`` is its folder (None: in memory), ``settings`` are ``NAME=VALUE`` over the defaults above.
-    Raises BrokerUnavailable when it ends before it listens. Cost: about a second.
+    Raises BrokerUnavailable if the process ends before it listens. Cost: about a second.
     """
 
     def __init__(self, data: Path | None = None, *settings: str, port: int = 0) -> None:
@@ -36,7 +36,7 @@ class BrokerProcess:
         chosen = SETTINGS | dict(setting.split("=", 1) for setting in settings)
         for name, value in chosen.items():
             command += ["--set", f"{name}={value}"]
-        # A file, not a pipe: nobody reads it while all is well, and a full pipe would stop the broker.
+        # A file, not a pipe: a pipe without a reader would fill up and block the broker.
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self._said, text=True
@@ -46,11 +46,11 @@ class BrokerProcess:
         found = re.fullmatch(r"listening on (127\.0\.0\.1:(\d+))\n", line)
         if found is None:
             self.kill()
-            raise BrokerUnavailable(f"the broker said {line!r}, {self.errors()}")
+            raise BrokerUnavailable(f"the broker printed {line!r}, {self.errors()}")
         self.bootstrap, self.port = found[1], int(found[2])
 
     def errors(self) -> str:
-        """What it has written to standard error so far."""
+        """Return its standard error output so far."""
         self._said.seek(0)
         return self._said.read()
 
@@ -60,7 +60,7 @@ class BrokerProcess:
         self.process.wait()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """A polite signal; returns the exit code."""
+        """Send a signal and wait; return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(20)
 
@@ -69,7 +69,7 @@ class BrokerProcess:
 def broker_process(
     data: Path | None = None, *settings: str, port: int = 0
 ) -> Iterator[BrokerProcess]:
-    """A broker that is gone when the block ends."""
+    """Run a broker for the ``with`` block."""
     broker = BrokerProcess(data, *settings, port=port)
     try:
         yield broker

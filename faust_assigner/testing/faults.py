@@ -1,6 +1,6 @@
-"""Faults of single clients, by their client id: dead, stalled, or deaf to an answer.
+"""Faults of single clients, by client id: killed, stalled, or with a lost response.
 
-A broker gets them by :func:`with_faults`: its connections are of a kind that asks before it hears or speaks.
+:func:`with_faults` gives a broker connections that check the faults before each read and write.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.wire import RequestHeader
 
-CLIENT_ID_AT = 12  # in a connection's first bytes: after size, key, version and correlation id
+CLIENT_ID_AT = 12  # its position in a request: after size, key, version and correlation id
 
 
 class Faults:
-    """What happens to whom. On the broker's event loop only."""
+    """The faults by client. Use on the broker's event loop only."""
 
     def __init__(self) -> None:
         self.dead: set[str] = set()
         self.stalled: dict[str, list[FaultyConnection]] = {}
         self._losses: list[_Loss] = []
-        self.lost = 0  # answers so far
+        self.lost = 0  # the number of lost responses so far
 
     def kill(self, client_id: str) -> None:
-        """Nothing more is heard of that client, and it hears nothing: what it sends gets it cut off."""
+        """Cut a client off: no request of the client is read and no response is sent."""
         self.dead.add(client_id)
 
     def stall(self, client_id: str) -> None:
-        """What it sends waits, unseen, until :meth:`resume`."""
+        """Hold the client's requests unread until :meth:`resume`."""
         self.stalled.setdefault(client_id, [])
 
     def resume(self, client_id: str) -> None:
-        """Take what waited."""
+        """Serve the held requests."""
         for connection in self.stalled.pop(client_id, ()):
             connection.take_what_waited()
 
     def lose(self, client_id: str, api_key: int | None = None, times: int = 1) -> None:
-        """Carry out its next request (of that API), and break the connection instead of answering."""
+        """Apply the client's next request (of that API), and break the connection instead of answering."""
         self._losses.append(_Loss(client_id, api_key, times))
 
     def loses(self, client_id: str, api_key: int) -> bool:
-        """Whether this answer is to be lost."""
+        """Return whether this response must be lost."""
         for loss in self._losses:
             if loss.client_id == client_id and loss.api_key in (None, api_key):
                 loss.times -= 1
@@ -62,7 +62,7 @@ class _Loss:
 
 
 class FaultyConnection(Connection):
-    """A connection that faults can happen to."""
+    """A connection with faults."""
 
     faults: Faults
 
@@ -73,7 +73,7 @@ class FaultyConnection(Connection):
         self._first = b""
 
     def data_received(self, data: bytes) -> None:
-        """Hear it, now or later or never."""
+        """Process received data: now, later or never."""
         if self._client_id is None:
             self._first += data
             self._client_id = _client_id(self._first)
@@ -89,13 +89,13 @@ class FaultyConnection(Connection):
         self._waiting += data
 
     def take_what_waited(self) -> None:
-        """The client is stalled no more."""
+        """End the stall of the client."""
         waiting, self._waiting = self._waiting, b""
         if waiting and not self._closing:
             super().data_received(waiting)
 
     def _serve_again(self, frame: bytes) -> bool:
-        """Answer nothing without reading it: each answer may be one to lose."""
+        """Decode every request before its answer: each response may be a lost one."""
         return False
 
     def _respond(self, header: RequestHeader, outcome: Any) -> None:
@@ -106,7 +106,7 @@ class FaultyConnection(Connection):
 
 
 def _client_id(data: bytes) -> str | None:
-    """The client id in a connection's first bytes, or None while they are too few."""
+    """Return the client id in a connection's first bytes, or None if too few bytes have arrived."""
     if len(data) < CLIENT_ID_AT + 2:
         return None
     (length,) = struct.unpack_from(">h", data, CLIENT_ID_AT)
@@ -115,5 +115,5 @@ def _client_id(data: bytes) -> str | None:
 
 
 def with_faults(server: BrokerServer, faults: Faults) -> None:
-    """From now on the server's new connections are subject to these faults."""
+    """Apply these faults to the server's new connections."""
     server.connection_type = type("Connection", (FaultyConnection,), {"faults": faults})

@@ -1,11 +1,11 @@
-"""A pytest plugin that runs faust-streaming's own tests with our assignor in the place of Faust's.
+"""A pytest plugin that runs faust-streaming's own tests with our assignor instead of Faust's.
 
     pytest -p faust_assigner.testing.faust_suite tests/
 
-Every app that does not choose an assignor gets ours, and so do tests that import the class from
-``faust.assignor``; with it come the parts that the fixup installs. The summary tells how often it was
-created and which tests cannot apply, with the reason. ``make faust-suite`` fetches the tests and runs
-them; :mod:`faust_assigner.testing.faust_suite_run` is what it calls.
+Every app without its own choice of an assignor gets ours, and so do tests that import the class from
+``faust.assignor``; the parts of the fixup are installed, too. The summary counts the created assignors
+and lists the skipped tests with their reasons. ``make faust-suite`` fetches the tests and runs
+them with :mod:`faust_assigner.testing.faust_suite_run`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import pytest
 from faust_assigner.app import fixup
 from faust_assigner.app.assignor import PartitionAssignor
 
-#: Tests that ask for something this project means to have otherwise: end of the node id -> the reason.
+#: Tests of behaviour that this project changes on purpose: end of the node id -> the reason.
 NOT_APPLICABLE: dict[str, str] = {}
 
-#: Tests that apply to the assignor alone, without the repairs of a rebalance, the faster recovery and the
-#: careful router: they look at the insides of what those replace.
+#: Tests that run with the assignor only, without the other replaced parts (rebalance, recovery, router):
+#: these tests inspect the internals of the replaced parts.
 ASSIGNOR_ALONE: dict[str, str] = {
     "tests/functional/test_app.py::Test_settings::test_defaults": (
         "asserts Faust's own TableManager and Router, which ours replace"
@@ -47,7 +47,7 @@ _created = 0
 
 
 class CountedAssignor(PartitionAssignor):
-    """Ours; the summary tells how many the suite created."""
+    """Our assignor, with a count of its instances for the summary."""
 
     def __init__(self, app: Any, replicas: int = 0) -> None:
         global _created
@@ -56,13 +56,13 @@ class CountedAssignor(PartitionAssignor):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Swap the class where Faust's settings and tests look for it."""
+    """Replace the class for Faust's settings and tests."""
     for module in (faust.assignor, faust.assignor.partition_assignor):
         module.PartitionAssignor = CountedAssignor
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what cannot apply, with the reason."""
+    """Skip tests that cannot apply, with the reason."""
     for item in items:
         for end, reason in NOT_APPLICABLE.items():
             if item.nodeid.endswith(end):
@@ -71,10 +71,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Install nothing but the assignor for the tests that look at what the rest replaces."""
+    """Install only the assignor for the tests that inspect the other replaced parts."""
     parts = fixup.PARTS
     if any(item.nodeid.endswith(end) for end in ASSIGNOR_ALONE):
-        # Not through the environment: Faust's tests check that it stays as it was.
+        # Not through the environment: Faust's tests check that the environment is unchanged.
         left_out = ("repairs", "restore", "router", "cooperative", "reads", "ledger", "metrics")
         fixup.PARTS = tuple(part for part in parts if part not in left_out)
     yield
@@ -83,9 +83,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
-    """Say what was swapped, and what could not apply or not in full."""
+    """Report the replacement, and the tests that were skipped or ran in part."""
     yield
-    terminalreporter.section("faust_assigner in the place of Faust's assignor")
+    terminalreporter.section("faust_assigner instead of Faust's assignor")
     terminalreporter.line(f"created {_created} times")
     for title, tests in (
         ("cannot apply", NOT_APPLICABLE),
@@ -97,6 +97,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A run in which nobody asked for our assignor proves nothing."""
+    """Fail a run in which no test used our assignor, because such a run proves no fact."""
     if session.testscollected and not _created and not session.config.option.collectonly:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,12 +1,12 @@
-"""Faust's own tests against our assignor: fetch, build an environment, run. ``make faust-suite`` calls it.
+"""Runs Faust's own tests with our assignor: fetch, build an environment, run. For ``make faust-suite``.
 
     python -m faust_assigner.testing.faust_suite_run [--stock] [pytest arguments ...]
 
 The sdist of faust-streaming 0.15.3 comes from the package index, once, into the cache folder
-(``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``), with an environment of its own: the tests want
-an older pytest than ours. ``--stock`` runs them without the swap, to compare. What the sdist's tests need
-and this machine lacks (a broker or Redis at a fixed port, a free-threaded Python) is skipped by the tests
-themselves, which say so.
+(``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``), with a separate environment: the tests need
+an older pytest than ours. ``--stock`` runs them with Faust's own assignor, to compare. Tests that need a
+part that this machine lacks (a broker or Redis at a fixed port, a free-threaded Python) skip themselves
+with a message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSION = "0.15.3"
 NAME = f"faust_streaming-{VERSION}"
 ROOT = Path(__file__).parents[2]
 
-#: What Faust's tests import, of its requirements/test.txt and extras.
+#: The requirements of Faust's tests, from its requirements/test.txt and extras.
 REQUIREMENTS = (
     f"faust-streaming=={VERSION}",
     "pytest<8",
@@ -58,12 +58,12 @@ FOLDERS = ("unit", "functional", "integration", "meticulous", "regression")
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept."""
+    """Return the folder of downloads."""
     return cache_dir() / "faust-suite"
 
 
 def fetch(folder: Path) -> Path:
-    """The unpacked tests, without Faust's own sources: the installed package is what is tested."""
+    """Return the unpacked tests, without Faust's own sources: the installed package is under test."""
     tree = folder / NAME
     if not (tree / "tests").is_dir():
         folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def fetch(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> Path:
-    """The Python to run them with: Faust, this checkout with what it requires, and what the tests import."""
+    """Build the Python for the run: Faust, this checkout with its requirements, and the tests' imports."""
     ours = (ROOT / "setup.cfg").read_text()
     made_of = "\n".join((*REQUIREMENTS, ours, str(ROOT), sys.version))
     venv = folder / f"venv-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"

@@ -1,4 +1,4 @@
-"""``fleet``: workers of an app on an embedded broker, what happens to them, and what that moved.
+"""``fleet``: workers of an app on an embedded broker, events of the workers, and the resulting moves.
 
 >>> with Fleet("examples.clicks.app", Path(folder)) as shop:            # doctest: +SKIP
 ...     shop.send("clicks", key="ada", value=1)
@@ -25,17 +25,17 @@ from faust_assigner.testing.processes import Worker
 from faust_assigner.testing.reporting import Part, State
 from faust_assigner.testing.waiting import wait_until
 
-#: Seconds for which a group must not change before it counts as at rest.
+#: Seconds without a change after which a group counts as at rest.
 QUIET_S = 1.0
-#: A busy machine is no defect of the app under test.
+#: A busy machine is not a defect of the app under test.
 PATIENCE_S = 120.0
-#: Timers that are due within so many seconds ring together: in the first minute, and later.
+#: Timers due within this many seconds fire together: in the first minute, and later.
 STEP_S, FIRST_S, LATER_STEP_S = 0.25, 60.0, 1.0
-#: So often in a row nothing must have changed before the workers count as idle.
+#: The number of consecutive looks without a change after which the workers count as idle.
 IDLE_TURNS = 5
-#: Seconds that pass for the workers each time they are looked at.
+#: Seconds of the workers' time that pass at each look.
 CREEP_S = 0.001
-#: Real seconds that workers get at each step to look for what happens elsewhere.
+#: Real seconds per step for the workers' polls of external events.
 LOOKING_S = 0.5
 
 
@@ -43,10 +43,10 @@ class Fleet:
     """Workers ``w1``, ``w2``, ... of one app.
 
     ``app`` is ``"package.module"`` or ``"package.module:name"``, or a function that returns a new app.
-    ``processes`` starts each worker as a process of its own; else they run in this process, start in a
-    fraction of a second, and :meth:`advance` moves their time. ``settings`` are Faust's and go before the
-    app's own. ``partitions`` is the number of each source topic's; by default the app's
-    ``topic_partitions``. Raises AppNotFound.
+    ``processes`` starts each worker as a separate process; otherwise the workers run in this process, start
+    in a fraction of a second, and :meth:`advance` moves their time. ``settings`` are Faust's settings with
+    priority over the app's own. ``partitions`` is the number of partitions of each source topic; by default
+    the app's ``topic_partitions``. Raises AppNotFound.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Fleet:
         self._before: Owners = {}
         self._is_at_rest = False
 
-    # -- its life
+    # -- start and end
 
     def __enter__(self) -> Self:
         self.start()
@@ -91,7 +91,7 @@ class Fleet:
         self.close()
 
     def start(self) -> None:
-        """Start the broker and the workers; returns when the group is at rest."""
+        """Start the broker and the workers; return when the group is at rest."""
         broker = EmbeddedBroker(clock=lambda: int(REAL_TIME() * 1000))
         self.broker = self._stack.enter_context(broker)
         self.broker.call(lambda node: with_faults(self.broker.server, self._faults))
@@ -105,7 +105,7 @@ class Fleet:
         self._wait_for_rest(0.0 if is_single else QUIET_S, PATIENCE_S, is_hurried=is_single)
 
     def close(self) -> None:
-        """End all workers and the broker. May be called again."""
+        """End all workers and the broker. May be called repeatedly."""
         workers = list(self.workers.values())
         try:
             for worker in workers:
@@ -151,32 +151,32 @@ class Fleet:
         self.workers[name] = worker
         worker.start(settings)
 
-    # -- what happens
+    # -- events
 
     def add(self) -> str:
-        """One worker more; returns its name."""
+        """Add a worker; return its name."""
         self._begin()
         name = f"w{len(self.workers) + 1}"
         self._launch(name)
         return name
 
     def stop(self, name: str) -> None:
-        """A worker ends as after SIGTERM: it hands its partitions over and leaves the group."""
+        """Stop a worker as by SIGTERM: it hands its partitions over and leaves the group."""
         self._begin()
         self._worker(name).stop()
 
     def kill(self, name: str) -> None:
-        """A worker is gone as after SIGKILL: the group misses it after its session timeout."""
+        """Kill a worker as by SIGKILL: the group removes the worker after its session timeout."""
         self._begin()
         self._worker(name).kill()
 
     def freeze(self, name: str) -> None:
-        """A worker stands still as after SIGSTOP, until :meth:`bring_back`."""
+        """Freeze a worker as by SIGSTOP, until :meth:`bring_back`."""
         self._begin()
         self._worker(name).freeze()
 
     def bring_back(self, name: str) -> None:
-        """A frozen worker goes on; one that was killed or stopped starts again, with its files."""
+        """Thaw a frozen worker; restart a killed or stopped worker, with its files."""
         self._begin()
         worker = self._worker(name)
         if worker.is_frozen:
@@ -192,7 +192,7 @@ class Fleet:
         return self.workers[name]
 
     def _begin(self) -> None:
-        """Something is about to happen: what it moves is counted from here."""
+        """Mark the start of an event: its moves are counted from here."""
         if self._is_at_rest:
             self._before, self._is_at_rest = self.owners(), False
             for worker in self.workers.values():
@@ -211,8 +211,8 @@ class Fleet:
     ) -> None:
         """Write a record to ``topic`` at the fleet's time, or at ``at``.
 
-        In this process it returns when the workers have processed what they can: an agent that waits for
-        more records, or for time to pass, holds back nothing else.
+        In this process the call returns when the workers have processed all they can: an agent that waits for
+        more records, or for time to pass, does not delay the return.
         """
         now = self.clock.time() if at is None else at
         log.append(self.broker, topic, key, value, now, partition)
@@ -220,18 +220,18 @@ class Fleet:
             self._until_idle()
 
     def send_all(self, topic: str, records: Iterable[tuple[Any, Any]]) -> None:
-        """Write (key, value) after (key, value) to ``topic``, and wait once for all of them."""
+        """Write each (key, value) to ``topic``, and wait once for all of them."""
         for key, value in records:
             log.append(self.broker, topic, key, value, self.clock.time(), None)
         if not self.processes:
             self._until_idle()
 
     def records(self, topic: str) -> list[log.Record]:
-        """All records of ``topic``, by time: what the app has sent, or a table's changelog."""
+        """Return all records of ``topic`` by time: the app's output, or a table's changelog."""
         return log.read(self.broker, topic)
 
     def table(self, name: str) -> dict[Any, Any]:
-        """The rows of a table, of all workers' partitions together, as its changelog says.
+        """Return the rows of a table, of all workers' partitions together, from its changelog.
 
         A row of a windowed table has the key ``(key, (begin, end))``.
         """
@@ -246,11 +246,12 @@ class Fleet:
     # -- time
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass: timers ring in their order, agents' timeouts end, windows close.
+        """Advance time by ``seconds``: timers fire in order, agents' timeouts end, windows close.
 
-        ``time.time()`` in the app and the time of records that are sent later move with it. A sleep of two
-        seconds or more ends at its very time, a shorter one up to a quarter of a second late, after the first
-        minute up to a second. Cost: about 0.1 s for 20 s, and some seconds for an hour. In this process only.
+        ``time.time()`` in the app and the time of later records advance too. A sleep of two
+        seconds or more ends exactly on time, a shorter sleep up to a quarter of a second late, after the
+        first minute up to a second. Cost: about 0.1 s for 20 s, and some seconds for an hour.
+        In this process only.
         """
         if self.processes:
             raise AssertionError(
@@ -282,7 +283,7 @@ class Fleet:
         return [worker for worker in found if worker.alive and not worker.is_frozen]
 
     def _until_idle(self) -> None:
-        """Let workers run until nothing changes that time alone does not change."""
+        """Run the workers until all remaining changes need more time."""
         seen, calm, deadline = None, 0, time.monotonic() + PATIENCE_S
         while calm < IDLE_TURNS:
             assert time.monotonic() < deadline, (
@@ -302,14 +303,14 @@ class Fleet:
         ends = {tp.topic: log.ends(self.broker, tp.topic) for tp in worker.positions}
         return any(at < ends[tp.topic][tp.partition] for tp, at in worker.positions.items())
 
-    # -- rest, and what moved
+    # -- rest and moves
 
     def settle(self, *, quiet_s: float = QUIET_S, timeout_s: float = PATIENCE_S) -> None:
-        """Wait until each partition has one owner, all tables are restored and no round is under way."""
+        """Wait until each partition has an owner, all tables are restored and no rebalance is in progress."""
         self._wait_for_rest(quiet_s, timeout_s)
 
     def _wait_for_rest(self, quiet_s: float, timeout_s: float, *, is_hurried: bool = False) -> None:
-        """Where ``is_hurried``, nobody waits for the pauses of the one worker that starts."""
+        """Wait for rest; with ``is_hurried``, skip the pauses of the one starting worker."""
         self.clock.run()
         since: float | None = None
         seen: Any = None
@@ -344,17 +345,17 @@ class Fleet:
         return "\n".join(f"{name}: {worker.why_not()}" for name, worker in self.workers.items())
 
     def owners(self) -> Owners:
-        """Which worker owns each task; a task is (group of topics that travel together, number)."""
+        """Return the owner of each task; a task is (group of co-partitioned topics, number)."""
         return owners(worker for worker in self.workers.values() if not worker.is_frozen)
 
     def moves(self) -> Moves:
-        """The tasks that the last event moved: task -> (from, to). Waits for rest."""
+        """Return the tasks moved by the last event: task -> (from, to). Waits for rest."""
         if not self._is_at_rest:
             self.settle()
         return moves(self._before, self.owners())
 
     def cold_moves(self) -> list[tuple[Part, str]]:
-        """(changelog partition, new owner) where the new owner had none of its rows. Waits for rest."""
+        """Return (changelog partition, new owner) for new owners without any of the rows. Waits for rest."""
         if not self._is_at_rest:
             self.settle()
         return sorted(
@@ -365,21 +366,21 @@ class Fleet:
         )
 
     def assert_moves(self, *, max: int, min: int = 0) -> None:
-        """The last event moved at most ``max`` tasks (and at least ``min``)."""
+        """Assert that the last event moved at most ``max`` tasks (and at least ``min``)."""
         moved = self.moves()
         assert min <= len(moved) <= max, (
             f"{len(moved)} tasks moved, expected {min} to {max}: {listed(named(moved))}"
         )
 
     def assert_no_cold_moves(self) -> None:
-        """No task of a table with rows went to a worker that had to read its changelog from the beginning."""
+        """Assert that no task of a table with rows went to a worker without any of its rows."""
         cold = self.cold_moves()
         assert not cold, f"{len(cold)} cold moves: " + listed(
             [f"{part.topic}-{part.number} to {name}" for part, name in cold]
         )
 
 
-#: What the fixture ``fleet`` is: takes what :class:`Fleet` takes, but the folder.
+#: The fixture ``fleet``: takes the arguments of :class:`Fleet`, without the folder.
 StartFleet: TypeAlias = Callable[..., Fleet]
 
 
@@ -389,7 +390,7 @@ def _hashable(key: Any) -> Any:
 
 @contextlib.contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that are not set yet, for as long as the block runs."""
+    """Set unset variables for the duration of the block."""
     added = {name: value for name, value in variables.items() if name not in os.environ}
     os.environ.update(added)
     try:

@@ -1,4 +1,4 @@
-"""A worker of a fleet inside the test's process: the whole of Faust, on a thread with a loop of its own."""
+"""A worker of a fleet inside the test's process: a complete Faust worker on a thread with its own loop."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from faust_assigner.testing.reporting import State, report
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
-#: Real seconds that the fetcher waits for records, so that a test need not wait for it.
+#: Real seconds for which the fetcher waits for records; short, so that a test need not wait.
 POLL_S = 0.01
 #: While a worker stops, ``HURRY_S`` pass for its timers in each ``PAUSE_S`` of real time.
 HURRY_S, PAUSE_S = 0.05, 0.002
-#: Rounds of the event loop within which what a timer has woken goes on.
+#: Rounds of the event loop within which the work after a timer continues.
 ROUNDS = 10
-#: Real seconds that a turn waits at most for calls of the consumer's thread.
+#: Real seconds for which a turn waits at most for calls of the consumer's thread.
 ANSWERED_S = 1.0
 
 
 class Progress(NamedTuple):
-    """How far a worker has come."""
+    """The progress of a worker."""
 
     under_way: int
     begun: int
-    #: Partition of a source topic -> the offset of the next record to be read.
+    #: Partition of a source topic -> the next offset to read.
     positions: Mapping[Any, int]
 
 
 class InProcess:
-    """One worker, over all of its lives; ``app`` is that of the present one."""
+    """One worker, over all of its lives; ``app`` is the app of the current life."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class InProcess:
         self.app: Any = None
         self.loop: MovedLoop
         self._up = threading.Event()
-        #: Calls of the consumer's thread that are not answered yet, polls left out.
+        #: Pending calls of the consumer's thread, without polls.
         self._calls = 0
 
     # -- a life
 
     def start(self, settings: Mapping[str, Any]) -> None:
-        """Start the app on a thread of its own; returns once its loop runs."""
+        """Start the app on its own thread; return once its loop runs."""
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
         self.error, self.loop, self._calls = None, MovedLoop(self._clock), 0
         self._up.clear()
@@ -133,7 +133,7 @@ class InProcess:
         self._stamp(self.app.producer)
 
     def _stamp(self, producer: Any) -> None:
-        """Have what the app sends bear the clock's time, not that of the machine."""
+        """Stamp records of the app with the clock's time instead of the machine's."""
 
         def stamped(send: Callable[..., Any]) -> Callable[..., Any]:
             def sent(
@@ -170,11 +170,11 @@ class InProcess:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it stands still."""
+        """Whether the worker is frozen."""
         return self._gate is not None
 
     def why_not(self) -> str:
-        """What is known of it where something is awaited in vain."""
+        """Describe the worker's state for the message of a failed wait."""
         if self.error is not None:
             return f"{type(self.error).__name__}: {self.error}"
         return str(self.state)
@@ -184,10 +184,10 @@ class InProcess:
         crash: BaseException | None = getattr(self.app, "crash_reason", None)
         return crash
 
-    # -- what happens to it
+    # -- events
 
     def stop(self) -> None:
-        """As SIGTERM: hand partitions over, leave the group, close the tables."""
+        """Stop as after SIGTERM: hand partitions over, leave the group, close the tables."""
         self.thaw()
         if self.alive:
             with contextlib.suppress(RuntimeError):
@@ -195,18 +195,18 @@ class InProcess:
         self._join()
 
     def kill(self) -> None:
-        """As SIGKILL: the group hears nothing more of it."""
+        """Stop as after SIGKILL: the group gets no notice."""
         self._cut_off()
         self.stop()
 
     def freeze(self) -> None:
-        """As SIGSTOP: its threads stand still until :meth:`thaw`."""
+        """Freeze as after SIGSTOP: the worker's threads stand still until :meth:`thaw`."""
         gate = self._gate = threading.Event()
         for loop in self._loops():
             loop.call_soon_threadsafe(gate.wait)
 
     def thaw(self) -> None:
-        """As SIGCONT."""
+        """Continue as after SIGCONT."""
         gate, self._gate = self._gate, None
         if gate is not None:
             gate.set()
@@ -226,10 +226,10 @@ class InProcess:
         self._thread = None
         self.state.end()
 
-    # -- what runs on its loop
+    # -- calls on its loop
 
     def run(self, coroutine: Coroutine[Any, Any, T], what: str) -> T:
-        """A coroutine on the worker's loop."""
+        """Run a coroutine on the worker's loop."""
         if not self.alive or self.is_frozen:
             coroutine.close()
             raise AssertionError(f"the worker {self.name} does not run: {self.why_not()}")
@@ -254,11 +254,11 @@ class InProcess:
         return self.loop.next_alarm()
 
     def turn(self) -> Alarm:
-        """Let all that is due run, here and on the consumer's thread; returns the next timer."""
+        """Run all due work, here and on the consumer's thread; return the next timer."""
         return self.run(self._turn(), f"a turn of the worker {self.name}")
 
     def progress(self) -> Progress:
-        """How far the worker has come."""
+        """Return the worker's progress."""
         return self.run(self._progress(), f"the positions of the worker {self.name}")
 
     async def _progress(self) -> Progress:

@@ -1,6 +1,6 @@
 """A real Apache Kafka for tests: one KRaft node on loopback, temporary data, stopped by its owner.
 
-The jars come from Maven once and stay in a cache folder, so a second run needs no registry:
+The jars come from Maven once and stay in a cache folder, so that a second run needs no registry:
 
     python -m faust_assigner.testing.kafka        # fetch the jars, start, say hello, stop
 
@@ -55,12 +55,12 @@ class KafkaUnavailable(RuntimeError):
 
 
 def kafka_jars() -> Path:
-    """The folder of Apache Kafka's jars, fetched when missing."""
+    """Return the folder of Apache Kafka's jars; fetches missing jars."""
     return fetch_jars(POM, f"kafka-{KAFKA_VERSION}")
 
 
 def free_port() -> int:
-    """A TCP port on loopback that was free a moment ago."""
+    """Return a currently free TCP port on loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -68,20 +68,20 @@ def free_port() -> int:
 
 @dataclass
 class KafkaServer:
-    """A running broker: where it listens, where its data and its log are; ``process`` is its present life."""
+    """A running broker: its address, its data and its log; ``process`` is its current process."""
 
     bootstrap: str
     data: Path
     process: subprocess.Popen[bytes]
-    #: A second listener for clients with TLS and a password, where one was asked for.
+    #: A second listener for clients with TLS and a password, if requested.
     secured: SecuredListener | None = None
 
     def log_tail(self, characters: int = 4000) -> str:
-        """The end of the server's own log, for error messages."""
+        """Return the end of the server's log, for error messages."""
         return (self.data / "server.log").read_text(errors="replace")[-characters:]
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End its process by that signal and wait; one that does not heed it for 30 s is killed."""
+        """Send the signal and wait for the end; kill the process after 30 s."""
         self.process.send_signal(number)
         try:
             self.process.wait(30)
@@ -90,7 +90,7 @@ class KafkaServer:
             self.process.wait()
 
     def start_again(self) -> None:
-        """After :meth:`end`: on the same port, with its data. Raises KafkaUnavailable. Cost: seconds."""
+        """Start again after :meth:`end`, on the same port and data. Raises KafkaUnavailable."""
         self.process = _launch(kafka_jars(), self.data / "server.properties", self.data)
         _wait_until_listening(self, int(self.bootstrap.rpartition(":")[2]))
 
@@ -115,8 +115,8 @@ def kafka_server(
 ) -> Iterator[KafkaServer]:
     """Start one KRaft node with ``settings`` over the defaults above; stop it and drop its data at exit.
 
-    A setting of None is left to Kafka's own default.
-    ``with_secured`` adds a listener that asks for TLS and SCRAM (needs keytool, which comes with Java).
+    A setting of None keeps Kafka's own default.
+    ``with_secured`` adds a listener with TLS and SCRAM (needs keytool, a part of Java).
     """
     jars = kafka_jars()
     data = Path(tempfile.mkdtemp(prefix="faust-assigner-kafka-"))

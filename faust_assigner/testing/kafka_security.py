@@ -1,4 +1,4 @@
-"""A second listener of a test's Kafka that asks for TLS and a password (SASL_SSL with SCRAM-SHA-512)."""
+"""A second listener of a test's Kafka with TLS and a password (SASL_SSL with SCRAM-SHA-512)."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass(frozen=True)
 class SecuredListener:
-    """Where it listens, who may come in, and the certificate to trust: as PEM and in a JKS truststore."""
+    """The listener's address, its user, and its certificate: as PEM and in a JKS truststore."""
 
     bootstrap: str
     folder: Path
     user: str = "shop"
-    #: With all that a properties file and JAAS must escape.
+    #: Contains every character that a properties file and JAAS must escape.
     password: str = field(default_factory=lambda: f'{secrets.token_hex(8)}"= \\#', repr=False)
     store_password: str = field(default_factory=lambda: secrets.token_hex(8), repr=False)
 
     @property
     def certificate(self) -> Path:
-        """The server's certificate, which signs itself, in PEM."""
+        """The server's self-signed certificate, in PEM."""
         return self.folder / "server.pem"
 
     @property
     def truststore(self) -> Path:
-        """The certificate in a JKS truststore, as Java's clients like it."""
+        """The certificate in a JKS truststore, for Java's clients."""
         return self.folder / "truststore.jks"
 
     @property
@@ -41,7 +41,7 @@ class SecuredListener:
         return f'{_MODULE} required username="{self.user}" password="{password}";'
 
     def properties(self, *, jks: bool = False) -> dict[str, str]:
-        """Kafka's client properties, with the certificate in PEM or in the truststore."""
+        """Return Kafka's client properties, with the certificate in PEM or in the truststore."""
         trust = {"ssl.truststore.location": str(self.certificate), "ssl.truststore.type": "PEM"}
         if jks:
             trust = {
@@ -57,7 +57,7 @@ class SecuredListener:
         }
 
     def write_properties(self, path: Path, *, jks: bool = False) -> Path:
-        """The same as a file for ``--config``."""
+        """Write the properties as a file for ``--config``."""
         path.write_text(
             "".join(
                 f"{name}={_escaped(value)}\n" for name, value in self.properties(jks=jks).items()
@@ -66,7 +66,7 @@ class SecuredListener:
         return path
 
     def server_settings(self) -> Mapping[str, str]:
-        """What the broker must be told beside its listeners."""
+        """The broker's settings besides its listeners."""
         mechanism = MECHANISM.lower()
         return {
             "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{LISTENER}:SASL_SSL",
@@ -81,11 +81,11 @@ class SecuredListener:
         }
 
     def add_user(self) -> str:
-        """For ``StorageTool format --add-scram``."""
+        """The argument of ``StorageTool format --add-scram``."""
         return f"{MECHANISM}=[name={self.user},password={self.password}]"
 
     def make_certificate(self) -> None:
-        """The server's key and certificate, by Java's own keytool; valid for loopback and a few days."""
+        """Create the server's key and certificate with Java's keytool; valid for loopback and a few days."""
         store = (
             "-keystore",
             str(self.folder / "server.p12"),

@@ -1,4 +1,4 @@
-"""Records of the embedded broker's logs: written and read where they are, without a client."""
+"""Records of the embedded broker's logs, written and read directly, without a client."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.storage.records import parse_batch
 
-#: A magic number of today's record batches, and a size that no test reaches.
+#: The magic number of current record batches, and a size beyond any test.
 MAGIC, BATCH_BYTES = 2, 16 << 20
 
 
 class Record(NamedTuple):
-    """A record of a topic; key and value are what their JSON says, else text, else bytes."""
+    """A record of a topic; key and value are decoded from JSON, else from text, else bytes."""
 
     key: Any
     value: Any
@@ -29,7 +29,7 @@ class Record(NamedTuple):
 
 
 def create(broker: EmbeddedBroker, topic: str, partitions: int) -> None:
-    """A topic with ``partitions``, unless there is one of the name."""
+    """Create a topic with ``partitions``, unless the topic exists."""
 
     def made(node: Node) -> None:
         if node.catalogue.get(topic) is None:
@@ -60,7 +60,7 @@ def append(
 
 
 def read(broker: EmbeddedBroker, topic: str) -> list[Record]:
-    """Every record of a topic, by time, partition and offset; none where there is no such topic."""
+    """Return every record of a topic, by time, partition and offset; empty for an unknown topic."""
 
     def bytes_of(node: Node) -> list[bytes]:
         found = node.catalogue.get(topic)
@@ -79,7 +79,7 @@ def read(broker: EmbeddedBroker, topic: str) -> list[Record]:
 
 
 def ends(broker: EmbeddedBroker, topic: str) -> list[int]:
-    """The end offset of each partition; none where there is no such topic."""
+    """Return the end offset of each partition; empty for an unknown topic."""
 
     def found(node: Node) -> list[int]:
         topic_ = node.catalogue.get(topic)
@@ -101,12 +101,12 @@ def _decoded(data: bytes, partition: int) -> Iterator[Record]:
 
 
 def _partition(key: bytes | None, count: int) -> int:
-    """As Kafka's clients choose it; 0 without a key, so that a test can repeat itself."""
+    """Choose a partition as Kafka's clients do; 0 without a key, so that tests are repeatable."""
     return 0 if key is None else (murmur2(key) & 0x7FFFFFFF) % count
 
 
 def encoded(thing: Any) -> bytes | None:
-    """Bytes as they are, text as UTF-8, records by their serializer, all else as JSON."""
+    """Encode: bytes unchanged, text as UTF-8, records by their serializer, other values as JSON."""
     if thing is None or isinstance(thing, bytes):
         return thing
     if isinstance(thing, str):
@@ -117,7 +117,7 @@ def encoded(thing: Any) -> bytes | None:
 
 
 def decoded(data: bytes | None) -> Any:
-    """What bytes say as JSON, else as text, else the bytes."""
+    """Decode bytes as JSON, else as text, else return the bytes."""
     if data is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Who owns which task, whether the group is at rest, and what moved between two states of it."""
+"""The owners of tasks, the test for a group at rest, and the moves between two states of a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.testing.reporting import State
 
 
 class Member(Protocol):
-    """One worker over all of its lives, in this process or as one of its own."""
+    """A worker over all of its lives, in this process or in its own process."""
 
     name: str
     folder: Path
@@ -20,14 +20,14 @@ class Member(Protocol):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it stands still."""
+        """Whether the worker is frozen."""
 
     @property
     def alive(self) -> bool:
         """Whether it runs, or is frozen."""
 
     def why_not(self) -> str:
-        """What is known of it where something is awaited in vain."""
+        """Describe the worker's state for the message of a failed wait."""
 
     def stop(self) -> None:
         """SIGTERM."""
@@ -42,14 +42,14 @@ class Member(Protocol):
         """SIGCONT."""
 
 
-#: (group, number) of a task -> the worker that owns it.
+#: (group, number) of a task -> its owner.
 Owners: TypeAlias = Mapping[tuple[int, int], str]
 #: task -> (former owner, owner).
 Moves: TypeAlias = Mapping[tuple[int, int], tuple[str, str]]
 
 
 def owners(workers: Iterable[Member]) -> Owners:
-    """The owner of each task, as the workers say."""
+    """Return the owner of each task, as the workers report."""
     return {
         (part.group, part.number): worker.name
         for worker in workers
@@ -58,7 +58,7 @@ def owners(workers: Iterable[Member]) -> Owners:
 
 
 def rest(living: Sequence[Member], broker: EmbeddedBroker) -> tuple[int, Owners] | None:
-    """(generation, owners) where each partition has one owner and no worker waits for more; else None."""
+    """Return (generation, owners) if each partition has an owner and no worker waits; else None."""
     if len({worker.state.generation for worker in living}) != 1:
         return None
     if any(worker.state.ready != worker.state.generation for worker in living):
@@ -74,7 +74,7 @@ def rest(living: Sequence[Member], broker: EmbeddedBroker) -> tuple[int, Owners]
 
 
 def moves(before: Owners, now: Owners) -> Moves:
-    """The tasks of both states that have another owner now."""
+    """Return the tasks in both states whose owner differs."""
     return {
         task: (owner, now[task])
         for task, owner in sorted(before.items())
@@ -83,11 +83,11 @@ def moves(before: Owners, now: Owners) -> Moves:
 
 
 def named(moved: Moves) -> list[str]:
-    """A phrase for each move."""
+    """Return a phrase for each move."""
     return [f"task {group}-{n} from {a} to {b}" for (group, n), (a, b) in moved.items()]
 
 
 def listed(phrases: Sequence[str], most: int = 10) -> str:
-    """The first of them, and how many more there are."""
+    """Join the first phrases, with a count of the rest."""
     more = f" and {len(phrases) - most} more" if len(phrases) > most else ""
     return ", ".join(phrases[:most]) + more

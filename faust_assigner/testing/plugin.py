@@ -1,6 +1,6 @@
-"""A pytest plugin for app authors; installed with the package, it needs no line in a ``conftest.py``.
+"""A pytest plugin for app authors; installed with the package, without a line in ``conftest.py``.
 
-It imports nothing but pytest until a test asks for one of its fixtures.
+The plugin imports only pytest until a test uses one of its fixtures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaServer]:
-    """A real Apache Kafka, started at its first use and stopped after the last test; name topics apart."""
+    """A real Apache Kafka, started at its first use, stopped after the last test; use unique topic names."""
     from faust_assigner.testing.kafka import kafka_server
 
     with kafka_server() as server:
@@ -38,7 +38,7 @@ def embedded_broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def virtual_broker() -> Iterator[VirtualBroker]:
-    """An embedded broker whose time stands still until ``advance()``, with faults for single clients."""
+    """An embedded broker whose time advances only by ``advance()``, with faults for single clients."""
     from faust_assigner.testing.virtual_broker import VirtualBroker
 
     with VirtualBroker() as broker:
@@ -47,7 +47,7 @@ def virtual_broker() -> Iterator[VirtualBroker]:
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[StartFleet]:
-    """``fleet("shop.app", workers=3)`` starts workers of an app on an embedded broker of their own.
+    """``fleet("shop.app", workers=3)`` starts workers of an app on a separate embedded broker.
 
     Every fleet is stopped at the end of the test, also if the test fails or is interrupted.
     """

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from faust_assigner.testing.reporting import State
 
-#: A worker is sent its question again after so long: it may not have listened yet.
+#: The interval for repeating a request to a worker: the worker may not have listened yet.
 ASK_AGAIN_S = 1.0
 
 
 @dataclass
 class Journaled:
-    """A process that writes JSON lines into ``folder/journal``, and how far they have been read."""
+    """A process that writes JSON lines into ``folder/journal``, and the read position in the journal."""
 
     name: str
     folder: Path
@@ -34,7 +34,7 @@ class Journaled:
         return self.process.poll() is None
 
     def read_journal(self) -> None:
-        """Take in the lines written since the last call; a torn last line waits for its end."""
+        """Read the lines written since the last call; an incomplete last line is left for the next call."""
         journal = self.folder / "journal"
         if not journal.exists():
             return
@@ -47,12 +47,12 @@ class Journaled:
                 self._take(json.loads(line))
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye to the group, no flush."""
+        """Send SIGKILL: no LeaveGroup, no flush."""
         self.process.kill()
         self.process.wait()
 
     def stop(self, timeout_s: float = 20.0) -> None:
-        """SIGTERM; SIGKILL where it does not end in time."""
+        """Send SIGTERM; SIGKILL after the timeout."""
         self.process.terminate()
         try:
             self.process.wait(timeout_s)
@@ -60,7 +60,7 @@ class Journaled:
             self.kill()
 
     def log_tail(self, characters: int = 1500) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return (self.folder / "log").read_text(errors="replace")[-characters:]
 
     def _take(self, row: Mapping[str, Any]) -> None:
@@ -71,22 +71,22 @@ W = TypeVar("W", bound=Journaled)
 
 
 def on_loopback(port: int) -> tuple[str, ...]:
-    """Faust's options for a web server at ``port`` of 127.0.0.1."""
+    """Return Faust's options for a web server at ``port`` of 127.0.0.1."""
     return ("--web-port", str(port), "--web-bind", "127.0.0.1", "--web-host", "127.0.0.1")
 
 
 class Processes(Generic[W]):
-    """Processes by name, each with a folder of its own below ``folder``: its files, its journal, its log."""
+    """Processes by name, each with its own folder below ``folder`` for files, journal and log."""
 
     folder: Path
     workers: dict[str, W]
-    #: Where the modules of workers are found.
+    #: The folder of the workers' modules.
     root: ClassVar[Path]
 
     def launch(
         self, name: str, module: str, environment: Mapping[str, str], *, level: str
     ) -> subprocess.Popen[bytes]:
-        """Start the Faust app of ``module`` as ``name``, with the files of its former life."""
+        """Start the Faust app of ``module`` as ``name``, with the files of its previous life."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "log").open("ab") as log:
@@ -99,28 +99,28 @@ class Processes(Generic[W]):
             )
 
     def web_options(self, name: str) -> Sequence[str]:
-        """Faust's options for the web server of ``name``; the default is no server."""
+        """Return Faust's options for the web server of ``name``; by default no server."""
         return ("--without-web",)
 
     def kill(self, name: str) -> None:
-        """SIGKILL: no goodbye to the group, no flush."""
+        """Send SIGKILL: no LeaveGroup, no flush."""
         self.workers[name].kill()
 
     def terminate(self, *names: str, timeout_s: float = 20.0) -> None:
-        """SIGTERM; SIGKILL to one that does not end in time."""
+        """Send SIGTERM; SIGKILL to a process that does not end in time."""
         for name in names:
             self.workers[name].process.terminate()
         for name in names:
             self.workers[name].stop(timeout_s)
 
     def living(self) -> list[W]:
-        """The workers whose process runs, by name, with all journals read."""
+        """Return the running workers by name, with all journals read."""
         for worker in self.workers.values():
             worker.read_journal()
         return [worker for _, worker in sorted(self.workers.items()) if worker.alive]
 
     def answers(self, suffix: str, timeout_s: float) -> Iterator[Any]:
-        """What each living worker writes beside its journal when it is sent SIGUSR1."""
+        """Send SIGUSR1 to each running worker, and yield the file that each writes beside its journal."""
         for worker in self.living():
             answer = worker.folder / f"journal.{suffix}"
             answer.unlink(missing_ok=True)
@@ -140,19 +140,19 @@ class Processes(Generic[W]):
 
 @dataclass
 class Worker(Journaled):
-    """One worker of a fleet, as a process of its own: ``faust_assigner.testing.worker``."""
+    """A worker of a fleet in its own process: ``faust_assigner.testing.worker``."""
 
     state: State = field(default_factory=State)
     failure: str = ""
     is_frozen: bool = False
-    #: Whether the test has ended it.
+    #: Whether the test has ended the worker.
     is_ended: bool = False
 
     @classmethod
     def launch(
         cls, name: str, folder: Path, app: str, settings: Mapping[str, Any], state: State
     ) -> Worker:
-        """Start it, with the files of its former life when it had one."""
+        """Start the worker, with the files of its previous life, if any."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "journal").unlink(missing_ok=True)
         orders = {
@@ -164,7 +164,7 @@ class Worker(Journaled):
         with (folder / "log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "faust_assigner.testing.worker"],
-                stdin=subprocess.PIPE,  # closed with this process: then the worker ends, too
+                stdin=subprocess.PIPE,  # closed with this process, which ends the worker, too
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=os.environ | orders,
@@ -178,7 +178,7 @@ class Worker(Journaled):
             self.state.take(row)
 
     def why_not(self) -> str:
-        """What is known of it where something is awaited in vain."""
+        """Describe the worker's state for the message of a failed wait."""
         return self.failure or f"{self.state}; the end of its log:\n{self.log_tail()}"
 
     def freeze(self) -> None:
@@ -193,12 +193,12 @@ class Worker(Journaled):
         self.is_frozen = False
 
     def kill(self) -> None:
-        """SIGKILL; what it told before counts."""
+        """Send SIGKILL; earlier reports count."""
         super().kill()
         self._ended()
 
     def stop(self, timeout_s: float = 20.0) -> None:
-        """SIGTERM; SIGKILL where it does not end in time."""
+        """Send SIGTERM; SIGKILL after the timeout."""
         self.thaw()
         super().stop(timeout_s)
         self._ended()

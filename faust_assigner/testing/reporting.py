@@ -1,9 +1,9 @@
-"""What a worker under test reports of its rounds, as rows: the same in this process and over a journal.
+"""A test worker's report of its rounds, as rows, for workers in this process and over a journal.
 
     {"kind": "assigned", "generation": 4, "actives": [["orders", 0, 1]], "standbys": [...], "cold": [...]}
     {"kind": "ready", "generation": 4}
 
-Each partition is (topic, number, group): topics of a group have one owner for each number.
+Each partition is (topic, number, group): topics of a group share one owner per number.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-#: By this end of its name a topic is Faust's own, for the election of its leader.
+#: The suffix of Faust's own topic for the election of its leader.
 LEADER = "-__assignor-__leader"
 
 
 class Part(NamedTuple):
-    """One partition; ``group`` is that of the topics that travel together."""
+    """A partition; ``group`` is the group of co-partitioned topics."""
 
     topic: str
     number: int
@@ -25,13 +25,13 @@ class Part(NamedTuple):
 
 
 def generation_of(app: Any) -> int:
-    """The group's generation; Faust's own number stands still in cooperative rounds."""
+    """Return the group's generation; Faust's own number is constant in cooperative rounds."""
     said = getattr(app.assignor, "generation", -1)
     return said if said > 0 else int(app.consumer_generation_id)
 
 
 def report(app: Any, tell: Callable[[Mapping[str, Any]], None]) -> None:
-    """Have ``app`` tell its rounds: each assignment, and when its tables are restored."""
+    """Make ``app`` report its rounds: each assignment, and the end of each restore."""
 
     def parts(tps: Iterable[Any]) -> list[Part]:
         assignor = app.assignor
@@ -64,13 +64,13 @@ def report(app: Any, tell: Callable[[Mapping[str, Any]], None]) -> None:
 
 
 def _awaited(assignor: Any) -> int:
-    """How many copies of the worker a follow-up round waits for; 0 with stock."""
+    """Return the number of copies awaited by a follow-up round; 0 for stock Faust."""
     awaited = getattr(assignor, "awaited", None)
     return 0 if awaited is None else len(awaited.tps) + awaited.follows
 
 
 def _claimed(assignor: Any) -> list[tuple[str, int]] | None:
-    """The changelogs of which the worker had state, in memory or on disk, as it joined; None with stock."""
+    """Return the changelogs with state in memory or on disk at the join; None for stock Faust."""
     joined = getattr(assignor, "joined_with", None)
     if joined is None:
         return None
@@ -80,23 +80,23 @@ def _claimed(assignor: Any) -> list[tuple[str, int]] | None:
 
 @dataclass
 class State:
-    """What one worker has, by its last rows."""
+    """A worker's partitions, by its last rows."""
 
     generation: int = -1
     ready: int = -1
     actives: frozenset[Part] = frozenset()
     standbys: frozenset[Part] = frozenset()
-    #: Partitions that are to move here in a follow-up round, once their state has caught up.
+    #: Partitions that move here in a follow-up round, once their state has caught up.
     awaited: int = 0
-    #: Changelogs that became its own without state, since :meth:`begin`.
+    #: Changelogs that moved here without state, since :meth:`begin`.
     cold: frozenset[Part] = frozenset()
 
     def begin(self) -> None:
-        """Forget what was cold before."""
+        """Reset the cold moves."""
         self.cold = frozenset()
 
     def end(self) -> None:
-        """The worker's life is over: it has nothing any more."""
+        """Clear all partitions at the end of the worker's life."""
         self.generation = self.ready = -1
         self.awaited = 0
         self.actives = self.standbys = frozenset()
@@ -105,7 +105,7 @@ class State:
         return f"generation {self.generation}, ready {self.ready}, waits for {self.awaited} copies"
 
     def take(self, row: Mapping[str, Any]) -> None:
-        """Take one row."""
+        """Apply a row."""
         if row["kind"] == "ready":
             self.ready = row["generation"]
         elif row["kind"] == "assigned":

@@ -1,4 +1,4 @@
-"""The embedded broker with a clock in the test's hand, and with faults: sessions end when the test says so.
+"""The embedded broker with a clock under the test's control, and with faults.
 
 >>> with VirtualBroker() as broker:
 ...     before = broker.now_ms
@@ -24,11 +24,11 @@ START_MS: Final = 1_700_000_000_000
 
 
 class VirtualBroker:
-    """``with VirtualBroker() as broker``: clients connect to ``broker.bootstrap`` as to any other.
+    """``with VirtualBroker() as broker``: clients connect to ``broker.bootstrap`` as to any broker.
 
-    Group timers (sessions, rebalances, initial delays) go by the virtual clock alone. Clients live in real
-    time: a heartbeat interval is as long as ever, but 45 s of silence are one ``advance(45_000)``.
-    Members are named by the client id their owner chose.
+    Group timers (sessions, rebalances, initial delays) follow the virtual clock only. Clients live in real
+    time: a heartbeat interval takes its usual time, but 45 s of silence are one ``advance(45_000)``.
+    Members are named by their client id.
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None) -> None:
@@ -56,7 +56,7 @@ class VirtualBroker:
 
     @property
     def broker(self) -> EmbeddedBroker:
-        """The broker itself."""
+        """The embedded broker."""
         return self._broker
 
     # -- time ------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class VirtualBroker:
         return self._now_ms
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass; every timer due by then rings at its own time, in order."""
+        """Advance the time; every timer due by then fires at its own time, in order."""
 
         def ring(node: Node) -> None:
             node.alarms.ring_until(self._now_ms + milliseconds, self._set)
@@ -80,7 +80,7 @@ class VirtualBroker:
     # -- groups ----------------------------------------------------------------------------------
 
     def group(self, group_id: str) -> GroupView | None:
-        """A group as an administrator sees it, or None."""
+        """Return a group as an administrator sees it, or None."""
 
         def look(node: Node) -> GroupView | None:
             group = node.groups.get(group_id)
@@ -89,12 +89,12 @@ class VirtualBroker:
         return self._broker.call(look)
 
     def member_ids(self, group_id: str) -> dict[str, str]:
-        """Member ids by client id; empty for a group nobody knows."""
+        """Return member ids by client id; empty for an unknown group."""
         view = self.group(group_id)
         return {m.client_id: m.member_id for m in view.members} if view is not None else {}
 
     def expire(self, group_id: str, client_id: str) -> None:
-        """Put a member out as if its session had ended. Raises KeyError where there is none."""
+        """Remove a member as if its session had ended. Raises KeyError for an unknown member."""
         member_id = self.member_ids(group_id)[client_id]
         errors: list[Code] = []
         self._broker.call(
@@ -109,24 +109,24 @@ class VirtualBroker:
     # -- faults ----------------------------------------------------------------------------------
 
     def kill(self, client_id: str) -> None:
-        """Cut a client off for good, without a word to the group, as SIGKILL does."""
+        """Cut a client off permanently, without notice to the group, as SIGKILL does."""
         self._tell(lambda faults: faults.kill(client_id))
 
     def stall(self, client_id: str) -> None:
-        """Let a client's requests wait until :meth:`resume`, as SIGSTOP or a full network would."""
+        """Hold a client's requests until :meth:`resume`, as SIGSTOP or a full network would."""
         self._tell(lambda faults: faults.stall(client_id))
 
     def resume(self, client_id: str) -> None:
-        """Serve what waited, in order."""
+        """Serve the held requests, in order."""
         self._tell(lambda faults: faults.resume(client_id))
 
     def lose_response(self, client_id: str, api_key: int | None = None, times: int = 1) -> None:
-        """Carry out the next request of a client (of that API), and lose the answer with its connection."""
+        """Apply the next request of a client (of that API), and drop the connection instead of answering."""
         self._tell(lambda faults: faults.lose(client_id, api_key, times))
 
     @property
     def responses_lost(self) -> int:
-        """How many answers were lost so far."""
+        """The number of lost responses so far."""
         return self._faults.lost
 
     def _tell(self, fault: Callable[[Faults], None]) -> None:

@@ -1,17 +1,17 @@
-"""Waits with a deadline and a message that names what is awaited."""
+"""Waits with a deadline and a message that names the awaited fact."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-#: Seconds: a busy machine is no defect of the code under test.
+#: Seconds: a busy machine is not a defect of the code under test.
 PATIENCE_S = 60.0
 
 
 def wait_until(
     fact: Callable[[], bool],
-    what: Callable[[], str] | str = "it to come true",
+    what: Callable[[], str] | str = "the condition to become true",
     *,
     seconds: float = PATIENCE_S,
 ) -> None:

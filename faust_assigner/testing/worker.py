@@ -1,7 +1,7 @@
-"""One worker of a fleet as a process, ``python -m faust_assigner.testing.worker``: ``KIT_*`` say which.
+"""A worker of a fleet as a process, ``python -m faust_assigner.testing.worker``, configured by ``KIT_*``.
 
-It runs the user's app as ``faust worker`` does, with the test's settings, and writes its rounds into a
-journal. It ends when its standard input is closed: with the test's process, however that ends.
+The process runs the user's app as ``faust worker`` does, with the test's settings, and writes its rounds into
+a journal. It ends when its standard input is closed, so it never outlives the test's process.
 """
 
 from __future__ import annotations

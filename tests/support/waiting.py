@@ -12,7 +12,10 @@ __all__ = ["PATIENCE_S", "until", "wait_until"]
 
 
 async def until(
-    fact: Callable[[], bool], what: str = "it to come true", *, seconds: float = PATIENCE_S
+    fact: Callable[[], bool],
+    what: str = "the condition to become true",
+    *,
+    seconds: float = PATIENCE_S,
 ) -> float:
     """Let others run until ``fact()`` is true; how many seconds it took."""
     began = time.monotonic()

@@ -12,7 +12,7 @@ PROTO = "faust_assigner/scaler/proto/externalscaler.proto"
 def generate(root: Path, out: Path) -> None:
     """Write ``externalscaler_pb2.py``, its ``.pyi`` and ``externalscaler_pb2_grpc.py`` under ``out``."""
     said = [f"--{kind}_out={out}" for kind in ("python", "pyi", "grpc_python")]
-    # In a process of its own: the compiler aborts where another extension has brought protobuf along.
+    # In a separate process: the compiler aborts if another extension has loaded protobuf.
     subprocess.run(
         [sys.executable, "-m", "grpc_tools.protoc", f"-I{root}", *said, PROTO], check=True
     )

@@ -22,7 +22,7 @@ def test_it_answers_one_question(question: tuple[str, ...]) -> None:
     """Without one, or with two, it is a wrong option: exit code 2."""
     done = command(*NOWHERE, *question)
     assert done.exit_code == 2
-    assert "one of them" in done.output
+    assert "exactly one of" in done.output
 
 
 def test_where_nobody_answers_it_cannot_be_told() -> None:

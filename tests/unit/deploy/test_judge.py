@@ -278,8 +278,6 @@ def test_a_group_that_lacks_a_member_is_not_complete() -> None:
 def test_a_stock_member_makes_it_uncertain() -> None:
     """Its claims are not known before it joins."""
     made = at_rest()
-    report = asked(
-        replace(look(made), fleet=None, missing="members that are not workers of ours: w2")
-    )
+    report = asked(replace(look(made), fleet=None, missing="members without this package: w2"))
     assert (report.verdict, report.steps) == (CANNOT_TELL, ())
     assert asked(look(made), STOP_W1).verdict == SAFE

@@ -167,7 +167,7 @@ def test_workers_beyond_the_tasks_are_idle() -> None:
     """Topics of one count are the same tasks; the default count holds where the code names none."""
     assert of("FA010", GOOD, workers=6) == []
     (found,) = of("FA010", GOOD, workers=7)
-    assert "7 workers for 6 tasks: 1 own nothing" in found.text
+    assert "7 workers for 6 tasks: 1 own no task" in found.text
     two = replace(GOOD, sources={"orders": 6, "clicks": 3})
     assert of("FA010", two, workers=9) == []
     assert codes(replace(GOOD, sources={"x": None}), Deployment(workers=9), {}) == ["FA010 warning"]

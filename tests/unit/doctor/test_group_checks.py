@@ -165,7 +165,7 @@ def test_an_instance_id_that_changes_hands_between_two_looks_is_found() -> None:
     later = replace(good.evidence, group=decode_group(entity), heard={})
     (found,) = of("FA002", replace(good, later=later))
     assert (found.subject, found.level) == ("a", "warning")
-    assert "joined with it between the two looks" in found.text
+    assert "joined with this id between the two looks" in found.text
 
 
 def test_members_with_one_url_are_found() -> None:
@@ -293,7 +293,7 @@ def test_members_beyond_the_tasks_are_found() -> None:
     """Six tasks: a seventh member owns nothing."""
     assert of("FA010", facts(group(6))) == []
     (found,) = of("FA010", facts(group(7)))
-    assert "7 members for 6 tasks: 1 own nothing" in found.text
+    assert "7 members for 6 tasks: 1 own no task" in found.text
     wider = {**TOPICS, "shop-__assignor-__leader": TopicFacts(partitions=1)}
     assert of("FA010", facts(group(7), topics=wider)) != [], "the leader topic is no work"
 
@@ -335,7 +335,7 @@ def racks(*names: str | None) -> MadeGroup:
         (lambda: racks("a", "b", "b"), None),
         (lambda: racks(None, None, None), None),
         (lambda: racks("a", "a", "a"), "1 racks for 2 copies of each table"),
-        (lambda: racks("a", "b", None), "no rack: w2; the others have one"),
+        (lambda: racks("a", "b", None), "no rack: w2; the other workers have a rack"),
     ],
 )
 def test_copies_need_as_many_racks(made: Callable[[], MadeGroup], text: str | None) -> None:
@@ -347,9 +347,9 @@ def test_what_could_not_be_looked_at_is_told() -> None:
     """Workers that do not answer, and a rebalance under way; nothing is found in their place."""
     made = group(3)
     mute = facts(evidence=made.evidence(silent=["m1"]))
-    assert any("w1 was not looked at" in sentence for sentence in unchecked(mute))
+    assert any("w1 was not checked" in sentence for sentence in unchecked(mute))
     moving = facts(evidence=rebalancing(group(3)))
-    assert any("A rebalance is under way" in sentence for sentence in unchecked(moving))
+    assert any("A rebalance is in progress" in sentence for sentence in unchecked(moving))
     assert {code.split()[0] for code in codes(moving)} <= {"FA017", "FA007"}
 
 

@@ -58,7 +58,7 @@ def test_a_code_can_be_ignored() -> None:
 
 def test_json_has_reason_and_fix_of_each_finding() -> None:
     """And counts."""
-    found = json.loads(json.dumps(result(["app shop"], FOUND, ["w1 was not looked at"]).as_json()))
+    found = json.loads(json.dumps(result(["app shop"], FOUND, ["w1 was not checked"]).as_json()))
     assert found["findings"][0] == {
         "code": "FA008",
         "level": "error",
@@ -71,7 +71,7 @@ def test_json_has_reason_and_fix_of_each_finding() -> None:
     assert (found["errors"], found["warnings"], found["unchecked"]) == (
         1,
         1,
-        ["w1 was not looked at"],
+        ["w1 was not checked"],
     )
 
 

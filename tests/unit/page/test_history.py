@@ -148,11 +148,11 @@ def test_rounds_before_the_page_was_opened_come_from_the_workers() -> None:
     assert [(one.when, one.what) for one in story.events] == [
         (
             "3 min 20 s ago",
-            "w2 took over from w1, because its owner was gone and the state is there",
+            "w2 took over from w1, because its owner was gone and the new owner has the state",
         ),
         (
             "5 min ago",
-            "w1 took over, because its owner was gone and the state is there",
+            "w1 took over, because its owner was gone and the new owner has the state",
         ),
     ]
     assert story.events[0].reason == "Round 2: members left."
@@ -209,7 +209,7 @@ def test_a_story_says_which_copy_would_take_over() -> None:
     story = story_of(report, families_of(report), History(), "orders/0")
     assert story is not None
     assert story.if_lost == (
-        f"{story.copies[0].member} has the copy that lacks least: it would replay 0 records."
+        f"{story.copies[0].member} has the best copy: it would replay 0 records."
     )
     alone = build(group(1, replicas=0).evidence())
     story = story_of(alone, families_of(alone), History(), "orders/0")

@@ -121,7 +121,7 @@ async def test_brokers_that_do_not_answer_leave_the_last_look_on_the_page() -> N
         await until(lambda: watch.shown.look.problem is not None)
         text = await body(watch)
         assert "The brokers do not answer" in text
-        assert "Below is what was seen last" in text
+        assert "The last known state is shown below" in text
         assert 'data-name="w1"' in text
         assert "hunter2" not in text
 
@@ -133,7 +133,7 @@ async def test_a_fault_of_ours_is_logged_and_the_page_goes_on(
     async with running(script(ZeroDivisionError("hunter2"), group(2).evidence())) as watch:
         text = await body(watch)
         await until(lambda: watch.shown.look.report is not None)
-    assert "fault of faust-assigner" in text
+    assert "bug in faust-assigner" in text
     assert "hunter2" not in text
     assert "ZeroDivisionError" in caplog.text
 

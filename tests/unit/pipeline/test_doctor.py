@@ -126,7 +126,7 @@ def test_command_prints_plain_lines_and_json(monkeypatch: pytest.MonkeyPatch) ->
         (["--ledger", "/no/such/ledger", "--out", "x"], 2, "no such ledger: /no/such/ledger"),
         (["--ledger", "kafka://host", "--out", "x"], 2, "is not kafka://"),
         (["--out", "x"], 2, "Missing option '--ledger'"),
-        (["--ledger", "/tmp", "--out", "x", "--every", "5"], 2, "--every goes with --stream"),
+        (["--ledger", "/tmp", "--out", "x", "--every", "5"], 2, "--every requires --stream"),
     ],
 )
 def test_wrong_arguments_are_one_line_before_spark_starts(

@@ -36,9 +36,9 @@ def command(*arguments: str) -> Result:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--json",), "--json goes with --once"),
+        (("--json",), "--json requires --once"),
         (("--set", "max"), "must be KEY=VALUE"),
-        (("--set", "maximum=3"), "'maximum': no such key"),
+        (("--set", "maximum=3"), "'maximum': unknown key"),
         (("--set", "max=x", "--once"), "max: must be a whole number"),
         (("--bind", "nowhere"), "must be HOST:PORT"),
         (("--bind", "0.0.0.0:0"), "is not loopback"),

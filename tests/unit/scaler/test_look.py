@@ -46,9 +46,7 @@ def test_a_group_whose_topics_are_empty_is_at_rest() -> None:
     made = group(2, end=0)
     evidence = made.evidence(heard=heard(made), committed={})
     assert look_of(evidence).busy == ()
-    assert look_of(replace(evidence, ends={})).busy == (
-        "the brokers did not say where the partitions end",
-    )
+    assert look_of(replace(evidence, ends={})).busy == ("the brokers did not return end offsets",)
 
 
 def test_tasks_of_topics_with_other_counts_are_added() -> None:
@@ -124,7 +122,7 @@ def test_a_rebalance_is_a_reason_of_its_own() -> None:
     made.state = "PreparingRebalance"
     found = look_of(made.evidence(heard=heard(made)))
     assert found.members == 3
-    assert found.busy[0] == "a rebalance is under way (PreparingRebalance)"
+    assert found.busy[0] == "a rebalance is in progress (PreparingRebalance)"
 
 
 def test_capacities_that_differ_are_said() -> None:
@@ -140,5 +138,5 @@ def test_brokers_that_do_not_say_where_partitions_end_hold_the_size() -> None:
     """Nothing is known of the load."""
     made = group(3)
     found = look_of(made.evidence(heard=heard(made), ends={}, problems=("Lags are unknown",)))
-    assert found.busy == ("the brokers did not say where the partitions end",)
+    assert found.busy == ("the brokers did not return end offsets",)
     assert "Lags are unknown" in found.notes

@@ -56,7 +56,7 @@ def test_more_than_helps_is_not_asked_for_and_said() -> None:
     made.pass_time(600)
     grown = next(one for one in made.said if one.decision == GROW)
     assert grown.size == 12
-    assert "no larger size helps" in grown.reasons[-1]
+    assert "no larger size is faster" in grown.reasons[-1]
 
 
 def test_min_above_the_load_is_kept() -> None:
@@ -78,7 +78,7 @@ def test_a_worker_too_many_that_kubernetes_would_not_stop_stays() -> None:
     """From 13 to 12 is less than a tenth: the answer would have no effect, and the group never followed."""
     found = group(members=13, worker_rate=100.0).ask()
     assert (found.decision, found.size) == (STAY, 13)
-    assert "passes over" in found.reasons[0]
+    assert "ignores a change" in found.reasons[0]
 
 
 # -- never while the group is not at rest

@@ -82,7 +82,7 @@ async def test_a_look_that_fails_repeats_the_last_answer_for_a_bounded_time() ->
     shop.now += 120
     held = await one.recommendation("a", Settings())
     assert (held.size, held.decision) == (3, HOLD)
-    assert "no broker answers; the answer of 120 s ago is repeated" in held.reasons[0]
+    assert "no broker answers; repeating the answer of 120 s ago" in held.reasons[0]
     shop.now += 1
     with pytest.raises(NoRecommendation, match=r"no broker answers.*121 s old"):
         await one.recommendation("a", Settings())
@@ -142,7 +142,7 @@ async def test_each_changed_answer_is_one_line_in_the_log(
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 3
     assert lines[0].startswith("prod/shop: group shop, 3 workers (stay, now 3): ")
-    assert "is repeated" in lines[1]
+    assert "repeating the answer" in lines[1]
     assert lines[2].startswith("prod/shop: no recommendation for shop")
 
 

@@ -81,7 +81,7 @@ async def test_a_bad_key_is_refused_by_its_name_in_each_call(shop: Shop) -> None
         ):
             code, text = await refusal(call)
             assert code == INVALID
-            assert "'maximum': no such key" in text
+            assert "'maximum': unknown key" in text
 
 
 async def test_another_metric_is_refused(shop: Shop) -> None:
@@ -159,8 +159,8 @@ async def test_streams_are_bounded(shop: Shop, monkeypatch: pytest.MonkeyPatch) 
     [
         ({"host": "0.0.0.0"}, "is not loopback"),
         ({"host": "::"}, "is not loopback"),
-        ({"host": "127.0.0.1", "cert": "x"}, "go together"),
-        ({"host": "127.0.0.1", "client_ca": "x"}, "needs --tls-cert"),
+        ({"host": "127.0.0.1", "cert": "x"}, "require each other"),
+        ({"host": "127.0.0.1", "client_ca": "x"}, "requires --tls-cert"),
         ({"host": "127.0.0.1", "cert": "x", "key": "x"}, "cannot be read as PEM"),
     ],
 )
@@ -177,7 +177,7 @@ async def test_an_address_that_is_taken_is_an_error(shop: Shop) -> None:
     first = ScalerServer(shop.recommender(), Listening(host="127.0.0.1", port=0))
     port = await first.start()
     second = ScalerServer(shop.recommender(), Listening(host="127.0.0.1", port=port))
-    with pytest.raises(OSError, match="cannot be listened on"):
+    with pytest.raises(OSError, match="cannot listen on"):
         await second.start()
     await first.stop()
     await second.stop()

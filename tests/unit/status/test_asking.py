@@ -74,11 +74,11 @@ def answering(body: bytes, status: int = 200, **headers: str) -> Handler:
         (answering(GOOD), ANSWERED, ""),
         (never, SILENT, "did not answer within 0.2 s"),
         (halfway, SILENT, "did not answer within 0.2 s"),
-        (answering(b"", 404), UNREADABLE, "is not there (404): an older version"),
+        (answering(b"", 404), UNREADABLE, "does not exist (404): an older version"),
         (answering(b"", 500), UNREADABLE, "answers 500"),
         (answering(b"", 302, Location="http://169.254.169.254/"), UNREADABLE, "answers 302"),
-        (answering(b"<html>"), UNREADABLE, "answers something else: not JSON"),
-        (answering(b" " * (5 * 2**20)), UNREADABLE, "answers too much"),
+        (answering(b"<html>"), UNREADABLE, "returned a different document: not JSON"),
+        (answering(b" " * (5 * 2**20)), UNREADABLE, "exceeds the size limit"),
     ],
 )
 async def test_each_answer_has_an_outcome(handler: Handler, word: str, detail: str) -> None:
@@ -160,4 +160,4 @@ async def test_ledgers_are_asked_page_by_page_and_what_is_missing_is_said() -> N
         assert "not JSON" in found[bad][1]
         assert asked == ["", "c:2", "c:1"]
         found = await asking.ask_ledgers([good], deadline_s=30, most_pages=2)
-        assert found[good] == ([b"3", b"2"], f"{good} has older lines that were not asked for")
+        assert found[good] == ([b"3", b"2"], f"{good} has older lines that were not read")

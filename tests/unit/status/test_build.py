@@ -210,7 +210,7 @@ def test_a_member_without_a_url_is_not_asked_and_that_is_said() -> None:
     made = group(2)
     report = build(replace(rebalancing(made), heard={}))
     assert {one.answer for one in report.members} == {NOT_ASKED}
-    assert "Name one with --worker" in report.problems[0]
+    assert "Name a worker with --worker" in report.problems[0]
 
 
 def test_a_peer_that_was_not_asked_has_no_row_of_its_own() -> None:
@@ -230,7 +230,7 @@ def test_two_members_with_one_url_are_told_apart() -> None:
     found = {one.member_id: one for one in report.members}
     assert found["m1"].answer == ANSWERED
     assert found["m2"].answer == OTHER
-    assert "is answered by the member m1" in found["m2"].detail
+    assert "is served by the member m1" in found["m2"].detail
 
 
 def test_a_page_of_another_app_is_no_answer() -> None:
@@ -239,7 +239,7 @@ def test_a_page_of_another_app_is_no_answer() -> None:
     report = build(made.evidence(heard=heard(made, "m1", app="bank", member_id="b1")))
     (one,) = [one for one in report.members if one.member_id == "m1"]
     assert (one.answer, one.ready) == (OTHER, None)
-    assert "answers for the app bank" in one.detail
+    assert "serves a different app, bank" in one.detail
 
 
 def test_kinds_of_members_are_told_apart() -> None:
@@ -261,7 +261,7 @@ def test_kinds_of_members_are_told_apart() -> None:
     report = build(made.evidence(group=decode_group(entity)))
     kinds = {one.member_id: one.kind for one in report.members}
     assert kinds == {"m0": "cooperative", "m1": EAGER, "stock": STOCK, "alien": STRANGER}
-    assert any("alien: its metadata cannot be read" in problem for problem in report.problems)
+    assert any("alien: its metadata is unreadable" in problem for problem in report.problems)
 
 
 def _stock() -> bytes:

@@ -92,5 +92,5 @@ async def test_a_topic_that_cannot_be_read_is_named_and_the_workers_lines_are_to
     lines, missing = await looks(embedded_broker.bootstrap).ledgers(evidence("topic:no\x1b[2J"))
     assert lines == [line(2).rstrip()]
     assert len(missing) == 1
-    assert missing[0].startswith("topic no?[2J of the ledger cannot be read: ")
+    assert missing[0].startswith("the ledger topic no?[2J is unreadable: ")
     assert missing[0].isprintable()

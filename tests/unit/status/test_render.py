@@ -125,7 +125,7 @@ def test_nothing_is_said_of_lags_while_nothing_is_known() -> None:
     """No "all partitions processed" where nobody answered."""
     shown = text(build(replace(rebalancing(group(2)), heard={})))
     assert "processed" not in shown
-    assert "last decision: not told by any member" in shown
+    assert "last decision: not reported by any member" in shown
 
 
 def test_a_screen_has_room_for_the_worst_members() -> None:

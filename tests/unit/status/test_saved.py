@@ -62,17 +62,17 @@ def test_a_last_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
     file.write_text(whole + line[: len(line) // 2])
     assert read_saved(file).last == report_at(0)
     file.write_text(whole[: len(whole) // 2])
-    with pytest.raises(ConfigError, match="line 1: not what faust-assigner status --json prints"):
+    with pytest.raises(ConfigError, match="line 1: not an output of faust-assigner status --json"):
         read_saved(file)
 
 
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ((), "holds no look at a group"),
+        ((), "contains no look at a group"),
         (('{"group": "shop"}',), r"line 1: .* \(document without "),
         (("{", "}"), r"line 1: .* \(not JSON"),
-        (("[1]",), r"line 1: .* \(JSON list where an object belongs"),
+        (("[1]",), r"line 1: .* \(JSON list instead of an object"),
         ((dumps(report_at(0)), '{"app": "other"}'), "looks at several groups: other, shop"),
     ],
 )
@@ -93,7 +93,7 @@ def test_the_command_shows_the_newest_look_and_when_it_was(tmp_path: Path) -> No
     """The rest is what it printed then; ``--json`` gives the object back."""
     file = saved(tmp_path, dumps(report_at(9)), dumps(report_at(0)))
     first, rest = command("--from", file).stdout.split("\n", 1)
-    assert first == f"saved at 2026-11-21 03:40:31 UTC in {file}; the group was not asked now"
+    assert first == f"saved at 2026-11-21 03:40:31 UTC in {file}; this is not the current state"
     screen = Console(file=io.StringIO(), width=200, highlight=False, emoji=False)
     screen.print(render(report_at(9)))
     assert isinstance(screen.file, io.StringIO)
@@ -108,7 +108,7 @@ def test_the_command_takes_a_group_or_a_file(tmp_path: Path) -> None:
         ((), "give --bootstrap B --group APP, or --from FILE"),
         (("--from", file, "--group", "shop"), "--from FILE shows a saved status"),
         (("--from", file, "--bootstrap", "b:9092"), "--from FILE shows a saved status"),
-        (("--from", file, "--watch"), "it takes no --watch"),
+        (("--from", file, "--watch"), "remove --watch"),
     ):
         done = command(*arguments)
         assert (done.exit_code, reason in done.output) == (2, True), done.output

@@ -54,7 +54,7 @@ def test_a_promise_waits_for_the_owners_to_let_go() -> None:
     (wait,) = waits(build(made.evidence()), "hand-over")
     assert wait.member == "w2"
     assert "orders" in wait.text
-    assert wait.text.endswith("as soon as their owners let go")
+    assert wait.text.endswith("after their owners have revoked them")
 
 
 def test_a_partition_that_stands_still_says_why() -> None:
@@ -70,7 +70,7 @@ def test_a_partition_that_stands_still_says_why() -> None:
     assert wait.member == "w0"
     assert wait.text == (
         "orders 0-1 not processed: its tables are being restored "
-        "(12,000 records remain, about 30 s to go)"
+        "(12,000 records remain, about 30 s left)"
     )
     assert wait.seconds == 13.0
     more["restore_remaining_s"] = None
@@ -88,7 +88,7 @@ def test_a_rebalance_waits_for_the_members_that_do_not_answer() -> None:
     assert report.waits[0] == Waiting(
         kind="rebalance",
         member=None,
-        text="a rebalance is under way: the group waits for w1 (does not answer), "
+        text="a rebalance is in progress: the group waits for w1 (does not answer), "
         "at most 90 s (broker_rebalance_timeout)",
         seconds=20.0,
     )
@@ -100,7 +100,7 @@ def test_a_rebalance_names_a_worker_that_has_not_begun_to_rejoin() -> None:
     made = group(2)
     busy = heard(made, "m0", is_rebalancing=True, round_age_s=20.0)
     (wait,) = waits(build(rebalancing(made, heard=busy)), "rebalance")
-    assert "waits for w1 (answers, and has not begun to rejoin)" in wait.text
+    assert "waits for w1 (answers, but has not begun to rejoin)" in wait.text
 
 
 def test_the_second_half_of_a_rebalance_waits_for_the_leader() -> None:
