@@ -182,4 +182,18 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "trim_blocks=False,",
         "white space between tags, which a browser does not show",
     ),
+    Equivalent(
+        "faust_assigner/service/view.py",
+        "_is_input",
+        "before, after = change.before.value, change.after.value",
+        "before, after = (change.after.value, change.before.value)",
+        "the two are only asked whether they are equal",
+    ),
+    Equivalent(
+        "faust_assigner/app/recovery/unreadable.py",
+        "keep",
+        'with path.open("a", encoding="utf-8") as file:',
+        "with path.open('a') as file:",
+        "json.dumps writes ASCII, which is the same in every encoding of a platform",
+    ),
 )

@@ -249,3 +249,22 @@ def test_a_position_is_disbelieved_only_beside_an_end_that_was_told(
     made = plan([owner, copy], topics, changelogs=("log",), replicas=1, warmups=WarmupPolicy())
     assert made.onward is not None
     assert made.onward.disbelieved == disbelieved
+
+
+def test_who_belongs_and_is_too_far_behind_is_named_once() -> None:
+    """Its own place among the rejected members, at no cost, would read as a tie."""
+    topics = {"t": 6, "log": 6}
+    everything = {topic: list(range(6)) for topic in topics}
+    ends = {"log": dict.fromkeys(range(6), 900_000)}
+    owner = Member("a", list(topics), actives=everything, generation=3, positions=ends)
+    copies = {"log": list(range(6))}
+    behind = {"log": dict.fromkeys(range(6), 0)}
+    copy = Member("b", list(topics), standbys=copies, generation=3, positions=behind)
+    members = [owner, copy, Member("c", list(topics), generation=3)]
+    made = plan(members, topics, changelogs=("log",), replicas=1, warmups=WarmupPolicy())
+    found = made.explain("t", 0)
+    assert (found.member_id, found.rule) == ("a", "waits")
+    assert [(place.member_id, place.term) for place in found.beaten] == [
+        ("b", "being too far behind"),
+        ("c", "total balance"),
+    ]

@@ -12,7 +12,7 @@ from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.records import Assigned, Consumer
 from faust_assigner.service.serving.relay import snapshot
 from faust_assigner.service.store.base import Event, KeyValue
-from faust_assigner.service.view import View, has_more, waits_in_vain
+from faust_assigner.service.view import View, has_more, leaving, waits_in_vain
 from tests.unit.service.stories import ALL, view_of
 
 NAMES = ("a", "b", "c")
@@ -91,3 +91,18 @@ def test_a_snapshot_for_one_consumer_goes_through_its_own_partitions_only() -> N
     assert all(has_more(view, name) for name in NAMES)
     assert not has_more(view, "d")
     assert not waits_in_vain(view, "a")
+
+
+def test_what_an_earlier_process_is_to_release_is_not_asked_of_the_next_one() -> None:
+    """A consumer that came back under its name owns nothing of what the process before had."""
+    asked, earlier, loose, warming = (TopicPartition("t", number) for number in range(4))
+    more = {"strict": True, "old_incarnation": "two"}
+    handoffs = [
+        Handoff(asked, "a", "b", Phase.READY, 1.0, **more),
+        Handoff(earlier, "a", "b", Phase.READY, 1.0, **{**more, "old_incarnation": "one"}),
+        Handoff(loose, "a", "b", Phase.READY, 1.0, **{**more, "strict": False}),
+        Handoff(warming, "a", "b", Phase.WARMING, 1.0, **more),
+    ]
+    process = Consumer(name="a", incarnation="two")
+    view = view_of(process, Consumer(name="b"), topics={"t": 4}, handoffs=handoffs)
+    assert (leaving(view, "a"), leaving(view, "b")) == ({asked}, set())

@@ -116,6 +116,15 @@ async def test_what_was_replayed_stays_in_a_set_in_memory(tmp_path: Path) -> Non
     assert it.table["k"].data == {1, 7}
 
 
+async def test_a_set_that_an_agent_holds_has_what_was_replayed_at_once(tmp_path: Path) -> None:
+    """Nothing else may come before the agent looks into it: no end of a recovery."""
+    it = Sets(tmp_path)
+    held = it.table["k"]
+    it.read((0, ADD, 1), (1, ADD, 7), (2, DISCARD, 1))
+    assert held.data == {7}
+    it.close()
+
+
 async def test_what_an_aborted_transaction_added_is_added_again(tmp_path: Path) -> None:
     """A set that kept it would send nothing for it, and no changelog would ever have it."""
     share = Share("one", begun=True)

@@ -445,3 +445,40 @@ def test_each_version_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         provider.take(None)
     told = [message.partition(" from")[0] for message in caplog.messages]
     assert told == ["Partition weights version 1", "Partition weights version 2"]
+
+
+class Unhurried:
+    """A source whose connection takes a while to close, and a moment longer to close its socket."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
+        """Find nothing until it is cancelled."""
+        try:
+            await asyncio.Event().wait()
+            yield None
+        finally:
+            await asyncio.sleep(0.05)
+            asyncio.get_running_loop().call_later(0.002, self.closed.set)
+
+
+def test_a_source_has_a_moment_to_close_its_socket_after_it_was_told_to() -> None:
+    """The loop runs on after the source has ended: a transport closes in a later turn."""
+    source = Unhurried()
+    provider = WeightsProvider("shop", WeightSettings(source, Mode.ON, poll_s=0.01))  # type: ignore[arg-type]
+    provider.start()
+    provider.close()
+    assert provider._follower is not None
+    assert not provider._follower.runs
+    assert source.closed.is_set()
+
+
+def test_the_thread_that_follows_weights_keeps_no_process_alive(
+    provider_of: Callable[..., WeightsProvider], tmp_path: Path
+) -> None:
+    """Python waits for other threads before anything could close this one."""
+    provider = provider_of(tmp_path / "weights")
+    provider.start()
+    assert provider._follower is not None
+    assert provider._follower._thread.daemon

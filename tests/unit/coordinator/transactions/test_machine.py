@@ -198,6 +198,16 @@ def test_an_open_transaction_of_the_last_epochs_can_still_be_fenced(epoch: int) 
     assert (decision.transaction.producer_id, decision.transaction.epoch) == (FRESH, 0)
 
 
+@pytest.mark.parametrize("event", list(owned(epoch=LAST_EPOCH + 1)), ids=lambda e: type(e).__name__)
+def test_the_epoch_above_the_last_one_is_of_no_producer(event: Event) -> None:
+    """A transaction was fenced by it: nobody may write or end anything under it."""
+    is_write = isinstance(event, WriteRecords | WriteOffsets)
+    error = Code.INVALID_PRODUCER_EPOCH if is_write else Code.PRODUCER_FENCED
+    assert ask(known(O_, epoch=LAST_EPOCH + 1), event) == Decision(error)
+    last = replace(event, epoch=LAST_EPOCH)
+    assert ask(known(O_, epoch=LAST_EPOCH), last).error is Code.NONE
+
+
 # -- while it is open --------------------------------------------------------------------------------
 
 
