@@ -122,12 +122,13 @@ def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
         bytes(member.member_metadata or b""),
         bytes(member.member_assignment or b""),
     )
+    instance_id = getattr(member, "group_instance_id", None)
     found: dict[str, Any] = {
         "member_id": printable(member.member_id),
         "client_id": printable(member.client_id),
         # Kafka's brokers report /10.0.0.3.
         "address": printable(member.client_host).removeprefix("/"),
-        "instance_id": getattr(member, "group_instance_id", None),
+        "instance_id": instance_id if instance_id is None else printable(instance_id),
         "record_bytes": len(metadata) + len(assignment) + 2 * len(member.member_id) + 150,
     }
     if not settled:
@@ -137,13 +138,13 @@ def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
         found["topics"] = frozenset(said.subscription)
         found["said"] = join.decode_join(said.user_data, said.subscription, memo=memo)
     except Exception as error:  # refused, or not a consumer's metadata
-        found["problem"] = f"its metadata is unreadable: {error}"
+        found["problem"] = printable(f"its metadata is unreadable: {error}")
     try:
         if assignment:
             given = ConsumerProtocolMemberAssignment.decode(assignment)
             found["given"] = decode_answer(given.user_data)
     except Exception as error:
-        found["problem"] = f"its assignment is unreadable: {error}"
+        found["problem"] = printable(f"its assignment is unreadable: {error}")
     return DescribedMember(**found)
 
 

@@ -104,7 +104,7 @@ def _changes(
     if asked.warmups is None:
         yield "warm-ups on (FAUST_ASSIGNER_WARMUPS)", lambda: replace(asked, warmups=WarmupPolicy())
     else:
-        smaller = replace(asked.warmups, acceptable_recovery_lag=0, acceptable_from_nothing=0)
+        smaller = replace(asked.warmups, acceptable_recovery_lag=0)
         if smaller != asked.warmups:
             change = "an acceptable lag of 0 records (FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG=0)"
             yield change, lambda: replace(asked, warmups=smaller)

@@ -6,6 +6,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from faust_assigner.cli import main
+from faust_assigner.cli.screen import console
+from faust_assigner.deploy.play import Question
+from faust_assigner.deploy.render import render
+from tests.unit.deploy.looks import asked, at_rest, look
 
 NOWHERE = ("--bootstrap", "127.0.0.1:1", "--group", "shop")
 
@@ -13,6 +17,20 @@ NOWHERE = ("--bootstrap", "127.0.0.1:1", "--group", "shop")
 def command(*arguments: str) -> Result:
     """Run it in this process."""
     return CliRunner().invoke(main, ["deploy-check", *arguments])
+
+
+def test_a_name_with_brackets_is_printed_as_text(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Members choose their instance ids: none of them ends the command."""
+    made = at_rest()
+    made.offers["m1"] = {"holds": True, "instance_id": "[/x][red]"}
+    made.round()
+    report = asked(look(made, not_ready=("['orders/1'] [/y]",)), Question(kind="rolling"))
+    console(width=200).print(render(report))
+    shown = capsys.readouterr().out
+    assert "[/x][red] stops" in shown
+    assert "['orders/1'] [/y]" in shown
 
 
 @pytest.mark.parametrize(

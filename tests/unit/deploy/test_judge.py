@@ -12,6 +12,7 @@ from faust_assigner.deploy.pauses import Recoveries, Recovery
 from faust_assigner.deploy.play import NoSuchWorker, Question
 from faust_assigner.deploy.read import seen
 from faust_assigner.deploy.report import CANNOT_TELL, FAILED, NOT_SAFE, OK, SAFE, UNKNOWN
+from faust_assigner.deploy.steps import shown_bytes
 from faust_assigner.status.evidence import Heard
 from tests.support.status import LOG, MadeGroup
 from tests.unit.deploy.looks import POLICY, SETTINGS, STOP_W1, asked, at_rest, check, evidence, look
@@ -144,6 +145,32 @@ def test_a_disk_without_room_for_the_new_copies_is_refused() -> None:
     assert check(asked(look(made, disk_free_bytes=999)), "room").state == FAILED
     assert check(asked(look(made, disk_free_bytes=None)), "room").state == UNKNOWN
     assert check(asked(look(made, disk_free_bytes=10_000)), "room").state == OK
+
+
+def test_workers_of_one_host_share_its_disk() -> None:
+    """The copies of all of them have to fit, in the event that brings most of them."""
+    made = at_rest()
+    rolling = asked(look(made, host="box"), Question(kind="rolling"))
+    sizes = [step.copy_bytes or 0 for step in rolling.steps]
+    assert max(sizes) > sizes[-1]
+    assert (
+        check(rolling, "room").text == f"at most {shown_bytes(max(sizes))} of new copies on a disk"
+    )
+    (step,) = asked(look(made, host="box")).steps
+    room = (step.copy_bytes or 0) - 1
+    assert check(asked(look(made, host="box", disk_free_bytes=room)), "room").state == FAILED
+    assert check(asked(look(made, disk_free_bytes=room)), "room").state == OK
+
+
+def test_copies_catch_up_between_two_restarts_of_static_members() -> None:
+    """Only the first one finds them behind; the gate before the second one waits."""
+    made = at_rest()
+    for n in range(3):
+        made.offers[f"m{n}"] = {"holds": True, "instance_id": f"w{n}"}
+    made.round()
+    found = look(made, lags={f"m{n}": 101 for n in range(3)})
+    behind = [step.behind for step in asked(found, Question(kind="rolling")).steps]
+    assert behind == [2, 0, 0]
 
 
 def test_the_pause_comes_from_the_ledger_and_is_unknown_without_one() -> None:

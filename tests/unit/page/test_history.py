@@ -194,6 +194,17 @@ def test_a_task_that_stood_without_an_owner_came_from_its_last_owner() -> None:
     lost = replace(report, partitions=tuple(replace(p, owner=None) for p in report.partitions[:6]))
     history = noted(report, replace(lost, is_settled=False), replace(report, taken_at=AT + 9))
     assert history.moves_of([f"orders/{n}" for n in range(6)]) == ()
+    swapped = tuple(
+        replace(one, owner="w1" if one.owner == "w0" else "w0") for one in report.partitions
+    )
+    taken = replace(report, partitions=swapped, taken_at=AT + 18)
+    between = tuple(
+        replace(one, owner=None) if one.partition == 0 else one for one in report.partitions
+    )
+    without = replace(report, partitions=between, taken_at=AT + 9)
+    moves = noted(report, without, taken).moves_of(["orders/0"])
+    owner = report.partitions[0].owner
+    assert [(move.source, move.target != owner) for move in moves] == [(owner, True)]
 
 
 def test_a_task_that_is_not_there_has_no_story() -> None:

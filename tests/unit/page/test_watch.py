@@ -150,6 +150,10 @@ async def test_the_workers_are_asked_for_their_rounds_when_there_was_another() -
         await watch._once(looks)
         times.append(looks.told_times)
     assert times == [1, 1, 2, 2, 3]
+    made.round().state = "PreparingRebalance"
+    looks = script(made.evidence())
+    await Watch("shop", looks)._once(looks)
+    assert looks.told_times == 0, "a rebalance is under way: they have other things to do"
 
 
 async def test_every_open_page_hears_of_a_look() -> None:

@@ -72,6 +72,20 @@ def test_lags_are_of_partitions_and_of_members() -> None:
     assert (report.totals.lag, report.totals.standby_lag) == (600, 14)
 
 
+def test_a_member_is_as_far_behind_in_time_as_its_oldest_standby() -> None:
+    """Its warm-ups have a column of their own; of two standbys the older one counts."""
+    made = group(2)
+    status = made.status_of("m0")
+    ages = (7.0, 3.0, *[0.0] * 10)
+    copies = tuple(
+        replace(copy, records=3, seconds=age)
+        for copy, age in zip(status.copies, ages, strict=False)
+    )
+    answer = Heard(answer=ANSWERED, status=replace(status, copies=copies))
+    report = build(made.evidence(heard={status.url: answer}))
+    assert (member(report, "w0").standby_lag_s, member(report, "w1").standby_lag_s) == (7.0, 0.0)
+
+
 def test_a_silent_workers_copies_are_at_most_as_far_behind_as_when_it_joined() -> None:
     """It had read to 1,000 then; 300 records came since. Its partitions are those of the group's record."""
     made = group(3)
@@ -340,6 +354,15 @@ def test_a_members_offer_is_in_the_group_and_needs_no_answer() -> None:
         "0.1.0",
     )
     assert one.address == "10.0.0.1"
+
+
+def test_a_name_does_not_reach_the_terminal_as_a_command_to_it() -> None:
+    """Brokers take any text for an instance id: an escape sequence would clear the reader's screen."""
+    made = group(2)
+    made.offers["m1"] = {"instance_id": "shop\x1b[2J"}
+    shown = [one for one in made.described().members if one.instance_id]
+    assert [one.instance_id for one in shown] == ["shop?[2J"]
+    assert all(one.problem.isprintable() for one in shown)
 
 
 def test_names_are_unique() -> None:

@@ -45,6 +45,18 @@ def test_a_warm_up_waits_for_its_copy_and_names_the_owner() -> None:
     assert report.totals.off_target == 2
 
 
+def test_a_silent_member_may_have_the_longest_session_of_those_that_answer() -> None:
+    """Its own session timeout is not known; a shorter one would promise too much."""
+    made = group(3)
+    said = {
+        url: one
+        for name, session in (("m0", "20"), ("m1", "60"))
+        for url, one in heard(made, name, settings={"broker_session_timeout": session}).items()
+    }
+    (wait,) = waits(build(made.evidence(silent=["m2"], heard=said)), "answer")
+    assert wait.text.endswith("after its session timeout (60 s)")
+
+
 def test_a_promise_waits_for_the_owners_to_let_go() -> None:
     """As in the first of two cooperative rounds."""
     made = group(2)
