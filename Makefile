@@ -184,6 +184,7 @@ suites: $(VENV)/.dev kafka      ## a client's own tests on our broker or Kafka; 
 bench-service: $(VENV)/.dev     ## the assigner service: memory, latency; one of three instances ends at 1k, 20k, 100k partitions; SCALE="--sizes ..."
 	$(RUN) -m benchmarks.service
 	$(RUN) -m benchmarks.service_scale $(SCALE)
+	$(RUN) -m benchmarks.service_turns
 
 GAPS ?=
 bench-gaps: $(VENV)/.dev kafka  ## what each change of a group costs: stock, eager, cooperative, Kafka Streams; 15 minutes; GAPS="--rounds 3 ..."

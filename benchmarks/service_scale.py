@@ -5,8 +5,9 @@
 
 An etcd, three instances, and all consumers in this process. A size is PARTITIONSxCONSUMERS. Times count what
 else the machine does; seconds of processor time (CPU-s) do not. A probe asks the two instances that stay for
-an unknown session twenty times a second: the CPU-s that one used while a probe waited bound how long its loop
-did nothing else. ``--planning`` makes one plan of so many partitions in this process, without etcd.
+an unknown session twenty times a second: the CPU-s that the thread of one's event loop used while a probe
+waited bound how long its loop did nothing else (service_turns.py measures that itself). ``--planning`` makes
+one plan of so many partitions in this process, without etcd.
 """
 
 from __future__ import annotations
@@ -78,22 +79,23 @@ class Member:
         return len(holdings.owned) if seconds() < holdings.until else 0
 
 
-def cpu_s(process_id: int) -> float:
-    """Processor seconds of a process so far."""
-    fields = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()
+def cpu_s(process_id: int, *, of: str = "stat") -> float:
+    """Processor seconds of a process so far, or ``of`` one of its threads."""
+    fields = Path(f"/proc/{process_id}/{of}").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
 
 async def probe(instance: Instance, waits: list[float]) -> None:
     """Ask for an unknown session for ever; CPU-s of the instance while each answer was waited for."""
     process_id = instance.process.pid
+    thread = f"task/{process_id}/stat"
     async with grpc.aio.insecure_channel(instance.target) as channel:
         stub = KafkaAssignerStub(channel)
         while True:
-            before = cpu_s(process_id)
+            before = cpu_s(process_id, of=thread)
             with contextlib.suppress(grpc.aio.AioRpcError):
                 await stub.Heartbeat(pb.HeartbeatRequest(consumer_name="probe", session_id="-"))
-                waits.append(cpu_s(process_id) - before)
+                waits.append(cpu_s(process_id, of=thread) - before)
             await asyncio.sleep(1 / PROBES_A_SECOND)
 
 

@@ -64,7 +64,8 @@ class View:
 
     Indexes are kept with each change: by consumer, ``owned`` has its assignments and ``moving`` the hand-offs
     to it or from it; a consumer without any has no entry. ``granted`` counts the assignments of each process,
-    (consumer, incarnation), and ``draining`` has the consumers that leave. ``inputs`` counts the changes that
+    (consumer, incarnation), and ``draining`` has the consumers that leave. ``raised`` is the
+    revision that raised the base of epochs last. ``inputs`` counts the changes that
     a plan depends on: while it stays, so does the plan.
     """
 
@@ -90,6 +91,7 @@ class View:
     moving: dict[str, set[TopicPartition]] = field(default_factory=dict)
     granted: Counter[tuple[str, str]] = field(default_factory=Counter)
     draining: set[str] = field(default_factory=set)
+    raised: int = 0
     unreadable: set[str] = field(default_factory=set)
     inputs: int = 0
 
@@ -127,7 +129,9 @@ class View:
         elif change.kind == "handoffs":
             index, consumers_of = self.moving, _parties_of
         else:
-            if change.kind == "consumers":
+            if change.kind == "bases":
+                self.raised = max((e.kv.mod_revision for e in self.bases.values()), default=0)
+            elif change.kind == "consumers":
                 self.draining.discard(change.name)
                 if change.after is not None and change.after.value.status is Status.DRAINING:
                     self.draining.add(change.name)
@@ -176,6 +180,7 @@ class View:
             moving={name: set(mine) for name, mine in self.moving.items()},
             granted=Counter(self.granted),
             draining=set(self.draining),
+            raised=self.raised,
             unreadable=set(self.unreadable),
             inputs=self.inputs,
         )
@@ -217,8 +222,7 @@ class View:
         Where the base was raised since the grant its owner has committed under a lower epoch, which it cannot
         tell from a former owner's: where that one stopped is behind it, and is told no more.
         """
-        raised = max((entry.kv.mod_revision for entry in self.bases.values()), default=0)
-        offset = assigned.offset if assigned.epoch >= raised else None
+        offset = assigned.offset if assigned.epoch >= self.raised else None
         return replace(assigned, epoch=self.base + assigned.epoch, offset=offset)
 
     def is_registered(self, name: str, incarnation: str) -> bool:

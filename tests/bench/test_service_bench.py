@@ -25,3 +25,11 @@ def test_it_prints_what_the_end_of_an_instance_did() -> None:
     said = printed("benchmarks.service_scale", "--sizes", "100x6", "--planning", "1000")
     assert re.search(r"sessions lost 0; registrations \d+; terms of a leader begun 1", said)
     assert re.search(r"1000 partitions, 1000 consumers, in one process", said)
+
+
+@pytest.mark.slow
+def test_it_prints_the_longest_turn_of_each_part_of_a_life() -> None:
+    """With a handful of consumers."""
+    said = printed("benchmarks.service_turns", "--sizes", "100x6", "--part", "1.5")
+    parts = "all join", "rest", "all register again", "one dies", "one joins"
+    assert re.search(", ".join(rf"{part} \d+ ms" for part in parts), said)

@@ -6,15 +6,15 @@ its way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from faust_assigner.service.digest import Held
+from faust_assigner.service.digest import Held, held
 from faust_assigner.service.records import Assigned
 from faust_assigner.service.view import Change, View, leaving
 
 
 class Holdings:
-    """Digests by process, kept with each change of the view."""
+    """Digests by process, of those that were asked for; kept with each change of the view."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], Held] = {}
@@ -22,7 +22,7 @@ class Holdings:
     def heard(self, view: View, changes: Sequence[Change]) -> None:
         """Take changes that the view has already."""
         if any(change.kind == "bases" for change in changes):
-            self._begin_anew(view)  # every epoch is another one
+            self._held.clear()  # every epoch is another one
             return
         for change in changes:
             if change.kind == "assignments":
@@ -32,25 +32,35 @@ class Holdings:
 
     def _count(self, assigned: Assigned, *, more: bool) -> None:
         process = assigned.owner, assigned.incarnation
-        before = self._held.get(process, Held())
+        before = self._held.get(process)
+        if before is None:
+            return  # counted when it is asked for
         change = before.plus if more else before.minus
         after = change(*assigned.at, assigned.epoch)
         if after.count:
             self._held[process] = after
         else:
-            self._held.pop(process, None)
-
-    def _begin_anew(self, view: View) -> None:
-        self._held.clear()
-        for entry in view.assignments.values():
-            self._count(view.dated(entry.value), more=True)
+            del self._held[process]
 
     def of(self, view: View, name: str) -> Held:
-        """What the registered process of that name should hold. Cost: a pass over its hand-offs."""
-        mine = view.incarnation(name)
-        found = self._held.get((name, mine), Held())
+        """What the registered process of that name should hold. Cost: a pass over its hand-offs, and at the
+        first time one over its assignments."""
+        process = name, view.incarnation(name)
+        found = self._held.get(process)
+        if found is None:
+            mine = list(self._owned(view, process))
+            found = held((*one.at, one.epoch) for one in mine)
+            if mine:
+                self._held[process] = found
         for at in leaving(view, name):
             owner = view.assignments.get(at)
-            if owner is not None and (owner.value.owner, owner.value.incarnation) == (name, mine):
+            if owner is not None and (owner.value.owner, owner.value.incarnation) == process:
                 found = found.minus(*at, view.dated(owner.value).epoch)
         return found
+
+    @staticmethod
+    def _owned(view: View, process: tuple[str, str]) -> Iterator[Assigned]:
+        for at in view.owned.get(process[0], ()):
+            assigned = view.assignments[at].value
+            if assigned.incarnation == process[1]:
+                yield view.dated(assigned)

@@ -41,9 +41,6 @@ def tell(view: View, changes: Sequence[Change]) -> Iterator[Told]:
         unassigned = sorted(set(lost.get(name, ())) - assigned.keys())
         yield name, Assignment(tuple(assigned[at] for at in sorted(assigned)), tuple(unassigned))
     yield from others
-    if any(change.kind == "bases" for change in changes):
-        # Every epoch is another one: everybody is told its own anew.
-        yield from ((name, _full(view, name)) for name in sorted(view.consumers))
 
 
 def _owned(view: View, assigned: Assigned) -> Owned:

@@ -277,6 +277,10 @@ class Sessions:
                     stream.resync()
         if any(change.kind == "consumers" for change in changes):
             self._relieve(view)
+        if any(change.kind == "bases" for change in changes):
+            # Every epoch is another one: each consumer is told its own anew, when its stream is read.
+            for stream in self.registry:
+                stream.resync()
 
     def _relieve(self, view: View) -> None:
         """A draining consumer that nobody is left to relieve need not wait."""

@@ -56,6 +56,8 @@ class Instance:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
+                # Where processors are shared out by sessions, an instance has a share of its own.
+                start_new_session=True,
                 env={
                     **os.environ,
                     "PYTHONPATH": str(ROOT),

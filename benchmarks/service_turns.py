@@ -1,0 +1,163 @@
+"""The event loop of an assigner service that leads a large group: its longest turns, in processor time.
+
+    python -m benchmarks.service_turns [--sizes 20000x300,100000x1000] [--part 15]
+
+A size is PARTITIONSxCONSUMERS. One instance with its state in memory plays a group's life in this process:
+all consumers register and get their partitions, nothing happens, all register again, one dies, one joins. For
+each part the longest turn of the loop is printed: the milliseconds of processor time that one callback took,
+during which the instance answers nobody. The time of other threads, and of other processes, does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import time
+from asyncio import events
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from faust_assigner.service.commands import Command
+from faust_assigner.service.node import AssignerNode, CommandStream
+from faust_assigner.service.records import HEARTBEATS, Consumer
+from faust_assigner.service.server.convert import messages_of
+from faust_assigner.service.settings import ServiceSettings
+from faust_assigner.service.store.base import Compare, TxnResult, Write
+from faust_assigner.service.store.memory import MemoryStore
+
+TOPICS = 10
+AT_ONCE = 50
+#: Seconds that a part lasts: enough for a debounce, a plan of 100,000 partitions and the listing after it.
+PART_S = 15.0
+
+
+class Store(MemoryStore):
+    """Answers a moment later, as etcd does: the loop goes on meanwhile."""
+
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
+        """As the store, later."""
+        await asyncio.sleep(0.0005)
+        return await super().txn(compares, writes)
+
+
+class Turns:
+    """The longest turn since the last look, in seconds of this thread's processor time."""
+
+    def __init__(self) -> None:
+        self._longest = 0.0
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Time each callback that a loop of this thread runs."""
+        run = events.Handle._run
+
+        def timed(handle: events.Handle) -> None:
+            began = time.thread_time()
+            run(handle)
+            self._longest = max(self._longest, time.thread_time() - began)
+
+        events.Handle._run = timed  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            events.Handle._run = run  # type: ignore[method-assign]
+
+    def look(self) -> str:
+        """The longest, and begin anew."""
+        longest, self._longest = self._longest, 0.0
+        return f"{1000 * longest:.0f} ms"
+
+
+class Group:
+    """The consumers of one size, as streams of one node: they read what they are told."""
+
+    def __init__(self, node: AssignerNode, partitions: int, consumers: int) -> None:
+        self._node = node
+        self._partitions = partitions
+        self._names = [f"c{number:05}" for number in range(consumers)]
+        self._reading: list[asyncio.Task[None]] = []
+
+    async def join(self, names: Sequence[str]) -> None:
+        """Register, some at a time."""
+        for start in range(0, len(names), AT_ONCE):
+            streams = await asyncio.gather(*map(self._one, names[start : start + AT_ONCE]))
+            self._reading += [asyncio.create_task(_read(stream)) for stream in streams]
+
+    async def _one(self, name: str) -> CommandStream:
+        consumer = Consumer(name=name, incarnation=f"{name}-1", capabilities=(HEARTBEATS,))
+        return await self._node.register(consumer)
+
+    async def play(self, turns: Turns, part_s: float) -> list[str]:
+        """The parts of the life, each with its longest turn."""
+        view = self._node._mirror.view
+        said = []
+        await self.join(self._names)
+        while len(view.assignments) < self._partitions:
+            await asyncio.sleep(0.1)
+        said.append(f"all join {turns.look()}")
+        await asyncio.sleep(part_s)
+        said.append(f"rest {turns.look()}")
+        await self.join(self._names)
+        await asyncio.sleep(part_s / 15)
+        said.append(f"all register again {turns.look()}")
+        await self._node._store.revoke(view.consumers[self._names[0]].kv.lease)
+        await asyncio.sleep(part_s / 3)
+        said.append(f"one dies {turns.look()}")
+        await self.join(["new"])
+        await asyncio.sleep(part_s / 3)
+        said.append(f"one joins {turns.look()}")
+        return said
+
+    async def end(self) -> None:
+        """Read no more."""
+        for task in self._reading:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+
+
+async def _read(stream: CommandStream) -> None:
+    command: Command
+    async for command in stream:
+        for _ in messages_of(command):
+            await asyncio.sleep(0)
+
+
+async def measure(partitions: int, consumers: int, part_s: float) -> None:
+    """One size, and print."""
+    topics = {f"topic-{number}": partitions // TOPICS for number in range(TOPICS)}
+    # No consumer sends heartbeats: the sessions last for the whole life.
+    settings = ServiceSettings(consumer_ttl_s=3_600.0, consumer_keepalive_s=600.0)
+    store, turns = Store(), Turns()
+    node = AssignerNode(store, settings, node_id="one", topics=topics)
+    await node.start()
+    group = Group(node, partitions, consumers)
+    try:
+        with turns.measured():
+            said = await group.play(turns, part_s)
+    finally:
+        await group.end()
+        await node.stop()
+        await store.close()
+    print(f"{partitions} partitions, {consumers} consumers, longest turns: {', '.join(said)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--sizes", default="20000x300,100000x1000")
+    parser.add_argument("--part", type=float, default=PART_S, help="seconds of each part")
+    said = parser.parse_args(arguments)
+    logging.disable(logging.WARNING)
+    for size in said.sizes.split(","):
+        partitions, consumers = map(int, size.split("x"))
+        asyncio.run(measure(partitions, consumers, said.part))
+        gc.unfreeze()
+        gc.collect()
+
+
+if __name__ == "__main__":
+    main()
