@@ -30,6 +30,7 @@ OF_THE_SERVICE: Final = frozenset(
         "ETCD_KEY",
         "ETCD_PASSWORD",
         "ETCD_USER",
+        "GROUPS",
         "HANDOFF_TIMEOUT",
         "HEALTH",
         "INSECURE",

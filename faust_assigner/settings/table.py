@@ -139,7 +139,7 @@ STALE_READS: Final = Setting(
     "seconds",
     "while the owner of a key cannot answer, a copy may answer if it lacks no record older than this; with 0 "
     "the answer is 503. The leader's value decides whether workers know the copies",
-    "app/compose.py, app/queries/replica_status.py",
+    "app/compose.py",
 )
 WINDOW_RETENTION_S: Final = Setting(
     "FAUST_ASSIGNER_WINDOW_RETENTION_S",
