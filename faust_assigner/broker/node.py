@@ -82,6 +82,7 @@ class Node:
         self.settings = settings
         self.clock, self.timer = clock or wall_ms, clock or timer_ms
         self.counters: Counter[str] = Counter()
+        self.folder = folder
         self.store = open_store(folder)
         self.host, self.port = "127.0.0.1", 0
         self._addresses: dict[str, tuple[str, int]] = {}

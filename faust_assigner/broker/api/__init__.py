@@ -14,6 +14,7 @@ from faust_assigner.broker.api import (
     list_offsets,
     membership,
     metadata,
+    one_node,
     produce,
     sasl,
     topic_admin,
@@ -38,6 +39,7 @@ _FAMILIES = (
     cluster,
     transactions,
     transaction_views,
+    one_node,
     sasl,
     versions,
 )

@@ -106,6 +106,8 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
         ),
     ),
+    30: (Listing("creations", "results", {}),),
+    31: (Listing("filters", "filter_results", {}),),
     32: (
         Listing(
             "resources",
@@ -120,8 +122,17 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             {"resource_type": "resource_type", "resource_name": "resource_name"},
         ),
     ),
+    35: (Listing("topics", "results", {}, more={"log_dir": "", "topics": ()}),),
     37: (Listing("topics", "results", {"name": "name"}),),
     42: (Listing("groups_names", "results", {"group_id": ""}),),
+    43: (
+        Listing(
+            "topic_partitions",
+            "replica_election_results",
+            {"topic": "topic"},
+            _numbered("partitions", "partition_result", "partition_id", ""),
+        ),
+    ),
     44: (
         Listing(
             "resources",

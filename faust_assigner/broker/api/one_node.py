@@ -1,0 +1,144 @@
+"""Answers to what tools ask of any cluster: log directories, and empty ones for what one node does not have.
+
+There is one replica of each partition, no quota, and no authorizer. The answers are those of a Kafka of one
+node without them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker.api.call import Api, Call, Values
+
+DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_LOG_DIRS, ELECT_LEADERS = 29, 30, 31, 35, 43
+ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS, DESCRIBE_QUOTAS = 45, 46, 48
+IN_MEMORY: Final = "memory"  # the log directory of a broker without --data
+UNKNOWN_BYTES: Final = -1
+NO_AUTHORIZER: Final = {
+    "error_code": ErrorCode.security_disabled,
+    "error_message": "No Authorizer is configured.",
+}
+Parts = dict[str, list[Values]]
+
+
+async def describe_log_dirs(call: Call, request: Any) -> Values:
+    """The one log directory, and bytes of the partitions asked for (null: all of them)."""
+    catalogue = call.node.catalogue
+    asked: Iterable[tuple[str, Iterable[int] | None]]
+    if request.topics is None:
+        asked = [(topic.name, None) for topic in list(catalogue)]
+    else:
+        asked = [(one.topic, one.partitions) for one in request.topics]
+    topics = []
+    for name, numbers in asked:
+        topic = catalogue.get(name)
+        found = [] if topic is None else topic.partitions
+        wanted = range(len(found)) if numbers is None else dict.fromkeys(numbers)
+        parts = [
+            {
+                "partition_index": number,
+                "partition_size": found[number].size,
+                "offset_lag": 0,
+                "is_future_key": False,
+            }
+            for number in wanted
+            if 0 <= number < len(found)
+        ]
+        if parts:
+            topics.append({"name": name, "partitions": parts})
+        await call.pace.turn()
+    folder = call.node.folder
+    usage = None if folder is None else shutil.disk_usage(folder)
+    result = {
+        "error_code": ErrorCode.none,
+        "log_dir": IN_MEMORY if folder is None else str(folder.resolve()),
+        "topics": topics,
+        "total_bytes": UNKNOWN_BYTES if usage is None else usage.total,
+        "usable_bytes": UNKNOWN_BYTES if usage is None else usage.free,
+    }
+    return {"error_code": ErrorCode.none, "results": [result]}
+
+
+async def elect_leaders(call: Call, request: Any) -> Values:
+    """Every partition has the one leader that it can have; null asks for those that need another."""
+    asked = request.topic_partitions
+    parts: Parts = {topic.name: [] for topic in call.node.catalogue} if asked is None else {}
+    for topic in asked or ():
+        for number in dict.fromkeys(topic.partitions):
+            error, message = ErrorCode.election_not_needed, "the leader is the only replica"
+            if call.node.catalogue.partition(topic.topic, number) is None:
+                error = ErrorCode.unknown_topic_or_partition
+                message = f"there is no partition {topic.topic}-{number}"
+            parts.setdefault(topic.topic, []).append(
+                {"partition_id": number, "error_code": error, "error_message": message}
+            )
+        await call.pace.turn()
+    results = [{"topic": name, "partition_result": those} for name, those in parts.items()]
+    return {"error_code": ErrorCode.none, "replica_election_results": results}
+
+
+async def alter_reassignments(call: Call, request: Any) -> Values:
+    """A partition stays where it is: this node is its only possible replica."""
+    here = (call.node.settings.node_id,)
+    parts: Parts = {}
+    for topic in request.topics:
+        for part in topic.partitions:
+            error = ErrorCode.none
+            if call.node.catalogue.partition(topic.name, part.partition_index) is None:
+                error = ErrorCode.unknown_topic_or_partition
+            elif part.replicas is None:
+                error = ErrorCode.no_reassignment_in_progress
+            elif tuple(part.replicas) != here:
+                error = ErrorCode.invalid_replica_assignment
+            message = None if error is ErrorCode.none else error.name
+            parts.setdefault(topic.name, []).append(
+                {
+                    "partition_index": part.partition_index,
+                    "error_code": error,
+                    "error_message": message,
+                }
+            )
+        await call.pace.turn()
+    responses = [{"name": name, "partitions": those} for name, those in parts.items()]
+    return {"error_code": ErrorCode.none, "error_message": None, "responses": responses}
+
+
+def list_reassignments(call: Call, request: Any) -> Values:
+    """None is ever under way."""
+    return {"error_code": ErrorCode.none, "error_message": None, "topics": ()}
+
+
+def describe_quotas(call: Call, request: Any) -> Values:
+    """There are none."""
+    return {"error_code": ErrorCode.none, "error_message": None, "entries": ()}
+
+
+def describe_acls(call: Call, request: Any) -> Values:
+    """SECURITY_DISABLED, as of a Kafka without an authorizer."""
+    return {**NO_AUTHORIZER, "resources": ()}
+
+
+def create_acls(call: Call, request: Any) -> Values:
+    """SECURITY_DISABLED for each."""
+    return {"results": [NO_AUTHORIZER] * len(request.creations)}
+
+
+def delete_acls(call: Call, request: Any) -> Values:
+    """SECURITY_DISABLED for each filter."""
+    return {"filter_results": [{**NO_AUTHORIZER, "matching_acls": ()} for _ in request.filters]}
+
+
+APIS: Final = (
+    Api(DESCRIBE_ACLS, "DescribeAcls", 1, 3, describe_acls),
+    Api(CREATE_ACLS, "CreateAcls", 1, 3, create_acls),
+    Api(DELETE_ACLS, "DeleteAcls", 1, 3, delete_acls),
+    Api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, describe_log_dirs),
+    Api(ELECT_LEADERS, "ElectLeaders", 0, 2, elect_leaders),
+    Api(ALTER_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, alter_reassignments),
+    Api(LIST_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, list_reassignments),
+    Api(DESCRIBE_QUOTAS, "DescribeClientQuotas", 0, 1, describe_quotas),
+)

@@ -1,0 +1,122 @@
+"""What tools probe: Apache Kafka of one node and the embedded broker answer the same requests alike."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.testing.kafka import KafkaServer
+from tests.support.clients.raw_client import RawClient, batch
+
+ACLS, CREATE, DELETE, LOG_DIRS, ELECT, REASSIGN, REASSIGNMENTS, QUOTAS = (
+    29,
+    30,
+    31,
+    35,
+    43,
+    45,
+    46,
+    48,
+)
+ANY_ACL = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+ONE_ACL = {
+    "resource_type": 2,
+    "resource_name": "t",
+    "resource_pattern_type": 3,
+    "principal": "User:a",
+    "host": "*",
+    "operation": 3,
+    "permission_type": 3,
+}
+
+
+def told(bootstrap: str) -> dict[str, Any]:
+    """The same questions, on a topic of two partitions of its own with a record in one of them."""
+    topic, seen = f"topic-{uuid.uuid4().hex[:8]}", dict[str, Any]()
+    with RawClient(bootstrap, 30) as client:
+        client.call(19, 5, topics=[{"name": topic, "num_partitions": 2, "replication_factor": 1}])
+        deadline = time.monotonic() + 20
+        while client.produce(topic, 0, batch()).error_code and time.monotonic() < deadline:
+            time.sleep(0.05)
+        versions = {one.api_key: one for one in client.call(18, 0).api_keys}
+        for key in (ACLS, CREATE, DELETE, LOG_DIRS, ELECT, REASSIGN, REASSIGNMENTS, QUOTAS):
+            seen[f"versions of {key}"] = (versions[key].min_version, versions[key].max_version)
+
+        def named(values: Any) -> Any:
+            """Errors and names without messages and bytes."""
+            if isinstance(values, tuple):
+                return sorted((named(one) for one in values), key=repr)
+            if hasattr(values, "__dataclass_fields__"):
+                names = [f.name for f in fields(values) if "message" not in f.name]
+                return {
+                    n: named(getattr(values, n))
+                    for n in names
+                    if n not in ("log_dir", "total_bytes", "usable_bytes", "throttle_time")
+                }
+            return "T" if values == topic else values
+
+        wanted = [
+            {"topic": topic, "partitions": (0, 1, 1, 7)},
+            {"topic": "none", "partitions": (0,)},
+        ]
+        for version in (1, 2, 3, 4):
+            answer = client.call(LOG_DIRS, version, topics=wanted)
+            seen[f"log dirs {version}"] = named(answer)
+        full = client.call(LOG_DIRS, 4, topics=None).results[0]
+        seen["all log dirs"] = topic in {one.name for one in full.topics}
+        seen["acls"] = named(client.call(ACLS, 3, **ANY_ACL))
+        seen["created"] = named(client.call(CREATE, 3, creations=[ONE_ACL, ONE_ACL]))
+        seen["deleted"] = named(client.call(DELETE, 3, filters=[ANY_ACL]))
+        for kind in (0, 1):
+            asked = [
+                {"topic": topic, "partitions": (0, 1, 7)},
+                {"topic": "none", "partitions": (0,)},
+            ]
+            answer = client.call(ELECT, 2, election_type=kind, topic_partitions=asked)
+            seen[f"elected {kind}"] = sorted(
+                (
+                    named(one.topic),
+                    sorted((p.partition_id, int(p.error_code)) for p in one.partition_result),
+                )
+                for one in answer.replica_election_results
+            )
+            answer = client.call(ELECT, 2, election_type=kind, topic_partitions=None)
+            seen[f"elected {kind}, all"] = [
+                named(one) for one in answer.replica_election_results if one.topic == topic
+            ]
+        moves = [
+            {"partition_index": number, "replicas": replicas}
+            for number, replicas in ((0, (1,)), (1, None), (7, (1,)))
+        ]
+        answer = client.call(REASSIGN, 0, topics=[{"name": topic, "partitions": moves}])
+        seen["reassigned"] = named(answer)
+        for replicas in ((2,), (1, 2), (1, 1), ()):
+            moves = [{"partition_index": 0, "replicas": replicas}]
+            answer = client.call(REASSIGN, 0, topics=[{"name": topic, "partitions": moves}])
+            seen[f"reassigned to {replicas}"] = named(answer)
+        seen["reassignments"] = named(client.call(REASSIGNMENTS, 0, topics=None))
+        component = {"entity_type": "user", "match_type": 2, "match": None}
+        seen["quotas"] = named(client.call(QUOTAS, 1, components=[component], strict=False))
+    return seen
+
+
+@pytest.mark.kafka
+def test_a_node_alone_answers_what_tools_probe_as_kafka_does(kafka: KafkaServer) -> None:
+    """Log directories, access control, elections, reassignments, quotas: errors, names and versions."""
+    theirs = told(kafka.bootstrap)
+    with EmbeddedBroker() as broker:
+        ours = told(broker.bootstrap)
+    assert {step: (ours[step], theirs[step]) for step in theirs if ours[step] != theirs[step]} == {}
