@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline import cluster
 from faust_assigner.pipeline.cluster import Cluster, client_properties, cluster_of
 
 SASL = {
@@ -124,3 +125,16 @@ def test_a_truststore_that_is_not_there_is_named(tmp_path: Path, kind: str) -> N
     }
     with pytest.raises(ConfigError, match=r"ssl\.truststore\.location: there is no file"):
         cluster_of("h:9", given).connection()
+
+
+@pytest.mark.parametrize("kind", [None, "JKS", "PKCS12"])
+def test_a_keystore_that_is_not_pem_is_refused_with_the_way_to_one(
+    tmp_path: Path, kind: str | None
+) -> None:
+    """Java's kinds cannot be read here; Kafka's default is one of them."""
+    named = {} if kind is None else {"ssl.keystore.type": kind}
+    given = {"ssl.keystore.location": str(tmp_path / "store"), **named}
+    with pytest.raises(ConfigError, match="openssl pkcs12"):
+        cluster._ssl_context(given)
+    with pytest.raises(ConfigError, match="No such file"):
+        cluster._ssl_context({**given, "ssl.keystore.type": "pem"})

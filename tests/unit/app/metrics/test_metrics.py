@@ -270,6 +270,11 @@ async def test_a_lag_in_seconds_is_since_the_copy_had_everything(
         await a.sensor._copies.look()
     assert a.of("standby_lag_records") == {_place(tp): 80.0}
     assert a.of("standby_lag_seconds") == {_place(tp): 10.0}
+    a.app._consumer = None  # the worker stops: the broker is asked no more
+    ends[0] += 1_000
+    await a.sensor._copies.look()
+    assert a.of("standby_lag_records") == {_place(tp): 80.0}
+    a.app._consumer = consumer()
     at[0] = ends[0]
     await a.sensor._copies.look()
     assert a.of("standby_lag_seconds") == {_place(tp): 0.0}

@@ -451,11 +451,12 @@ class Unhurried:
     """A source whose connection takes a while to close, and a moment longer to close its socket."""
 
     def __init__(self) -> None:
-        self.closed = threading.Event()
+        self.begun, self.closed = threading.Event(), threading.Event()
 
     async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
         """Find nothing until it is cancelled."""
         try:
+            self.begun.set()
             await asyncio.Event().wait()
             yield None
         finally:
@@ -468,6 +469,7 @@ def test_a_source_has_a_moment_to_close_its_socket_after_it_was_told_to() -> Non
     source = Unhurried()
     provider = WeightsProvider("shop", WeightSettings(source, Mode.ON, poll_s=0.01))  # type: ignore[arg-type]
     provider.start()
+    assert source.begun.wait(20)
     provider.close()
     assert provider._follower is not None
     assert not provider._follower.runs

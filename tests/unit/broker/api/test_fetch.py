@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.broker.api import fetch
 from faust_assigner.broker.storage.store import StoreFailed
 from tests.support.asking import ask, to_topic, wanting
 from tests.support.clients.raw_client import batch, one_record
@@ -75,6 +76,33 @@ def test_an_answer_obeys_each_limit_of_the_broker(limit: str) -> None:
         return [bool(part.records) for part in await fetched(hall, 2)]
 
     assert in_hall(story) == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited_ms"),
+    [
+        (AT_ONCE, []),
+        (datetime.timedelta(milliseconds=300), [300]),
+        (datetime.timedelta(days=1), [fetch.MAX_WAIT_MS]),
+    ],
+)
+def test_a_fetch_without_records_waits_as_long_as_it_asks_for(
+    asked: datetime.timedelta, waited_ms: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not at all where it may not wait, and never longer than the broker's bound."""
+    waits: list[int] = []
+
+    async def data(wants: Any, min_bytes: int, wait_ms: int) -> None:
+        waits.append(wait_ms)
+
+    monkeypatch.setattr(fetch, "_data", data)
+
+    async def story(hall: Hall) -> None:
+        hall.node.catalogue.create("t", 1, {})
+        await ask(hall, FETCH, 11, max_wait=asked, topics=wanting(1), max_bytes=10_000, min_bytes=1)
+
+    in_hall(story)
+    assert waits == waited_ms
 
 
 def test_a_partition_read_from_disk_and_one_from_memory_keep_their_own_records() -> None:
