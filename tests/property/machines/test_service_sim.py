@@ -54,7 +54,8 @@ def test_a_broken_promise_is_told_with_its_seed_and_the_acts_it_takes(
         return []
 
     monkeypatch.setattr(moves, "_of_owner", forgets)
-    monkeypatch.setattr(moves, "_is_orphan", lambda view, at: True)
+    monkeypatch.setattr(moves, "living_owners", lambda view: {})
+    monkeypatch.setattr(moves, "_is_fenced", lambda view, at: False)
     with pytest.raises(Violation) as broken:
         sum(run(seed).answers for seed in range(SEEDS))
     head, _, acts, *told = str(broken.value).splitlines()

@@ -200,6 +200,20 @@ def test_a_pin_to_a_consumer_that_does_not_want_the_topic_is_passed_over() -> No
     assert choose(_pinned(view, Pin(AT, "b")), picky, replicas=0).owner[AT] == "a"
 
 
+@pytest.mark.parametrize("owners", ["ab", "ba", "aabb", "abab", "abba", "baab", "baba", "bbaa"])
+def test_the_loads_are_even_whichever_partition_is_pinned(owners: str) -> None:
+    """Where the plan itself would move the pinned one, another one goes in its place."""
+    both = [Consumer(name="a"), Consumer(name="b")]
+    count = len(owners)
+    view = view_of(*both, topics={"t": count}, owners={at(n): who for n, who in enumerate(owners)})
+    for number in range(count):
+        pinned = _pinned(view, Pin(at(number), "b"))
+        found = choose(pinned, both, replicas=0).owner
+        assert found[at(number)] == "b"
+        assert sorted(found.values()) == sorted(owners)
+        view.apply(Event(ALL.pin(at(number)), 999, None))
+
+
 def test_everything_pinned_to_one_consumer_goes_there() -> None:
     """Uneven, because it is asked for."""
     both = [Consumer(name="a"), Consumer(name="b")]
@@ -225,6 +239,23 @@ def test_a_move_is_made_once_also_while_paused() -> None:
         await eventually(lambda: b.owners().get(mine) == "b")
         await eventually(lambda: not node.view.pins, "the move is done")
         await asyncio.sleep(60.0)
+        assert b.owners()[mine] == "b"
+
+    staged(story)
+
+
+def test_orders_are_carried_out_after_the_debounce() -> None:
+    """And not at the leader's next look at everything."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 4}, reconcile_s=600.0)
+        await b.consumer(node, "a")
+        await b.consumer(node, "b")
+        await b.settles(2, 2)
+        mine = min(one for one, name in b.owners().items() if name == "a")
+        await asyncio.sleep(5.0)
+        await node.orders.move(mine, "b")
+        await asyncio.sleep(2.0)
         assert b.owners()[mine] == "b"
 
     staged(story)

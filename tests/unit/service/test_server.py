@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from faust_assigner.service.client import Access
+from faust_assigner.service.client.operator import Operator
+from faust_assigner.service.faults import Unauthenticated
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.server import server as server_module
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.serve import running
 from faust_assigner.service.server.server import AssignerServer, channel_options
 from faust_assigner.service.server.servicer import ConsumerServicer
 from faust_assigner.service.store.memory import MemoryStore
@@ -50,6 +56,33 @@ async def test_a_server_that_has_stopped_listens_on_no_port() -> None:
     for port in ports:
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
+
+
+async def test_a_running_service_takes_tokens_from_a_changed_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a restart: the new token is known, and the old one is refused."""
+    monkeypatch.setattr(server_module, "LOOK_S", 0.05)
+    path = tmp_path / "tokens"
+    path.write_text("ops old")
+    said = {"bind": "127.0.0.1:0", "tokens": str(path), "admins": "ops"}
+    async with running(Options.read(said, {})) as (port, *_):
+        target = f"127.0.0.1:{port}"
+        async with (
+            Operator(target, Access(token="old")) as old,
+            Operator(target, Access(token="new-one")) as new,
+        ):
+            await old.state()
+            path.write_text("ops new-one")
+            async with asyncio.timeout(20):
+                while True:
+                    try:
+                        await new.state()
+                        break
+                    except Unauthenticated:
+                        await asyncio.sleep(0.05)
+            with pytest.raises(Unauthenticated):
+                await old.state()
 
 
 @pytest.mark.parametrize("asked", [1_000, 1_001])
