@@ -132,7 +132,7 @@ def uncovered(inputs: DecisionInputs, plan: Plan) -> int:
         first, last = np.searchsorted(previous.copy_task, layout.start[g : g + 2]).tolist()
         task, member = previous.copy_task[first:last], previous.copy_member[first:last]
         if task.size:
-            kept = (keeps[task] == member[:, None]).any(axis=1) & (member != plan.flat_owner[task])
+            kept = (keeps[task] == member[:, None]).any(axis=1)
             near = progress.caught_up(g, task - layout.start[g], member)
             covered[task[kept & near]] = True
     stateful = layout.per_task(lambda group: group.is_stateful)

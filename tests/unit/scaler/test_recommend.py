@@ -279,6 +279,26 @@ def test_what_waits_after_a_restore_does_not_count_as_falling_behind() -> None:
     assert made.sizes() == [4]
 
 
+def test_after_a_long_restore_the_workers_get_two_minutes_before_they_count_as_too_slow() -> None:
+    """In the last 120 s more came than went, because of the restore; long after it the same means too slow."""
+    made = group(
+        members=4,
+        worker_rate=100.0,
+        catch_up_s=3_000.0,
+        arrival=250.0,
+        processed=0.0,
+        busy=("restores",),
+        restless=True,
+    )
+    made.pass_time(300)
+    made.busy, made.processed = (), 400.0
+    made.pass_time(150)
+    assert made.sizes() == [4]
+    made.processed = 200.0
+    made.pass_time(300)
+    assert made.sizes()[1] == 6
+
+
 # -- nothing to do, nobody there
 
 
