@@ -12,7 +12,7 @@ import click
 
 from faust_assigner.cli.failure import quiet_kafka, spoken_errors
 from faust_assigner.cli.looking import look_options, where_of
-from faust_assigner.cli.options import properties
+from faust_assigner.cli.options import Number, properties
 from faust_assigner.cli.screen import console
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ CANNOT_TELL = 2
 )
 @click.option(
     "--max-pause",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     metavar="SECONDS",
     help="The allowed downtime of a task.",
 )
@@ -62,14 +62,14 @@ CANNOT_TELL = 2
 )
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=0.0,
     metavar="SECONDS",
     help="Repeat the check for this time until it is safe.",
 )
 @click.option(
     "--every",
-    type=click.FloatRange(min=0.1),
+    type=Number(min=0.1),
     default=5.0,
     show_default=True,
     metavar="SECONDS",
@@ -85,7 +85,7 @@ CANNOT_TELL = 2
 )
 @click.option(
     "--restart",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     metavar="SECONDS",
     help="The duration of a worker's restart, which stops the tasks of a static member.",
 )

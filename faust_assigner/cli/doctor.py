@@ -12,7 +12,7 @@ import click
 
 from faust_assigner.cli.failure import fail, quiet_kafka, spoken_errors
 from faust_assigner.cli.groups import bootstrap_option
-from faust_assigner.cli.options import cluster, config_option
+from faust_assigner.cli.options import Number, cluster, config_option
 from faust_assigner.cli.screen import console
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ BETWEEN_S = 4.0
 )
 @click.option(
     "--grace",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     metavar="SECONDS",
     help="The supervisor's grace for a stopping worker: terminationGracePeriodSeconds (30 by default), "
     "TimeoutStopSec (90).",

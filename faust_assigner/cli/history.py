@@ -8,6 +8,7 @@ import click
 
 from faust_assigner.cli import options as shared
 from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.options import Number
 
 
 @click.command()
@@ -25,7 +26,7 @@ from faust_assigner.cli.failure import spoken_errors
 )
 @click.option(
     "--every",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     metavar="SECONDS",
     help="With --stream: repeat at this interval.",
 )

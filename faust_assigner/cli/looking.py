@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from faust_assigner.cli.groups import bootstrap_option
-from faust_assigner.cli.options import cluster, config_option
+from faust_assigner.cli.options import Number, cluster, config_option
 
 if TYPE_CHECKING:
     from faust_assigner.status.collect import Where
@@ -37,7 +37,7 @@ REACH_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option(
         "--deadline",
-        type=click.FloatRange(min=0.1),
+        type=Number(min=0.1),
         default=3.0,
         show_default=True,
         metavar="SECONDS",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,20 @@ import click
 
 if TYPE_CHECKING:
     from faust_assigner.pipeline.cluster import Cluster
+
+
+class Number(click.FloatRange):
+    """A finite number as an option. In click's own range NaN passes every bound."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; an error names a value that is not finite or not in the range."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return found
+
 
 config_option: Callable[[Any], Any] = click.option(
     "--config",

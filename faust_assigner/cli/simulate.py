@@ -9,6 +9,7 @@ import click
 
 from faust_assigner.cli import options as shared
 from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.options import Number
 from faust_assigner.cli.spark import on_spark, tell
 
 
@@ -45,7 +46,7 @@ from faust_assigner.cli.spark import on_spark, tell
 @click.option("--racks", default="1,3", show_default=True, help="Numbers of racks to draw from.")
 @click.option(
     "--session-timeout",
-    type=click.FloatRange(min=1),
+    type=Number(min=1),
     help="Seconds until the group removes a dead worker (Faust's broker_session_timeout).  "
     "[default: the ledger's value, else 60]",
 )

@@ -14,6 +14,7 @@ import click
 
 from faust_assigner.cli.failure import quiet_kafka, spoken_errors
 from faust_assigner.cli.looking import check_source, look_or_saved_options, where_of
+from faust_assigner.cli.options import Number
 from faust_assigner.cli.screen import console
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--every",
-    type=click.FloatRange(min=0.1),
+    type=Number(min=0.1),
     default=2.0,
     show_default=True,
     metavar="SECONDS",

@@ -62,3 +62,12 @@ def test_a_ledger_that_is_not_there_is_an_error() -> None:
     done = command(*NOWHERE, "shop-1", "--ledger", "/nowhere/at/all")
     assert done.exit_code == 2
     assert "no such ledger" in done.output
+
+
+@pytest.mark.parametrize("option", ["--max-pause", "--wait", "--restart", "--every", "--deadline"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_limit_that_is_no_finite_number_is_refused(option: str, value: str) -> None:
+    """No pause is longer than NaN seconds, so every deploy would be within the budget."""
+    done = command(*NOWHERE, "shop-1", option, value)
+    assert done.exit_code == 2
+    assert f"'{value}' is not a finite number" in done.output

@@ -280,7 +280,7 @@ def test_what_waits_after_a_restore_does_not_count_as_falling_behind() -> None:
 
 
 def test_after_a_long_restore_the_workers_get_two_minutes_before_they_count_as_too_slow() -> None:
-    """In the last 120 s more came than went, because of the restore; long after it the same means too slow."""
+    """More came than went in the last 120 s, by the restore; long after it that means too slow."""
     made = group(
         members=4,
         worker_rate=100.0,
