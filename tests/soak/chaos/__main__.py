@@ -62,6 +62,13 @@ async def _on_consumer(world: World, fault: Fault) -> None:
     if fault.kind == "twin":
         world.spawn(name)
         await asyncio.sleep(fault.for_s)
+    elif fault.kind == "twin-cut":
+        for door in process.doors:
+            door.cut()
+        world.spawn(name)
+        await asyncio.sleep(fault.for_s)
+        for door in process.doors:
+            door.heal()
     elif fault.kind in ("pause", "twin-paused"):
         await _until_stopped(world, name)
         if fault.kind == "twin-paused":

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 #: What may be done to a consumer. ``twin``: a second process of its name starts while the first one lives on.
 #: ``twin-paused``: the first one was stopped between ``may_work()`` and its write, and goes on later.
-CONSUMERS = ("twin", "twin-paused", "pause", "stop", "kill", "leave")
+#: ``twin-cut``: the first one is cut off from the service, and works as long as its session lives.
+CONSUMERS = ("twin", "twin-paused", "twin-cut", "pause", "stop", "kill", "leave")
 INSTANCES = ("kill-instance", "stop-instance", "term-instance", "cut-consumers", "cut-etcd")
 ETCD = ("cut-peer", "kill-etcd", "stop-etcd")
 #: Seconds that a fault lasts, below and above the time to live of a consumer (9 s).

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -31,16 +32,23 @@ FLAGS = (
 
 @dataclass(eq=False)
 class Process:
-    """One process of a consumer's name; ``number`` counts them."""
+    """One process of a consumer's name; ``number`` counts them. ``doors`` are its own to each instance."""
 
     name: str
     number: int
     popen: subprocess.Popen[bytes]
+    doors: list[Proxy]
 
     def send(self, what: signal.Signals) -> None:
         """A signal, unless it has ended."""
         with contextlib.suppress(ProcessLookupError):
             self.popen.send_signal(what)
+
+    def close_doors(self) -> None:
+        """Its connections are over."""
+        for door in self.doors:
+            threading.Thread(target=door.close, daemon=True).start()
+        self.doors = []
 
     @property
     def is_stopped(self) -> bool:
@@ -104,7 +112,11 @@ class World:
         """Start another process of the name."""
         mine = self.processes.setdefault(name, [])
         number = len(mine) + 1
-        targets = [door.endpoint for door in self.doors]
+        for process in mine:
+            if process.popen.poll() is not None:
+                process.close_doors()
+        doors = [Proxy("127.0.0.1", door.port) for door in self.doors]
+        targets = [door.endpoint for door in doors]
         turn = number % len(targets)
         arguments = [",".join(targets[turn:] + targets[:turn]), name, str(number)]
         with (self.folder / f"{name}-{number}.log").open("wb") as log:
@@ -115,7 +127,7 @@ class World:
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
             )
-        mine.append(Process(name, number, popen))
+        mine.append(Process(name, number, popen, doors))
         return mine[-1]
 
     async def begun(self, process: Process, *, seconds: float = 60.0) -> Process:
@@ -163,6 +175,7 @@ class World:
             if process.popen.poll() is None:
                 process.popen.kill()
                 process.popen.wait()
+            process.close_doors()
         for instance in self.instances:
             if instance.process.poll() is None:
                 instance.process.kill()
