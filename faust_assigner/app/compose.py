@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
-from faust.app.router import Router
 from faust.streams import Stream
 from faust.tables.manager import TableManager
 from faust.tables.recovery import Recovery
@@ -97,7 +96,7 @@ class AssigningConsumer(AsksOurs, driver.Consumer):  # type: ignore[misc]
 
 
 class ForeignConsumer(Unrepaired, NeverAsks):
-    """What is mixed over the consumer of another driver where the tables are repaired."""
+    """The part of another driver's consumer: repaired tables find the methods that they call."""
 
 
 class OwnedTransactions(OwnTransactions, TransactionManager):  # type: ignore[misc]
@@ -150,14 +149,6 @@ class TimelyStream(BatchesInTime, Stream):  # type: ignore[misc]
 
 class OwnedStream(OwnedBatches, Stream):  # type: ignore[misc]
     """The stream, under ``exactly_once``."""
-
-
-class ForwardingRouter(AllowlistRouter, Router):  # type: ignore[misc]
-    """The router of an app without the repairs: which table is restored is not known."""
-
-
-class ReadingRouter(KeyRouter, AllowlistRouter, Router):  # type: ignore[misc]
-    """The router."""
 
 
 #: The parts that tables are made of -> the class of the table manager.
@@ -247,7 +238,7 @@ def rebalance_incrementally(app: Any) -> None:
 
 def forward_requests(app: Any) -> None:
     """Let ``app`` forward requests for keys with care; before its router is first used."""
-    app.conf.Router = over(ForwardingRouter, _chosen(app, "Router"))
+    app.conf.Router = over(AllowlistRouter, _chosen(app, "Router"))
 
 
 def answer_requests(app: Any) -> None:
@@ -260,7 +251,7 @@ def answer_requests(app: Any) -> None:
         return
     standing = ReplicaStatus(app, read_or_default(app, STALE_READS))
     setattr(app, STANDING, standing)
-    app.conf.Router = over(ReadingRouter, chosen)
+    app.conf.Router = over(KeyRouter, chosen)
     app.table_route = partial(table_route, app.table_route)
     if standing.bound_s > 0:
         app._extra_services.append(standing)

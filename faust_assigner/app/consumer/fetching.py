@@ -3,7 +3,7 @@
 Faust hands records over from a fetching thread through queues. Around a recovery it clears queues that
 are already in use, resumes source partitions before it has sought their committed offsets, and reads
 "no partition is active" as "all are". Each loses records; docs/explanation/faust-at-a-rebalance.md
-tells how. The classes here are mixed into the app's own, see ``compose.py``.
+tells how. ``compose.py`` puts the classes before the driver's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from faust_assigner.app.consumer.committed_offsets import ask_for_all
 from faust_assigner.app.retry import retry
 
 if TYPE_CHECKING:
-    # What the mixins below are mixed into; at run time the app's own consumer decides.
+    # compose.py names the class below at run time.
     from faust_assigner.app.host.bases import ConsumerBase as Consumer
 else:
     Consumer = object

@@ -1,4 +1,4 @@
-"""The classes of Faust that ours are mixed over, as far as these call them: types only, never at run time.
+"""The classes of Faust below ours, as far as ours call them: types only, never at run time.
 
 Each member is a row of ``private_apis.py`` or described by Faust. ``TP`` and records are
 Faust's own, untyped.

@@ -24,7 +24,7 @@ from faust_assigner.settings.places import allowed, named
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import RouterBase as Router
 else:
-    Router = object
+    from faust.app.router import Router
 
 logger = get_logger(__name__)
 

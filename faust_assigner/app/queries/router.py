@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 from faust.exceptions import SameNode
@@ -14,15 +14,11 @@ from yarl import URL
 
 from faust_assigner.app import settings
 from faust_assigner.app.queries.decide import Asked, Step, steps
+from faust_assigner.app.queries.forwarding import AllowlistRouter
 from faust_assigner.app.queries.reading import KEY, ROLE, Reading, unavailable
 from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.tables.scope import NotHere
 from faust_assigner.settings import table as settings_table
-
-if TYPE_CHECKING:
-    from faust_assigner.app.queries.forwarding import AllowlistRouter as Router
-else:
-    Router = object
 
 logger = get_logger(__name__)
 
@@ -46,7 +42,7 @@ def _group(app: Any, topic: str) -> int | None:
         return None
 
 
-class KeyRouter(Router):
+class KeyRouter(AllowlistRouter):
     """Of the app's router: ``standing`` tells what this worker knows of a partition."""
 
     def __init__(self, app: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the mixins of this room are mixed over: types only, never at run time."""
+"""The classes below the recovery by partition: types only, never at run time."""
 
 from __future__ import annotations
 

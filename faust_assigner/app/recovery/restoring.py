@@ -52,7 +52,7 @@ from faust_assigner.snapshots.asking import Connection
 from faust_assigner.snapshots.sst import ingest
 
 if TYPE_CHECKING:
-    # What the mixins below are mixed into; at run time the app's own classes decide.
+    # compose.py names the classes below at run time.
     from faust_assigner.app.host.bases import RecoveryBase as Recovery
     from faust_assigner.app.host.bases import TablesBase as TableManager
 else:

@@ -16,6 +16,7 @@ from yarl import URL
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries import router as module
 from faust_assigner.app.queries.decide import Here, Who
+from faust_assigner.app.queries.forwarding import AllowlistRouter
 from faust_assigner.app.queries.reading import KEY, ROLE
 from faust_assigner.app.queries.router import (
     CONNECT_S,
@@ -45,8 +46,8 @@ class Answer:
         self.status, self.headers = status, {} if role is None else {ROLE: role}
 
 
-class Careful:
-    """The careful router beneath: workers answer by URL, and ``asked`` has each with what was said to it."""
+class Careful(AllowlistRouter):
+    """The router beneath: workers answer by URL, and ``asked`` has each with what was said to it."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
