@@ -146,6 +146,9 @@ def _pin(
 ) -> None:
     """Put each pinned partition on its consumer. To keep the loads even, that gives as many back to the
     consumer from which it came: such as it does not have yet, if it can."""
+    held: dict[str, list[TopicPartition]] = {}
+    for at, name in owner.items() if pins else ():
+        held.setdefault(name, []).append(at)
     for at, name in sorted(pins.items()):
         displaced = owner.get(at)
         if displaced == name:
@@ -154,7 +157,7 @@ def _pin(
         owner.update(dict.fromkeys(crew, name))
         if displaced is None:
             continue
-        others = (crew_of(one, bound) for one, holder in owner.items() if holder == name)
+        others = (crew_of(one, bound) for one in held.get(name, ()))
         back = min(
             (
                 other

@@ -216,7 +216,7 @@ def routed(update: RouteUpdate, pulse_ms: int) -> Iterator[pb.AssignmentsUpdate]
     for number, (routes, unowned) in enumerate(parts, 1):
         yield pb.AssignmentsUpdate(
             snapshot=update.full and number == 1,
-            more=number < len(parts),
+            more=update.more or number < len(parts),
             revision=update.revision,
             routes=routes,
             unowned=unowned,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,12 +13,13 @@ from faust_assigner.service.condition import Condition
 from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.mirror import Mirror
-from faust_assigner.service.records import Assigned
 from faust_assigner.service.tasks import first
 from faust_assigner.service.view import Change, View
 
 #: Changes within so many seconds are told together.
 TOGETHER_S: Final = 0.05
+#: Partitions of a large table that are told at a time: some milliseconds' work.
+SLICE: Final = 2_000
 #: So long a watch waits until its instance has seen the revision that the caller has seen already.
 LEAST_S: Final = 5.0
 
@@ -35,13 +36,14 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class RouteUpdate:
-    """What is the case at ``revision``. ``full``: what is not in ``routes`` has no owner. Without routes and
-    ``unowned`` nothing has changed."""
+    """What is the case at ``revision``. ``full`` begins the whole table: partitions that are not in it, or in
+    the updates that follow while ``more``, have no owner. An empty update says that nothing has changed."""
 
     revision: int
     routes: tuple[Route, ...] = ()
     unowned: tuple[TopicPartition, ...] = ()
     full: bool = False
+    more: bool = False
 
 
 class _Watch:
@@ -72,18 +74,24 @@ class _Watch:
             self._changed |= mine
             self.wake.set()
 
-    def update(self) -> RouteUpdate:
-        """The next update."""
+    def updates(self) -> Iterator[RouteUpdate]:
+        """The next update, a large table in slices: between two of them other work has its turn.
+
+        A route of a later slice may be newer than the revision, and is told again with its own.
+        """
         self.wake.clear()
-        view, full = self._mirror.view, self._anew
-        partitions = sorted(view.assignments if full else self._changed)
-        if full and self._topics:
-            partitions = [at for at in partitions if at.topic in self._topics]
+        view, revision, full = self._mirror.view, self._mirror.dated, self._anew
+        if not full:
+            changed, self._changed = sorted(self._changed), set()
+            routes = _routes(view, changed)
+            known = {route.at for route in routes}
+            yield RouteUpdate(revision, routes, tuple(at for at in changed if at not in known))
+            return
         self._changed, self._anew = set(), False
-        routes = tuple(route for at in partitions if (route := route_of(view, at)) is not None)
-        known = {route.at for route in routes}
-        unowned = () if full else tuple(at for at in partitions if at not in known)
-        return RouteUpdate(self._mirror.dated, routes, unowned, full)
+        mine = [at for at in view.assignments if not self._topics or at.topic in self._topics]
+        for start in range(0, len(mine), SLICE) or (0,):
+            routes = _routes(view, mine[start : start + SLICE])
+            yield RouteUpdate(revision, routes, (), start == 0, start + SLICE < len(mine))
 
 
 def _who(entry: object) -> object:
@@ -92,13 +100,16 @@ def _who(entry: object) -> object:
     return None if value is None else (value.incarnation, value.endpoint)
 
 
-def route_of(view: View, at: TopicPartition) -> Route | None:
-    """The partition's route; ``None`` where no registered process owns it."""
-    entry = view.assignments.get(at)
-    if entry is None or not view.is_registered(entry.value.owner, entry.value.incarnation):
-        return None
-    dated: Assigned = view.dated(entry.value)
-    return Route(at, dated.owner, dated.epoch, view.consumers[dated.owner].value.endpoint)
+def _routes(view: View, partitions: Iterable[TopicPartition]) -> tuple[Route, ...]:
+    """The routes of those that a registered process owns."""
+    found: list[Route] = []
+    for at in partitions:
+        entry = view.assignments.get(at)
+        owner = None if entry is None else view.consumers.get(entry.value.owner)
+        if entry and owner and owner.value.incarnation == entry.value.incarnation:
+            epoch = view.base + entry.value.epoch
+            found.append(Route(at, owner.value.name, epoch, owner.value.endpoint))
+    return tuple(found)
 
 
 async def followed(
@@ -122,7 +133,9 @@ async def followed(
         while True:
             if not condition.hears_store:
                 raise StoreUnavailable("this instance hears no news of the store")
-            yield watch.update()
+            for update in watch.updates():
+                yield update
+                await asyncio.sleep(0)
             await first(watch.wake.wait(), clock.sleep(every_s))
             if watch.wake.is_set():
                 await clock.sleep(TOGETHER_S)

@@ -14,6 +14,7 @@ from faust_assigner.service.client.health import is_well
 from faust_assigner.service.server.certificates import Certificates
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
+from tests.support.assigning.instances import calls_ended
 from tests.support.certificates import Authority, Pair
 
 
@@ -48,6 +49,7 @@ async def test_a_new_certificate_is_shown_to_the_next_connection(tmp_path: Path)
         second = await _asked(port)
         assert (first, second) == (der(tmp_path / "one.pem"), der(tmp_path / "two.pem"))
         assert await is_well(f"127.0.0.1:{port}", "process", access)
+    await calls_ended()
 
 
 async def _asked(port: int) -> bytes:
@@ -73,6 +75,7 @@ async def test_an_authority_that_is_exchanged_lets_in_what_the_new_one_signs(
         assert [await is_let_in(old, "a"), await is_let_in(new, "b")] == [True, False]
         shutil.copy(new.ca, ca)
         assert [await is_let_in(old, "c"), await is_let_in(new, "d")] == [False, True]
+    await calls_ended()
 
 
 def test_a_certificate_without_its_key_yet_is_not_taken(

@@ -21,7 +21,7 @@ from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
 from faust_assigner.service.store.memory import MemoryStore
-from tests.support.assigning.instances import Consumer, consumers, settled, until
+from tests.support.assigning.instances import Consumer, calls_ended, consumers, settled, until
 
 QUICK = {"bind": "127.0.0.1:0", "consumer_ttl": "3", "leader_ttl": "3", "debounce": "0.1"}
 TWO = {**QUICK, "groups": "shop,search", "topic": "shop/t=2,search/t=3"}
@@ -61,6 +61,7 @@ async def test_each_group_has_its_own_consumers_topics_and_orders() -> None:
             await until(lambda: search.task is not None and search.task.done())
             assert shop.task is not None
             assert not shop.task.done()
+    await calls_ended()
 
 
 async def test_a_request_for_no_group_or_an_unknown_one_is_refused() -> None:
@@ -81,6 +82,7 @@ async def test_a_request_for_no_group_or_an_unknown_one_is_refused() -> None:
             with pytest.raises(ServiceRefused, match=text):
                 async with Router(target, group=group) as router:
                     await router.ready()
+    await calls_ended()
 
 
 def test_a_service_without_named_groups_has_one_and_knows_no_name() -> None:
@@ -150,6 +152,7 @@ async def test_a_token_of_one_group_neither_joins_nor_watches_another(tmp_path: 
         with pytest.raises(WrongCaller, match="may not act as 'w-1' in the group search"):
             await anext(client.commands())
         await client.close()
+    await calls_ended()
 
 
 async def _is_well(health: Any, role: str) -> bool:
@@ -177,3 +180,4 @@ async def test_metrics_and_health_tell_groups_apart() -> None:
             unowned = f'faust_assigner_service_unowned_partitions{{group="{group}"}} {count}.0'
             await until(lambda unowned=unowned: unowned in page(), unowned)
             assert f'faust_assigner_service_handoffs{{group="{group}",phase="Ready"}} 0.0' in page()
+    await calls_ended()

@@ -18,6 +18,7 @@ from faust_assigner.service.server.serve import running
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import View
 from tests.support.assigning.consumers import Bench, Helper, eventually, virtually
+from tests.support.assigning.instances import calls_ended
 from tests.unit.service.stories import ALL, AT, store, view_of
 
 
@@ -386,3 +387,4 @@ async def test_every_order_goes_over_the_wire_and_is_seen_in_the_state() -> None
         for order in (operator.move(("t", 0), "a"), operator.undrain("a")):
             with pytest.raises(NotFound, match="no consumer a"):
                 await order
+    await calls_ended()

@@ -21,10 +21,11 @@ from faust_assigner.service.records import Consumer
 from faust_assigner.service.server.convert import consumer_of, routed
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
+from faust_assigner.service.serving import routes as routes_module
 from faust_assigner.service.serving.routes import Route, RouteUpdate
 from tests.support.assigning.consumers import Bench, eventually, virtually
 from tests.support.assigning.instances import Consumer as Client
-from tests.support.assigning.instances import consumers, settled, until
+from tests.support.assigning.instances import calls_ended, consumers, settled, until
 from tests.unit.service.stories import AT, store
 
 OTHER = TopicPartition("t", 1)
@@ -211,6 +212,38 @@ def test_a_long_table_comes_in_parts_that_take_effect_together() -> None:
     assert (router.revision, len(router.routes)) == (6, 0)
 
 
+def test_a_large_table_is_told_in_slices_and_what_changes_meanwhile_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Consumers' heartbeats have their turn between two slices."""
+    monkeypatch.setattr(routes_module, "SLICE", 2)
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            count = 5
+            node = await b.node({"t": count})
+            await b.consumer(node, "a")
+            await eventually(lambda: len(b.owners()) == count)
+            updates = node.routes((), 0)
+            first = await anext(updates)
+            turns: list[int] = []
+            asyncio.get_running_loop().call_soon(turns.append, 1)
+            await node.set_topic("t", 1)
+            second, third = await anext(updates), await anext(updates)
+            assert turns
+            slices = [first, second, third]
+            assert [one.full for one in slices] == [True, False, False]
+            assert [one.more for one in slices] == [True, True, False]
+            told = slices
+            while len(table(told)) > 1:
+                told.append(await anext(updates))
+            assert table(told) == {AT: "a"}
+        await kept.close()
+
+    virtually(story)
+
+
 @pytest.mark.parametrize("endpoint", ["a b", "a\n", "ä", "x" * 513])
 def test_an_endpoint_that_cannot_be_one_is_refused(endpoint: str) -> None:
     """It is told to strangers."""
@@ -251,6 +284,7 @@ async def test_a_router_follows_a_move() -> None:
                     owned = {r.partition: r.epoch for r in router.routes.values()}
                     assert owned == {**a.working, **b.working}
                     assert router.revision >= max(owned.values())
+    await calls_ended()
 
 
 async def test_a_router_whose_service_is_gone_keeps_its_table_and_its_age_grows() -> None:
@@ -270,6 +304,7 @@ async def test_a_router_whose_service_is_gone_keeps_its_table_and_its_age_grows(
             route = router.owner(("t", 0))
             assert route is not None
             assert route.owner == "a"
+    await calls_ended()
 
 
 async def test_a_router_without_a_token_is_refused_where_it_waits(tmp_path: Path) -> None:
@@ -282,3 +317,4 @@ async def test_a_router_without_a_token_is_refused_where_it_waits(tmp_path: Path
         with pytest.raises(Unauthenticated):
             async with Router(f"127.0.0.1:{port}") as router:
                 await router.ready()
+    await calls_ended()

@@ -21,6 +21,7 @@ from faust_assigner.service.server.serve import running
 from faust_assigner.service.server.server import AssignerServer, channel_options
 from faust_assigner.service.server.servicer import ConsumerServicer
 from faust_assigner.service.store.memory import MemoryStore
+from tests.support.assigning.instances import calls_ended
 
 
 @pytest.mark.parametrize(
@@ -83,6 +84,7 @@ async def test_a_running_service_takes_tokens_from_a_changed_file(
                         await asyncio.sleep(0.05)
             with pytest.raises(Unauthenticated):
                 await old.state()
+    await calls_ended()
 
 
 @pytest.mark.parametrize("asked", [1_000, 1_001])
