@@ -10,6 +10,7 @@ Certificates are files in PEM, or truststores that ``keytool`` can read.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import ssl
@@ -128,10 +129,25 @@ def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:
 
 def _is_address(server: str) -> bool:
     """A host, with a port or without; an IPv6 address with a port stands in brackets."""
+    if server.startswith("["):
+        host, _, rest = server[1:].partition("]")
+        return _is_ipv6(host) and (not rest or (rest[0] == ":" and _is_port(rest[1:])))
     host, colon, port = server.rpartition(":")
-    if not colon or (":" in host and not host.endswith("]")):
-        return bool(server)
-    return bool(host) and port.isascii() and port.isdecimal() and 0 < int(port) < 2**16
+    if ":" in host:
+        return _is_ipv6(server)
+    return bool(host) and _is_port(port) if colon else bool(server)
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and 0 < int(text) < 2**16
 
 
 def parse_properties(text: str) -> dict[str, str]:

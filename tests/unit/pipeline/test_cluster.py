@@ -97,7 +97,21 @@ def test_secrets_are_in_no_repr() -> None:
 
 
 @pytest.mark.parametrize(
-    "servers", ["a:b", "a:0", "a:65536", "a:", ":9092", "a:1,", "a:1,b:²", "[::1]:x"]
+    "servers",
+    [
+        "a:b",
+        "a:0",
+        "a:65536",
+        "a:",
+        ":9092",
+        "a:1,",
+        "a:1,b:²",
+        "[::1]:x",
+        "[::1",
+        "[::1]9",
+        "::::",
+        "[a]",
+    ],
 )
 def test_what_is_no_address_is_refused_before_anybody_is_asked(servers: str) -> None:
     """It is a wrong question, with one line that names it, however the brokers were given."""
