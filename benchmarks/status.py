@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from faust_assigner.cli.status import seldom_collect
+from faust_assigner.cli.status import collect_rarely
 from faust_assigner.status.build import build
 from faust_assigner.status.evidence import Heard
 from faust_assigner.status.render import render
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="the fastest one counts")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
-    seldom_collect()
+    collect_rarely()
     runs = [measure(chosen.members) for _ in range(chosen.runs)]
     found = min(runs, key=lambda run: run["decode and build"])
     table = Table("step", "CPU seconds", title=f"status of {chosen.members:,} members")

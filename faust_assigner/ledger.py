@@ -396,10 +396,10 @@ def encode(table: str, row: Mapping[str, Any]) -> bytes:
 SAMPLE: Final = b'{"table":"partition_sample"'
 
 
-def said_group(group_id: str) -> bytes:
+def group_marker(group_id: str) -> bytes:
     """Return the bytes that every line of a group contains and hardly any other line does.
 
-    >>> said_group("shop") in encode("partition_sample", {"group_id": "shop", "ts": 1.0})
+    >>> group_marker("shop") in encode("partition_sample", {"group_id": "shop", "ts": 1.0})
     True
     """
     return f'"group_id":{json.dumps(group_id, ensure_ascii=False)}'.encode("utf-8", "replace")

@@ -17,7 +17,7 @@ from faust_assigner.actives.counts import flow_rates
 from faust_assigner.checks.optimality import improving_cycle
 from faust_assigner.checks.reading import (
     Unit,
-    believed,
+    accepted_owners,
     copies_of,
     generation_of,
     last_owners,
@@ -109,7 +109,7 @@ class _Case:
         ]
         self.units = units_of(members, partitions, changelogs, weightless)
         self.unit_of = {topic: u for u, unit in enumerate(self.units) for topic in unit.topics}
-        self.before = [believed(unit, members, "actives") for unit in self.units]
+        self.before = [accepted_owners(unit, members, "actives") for unit in self.units]
         self.last = [
             last_owners(unit, members, owner)
             for unit, owner in zip(self.units, self.before, strict=True)

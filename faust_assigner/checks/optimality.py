@@ -39,7 +39,7 @@ def improving_cycle(counts: Ints, allowed: Bools, had: Ints, rate: Ints) -> str 
             still,
         ),
     ):
-        if not arcs.settle(gain, give, more, less):
+        if not arcs.close_unused(gain, give, more, less):
             return term
     return None
 
@@ -51,7 +51,7 @@ class _Arcs:
         self.gain, self.give = allowed.copy(), counts > 0
         self.more, self.less = np.ones(counts.shape[1], dtype=np.bool_), counts.sum(axis=0) > 0
 
-    def settle(self, gain: Ints, give: Ints, more: Ints, less: Ints) -> bool:
+    def close_unused(self, gain: Ints, give: Ints, more: Ints, less: Ints) -> bool:
         """Return whether no cycle of these costs is negative; if so, close the arcs that no optimum uses."""
         costs = (
             np.where(self.gain, gain, _FAR),

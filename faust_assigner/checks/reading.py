@@ -91,7 +91,7 @@ def former_generation(member: Member) -> int:
 def last_owners(unit: Unit, members: list[Member], before: list[int]) -> list[int]:
     """Return the owners; for a number without an owner, the member that remembers owning the number and had
     no assignment since, unless other members hold more of its state."""
-    copies, remembered = copies_of(unit, members), believed(unit, members, "former_actives")
+    copies, remembered = copies_of(unit, members), accepted_owners(unit, members, "former_actives")
     since = {
         m for m, member in enumerate(members) if former_generation(member) < generation_of(member)
     }
@@ -105,7 +105,7 @@ def last_owners(unit: Unit, members: list[Member], before: list[int]) -> list[in
     ]
 
 
-def believed(unit: Unit, members: list[Member], side: str) -> list[int]:
+def accepted_owners(unit: Unit, members: list[Member], side: str) -> list[int]:
     """Return the accepted owner of each number: newest generation, no contest, most topics."""
     claims: list[dict[str, set[int]]] = [{} for _ in range(unit.count)]
     for m in sorted(unit.who):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from faust_assigner.cli.failure import fail, spoken_errors
+from faust_assigner.cli.failure import fail, reported_errors
 
 
 @click.command()
@@ -64,7 +64,7 @@ def broker(
         for name, default, meaning in describe_settings():
             click.echo(f"{name}={default}\n    {meaning}")
         return
-    with spoken_errors():
+    with reported_errors():
         try:
             serve(
                 Path(data) if data else None,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from faust_assigner import __version__
-from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.failure import reported_errors
 from faust_assigner.settings.known import check_environment
 
 #: Command -> the module of this package that defines it under the command's name.
@@ -57,7 +57,7 @@ class _Lazy(click.Group):
 
         Raises SystemExit with 2 if the environment has a misspelled setting.
         """
-        with spoken_errors():
+        with reported_errors():
             return super().invoke(ctx)
 
     def resolve_command(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from faust_assigner.cli.failure import quiet_kafka, spoken_errors
+from faust_assigner.cli.failure import quiet_kafka, reported_errors
 from faust_assigner.cli.looking import look_options, where_of
 from faust_assigner.cli.options import Number, properties
 from faust_assigner.cli.screen import console
@@ -126,7 +126,7 @@ def deploy_check(
     question = _question(stopping, rolling, lose_rack, scale)
     budget = Budget(cold=max_cold, pause_s=max_pause, members=members)
     try:
-        with spoken_errors(), quiet_kafka():
+        with reported_errors(), quiet_kafka():
             where = where_of(bootstrap, group_id, config, workers, web_port, deadline)
             known = _known(ledgers, group_id, restart, config)
             found = asyncio.run(_until_safe(where, question, budget, known, wait, every))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from faust_assigner.cli.failure import fail, quiet_kafka, spoken_errors
+from faust_assigner.cli.failure import fail, quiet_kafka, reported_errors
 from faust_assigner.cli.groups import bootstrap_option
 from faust_assigner.cli.options import Number, cluster, config_option
 from faust_assigner.cli.screen import console
@@ -99,7 +99,7 @@ def doctor(
         raise click.UsageError("give -A APP, or --bootstrap HOST:PORT --group APP, or both")
     deployment = Deployment(workers=workers, racks=racks, grace_s=grace)
     try:
-        with spoken_errors(), quiet_kafka():
+        with reported_errors(), quiet_kafka():
             found = _look(app, bootstrap, group_id, config, workers_at, deployment)
     except SystemExit:
         raise SystemExit(NOT_LOOKED) from None

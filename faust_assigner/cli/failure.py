@@ -29,7 +29,7 @@ def quiet_kafka() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def spoken_errors() -> Iterator[None]:
+def reported_errors() -> Iterator[None]:
     """Report errors of this package, Spark, Kafka and storage as a line and an exit code, not a traceback."""
     from faust_assigner.pipeline.failure import verdict
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.failure import reported_errors
 from faust_assigner.cli.options import cluster, config_option
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def groups() -> None:
 @json_option
 def list_(bootstrap: str | None, config: str | None, as_json: bool) -> None:
     """List all groups: id, type, protocol type, state."""
-    with spoken_errors():
+    with reported_errors():
         from faust_assigner.clients.groups import list_groups
 
         found = asyncio.run(list_groups(cluster(bootstrap, config).connection()))
@@ -63,7 +63,7 @@ def list_(bootstrap: str | None, config: str | None, as_json: bool) -> None:
 @json_option
 def describe(group_id: str, bootstrap: str | None, config: str | None, as_json: bool) -> None:
     """Describe a group: state, epochs, members with their partitions, lag by partition."""
-    with spoken_errors():
+    with reported_errors():
         from faust_assigner.clients.groups import describe_group
 
         group = asyncio.run(describe_group(cluster(bootstrap, config).connection(), group_id))
@@ -88,7 +88,7 @@ def describe(group_id: str, bootstrap: str | None, config: str | None, as_json: 
 @json_option
 def rolls(group_id: str, bootstrap: str | None, config: str | None, as_json: bool) -> None:
     """Show which of a Faust app's workers force eager rebalances, and the next roll to make."""
-    with spoken_errors():
+    with reported_errors():
         from faust_assigner.clients.rolls import rolls as rolls_of
 
         found = asyncio.run(rolls_of(cluster(bootstrap, config).connection(), group_id))
@@ -126,7 +126,7 @@ def retire(
     Their partitions move immediately instead of after the session timeout. A member whose process still runs
     joins again: for a hand-over before its stop, see docs/how-to/adopt.md.
     """
-    with spoken_errors():
+    with reported_errors():
         from faust_assigner.clients.groups import retire as retire_members
 
         found = asyncio.run(

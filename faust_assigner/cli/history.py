@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import click
 
 from faust_assigner.cli import options as shared
-from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.failure import reported_errors
 from faust_assigner.cli.options import Number
 
 
@@ -68,7 +68,7 @@ def history(
     """Report the group's moves, balance, recoveries and skew, as tables, plots and a page."""
     if every is not None and not stream:
         raise click.UsageError("--every requires --stream")
-    with spoken_errors():
+    with reported_errors():
         from faust_assigner.pipeline.console import show_history
         from faust_assigner.pipeline.history.job import (
             HistoryOptions,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from faust_assigner.cli.failure import fail, quiet_kafka, spoken_errors
+from faust_assigner.cli.failure import fail, quiet_kafka, reported_errors
 from faust_assigner.cli.looking import look_options, where_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def scaler(
     """
     if as_json and not once:
         raise click.UsageError("--json requires --once")
-    with spoken_errors(), quiet_kafka():
+    with reported_errors(), quiet_kafka():
         from faust_assigner.scaler.settings import read_settings
 
         defaults = _pairs(given)

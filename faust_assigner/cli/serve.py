@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from faust_assigner.cli.failure import fail, spoken_errors
+from faust_assigner.cli.failure import fail, reported_errors
 
 
 def _switched(flag: str) -> str:
@@ -39,7 +39,7 @@ class _Serve(click.Command):
 @click.command(cls=_Serve)
 def serve(**said: Any) -> None:
     """Run one instance of the assigner service until SIGTERM or Ctrl-C."""
-    with spoken_errors():
+    with reported_errors():
         from faust_assigner.service.server.options import Options
         from faust_assigner.service.server.serve import serve as run
 

@@ -8,7 +8,7 @@ import re
 import click
 
 from faust_assigner.cli import options as shared
-from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.failure import reported_errors
 from faust_assigner.cli.options import Number
 from faust_assigner.cli.spark import on_spark, tell
 
@@ -102,7 +102,7 @@ def simulate(
     is_what_if = bool(add or remove or lose_rack)
     if not out and not is_what_if:
         raise click.UsageError("Missing option '--out'")
-    with spoken_errors():
+    with reported_errors():
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
         from faust_assigner.pipeline.simulate import job as simulate_job
         from faust_assigner.pipeline.simulate.console import show_simulation, show_what_if

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from faust_assigner.cli import options as shared
-from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.failure import reported_errors
 
 
 @click.group(invoke_without_command=True)
@@ -71,7 +71,7 @@ def snapshot(
     context.obj = {"to": to, "topic": topic, "bootstrap": bootstrap, "config": config}
     if context.invoked_subcommand is not None:
         return
-    with spoken_errors():
+    with reported_errors():
         from faust_assigner.pipeline.console import show_manifests
         from faust_assigner.pipeline.snapshots.job import SnapshotOptions, run
 
@@ -124,7 +124,7 @@ def verify_snapshots(
     as_json: bool,
 ) -> None:
     """Check hashes, key order, counts, offsets and the topic; exit 1 if a visible snapshot is damaged."""
-    with spoken_errors():
+    with reported_errors():
         from faust_assigner.pipeline.console import show_verdicts
         from faust_assigner.snapshots.upkeep import verify
 
@@ -172,7 +172,7 @@ def collect_snapshots(
     """Remove old snapshots, and leftovers of killed runs."""
     import time
 
-    with spoken_errors():
+    with reported_errors():
         from faust_assigner.pipeline.console import show_removals
         from faust_assigner.pipeline.snapshots.job import duration_ms
         from faust_assigner.snapshots.upkeep import collect_garbage

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from faust_assigner.cli.failure import quiet_kafka, spoken_errors
+from faust_assigner.cli.failure import quiet_kafka, reported_errors
 from faust_assigner.cli.looking import check_source, look_or_saved_options, where_of
 from faust_assigner.cli.options import Number
 from faust_assigner.cli.screen import console
@@ -65,8 +65,8 @@ def status(
     check_source(saved, group_id, bootstrap, config, workers)
     if saved is not None and watch:
         raise click.UsageError("--from FILE shows a single look; remove --watch")
-    with spoken_errors(), quiet_kafka():
-        seldom_collect()
+    with reported_errors(), quiet_kafka():
+        collect_rarely()
         if saved is not None:
             _show_saved(saved, with_partitions, as_json)
             return
@@ -78,7 +78,7 @@ def status(
             asyncio.run(_watch(where, every, with_partitions, as_json))
 
 
-def seldom_collect() -> None:
+def collect_rarely() -> None:
     """Run Python's cycle collector after 100,000 new objects instead of 700.
 
     The report of a large group has hundreds of thousands of objects without a cycle; with the default

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from faust_assigner.cli.failure import fail, quiet_kafka, spoken_errors
+from faust_assigner.cli.failure import fail, quiet_kafka, reported_errors
 from faust_assigner.cli.looking import check_source, look_or_saved_options, where_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def ui(bind: str, port: int, saved: Path | None, group_id: str | None, **reach: 
     serve the same page at /assignor/; this command serves it from outside. Read-only.
     """
     check_source(saved, group_id, reach["bootstrap"], reach["config"], reach["workers"])
-    with spoken_errors(), quiet_kafka(), contextlib.suppress(KeyboardInterrupt):
+    with reported_errors(), quiet_kafka(), contextlib.suppress(KeyboardInterrupt):
         watch = _saved(saved) if saved else _live(where_of(group_id=group_id or "", **reach))
         asyncio.run(_serve(watch, bind, port))
 

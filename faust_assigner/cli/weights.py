@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from faust_assigner.cli import options as shared
-from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.failure import reported_errors
 from faust_assigner.cli.spark import on_spark, tell
 
 
@@ -88,7 +88,7 @@ def weights(
         raise click.UsageError("give --out FILE, or --bootstrap and --topic, or all three")
     if bootstrap is not None and topic is None:
         raise click.UsageError("--bootstrap and --topic require each other")
-    with spoken_errors():
+    with reported_errors():
         from datetime import UTC, datetime
 
         from faust_assigner.pipeline.ledgers.period import Period

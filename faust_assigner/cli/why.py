@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from faust_assigner.cli.failure import quiet_kafka, spoken_errors
+from faust_assigner.cli.failure import quiet_kafka, reported_errors
 from faust_assigner.cli.looking import GROUP_HELP, reach_options, where_of
 from faust_assigner.cli.options import properties
 from faust_assigner.cli.screen import console
@@ -60,7 +60,7 @@ def why(
     moment = None if at is None else _moment(at, datetime.now(UTC))
     if not ledgers and not group_id:
         raise click.UsageError("give --bootstrap B --group APP, or --ledger FOLDER")
-    with spoken_errors(), quiet_kafka():
+    with reported_errors(), quiet_kafka():
         lines: Iterable[bytes] = _lines(ledgers, group_id, reach["config"])
         if not ledgers:
             lines = asyncio.run(_told(where_of(group_id=group_id or "", **reach)))

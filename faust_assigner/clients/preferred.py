@@ -56,13 +56,15 @@ class MetadataAssignor(PlannedAssignor):
             )
             for topic in partitions
         }
-        members = [_wishing(one, likes[_facts(one)], wanted) for one in joined]
+        members = [_claiming_preferred(one, likes[_facts(one)], wanted) for one in joined]
         shares = _shares(members, partitions)
         liked = {one.member_id: likes[_facts(one)] for one in joined}
         # A partition without preferences may occupy the place of a preferred partition.
-        homes = _shares([_without_others(one) for one in members], partitions)
+        homes = _shares([_only_preferred(one) for one in members], partitions)
         if _number_liked(homes, liked) > _number_liked(shares, liked):
-            shares = _shares([_at_home(one, homes[one.member_id]) for one in members], partitions)
+            shares = _shares(
+                [_claiming_home(one, homes[one.member_id]) for one in members], partitions
+            )
         return {
             member_id: Assigned(active=topics, spare={}) for member_id, topics in shares.items()
         }
@@ -73,7 +75,7 @@ def _facts(one: Joined) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(one.data.labels.items()))
 
 
-def _wishing(one: Joined, liked: _ByTopic, wanted: _ByTopic) -> Member:
+def _claiming_preferred(one: Joined, liked: _ByTopic, wanted: _ByTopic) -> Member:
     """Claim only partitions that the member prefers or no member prefers; the rest may move."""
     kept = {
         topic: [n for n in numbers if n in liked[topic] or n not in wanted[topic]]
@@ -87,14 +89,14 @@ def _wishing(one: Joined, liked: _ByTopic, wanted: _ByTopic) -> Member:
     )
 
 
-def _without_others(member: Member) -> Member:
+def _only_preferred(member: Member) -> Member:
     """Claim only preferred partitions."""
     liked = member.standbys
     kept = {t: [n for n in ns if n in liked.get(t, ())] for t, ns in member.actives.items()}
     return replace(member, actives=kept)
 
 
-def _at_home(member: Member, home: Mapping[str, Sequence[int]]) -> Member:
+def _claiming_home(member: Member, home: Mapping[str, Sequence[int]]) -> Member:
     """Claim the preferred partitions of ``home``, and further partitions up to the room of ``home``."""
     claimed: dict[str, list[int]] = {}
     for topic, numbers in home.items():

@@ -139,7 +139,7 @@ class _Fleet:
 
     def run(self) -> Outcome:
         """Settle the initial group, play the events, return the figures."""
-        self._settle()
+        self._start_group()
         for event in self.scenario.events:
             self._schedule_event(event)
         while self.queue:
@@ -164,7 +164,7 @@ class _Fleet:
             self.idle,
         )
 
-    def _settle(self) -> None:
+    def _start_group(self) -> None:
         """Make the initial assignment: every replica is complete and no figure is counted."""
         for member_id in self.scenario.start:
             self.up[self.index[member_id]] = self.fresh[self.index[member_id]] = True

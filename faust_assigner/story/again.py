@@ -12,7 +12,7 @@ from faust_assigner.planner import Plan
 from faust_assigner.story.incidents import Moved
 from faust_assigner.story.read import Decision, Place, Story
 from faust_assigner.warmup import WarmupPolicy
-from faust_assigner.wire.asked import Asked
+from faust_assigner.wire.plan_input import PlanInput
 
 #: A lag above any copy's lag.
 _ANY_LAG = 1 << 40
@@ -62,7 +62,7 @@ def remedies(story: Story, move: Moved, place: Place) -> tuple[tuple[Remedy, ...
 def _tried(
     story: Story,
     change: str,
-    make: Callable[[], Asked | None],
+    make: Callable[[], PlanInput | None],
     place: Place,
     move: Moved,
     was: Outcome,
@@ -81,8 +81,8 @@ def _tried(
 
 
 def _changes(
-    story: Story, move: Moved, place: Place, asked: Asked
-) -> Iterator[tuple[str, Callable[[], Asked | None]]]:
+    story: Story, move: Moved, place: Place, asked: PlanInput
+) -> Iterator[tuple[str, Callable[[], PlanInput | None]]]:
     """Yield single changes: events of the operator before settings, settings before more disk."""
     incident = move.origin
     for gone in sorted(incident.gone):
@@ -120,13 +120,13 @@ def _changes(
     yield change, partial(_one_more, move, asked)
 
 
-def _with(gone: str, move: Moved, asked: Asked) -> Asked | None:
+def _with(gone: str, move: Moved, asked: PlanInput) -> PlanInput | None:
     """Return the input with a departed member, as it was after the previous round."""
     member = _as_it_was(gone, move.origin.before, asked)
     return None if member is None else asked.with_members((*asked.members, member))
 
 
-def _as_it_was(gone: str, before: Decision | None, asked: Asked) -> Member | None:
+def _as_it_was(gone: str, before: Decision | None, asked: PlanInput) -> Member | None:
     if before is None or not asked.members:
         return None
     known = None if before.asked is None else before.asked.member(gone)
@@ -156,12 +156,12 @@ def _of(member_id: str, owners: dict[Place, str]) -> dict[str, list[int]]:
     return found
 
 
-def _without(came: frozenset[str], asked: Asked) -> Asked | None:
+def _without(came: frozenset[str], asked: PlanInput) -> PlanInput | None:
     left = [member for member in asked.members if member.member_id not in came]
     return asked.with_members(left) if left else None
 
 
-def _one_more(move: Moved, asked: Asked) -> Asked | None:
+def _one_more(move: Moved, asked: PlanInput) -> PlanInput | None:
     """Plan the previous round with an additional standby, whose copies have then caught up."""
     before = move.incident.before
     if before is None or before.asked is None:

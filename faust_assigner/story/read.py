@@ -10,7 +10,7 @@ from typing import Any
 
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.ledger import Row, parse
-from faust_assigner.wire.asked import Asked, decode_asked, of_runs
+from faust_assigner.wire.plan_input import PlanInput, decode_plan_input, of_runs
 
 #: (topic, partition).
 Place = tuple[str, int]
@@ -52,7 +52,7 @@ class Decision:
     leaving: frozenset[str]
     follows: bool
     completes: str
-    asked: Asked | None
+    asked: PlanInput | None
     digest: str
     actives: Mapping[Place, Active] = field(default_factory=dict)
     standbys: Mapping[Place, tuple[str, ...]] = field(default_factory=dict)
@@ -196,7 +196,7 @@ def _decision(
         leaving=frozenset(map(str, cause.get("leaving") or ())),
         follows=bool(cause.get("follows")),
         completes=str(cause.get("completes") or ""),
-        asked=decode_asked(row.get("asked")),
+        asked=decode_plan_input(row.get("asked")),
         digest=str(row.get("inputs_digest") or ""),
         actives=placed.get("active", {}),
         standbys=placed.get("standby", {}),

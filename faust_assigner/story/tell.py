@@ -17,7 +17,7 @@ from faust_assigner.story.incidents import (
 )
 from faust_assigner.story.read import Active, Decision, NothingKnown, Place, Recovery, Story
 from faust_assigner.views.explanation import SAID
-from faust_assigner.wire.asked import as_runs
+from faust_assigner.wire.plan_input import as_runs
 
 #: The version of the report; a later version only adds keys.
 VERSION = 1

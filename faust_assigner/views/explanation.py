@@ -29,7 +29,7 @@ SAID = {
 
 
 @dataclass(frozen=True)
-class Beaten:
+class Rejected:
     """An alternative member: ``member_id``, the ``term`` by which the member loses, and the difference."""
 
     member_id: str
@@ -49,7 +49,7 @@ class Explanation:
     member_id: str
     previous: str | None
     rule: str
-    beaten: tuple[Beaten, ...]
+    beaten: tuple[Rejected, ...]
     standbys: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -90,15 +90,17 @@ def explain(plan: Placed, topic: str, partition: int, *, most: int = 3) -> Expla
     )
 
 
-def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Beaten]:
+def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Rejected]:
     others = [m for m in plan.groups[g].members.tolist() if m != plan.owner[g][partition]]
     if plan.groups[g].weightless:
-        return [Beaten(plan.member_ids[m], "the tie-breaks (it adds no load)", 0) for m in others]
+        return [Rejected(plan.member_ids[m], "the tie-breaks (it adds no load)", 0) for m in others]
     if rule == "follows":
-        return [Beaten(plan.member_ids[m], "its source being on another member", 0) for m in others]
+        return [
+            Rejected(plan.member_ids[m], "its source being on another member", 0) for m in others
+        ]
     if not plan.groups[g].adds_load:
         return [
-            Beaten(plan.member_ids[m], "the even spread of followers without a leader", 0)
+            Rejected(plan.member_ids[m], "the even spread of followers without a leader", 0)
             for m in others
         ]
     if rule == "promoted" or (
@@ -107,7 +109,10 @@ def _beaten(plan: Placed, g: int, partition: int, rule: str) -> list[Beaten]:
         return _less_warm(plan, g, partition, others)
     if rule == "waits":
         belongs = plan.member_ids[plan.target[g][partition]]
-        return [Beaten(belongs, "being too far behind", 0), *_less_even(plan, g, partition, others)]
+        return [
+            Rejected(belongs, "being too far behind", 0),
+            *_less_even(plan, g, partition, others),
+        ]
     return _less_even(plan, g, partition, others)
 
 
@@ -123,7 +128,7 @@ def _marginal(plan: Placed, g: int, owner: Ints, here: int, m: int) -> tuple[flo
     )
 
 
-def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[Beaten]:
+def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[Rejected]:
     """Return members with less of the state, or with equal state and worse in the next criterion."""
     previous, task = plan.previous, int(plan.layout.start[g]) + partition
     rows = np.flatnonzero(previous.copy_task == task)
@@ -144,14 +149,14 @@ def _less_warm(plan: Placed, g: int, partition: int, others: list[int]) -> list[
         ranked.append((costs, m, next((i for i, cost in enumerate(costs) if cost), None)))
     terms = ("less of the state", *_TERMS[:2], "not having owned it before", "its target")
     return [
-        Beaten(plan.member_ids[m], _TIE, 0)
+        Rejected(plan.member_ids[m], _TIE, 0)
         if term is None
-        else Beaten(plan.member_ids[m], terms[term], costs[term])
+        else Rejected(plan.member_ids[m], terms[term], costs[term])
         for costs, m, term in sorted(ranked)
     ]
 
 
-def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[Beaten]:
+def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[Rejected]:
     """Return the cost of moving this single task in each term of the objective, the cheapest first."""
     layout, target = plan.layout, plan.flat_target
     here = int(plan.target[g][partition])
@@ -170,8 +175,8 @@ def _less_even(plan: Placed, g: int, partition: int, others: list[int]) -> list[
         term = next((i for i, cost in enumerate(costs) if cost), None)
         ranked.append((costs, m, term))
     return [
-        Beaten(plan.member_ids[m], _TIE, 0)
+        Rejected(plan.member_ids[m], _TIE, 0)
         if term is None
-        else Beaten(plan.member_ids[m], _TERMS[term], costs[term])
+        else Rejected(plan.member_ids[m], _TERMS[term], costs[term])
         for costs, m, term in sorted(ranked, key=lambda row: (row[0], row[1]))
     ]

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from faust_assigner.ledger import SAMPLE, said_group
+from faust_assigner.ledger import SAMPLE, group_marker
 from faust_assigner.wire.worker_status import LedgerPage
 
 #: A page ends after so many bytes of lines, or when so many bytes of files were read for it.
@@ -72,7 +72,7 @@ class _Reader:
     """Collects one page's lines, newest first."""
 
     def __init__(self, group_id: str) -> None:
-        self._mark = said_group(group_id)
+        self._mark = group_marker(group_id)
         self._lines: list[bytes] = []
         self._bytes = self._read = 0
 

@@ -14,7 +14,7 @@ from faust_assigner.ledger import WEIGHTLESS, decision_id
 from faust_assigner.model import NOBODY, Member
 from faust_assigner.planner import Plan
 from faust_assigner.views.placed import RULES
-from faust_assigner.wire.asked import Asked, as_runs, encode_asked
+from faust_assigner.wire.plan_input import PlanInput, as_runs, encode_plan_input
 
 TableRow: TypeAlias = tuple[str, Mapping[str, Any]]
 
@@ -88,7 +88,7 @@ def decision_rows(
                 "follows": inputs.follows,
                 "completes": inputs.completes,
             },
-            "asked": encode_asked(_asked(inputs)),
+            "asked": encode_plan_input(_asked(inputs)),
             **_before_said(inputs),
             **(
                 {} if session_timeout_s is None else {"session_timeout_s": float(session_timeout_s)}
@@ -101,8 +101,8 @@ def decision_rows(
         yield from _standby_rows(plan, g, inputs.group_id, name, holders)
 
 
-def _asked(inputs: DecisionInputs) -> Asked:
-    return Asked(
+def _asked(inputs: DecisionInputs) -> PlanInput:
+    return PlanInput(
         members=inputs.members,
         partitions=inputs.partitions,
         replicas=inputs.replicas,

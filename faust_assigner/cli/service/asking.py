@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.failure import reported_errors
 
 if TYPE_CHECKING:
     from faust_assigner.service.client.operator import Operator
@@ -81,7 +81,7 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
         group: str,
         **said: Any,
     ) -> None:
-        with spoken_errors():
+        with reported_errors():
             from faust_assigner.service.client.channel import Access
 
             access = Access(

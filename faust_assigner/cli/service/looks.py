@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from faust_assigner.cli.failure import spoken_errors
+from faust_assigner.cli.failure import reported_errors
 from faust_assigner.cli.service.asking import CHANNEL, offered, print_rows, shared, show, watched
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def health(
     at: str, role: str, ca: Path | None, cert: Path | None, key: Path | None, server_name: str
 ) -> None:
     """Whether an instance is well: exit code 0, or 1. For probes; needs no token."""
-    with spoken_errors():
+    with reported_errors():
         from faust_assigner.service.client.channel import Access
         from faust_assigner.service.client.health import is_well
 

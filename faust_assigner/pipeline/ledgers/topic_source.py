@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import TopicPartition
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.ledger import SAMPLE, said_group
+from faust_assigner.ledger import SAMPLE, group_marker
 from faust_assigner.pipeline.cluster import Cluster, cluster_of
 from faust_assigner.snapshots.asking import Connection, ask
 from faust_assigner.snapshots.changelog import (
@@ -127,7 +127,7 @@ async def read_story_lines(
 ) -> tuple[list[bytes], str]:
     """The lines of a group, or of all, without samples; and what was left out, see :func:`read_lines_of`."""
     lines: list[bytes] = []
-    mark = b"" if group_id is None else said_group(group_id)
+    mark = b"" if group_id is None else group_marker(group_id)
 
     def take(_partition: int, _offset: int, line: bytes) -> None:
         if mark in line and not line.startswith(SAMPLE):

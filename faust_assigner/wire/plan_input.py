@@ -14,7 +14,7 @@ from faust_assigner.warmup import WarmupPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PlanInput:
     """The planner's arguments. ``weights`` is None if every partition weighed 1.0."""
 
     members: tuple[Member, ...]
@@ -43,7 +43,7 @@ class Asked:
         """Return the member with this id."""
         return next((one for one in self.members if one.member_id == member_id), None)
 
-    def with_members(self, members: Iterable[Member]) -> Asked:
+    def with_members(self, members: Iterable[Member]) -> PlanInput:
         """Return the same arguments with different members."""
         return replace(self, members=tuple(members))
 
@@ -53,8 +53,8 @@ _CLAIMS = ("actives", "standbys", "former_actives", "awaited", "overdue")
 _PLAIN = ("generation", "former_generation", "instance_id", "rack_id", "capacity")
 
 
-def encode_asked(asked: Asked) -> dict[str, Any]:
-    """Encode the arguments for :func:`decode_asked`. Cost: O(claims), in runs."""
+def encode_plan_input(asked: PlanInput) -> dict[str, Any]:
+    """Encode the arguments for :func:`decode_plan_input`. Cost: O(claims), in runs."""
     usual = sorted(asked.members[0].topics) if asked.members else []
     found: dict[str, Any] = {
         "topics": usual,
@@ -125,11 +125,11 @@ def of_runs(text: str) -> list[int]:
     return found
 
 
-def decode_asked(value: Any) -> Asked | None:
+def decode_plan_input(value: Any) -> PlanInput | None:
     """Decode the ledger's value; None if the writer, of a different version or product, left it out."""
     try:
         usual: Sequence[str] = value["topics"]
-        return Asked(
+        return PlanInput(
             members=tuple(_decoded(one, usual) for one in value["members"]),
             partitions={str(t): int(n) for t, n in value["partitions"].items()},
             replicas=int(value["replicas"]),
