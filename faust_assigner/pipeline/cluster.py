@@ -130,8 +130,10 @@ def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:
 def _is_address(server: str) -> bool:
     """A host, with a port or without; an IPv6 address with a port stands in brackets."""
     if server.startswith("["):
-        host, _, rest = server[1:].partition("]")
-        return _is_ipv6(host) and (not rest or (rest[0] == ":" and _is_port(rest[1:])))
+        host, end, rest = server[1:].partition("]")
+        return (
+            bool(end) and _is_ipv6(host) and (not rest or (rest[0] == ":" and _is_port(rest[1:])))
+        )
     host, colon, port = server.rpartition(":")
     if ":" in host:
         return _is_ipv6(server)
