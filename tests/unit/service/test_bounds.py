@@ -36,7 +36,7 @@ from faust_assigner.service.server.convert import (
 )
 
 LIMIT = 4 * 2**20
-COUNT = 20_000
+COUNT = 10_000
 LONG = "t" * 249
 NAME = "c" * 128
 ATS = tuple(TopicPartition(LONG, number) for number in range(COUNT))

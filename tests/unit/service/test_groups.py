@@ -11,8 +11,16 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from faust_assigner.service.client import Access, AssignerClient, Router
+from faust_assigner.service.client import (
+    Access,
+    AssignerClient,
+    Release,
+    Router,
+    TopicPartition,
+    Warm,
+)
 from faust_assigner.service.client.operator import Operator
+from faust_assigner.service.client.requests import Requests
 from faust_assigner.service.errors import BadRequest, NotFound, ServiceRefused, WrongCaller
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -110,6 +118,23 @@ def test_every_request_can_name_its_group() -> None:
         for method in service.methods
     }
     assert [one.name for one in requests if "group" not in one.fields_by_name] == []
+
+
+def test_a_client_names_its_group_in_every_request() -> None:
+    """A heartbeat without it would be refused, and the registration would end."""
+    requests, at = Requests("a", "i", "shop"), TopicPartition("t", 0)
+    warm, release = Warm(at, "b", 1), Release(at, "b", 2)
+    said = [
+        requests.ready(warm),
+        requests.released(release, None),
+        requests.release_failed(release, 3, ""),
+        requests.failed(warm, ""),
+        requests.progress(warm, 0.5),
+        requests.replicas([]),
+        requests.heartbeat("s", None),
+        requests.farewell(),
+    ]
+    assert {one.group for one in said} == {"shop"}
 
 
 @pytest.mark.parametrize(
