@@ -35,6 +35,7 @@ from faust_assigner.broker.turns import lane_of
 from faust_assigner.broker.wire import LongRequest, MalformedFrame, NullArray, RequestHeader
 
 if TYPE_CHECKING:
+    from faust_assigner.broker.api.fetch_sessions import FetchSession
     from faust_assigner.broker.server import BrokerServer
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._listener, self.protocol = listener, listener.protocol
         self.gate: Gate | None = None
+        self.fetch_session: FetchSession | None = None
         self._node = server.node
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakSet
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.compaction import Compaction
@@ -94,6 +95,7 @@ class Node:
         self._reading = ThreadPoolExecutor(READERS, "broker-disk")
         self._assigning = ThreadPoolExecutor(1, "broker-assign")
         self.flushing = Flushing(self.store, self.aside)
+        self.fetch_sessions: WeakSet[object] = WeakSet()  # each is held by its connection
         self.unsent_bytes = 0  # of answers that peers have not taken yet
         self._metadata_cache: dict[object, bytes] = {}
         self._metadata_jobs: dict[object, asyncio.Future[bytes]] = {}

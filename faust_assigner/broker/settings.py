@@ -106,6 +106,9 @@ class Settings:
     fetch_max_bytes: int = _number(
         57_671_680, 1024, 2**30, "largest fetch answer, save for one larger batch"
     )
+    max_incremental_fetch_session_cache_slots: int = _number(
+        1_000, 0, INT32_MAX, "fetch sessions in all; further readers ask in full each time"
+    )
     max_connections: int = _number(8_192, 1, INT32_MAX, "connections in all")
     max_connections_per_ip: int = _number(2_048, 1, INT32_MAX, "connections from one address")
     connections_max_idle_ms: int = _number(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from faust_assigner.broker.founders import Founder
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.pace import Pace
 from faust_assigner.broker.security.gate import Gate
+
+if TYPE_CHECKING:
+    from faust_assigner.broker.api.fetch_sessions import FetchSession
 
 Values = Mapping[str, Any]  # a response by kio's field names; fields a version lacks are left out
 NO_RESPONSE: Final = object()  # Produce with acks=0
@@ -19,11 +22,13 @@ CLOSE: Final = object()  # ... that went wrong
 class Peer(Founder, Protocol):
     """What a handler may know of the connection.
 
-    ``protocol`` is that of its listener; ``gate`` its log-in, None where there is none.
+    ``protocol`` is that of its listener; ``gate`` its log-in, None where there is none; ``fetch_session`` the
+    session of its fetches.
     """
 
     protocol: str
     gate: Gate | None
+    fetch_session: FetchSession | None
 
     def local_host(self) -> str:
         """The address at which it reached this broker."""

@@ -1,10 +1,10 @@
-"""Fetch: long poll, byte limits, topic ids. No fetch sessions: session id 0 tells the client so (KIP-227)."""
+"""Fetch: long poll, byte limits, topic ids, sessions (KIP-227)."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,13 +12,22 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.answers import Chain
 from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.api.fetch_sessions import (
+    FINAL_EPOCH,
+    FIRST_EPOCH,
+    NO_SESSION,
+    TOPIC_IDS_SINCE,
+    FetchSession,
+    Place,
+    asked_in,
+    session_of,
+)
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog, Reading
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.wire import milliseconds
 
 FETCH: Final = 1
-FINAL_EPOCH: Final = -1
 READ_COMMITTED: Final = 1
 ZSTD_SINCE: Final = 10
 MAX_WAIT_MS: Final = 300_000
@@ -49,48 +58,38 @@ class Want:
 
 async def fetch(call: Call, request: Any) -> Values:
     """Answer at once when min_bytes are there, something is wrong or the wait is 0; else when data comes."""
-    if (
-        getattr(request, "session_id", 0) != 0
-        and getattr(request, "session_epoch", FINAL_EPOCH) > 0
-    ):
-        return {"error_code": ErrorCode.fetch_session_id_not_found}
-    wants = await _wants(call, request)
+    session, error = session_of(call, request)
+    if error is not ErrorCode.none:
+        return {"error_code": error}
+    is_first = getattr(request, "session_epoch", FINAL_EPOCH) == FIRST_EPOCH
+    parts = asked_in(request, call.version) if session is None else list(session.parts.items())
+    wants = await _wants(call, parts, is_committed=request.isolation_level == READ_COMMITTED)
     wait_ms = min(milliseconds(request.max_wait), MAX_WAIT_MS)
     min_bytes = max(request.min_bytes, 0)
     sound = bool(wants) and not any(w.error is not ErrorCode.none for w in wants)
     if sound and wait_ms > 0 and sum(map(_available, wants)) < min_bytes:
         await _data(wants, min_bytes, wait_ms)
-    return await _answer(call, wants, request.max_bytes)
+    return await _answer(call, wants, request.max_bytes, session, is_first=is_first)
 
 
-async def _wants(call: Call, request: Any) -> list[Want]:
+async def _wants(
+    call: Call, parts: Iterable[tuple[Place, Any]], *, is_committed: bool
+) -> list[Want]:
     """What is asked for; the last word on a partition counts."""
     catalogue = call.node.catalogue
-    wants: dict[tuple[Any, int], Want] = {}
-    is_committed = request.isolation_level == READ_COMMITTED
-    for wanted in request.topics:
-        if call.version >= 13:
-            topic, key = catalogue.by_id(wanted.topic_id), wanted.topic_id
-            missing = ErrorCode.unknown_topic_id
+    wants: dict[Place, Want] = {}
+    for (key, number), part in parts:
+        if call.version >= TOPIC_IDS_SINCE:
+            topic, error = catalogue.by_id(key), ErrorCode.unknown_topic_id
         else:
-            topic, key = catalogue.get(wanted.topic), wanted.topic
-            missing = ErrorCode.unknown_topic_or_partition
-        for part in wanted.partitions:
-            log, error = None, missing
-            if topic is not None:
-                number = part.partition
-                log = topic.partitions[number] if 0 <= number < len(topic.partitions) else None
-                error = _check(log, part)
-            wants[key, part.partition] = Want(
-                key,
-                part.partition,
-                part.fetch_offset,
-                part.partition_max_bytes,
-                log,
-                error,
-                is_committed,
-            )
-            await call.pace.turn()
+            topic, error = catalogue.get(key), ErrorCode.unknown_topic_or_partition
+        log = None
+        if topic is not None:
+            log = topic.partitions[number] if 0 <= number < len(topic.partitions) else None
+            error = _check(log, part)
+        offset, max_bytes = part.fetch_offset, part.partition_max_bytes
+        wants[key, number] = Want(key, number, offset, max_bytes, log, error, is_committed)
+        await call.pace.turn()
     return list(wants.values())
 
 
@@ -146,7 +145,14 @@ async def _data(wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
                 want.log.waiters.pop(waiter, None)
 
 
-async def _answer(call: Call, wants: Sequence[Want], max_bytes: int) -> Values:
+async def _answer(
+    call: Call,
+    wants: Sequence[Want],
+    max_bytes: int,
+    session: FetchSession | None,
+    *,
+    is_first: bool,
+) -> Values:
     left = min(max_bytes, call.node.settings.fetch_max_bytes, call.node.room_for_answer())
     readings: dict[int, Reading] = {}
     aborted: dict[int, list[Values]] = {}
@@ -168,14 +174,15 @@ async def _answer(call: Call, wants: Sequence[Want], max_bytes: int) -> Values:
     found = await _read(call, wants, readings)
     topics: dict[Any, list[Values]] = {}
     for number, want in enumerate(wants):
-        topics.setdefault(want.topic, []).append(
-            _values(call, want, found.get(number, ()), aborted.get(number, []))
-        )
+        values = _values(call, want, found.get(number, ()), aborted.get(number, []))
+        has_news = session is None or session.note((want.topic, want.partition), values)
+        if has_news or is_first:
+            topics.setdefault(want.topic, []).append(values)
         await call.pace.turn()
-    name = "topic_id" if call.version >= 13 else "topic"
+    name = "topic_id" if call.version >= TOPIC_IDS_SINCE else "topic"
     return {
         "error_code": ErrorCode.none,
-        "session_id": 0,
+        "session_id": NO_SESSION if session is None else session.session_id,
         "responses": [{name: key, "partitions": parts} for key, parts in topics.items()],
     }
 

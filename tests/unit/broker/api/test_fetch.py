@@ -151,7 +151,8 @@ def test_a_leader_epoch_from_the_future_is_unknown(epoch: int, error: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("session", "error"), [((5, 1), NO_SUCH_SESSION), ((5, 0), 0), ((0, 1), 0), ((5, -1), 0)]
+    ("session", "error"),
+    [((5, 1), NO_SUCH_SESSION), ((5, 0), 0), ((0, 1), NO_SUCH_SESSION), ((5, -1), 0)],
 )
 def test_only_a_session_that_goes_on_is_not_found(session: tuple[int, int], error: int) -> None:
     """Epoch 0 begins a session and -1 ends it: both bring the whole list of partitions (KIP-227)."""
