@@ -196,4 +196,25 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "with path.open('a') as file:",
         "json.dumps writes ASCII, which is the same in every encoding of a platform",
     ),
+    Equivalent(
+        "faust_assigner/app/assignor.py",
+        "PartitionAssignor.is_followed",
+        "return False",
+        "pass",
+        "the function then returns None, and its callers ask for its truth alone",
+    ),
+    Equivalent(
+        "faust_assigner/wire/runs.py",
+        "Runs.below",
+        "return self",
+        "pass",
+        "the lines after it make equal runs where every number is below the limit",
+    ),
+    Equivalent(
+        "faust_assigner/doctor/topics.py",
+        "_span",
+        "seconds = (retention_ms or 0) / 1000",
+        "seconds = (retention_ms or 1) / 1000",
+        "a topic that keeps its records for ever has None, and is not described",
+    ),
 )

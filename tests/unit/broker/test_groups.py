@@ -11,6 +11,7 @@ import pytest
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.storage.group_records import dump_record
 from faust_assigner.broker.storage.group_store import dump_group, load_groups
 from faust_assigner.broker.storage.store import MemoryStore, RocksStore, Store, StoreFailed
 from faust_assigner.coordinator import effects as fx
@@ -105,6 +106,7 @@ def test_a_group_record_survives_its_bytes() -> None:
     record = fx.GroupRecord("gruppe-ü", 7, "consumer", "p", "m-ü", 99, (member,), False)
     store.write([("ggruppe-ü".encode(), dump_group(record))])
     assert list(load_groups(store)) == [record]
+    assert dump_record(record) == dump_group(record)
 
 
 def test_a_group_that_cannot_be_written_is_not_acknowledged() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 import uuid
 from pathlib import Path
 
 import pytest
 
 from faust_assigner.broker import EmbeddedBroker, answers, limits
-from faust_assigner.broker.node import Node
+from faust_assigner.broker.node import Node, wall_ms
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import MemoryStore
@@ -246,3 +247,9 @@ def test_elements_of_inner_lists_count(shape: object) -> None:
     assert answers.is_long(shape, 15, 100)
     assert not answers.is_long(shape, 16, 100)
     assert answers.is_long([b"x" * 101], 100, 100)
+
+
+def test_the_wall_clock_counts_milliseconds_since_1970() -> None:
+    """Records carry it, and readers compare it with their own."""
+    before = int(time.time() * 1_000)
+    assert before <= wall_ms() <= int(time.time() * 1_000)

@@ -203,6 +203,8 @@ async def test_who_is_what_is_noted_before_anything_is_restored(made: Any) -> No
     ]
     assert (made._complete, made._followed, made._replayed) == ({A}, set(), frozenset())
     assert (made.active_tps, made.standby_tps) == ({A, B}, {C})
+    table = made.tables._changelogs[C.topic]
+    assert made.standbys_for_table == {table: {C}}
     assert dict(made.active_offsets) == {A: 5, B: 40}, (
         "a table in memory goes on where its copy was"
     )

@@ -114,3 +114,18 @@ def test_a_second_restore_begins_anew(progress: Progress, clock: Clock) -> None:
     clock.now += 1
     progress.move("c", 50)
     assert progress.figures() == Figures(1, 50, 50.0, 1.0)
+
+
+def test_a_long_restore_makes_no_line_of_the_short_one_after_it(
+    progress: Progress, clock: Clock
+) -> None:
+    """The time of the last line is of the restore that has ended."""
+    clock.now += 60
+    assert progress.line() is not None
+    assert progress.end() is not None
+    clock.now += 60
+    progress.begin({"c": (0, 100)})
+    assert progress.line() is None
+    progress.move("c", 100)
+    progress.finish("c")
+    assert progress.end() is None

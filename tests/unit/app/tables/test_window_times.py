@@ -68,3 +68,13 @@ def test_a_source_is_committed_where_its_highest_record_is() -> None:
     assert not times.is_committed(SOURCE)
     times.commit({SOURCE: 10})
     assert times.is_committed(SOURCE)
+
+
+def test_a_newer_time_of_before_closes_no_window_of_a_partition_that_is_back() -> None:
+    """What it had reached before it went may not be committed: its records come again."""
+    times = Times()
+    times.reach(SOURCE, 9, 0, 900.0, 0.0)
+    times.forget(0)
+    assert times.at_the_end(0, 1.0, 1_000.0, 60.0) is None
+    times.reach(SOURCE, 7, 0, 70.0, 2.0)
+    assert times.at_the_end(0, 3.0, 1_000.0, 60.0) == 71.0

@@ -21,6 +21,7 @@ import pytest
 
 from faust_assigner import Member, plan
 from faust_assigner.app.rebalance.observers import DecisionInputs
+from faust_assigner.app.weights import provider as provider_module
 from faust_assigner.app.weights.provider import (
     Mode,
     WeightSettings,
@@ -484,3 +485,14 @@ def test_the_thread_that_follows_weights_keeps_no_process_alive(
     provider.start()
     assert provider._follower is not None
     assert provider._follower._thread.daemon
+
+
+def test_a_source_that_is_cancelled_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread would wait for the next look, or for the time a cancelled task has."""
+    monkeypatch.setattr(provider_module, "CLOSE_S", 30.0)
+    source = Unhurried()
+    provider = WeightsProvider("shop", WeightSettings(source, Mode.ON, poll_s=30.0))  # type: ignore[arg-type]
+    provider.start()
+    assert source.begun.wait(20)
+    assert provider._follower is not None
+    assert provider._follower.close(15.0)

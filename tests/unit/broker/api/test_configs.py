@@ -105,16 +105,17 @@ def test_a_setting_may_be_named_once_in_a_change_whatever_its_values() -> None:
 def test_only_an_unset_needs_no_value() -> None:
     """For a group as for a topic."""
 
-    async def story(hall: Hall) -> list[int]:
-        hall.node.catalogue.create("t", 1, {"retention.ms": "1"})
+    async def story(hall: Hall) -> tuple[list[int], dict[str, str]]:
+        topic = hall.node.catalogue.create("t", 1, {"retention.ms": "1"})
         hall.node.group_configs.configure("t", {SESSION: "50000"}, validate_only=False)
-        return [
+        errors = [
             await edited(hall, kind, (name, operation, None))
             for kind, name in ((TOPIC, "retention.ms"), (GROUP, SESSION))
             for operation in (SET, UNSET)
         ]
+        return errors, topic.configs
 
-    assert in_hall(story) == [INVALID_REQUEST, 0, INVALID_REQUEST, 0]
+    assert in_hall(story) == ([INVALID_REQUEST, 0, INVALID_REQUEST, 0], {})
 
 
 def test_a_value_that_is_appended_again_stays_once() -> None:
