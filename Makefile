@@ -101,6 +101,10 @@ simulate: $(VENV)/.dev          ## SCENARIOS churn scenarios on local[2] with th
 
 bench: bench-planner bench-assign ## the planner up to 1M partitions and Faust's assign(), beside stock and aiokafka
 
+SPARKS ?=
+spark-matrix: $(VENV)/.dev      ## history, stream and weights on each supported Spark, Connect and a cluster; SPARKS="3.5 connect"
+	$(RUN) -m tests.support.spark_matrix $(SPARKS)
+
 YEAR ?=
 bench-history: $(VENV)/.dev     ## a year of history added day by day: the last day against day 10; YEAR="--days 30 --compare --seed 2"
 	$(RUN) -m benchmarks.history_year $(YEAR)

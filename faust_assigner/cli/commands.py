@@ -21,6 +21,7 @@ COMMANDS = {
         "doctor",
         "groups",
         "history",
+        "pipeline",
         "scaler",
         "serve",
         "service",

@@ -79,6 +79,7 @@ def history(
         )
         from faust_assigner.pipeline.ledgers.period import Period
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
+        from faust_assigner.pipeline.session import release
 
         options = HistoryOptions(
             ledgers,
@@ -100,7 +101,7 @@ def history(
             try:
                 report = run(spark, options)
             finally:
-                spark.stop()
+                release(spark)
         if as_json:
             click.echo(report.to_json(), nl=False)
         else:

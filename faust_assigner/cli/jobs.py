@@ -17,6 +17,7 @@ from faust_assigner.pipeline.failure import USAGE
 
 JOBS: Mapping[str, str] = {
     "history": "faust_assigner.cli.history",
+    "pipeline": "faust_assigner.cli.pipeline",
     "simulate": "faust_assigner.cli.simulate",
     "snapshot": "faust_assigner.cli.snapshot",
     "weights": "faust_assigner.cli.weights",

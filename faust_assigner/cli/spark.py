@@ -51,10 +51,10 @@ def tell(report: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
 @contextlib.contextmanager
 def spark_for(master: str, packages: str = "") -> Iterator[Any]:
     """Provide a session for a command; it ends with the command."""
-    from faust_assigner.pipeline.session import spark_session
+    from faust_assigner.pipeline.session import release, spark_session
 
     session = spark_session(master or None, packages=tuple(filter(None, packages.split(","))))
     try:
         yield session
     finally:
-        session.stop()
+        release(session)

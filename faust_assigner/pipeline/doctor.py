@@ -12,7 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from faust_assigner.pipeline.jars import ARTIFACTS, SPARK_VERSION, cached_connector_jars
+from faust_assigner.pipeline.jars import (
+    ARTIFACTS,
+    SPARK_RANGE,
+    SPARK_VERSION,
+    cached_connector_jars,
+    connector_package,
+)
 
 #: Spark 4 runs on these; 21 and later need nothing else.
 JAVA_AT_LEAST = 17
@@ -94,15 +100,21 @@ def installed(package: str) -> str | None:
 
 
 def check_pyspark() -> Finding:
-    """PySpark in the one version whose Kafka connector can be had."""
+    """PySpark in a version that the pipeline runs on."""
     version = installed("pyspark")
     if version is None:
         return Finding("pyspark", FAILED, "not installed", INSTALL)
+    least, beyond = SPARK_RANGE
+    if not least <= tuple(int(part) for part in version.split(".")[:2]) < beyond:
+        wanted = f">={least[0]}.{least[1]},<{beyond[0]}.{beyond[1]}"
+        return Finding(
+            "pyspark", FAILED, f"pyspark {version}; not {wanted}", f"pip install 'pyspark{wanted}'"
+        )
     if version != SPARK_VERSION:
         return Finding(
             "pyspark",
-            FAILED,
-            f"pyspark {version}; the connector's jars are for {SPARK_VERSION}",
+            WARNING,
+            f"pyspark {version}; this release is tested on {SPARK_VERSION}",
             f"pip install 'pyspark=={SPARK_VERSION}'",
         )
     return Finding("pyspark", OK, f"pyspark {version}")
@@ -117,7 +129,7 @@ def check_pandas() -> Finding:
         return Finding(
             "pandas",
             FAILED,
-            f"pandas {version}; PySpark {SPARK_VERSION} needs < 3",
+            f"pandas {version}; PySpark needs < 3",
             "pip install 'pandas>=2.2,<3'",
         )
     return Finding("pandas", OK, f"pandas {version}")
@@ -158,6 +170,14 @@ def check_python() -> Finding:
 
 def check_connector() -> Finding:
     """The jars of Spark's Kafka connector; without them topics are read through aiokafka."""
+    version = installed("pyspark")
+    if version not in (None, SPARK_VERSION):
+        return Finding(
+            "kafka-connector",
+            WARNING,
+            f"fetched for pyspark {SPARK_VERSION} only; aiokafka reads topics",
+            f"--packages {connector_package(str(version))}",
+        )
     names = [jar.name for jar in cached_connector_jars()]
     missing = [
         artifact for artifact in ARTIFACTS if not any(name.startswith(artifact) for name in names)

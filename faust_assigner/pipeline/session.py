@@ -5,12 +5,15 @@ PySpark is imported inside the functions, so that ``spark doctor`` can tell what
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from faust_assigner.pipeline.shipping import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +52,8 @@ def spark_session(
     ``jars`` are files, ``packages`` Maven coordinates that Spark itself resolves; both count only
     when the session starts. Cost of a start: 3-8 s.
     """
+    if _held:
+        return _held[-1]
     # Workers must run this very interpreter; on a cluster the submitter names its own.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -75,7 +80,33 @@ def spark_session(
     # py4j says every call at DEBUG and every broken pipe at INFO; neither helps a reader.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     spark: SparkSession = builder.getOrCreate()
+    if not (spark.conf.get("spark.master", "") or "").startswith("local"):
+        ship(spark)
     return spark
+
+
+#: Sessions that outlive the command that asked for one.
+_held: list[SparkSession] = []
+
+
+@contextlib.contextmanager
+def held_session(
+    master: str | None, app_name: str, jars: Iterable[str | Path], packages: Sequence[str]
+) -> Iterator[SparkSession]:
+    """One session for all commands that ask for one inside the block."""
+    spark = spark_session(master, app_name, jars=jars, packages=packages)
+    _held.append(spark)
+    try:
+        yield spark
+    finally:
+        _held.remove(spark)
+        spark.stop()
+
+
+def release(spark: SparkSession) -> None:
+    """Stop a session, unless it is held for others."""
+    if spark not in _held:
+        spark.stop()
 
 
 def _connected(builder: Any) -> SparkSession:
@@ -83,6 +114,7 @@ def _connected(builder: Any) -> SparkSession:
     spark: SparkSession = builder.getOrCreate()
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
+    ship(spark)
     return spark
 
 

@@ -45,7 +45,7 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
             codecs=options.codecs,
         )
     from faust_assigner.pipeline.jars import cached_connector_jars, connector_jars
-    from faust_assigner.pipeline.session import spark_session
+    from faust_assigner.pipeline.session import release, spark_session
 
     # Only someone who asks for Spark's connector by name is made to wait for Maven.
     jars = {"spark": connector_jars, "auto": cached_connector_jars, "python": list}[
@@ -64,7 +64,7 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
             codecs=options.codecs,
         )
     finally:
-        spark.stop()
+        release(spark)
 
 
 def duration_ms(text: str) -> int:

@@ -65,7 +65,8 @@ def test_old_java_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     ("found", "code", "fix"),
     [
         ({"pyspark": None}, "pyspark", "faust-assigner[spark]"),
-        ({"pyspark": "4.3.0"}, "pyspark", "pyspark==4.2.0"),
+        ({"pyspark": "4.3.0"}, "pyspark", "pyspark>=3.5,<4.3"),
+        ({"pyspark": "3.4.4"}, "pyspark", "pyspark>=3.5,<4.3"),
         ({"pandas": "3.0.1"}, "pandas", "<3"),
         ({"pandas": None}, "pandas", "faust-assigner[spark]"),
         ({"jinja2": None}, "jinja2", "faust-assigner[spark]"),

@@ -67,7 +67,9 @@ def test_a_job_that_is_not_there_is_a_wrong_question(capsys: pytest.CaptureFixtu
     """Usage, exit code 2; nothing is imported."""
     for arguments in ([], ["no-such-job"]):
         assert jobs.main(arguments) == USAGE
-        assert "usage: jobs.py {history,simulate,snapshot,weights}" in capsys.readouterr().err
+        assert (
+            "usage: jobs.py {history,pipeline,simulate,snapshot,weights}" in capsys.readouterr().err
+        )
 
 
 def test_an_error_that_begins_with_its_own_name_says_it_once() -> None:

@@ -1,0 +1,148 @@
+"""``faust-assigner pipeline run``: history, weights and snapshots by one file, in one session."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from faust_assigner.cli.failure import reported_errors
+
+#: The sections of the file, in the order in which they run, and options that a schedule wants on.
+STEPS: Mapping[str, Mapping[str, Any]] = {
+    "history": {"stream": True},
+    "weights": {},
+    "snapshot": {"previous": True},
+}
+_TRY_AGAIN, _USAGE = 75, 2
+#: Of [pipeline]; all others are options of the commands.
+_SHARED = frozenset({"master", "packages", "no-spark"})
+
+
+@click.group()
+def pipeline() -> None:
+    """All scheduled jobs of the pipeline by one file."""
+
+
+@pipeline.command()
+@click.option(
+    "--config",
+    "path",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A TOML file with the sections pipeline, history, weights and snapshot.",
+)
+@click.option("--check", is_flag=True, help="Check the file and end.")
+@click.option("--master", help="Spark's master, in the place of the file's.")
+def run(path: Path, check: bool, master: str | None) -> None:
+    """Run each section that the file has: incrementally, so that a run may be repeated at any time.
+
+    A section that fails does not keep the others from running. Exit code: 2 or 1 where a section failed for
+    good, 75 where trying again may help, 0 otherwise.
+    """
+    told = _read(path)
+    shared = told.pop("pipeline", {})
+    if master is not None:
+        shared["master"] = master
+    steps = [
+        (name, _arguments(name, entry)) for name, entry in _entries(told, shared.get("no-spark"))
+    ]
+    for name, arguments in steps:
+        _parsed(path, name, arguments)
+    if check:
+        click.echo(f"{path}: {', '.join(name for name, _ in steps) or 'no section'}")
+        return
+    with reported_errors(), _session(shared):
+        codes = [_run(name, arguments) for name, arguments in steps]
+    failed = [code for code in codes if code]
+    raise SystemExit(
+        max((code for code in failed if code != _TRY_AGAIN), default=max([0, *failed]))
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: {error}") from error
+    unknown = sorted(told.keys() - STEPS.keys() - {"pipeline"})
+    if unknown:
+        raise click.UsageError(f"{path}: no section is called {unknown[0]!r}")
+    shared = told.get("pipeline", {})
+    wrong = sorted(shared.keys() - _SHARED) if isinstance(shared, dict) else ["pipeline"]
+    if wrong:
+        raise click.UsageError(f"{path}: [pipeline] has no option {wrong[0]!r}")
+    return told
+
+
+def _entries(told: Mapping[str, Any], no_spark: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each section in order; ``[[snapshot]]`` may be there several times."""
+    for name, wanted in STEPS.items():
+        entries = told.get(name, [])
+        for entry in entries if isinstance(entries, list) else [entries]:
+            if not isinstance(entry, dict):
+                raise click.UsageError(f"{name} is no section")
+            yield name, {**wanted, **({"no-spark": True} if no_spark else {}), **entry}
+
+
+def _arguments(name: str, entry: Mapping[str, Any]) -> list[str]:
+    """A section as the arguments of its command."""
+    found: list[str] = []
+    for option, value in entry.items():
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, bool):
+                found += [f"--{option}"] if each else []
+            elif isinstance(each, (str, int, float)):
+                found += [f"--{option}", str(each)]
+            else:
+                raise click.UsageError(
+                    f"{name}.{option}: {each!r} is no text, number or truth value"
+                )
+    return found
+
+
+def _command(name: str) -> click.Command:
+    command: click.Command = getattr(importlib.import_module(f"faust_assigner.cli.{name}"), name)
+    return command
+
+
+def _parsed(path: Path, name: str, arguments: list[str]) -> None:
+    """Raise UsageError for an option that the command does not take."""
+    try:
+        _command(name).make_context(name, list(arguments))
+    except click.UsageError as error:
+        raise click.UsageError(f"{path}: [{name}]: {error.format_message()}") from error
+
+
+@contextlib.contextmanager
+def _session(shared: Mapping[str, Any]) -> Iterator[None]:
+    """One session for all sections; none with ``no-spark``."""
+    if shared.get("no-spark"):
+        yield
+        return
+    from faust_assigner.pipeline.jars import cached_connector_jars
+    from faust_assigner.pipeline.session import held_session
+
+    packages = tuple(filter(None, str(shared.get("packages", "")).split(",")))
+    master = str(shared.get("master", "local[*]")) or None
+    with held_session(master, "faust-assigner pipeline", cached_connector_jars(), packages):
+        yield
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    """The exit code of one section; a wrong path or a broker that is away is its own failure."""
+    click.echo(f"== {name}")
+    try:
+        _command(name).main(arguments, prog_name=name, standalone_mode=False)
+    except SystemExit as end:
+        return int(end.code or 0)
+    except click.ClickException as error:
+        error.show()
+        return _USAGE
+    return 0
