@@ -51,6 +51,9 @@ def test_offsets_of_subscribed_topics_do_not_expire_while_the_group_lives() -> N
     """However long ago the last commit was."""
     bench = _stable_group("read")
     assert _book("read").expired(bench.group, retention_ms=RETENTION_MS, now_ms=10**9) == ()
+    offsets = OffsetBook()
+    offsets.commit({("read", 0): Committed(1, committed_at_ms=0, expires_at_ms=10)})
+    assert offsets.expired(bench.group, retention_ms=RETENTION_MS, now_ms=10**9) == ()
 
 
 def test_offsets_of_topics_no_longer_subscribed_expire_after_their_last_commit() -> None:
