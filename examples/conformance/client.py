@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 
 from faust_assigner.service.client import (
@@ -19,6 +20,7 @@ from faust_assigner.service.client import (
     TopicPartition,
     Warm,
 )
+from faust_assigner.service.errors import Expelled, Replaced
 
 EVERY_S = 0.05
 
@@ -71,12 +73,13 @@ async def main() -> None:
     target, name = os.environ["ASSIGNER_TARGET"], os.environ["ASSIGNER_NAME"]
     async with AssignerClient(target, name, topics=[os.environ["ASSIGNER_TOPIC"]]) as client:
         worker = Worker(client)
-        async with asyncio.TaskGroup() as tasks:
-            working = tasks.create_task(worker.work())
-            try:
-                await client.run(worker)
-            finally:
-                working.cancel()
+        working = asyncio.create_task(worker.work())
+        try:
+            await client.run(worker)
+        except (Expelled, Replaced) as error:
+            print(error, file=sys.stderr)
+        finally:
+            working.cancel()
 
 
 if __name__ == "__main__":
