@@ -85,6 +85,19 @@ async def _on_consumer(world: World, fault: Fault) -> None:
         world.spawn(name)
 
 
+async def _until_started(world: World, number: int) -> None:
+    """Start an instance as a supervisor does: again, where it ended because no member of etcd answered."""
+    deadline = time.monotonic() + START_S
+    while True:
+        world.start_instance(number)
+        try:
+            await asyncio.to_thread(world.instances[number].wait)
+            return
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+
+
 async def _on_instance(world: World, fault: Fault) -> None:
     number = fault.number
     instance = world.instances[number]
@@ -92,8 +105,7 @@ async def _on_instance(world: World, fault: Fault) -> None:
         instance.send(signal.SIGKILL if fault.kind == "kill-instance" else signal.SIGTERM)
         await asyncio.to_thread(instance.process.wait, 60)
         await asyncio.sleep(fault.for_s)
-        world.start_instance(number)
-        await asyncio.to_thread(world.instances[number].wait)
+        await _until_started(world, number)
     elif fault.kind == "stop-instance":
         instance.send(signal.SIGSTOP)
         await asyncio.sleep(fault.for_s)
