@@ -138,6 +138,7 @@ def test_tests_that_fail_without_a_fault_kill_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_tests_of_two_fast_modules_kill_most_faults() -> None:
     """At least seven of ten, drawn by a fixed seed; a change of these modules draws others."""
     files = ("faust_assigner/settings/known.py", "faust_assigner/weights/document.py")
