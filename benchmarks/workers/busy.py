@@ -81,7 +81,8 @@ class Switch:
 
         async def if_due(looks: Any) -> float:
             if self._is_due(look, EVERY_S):
-                await look(looks)
+                pause_s = await look(looks)
+                self.due[look] += pause_s - EVERY_S
                 self.looks += 1
             return OPEN_S
 

@@ -25,7 +25,7 @@ from faust_assigner.app.weights.provider import connection_of
 from faust_assigner.page.answers import EVENTS, PATHS
 from faust_assigner.page.server import application, respond
 from faust_assigner.page.takeover import Takeover
-from faust_assigner.page.watch import Watch
+from faust_assigner.page.watch import WORKER_SHARE, Watch
 from faust_assigner.settings.table import PAGE, URLS
 from faust_assigner.status.collect import Looks, Where
 
@@ -140,7 +140,9 @@ class PageThread:
 
     def __init__(self, app: Any) -> None:
         self._app = app
-        self.watch = Watch(str(app.conf.id), lambda: Looks(where_of(app), time.time))
+        self.watch = Watch(
+            str(app.conf.id), lambda: Looks(where_of(app), time.time), share=WORKER_SHARE
+        )
         self.turned_at = time.monotonic()
         #: Faust's web server, after its setup.
         self.server: Any = None

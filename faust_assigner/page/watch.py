@@ -41,8 +41,8 @@ logger = getLogger(__name__)
 
 #: Seconds between two looks, and for which looks continue after the last request.
 EVERY_S, IDLE_S = 2.0, 20.0
-#: The ratio of the pause after a look to the look's CPU time: at most a tenth of a core is used.
-PAUSES: Final = 9.0
+#: The share of a core that the looks may take in a process of their own, and in a worker.
+SHARE, WORKER_SHARE = 0.1, 0.01
 #: Seconds between two beats of a silent event stream, and the maximum number of streams.
 BEAT_S, MOST_STREAMS = 5.0, 64
 #: Seconds for which the first request waits for the first look.
@@ -96,7 +96,8 @@ class TooManyStreams(Exception):
 class Watch:
     """Looks while :meth:`touch` is called; :meth:`run` is the loop's task.
 
-    With ``saved`` instead of ``looks``, the page shows the saved looks.
+    With ``saved`` instead of ``looks``, the page shows the saved looks. Looks are ``every_s``
+    seconds apart, and further where they would take more than ``share`` of a core.
     """
 
     def __init__(
@@ -108,8 +109,9 @@ class Watch:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         every_s: float = EVERY_S,
+        share: float = SHARE,
     ) -> None:
-        self.group = group
+        self.group, self.share = group, share
         self._looks, self._clock, self._monotonic, self._every_s = looks, clock, monotonic, every_s
         self._history, self._lock = History(), threading.Lock()
         #: The generation of the last request for rounds, and the number of answers.
@@ -233,7 +235,8 @@ class Watch:
         for listener in listeners:
             with contextlib.suppress(RuntimeError):  # the loop has just been closed
                 listener()
-        return max(self._every_s, PAUSES * (time.thread_time() - began))
+        spent_s = time.thread_time() - began
+        return max(self._every_s, spent_s / self.share - spent_s)
 
     async def _found(self, looks: Looker) -> tuple[Report | None, Problem | None]:
         """Return the report, or the last report with the reason for a missing new one."""

@@ -10,6 +10,7 @@ import pytest
 
 from faust_assigner.page import mount
 from faust_assigner.page.mount import MARK, PageThread, where_of
+from faust_assigner.page.watch import SHARE, WORKER_SHARE
 from faust_assigner.settings.table import PAGE
 from tests.support.faust_group import make_app
 
@@ -54,6 +55,11 @@ def test_the_page_looks_at_the_apps_own_group_with_its_connection() -> None:
     assert where.connection["client_id"].endswith("-page")
     assert where.patterns == ("10.0.0.0/8",)
     assert where.workers == (str(app.conf.canonical_url),)
+
+
+def test_the_page_of_a_worker_takes_a_hundredth_of_a_core() -> None:
+    """A worker processes records meanwhile; a tenth is for a process that only looks."""
+    assert PageThread(app_of()).watch.share == WORKER_SHARE < SHARE
 
 
 def test_every_worker_has_a_page_unless_it_is_turned_off() -> None:

@@ -14,7 +14,14 @@ import pytest
 from faust_assigner.clients.groups import GroupNotFound, NoBrokerAnswers
 from faust_assigner.page import watch as watching
 from faust_assigner.page.answers import HEADERS, answer
-from faust_assigner.page.watch import IDLE_S, MOST_STREAMS, TooManyStreams, Watch
+from faust_assigner.page.watch import (
+    IDLE_S,
+    MOST_STREAMS,
+    SHARE,
+    WORKER_SHARE,
+    TooManyStreams,
+    Watch,
+)
 from faust_assigner.status.evidence import Evidence
 from tests.support.page import Script
 from tests.support.status import group
@@ -196,14 +203,15 @@ async def test_streams_are_bounded_and_a_closed_one_makes_room() -> None:
         await stream.aclose()
 
 
+@pytest.mark.parametrize(("share", "pause_s"), [(SHARE, 3.6), (WORKER_SHARE, 39.6)])
 async def test_a_look_that_takes_much_cpu_is_followed_by_a_longer_pause(
-    monkeypatch: pytest.MonkeyPatch,
+    share: float, pause_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page of a large group must not take a worker's time: at most a tenth of a core."""
+    """The looks take at most a tenth of a core, and at most a hundredth in a worker."""
     spent = iter((0.0, 0.4))
     monkeypatch.setattr(time, "thread_time", lambda: next(spent))
-    watch = Watch("shop", script(), every_s=2.0)
-    assert await watch._once(script(group(1).evidence())) == pytest.approx(3.6)
+    watch = Watch("shop", script(), every_s=2.0, share=share)
+    assert await watch._once(script(group(1).evidence())) == pytest.approx(pause_s)
 
 
 async def test_an_answer_is_compressed_and_not_sent_twice() -> None:
