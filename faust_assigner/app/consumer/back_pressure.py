@@ -1,4 +1,4 @@
-"""When changes must have landed, and when nothing more may be made."""
+"""Back pressure: hold back records while too many table changes wait to be written to the stores."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 else:
     Consumer = object
 
-#: Seconds between two looks whether there is room again.
+#: Seconds between two checks whether there is room again.
 LOOK_S = 0.005
 
-#: Seconds that one record is held back at most: an agent may wait for another record to be done with its own.
+#: The longest time in seconds that a record is held back: an agent may need a later record to finish.
 LONGEST_S = 1.0
 
 
 class BackPressure(Consumer):
-    """Of the consumer, over the other repairs."""
+    """A part of the consumer, placed before the other repairs."""
 
     callback: Callable[[Any], Awaitable[Any]]
 
@@ -33,7 +33,7 @@ class BackPressure(Consumer):
         self._usage = usage_of(self.app)
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """After the final commit what counts lands; the rest is processed again, here or elsewhere."""
+        """Write the committed changes after the final commit; drop the rest, whose records are repeated."""
         await super().on_partitions_revoked(revoked)
         await told()
         discard(self.app)
@@ -46,7 +46,7 @@ class BackPressure(Consumer):
         return await deliver(message)
 
     async def _make_room(self) -> None:
-        """Hold the record back until something has landed; a transaction has to be committed for that."""
+        """Hold the record back until changes are written, which under transactions needs a commit."""
         deadline = monotonic() + LONGEST_S
         if self.in_transaction:
             await self.commit()
@@ -55,6 +55,6 @@ class BackPressure(Consumer):
 
 
 async def told() -> None:
-    """Until what the producer knows by now has been told to the stores."""
+    """Wait until the stores have heard of the deliveries that the producer knows of now."""
     for _ in range(2):
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""Under ``exactly_once`` a batch of ``Stream.take`` owns what is sent for it, as a record does.
+"""Batches of ``Stream.take`` under ``exactly_once``: sends for a batch join a transaction, as for a record.
 
-Stock's ``take`` reads in the background: the agent that gets the batch has no current event, so that what it
-sends belongs to no transaction. And a batch mixes partitions, each of which has a transaction of its own.
+Stock's ``take`` reads in the background: the agent that gets the batch has no current event, so its sends
+belong to no transaction. A stock batch also mixes partitions, but each partition has its own transaction.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 else:
     Stream = object
 
-#: Seconds between two looks whether a commit waits for records of which a batch is still being made.
+#: Seconds between two checks whether a commit waits for records of an unfinished batch.
 LOOK_S = 0.1
 
 
 class Taken(NamedTuple):
-    """One record: the value as the stream's processors left it, and its event."""
+    """One record: the value after the stream's processors, and the event."""
 
     value: Any
     event: Any
 
 
 class Basket:
-    """Records read and not yet handed out: ``filling``, at most ``most`` of them, and whole ``batches``."""
+    """Records that no agent has yet: at most ``most`` records in ``filling``, and complete ``batches``."""
 
     def __init__(self, stream: Any, most: int) -> None:
         self.stream, self.most = stream, most
@@ -41,7 +41,7 @@ class Basket:
         self.full, self.room = asyncio.Event(), asyncio.Event()
 
     async def collect(self, value: Any) -> Any:
-        """The stream's processor: keep the record; wait while there is no room."""
+        """Keep the current record, as a processor of the stream; wait while ``filling`` is full."""
         event = self.stream.current_event
         if event is None:
             raise RuntimeError("take() needs a stream whose values are records")
@@ -55,7 +55,7 @@ class Basket:
         return value
 
     def make_batches(self) -> None:
-        """One for each partition, the oldest record's first."""
+        """Make one batch for each partition, in the order of their first records."""
         by_partition: dict[Any, list[Taken]] = {}
         for taken in self.filling:
             by_partition.setdefault(taken.event.message.tp, []).append(taken)
@@ -65,7 +65,7 @@ class Basket:
         self.room.set()
 
     def next_batch(self) -> list[Taken]:
-        """Take one out, without records whose partition was revoked meanwhile: the next owner reads them."""
+        """Remove the first batch; drop records of earlier generations, which the next owner reads."""
         generation = self.stream.app.consumer_generation_id
         return [
             taken
@@ -75,21 +75,24 @@ class Basket:
 
 
 class BatchesInTime(Stream):
-    """Of the app's streams, but under ``exactly_once``: a batch is not kept back from a round.
+    """A part of the app's streams, except under ``exactly_once``: a batch does not delay a round.
 
     Stock's ``take`` waits until its batch is full or ``within`` is over, while the round waits for the
-    records in it: for ever in an eager one, and in a cooperative one as long as that is patient.
+    records in the batch. An eager round waits for ever, a cooperative round until its own timeout.
     """
 
     async def wait_for_stopped(self, *coros: Any, timeout: Any = None) -> bool:
-        """What ``take`` waits by: that it returns early hands out the records there are."""
+        """Wait for ``coros`` as ``take`` does; return early if a round or the shutdown waits for the records.
+
+        ``take`` then returns the records that it has.
+        """
         if not all(isinstance(event, asyncio.Event) for event in coros):
             return await super().wait_for_stopped(*coros, timeout=timeout)
         loop = asyncio.get_running_loop()
         end = loop.time() + want_seconds(timeout) if timeout else None
         while True:
             left = LOOK_S if end is None else max(0.0, min(LOOK_S, end - loop.time()))
-            await super().wait_for_stopped(*coros, timeout=left)  # True where time ran out, too
+            await super().wait_for_stopped(*coros, timeout=left)  # True after a timeout as well
             if any(event.is_set() for event in coros):
                 return False
             if (
@@ -100,7 +103,7 @@ class BatchesInTime(Stream):
                 return True
 
     def _holds_up_a_round(self) -> bool:
-        """Records under way are all that something waits for; without ``stream_wait_empty`` nothing does."""
+        """Whether a round or the shutdown waits for unfinished records, as ``stream_wait_empty`` asks."""
         consumer = self.app.consumer
         if not self.app.conf.stream_wait_empty or not consumer._unacked_messages:
             return False
@@ -113,27 +116,27 @@ class BatchesInTime(Stream):
 
 
 class OwnedBatches(Stream):
-    """Of the app's streams: a batch holds records of one partition, and is the current event meanwhile."""
+    """A part of the app's streams: a batch has records of one partition and sets the current event."""
 
-    #: Kept with the stream, which outlives an agent that fails: what was read is not lost with it.
+    #: Kept with the stream, which outlives a failed agent: the records already read are not lost.
     _basket: Basket | None = None
 
     def __aiter__(self) -> Any:
-        # Where the agent itself acknowledges, the records under way may well wait for the next ones.
+        # An agent that acknowledges by itself may need later records first, so they are not held back.
         if self.app.in_transaction and self.enable_acks:
             hold = self.app.consumer.transactions.hold_value
             if hold not in self._processors:
-                self._processors.insert(0, hold)  # before those that send: echo, through, group_by
+                self._processors.insert(0, hold)  # before the senders: echo, through, group_by
         return super().__aiter__()
 
     def take(self, max_: int, within: Any) -> AsyncGenerator[list[Any], None]:
-        """Lists of values, of one partition each."""
+        """Yield lists of values; the values of a list come from one partition."""
         if not self.app.in_transaction:
             return super().take(max_, within)
         return self._batches(max_, within, lambda taken: taken.value)
 
     def take_events(self, max_: int, within: Any) -> AsyncGenerator[list[Any], None]:
-        """Lists of events, of one partition each."""
+        """Yield lists of events; the events of a list come from one partition."""
         if not self.app.in_transaction:
             return super().take_events(max_, within)
         return self._batches(max_, within, lambda taken: taken.event)
@@ -141,7 +144,7 @@ class OwnedBatches(Stream):
     def take_with_timestamp(
         self, max_: int, within: Any, timestamp_field_name: str
     ) -> AsyncGenerator[list[Any], None]:
-        """Lists of values, of one partition each; those that are dicts get the record's time."""
+        """Yield lists of values of one partition; store the record's timestamp in values that are dicts."""
         if not self.app.in_transaction:
             return super().take_with_timestamp(max_, within, timestamp_field_name)
 
@@ -153,7 +156,7 @@ class OwnedBatches(Stream):
         return self._batches(max_, within, stamped)
 
     def noack_take(self, max_: int, within: Any) -> AsyncGenerator[list[Any], None]:
-        """Lists of events, of one partition each, which the agent acknowledges itself."""
+        """Yield lists of events of one partition; the agent acknowledges the events itself."""
         if not self.app.in_transaction:
             return super().noack_take(max_, within)
         return self._batches(max_, within, lambda taken: taken.event, by_hand=True)
@@ -172,7 +175,7 @@ class OwnedBatches(Stream):
             self.enable_acks = False
             self.add_processor(self._basket.collect)
         self._basket.most = most
-        self._enable_passive(self.channel)  # does nothing while the reader of a former agent lives
+        self._enable_passive(self.channel)  # no effect while the reader of a former agent runs
         return self._basket
 
     async def _hand_out(
@@ -189,7 +192,7 @@ class OwnedBatches(Stream):
             batch = basket.next_batch()
             if not batch:
                 continue
-            # The last: a commit then waits for all of them, whose offsets are lower.
+            # The last event has the highest offset, so a commit waits for the whole batch.
             _current_event.set(weakref.ref(batch[-1].event))
             try:
                 yield [shown(taken) for taken in batch]
@@ -199,7 +202,7 @@ class OwnedBatches(Stream):
                     await self.ack(taken.event)
 
     async def _fill(self, basket: Basket, within_s: float | None) -> None:
-        """Until it is full, ``within_s`` is over, or a commit or a revocation waits for what is in it."""
+        """Wait until ``basket`` is full, ``within_s`` is over, or a commit or revocation waits for it."""
         loop = asyncio.get_running_loop()
         end = loop.time() + within_s if within_s else None
         while not (self.should_stop or basket.full.is_set()):

@@ -1,4 +1,4 @@
-"""What was processed before a rebalance is committed before the partitions are given away."""
+"""The final commit before revocation: commit all processed records, then release the partitions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ else:
 
 
 class FinalCommit(Consumer):
-    """Of the consumer: the books are closed after the final commit, not before it.
+    """A part of the consumer: forget the acknowledged offsets after the final commit, not before it.
 
-    Stock forgets which offsets were acknowledged and then calls the app, which waits for the streams
-    and commits: nothing is left to commit, and the next owner repeats up to one commit interval.
+    Stock Faust first forgets the acknowledged offsets and then calls the app, which waits for the streams
+    and commits. So the app finds no offset to commit, and the next owner repeats up to one commit interval.
     """
 
-    #: Of FlowGate.
+    #: Defined by FlowGate.
     first_read: dict[Any, int]
 
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Tell the app, which stops the streams and commits; then forget the revoked partitions."""
+        """Notify the app, which stops the streams and commits; then forget the revoked partitions."""
         span = self.app._start_span_from_rebalancing("on_partitions_revoked")
         tell_app = traced_from_parent_span(span)(self._on_partitions_revoked, partitions=revoked)
         with span:
@@ -35,7 +35,7 @@ class FinalCommit(Consumer):
             self._paused_partitions.difference_update(revoked)
             await tell_app(revoked)
             if not self.app.conf.stream_wait_empty:
-                # The app waited for nobody and so committed nothing; what is acknowledged still counts.
+                # The app did not wait for the streams, so it did not commit; commit the acknowledged offsets.
                 await self.commit_and_end_transactions()
             self._forget(revoked)
 
@@ -53,10 +53,11 @@ class FinalCommit(Consumer):
             self.first_read.pop(tp, None)
 
     def _filter_committable_offsets(self, tps: Iterable[Any]) -> dict[Any, int]:
-        """What may be committed: nothing at or after a record that is under way.
+        """The offsets that may be committed: each lies before every record that is still being processed.
 
-        Stock passes one that is the very next to commit, or the first of a partition that never committed,
-        where records after it are done before it: with ``concurrency``, and loses it at a SIGKILL.
+        With ``concurrency``, later records may be done first. Stock Faust then commits past an unfinished
+        record if it is the next record to commit, or the first record of a partition without a commit. A
+        SIGKILL loses that record.
         """
         undone: dict[Any, int] = {}
         for message in list(self._unacked_messages):
@@ -75,7 +76,7 @@ class FinalCommit(Consumer):
                 self._acked[tp] += hidden
 
     async def commit_and_end_transactions(self) -> None:
-        """Commit all safe offsets, those too that were acknowledged while another commit was under way."""
-        # commit() waits for a commit under way and then does nothing.
+        """Commit all safe offsets, also offsets that were acknowledged during a concurrent commit."""
+        # If a commit is in progress, commit() waits for its end and does not commit again.
         await self.maybe_wait_for_commit_to_finish()
         await super().commit_and_end_transactions()

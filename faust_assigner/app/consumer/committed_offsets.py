@@ -1,12 +1,13 @@
-"""What a group has committed, or an error: never "nothing" where the answer is that it cannot be told now.
+"""The committed offsets of a group, or an error: an unavailable offset is never taken for a missing one.
 
-Since Kafka 0.10.2 a group that is being loaded answers with one error for the whole question, and no offsets:
-aiokafka looks for errors of partitions, finds none, and takes that for "nothing was ever committed". A worker
-that asks just after its broker came back began again at the first record, or at the one it had read first.
+While a coordinator loads a group, it answers OffsetFetch with one error for the whole request and without
+offsets (since Kafka 0.10.2). aiokafka checks the errors of partitions only and takes each partition for
+uncommitted. So a worker with a request just after its broker's restart began again at the first record, or
+at the first record of its earlier reads.
 
-And a transaction has ended for its producer once its end is written down; what it commits of offsets counts a
-little later (KIP-447). aiokafka asks with version 3 at most; the struct below is Kafka's own
-``OffsetFetchRequest.json`` at version 7, the first that can ask for stable offsets.
+A producer's transaction ends once the broker has written its end. The offsets in the transaction are
+visible a little later (KIP-447). aiokafka sends version 3 at most. The struct below is Kafka's own
+``OffsetFetchRequest.json`` at version 7, the first version with a request for stable offsets.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ UNSTABLE_OFFSET_COMMIT, UNKNOWN_OFFSET = 88, -1
 
 
 class UnstableOffsetsError(errors.KafkaError):  # type: ignore[misc]
-    """A transaction that is under way commits offsets of these partitions; it ends within its timeout."""
+    """A pending transaction commits offsets of these partitions; it ends within its timeout."""
 
     retriable = True
 
@@ -112,7 +113,7 @@ def _by_topic(tps: Collection[Any]) -> Iterator[tuple[str, Iterator[Any]]]:
 
 
 def ask_for_all(coordinator: Any) -> None:
-    """Have aiokafka's ``coordinator`` ask as :func:`committed` does, for us and for itself."""
+    """Have aiokafka's ``coordinator`` fetch committed offsets by :func:`committed`, for all callers."""
     if _MARK in vars(coordinator):
         return
     said = RateLimitedLog()
@@ -132,10 +133,10 @@ def ask_for_all(coordinator: Any) -> None:
 
 
 async def committed(coordinator: Any, tps: Collection[Any]) -> dict[Any, OffsetAndMetadata]:
-    """What is committed of ``tps``; what was never committed is left out. On the consumer's thread.
+    """The committed offsets of ``tps``, without partitions that have none. On the consumer's thread.
 
-    Raises errors of aiokafka's; while the group is loaded, and while a transaction is about to commit, ones
-    that are retriable, upon which aiokafka asks again.
+    Raises aiokafka's errors. While the coordinator loads the group, and while a transaction is about to
+    commit, the error is retriable, and aiokafka asks again.
     """
     try:
         answer = await coordinator._send_req(_OffsetFetch(coordinator.group_id, tps))

@@ -1,13 +1,18 @@
-"""aiokafka's fetcher, except that a live partition does not wait for any other.
+"""aiokafka's fetcher, except that no partition waits for a different partition.
 
-There is one fetch in flight for each broker. aiokafka sends none while some partition of that broker has no
-position yet (each is asked for in turn, on the connection on which the next round is waited for), nor within
-a tenth of a second of records that nobody has taken; and one that ends while records are taken counts as in
-flight for another 0.2 s. The broker holds a fetch until some partition named in it has records: up to 1.5 s
-with Faust. So what a worker keeps stands still whenever it gains something.
+There is one fetch in flight for each broker. aiokafka delays the next fetch in three cases:
 
-Nor does it suffer from another that cannot be read. aiokafka raises, which ends Faust's worker, and then the
-next one that gets the partition; and what it took in the same turn from others it has passed over.
+- a partition of the broker has no position yet. aiokafka looks up one partition at a time, on the same
+  connection as the requests of the next round;
+- for a tenth of a second, while fetched records have not been taken;
+- for another 0.2 s, if a fetch ends while records are taken.
+
+The broker holds a fetch until a partition in the fetch has records: up to 1.5 s with Faust. So the kept
+partitions of a worker stood still whenever the worker gained partitions.
+
+If a partition cannot be read, the other partitions continue. aiokafka raises an error, which ends Faust's
+worker, and then each next owner of the partition. aiokafka also skips records of other partitions, which it
+took in the same turn.
 """
 
 from __future__ import annotations
@@ -28,12 +33,12 @@ from aiokafka.util import create_task
 
 from faust_assigner.app.consumer.set_aside import FOR_PEOPLE, SetAside
 
-#: Milliseconds that a broker may hold a fetch: while a partition is left out of it, and while none is.
+#: Milliseconds that a broker may hold a fetch: if it leaves out a wanted partition, and otherwise.
 WAIT_MS, IDLE_WAIT_MS = 20, 100
 
 
 class Share(Container[Any]):
-    """Of ``partitions``, seen live, where None means all: those in ``only``, or those not in ``but_not``."""
+    """A live subset of ``partitions`` (None means all): only the ones in ``only``, without ``but_not``."""
 
     def __init__(
         self,
@@ -53,27 +58,30 @@ class Share(Container[Any]):
 
 
 class FairFetcher(Fetcher):  # type: ignore[misc]
-    """A fetcher that asks for what lacks records, whatever the others do.
+    """A fetcher that fetches each partition without records, independently of the other partitions.
 
-    Brokers hold a fetch for a moment only. Cost: ten requests a second when idle.
+    Brokers hold a fetch for at most 0.1 s. Cost: ten requests a second when idle.
     """
 
-    #: Whether records of a partition are taken at present; what is paused is neither looked up nor fetched.
+    #: Whether the app takes records of a partition now; a paused partition is neither looked up nor fetched.
     is_wanted: Callable[[Any], bool] = staticmethod(lambda tp: True)
     #: Whether partitions are about to be resumed.
     is_hurried: Callable[[], bool] = staticmethod(lambda: False)
-    #: State of a partition whose position is being looked up -> the task that does it.
+    #: State of a partition -> the running task that looks up its position.
     _looked_up: dict[Any, Any]
-    #: Partitions of which a turn has taken all that their log held, and none since has left any of it.
+    #: Partitions that were read to the end of their log in the last turn that took their records.
     _at_end: set[Any]
-    #: What cannot be read at present, what brokers refuse, and how often the former was so.
+    #: Partitions that cannot be read at present.
     aside: SetAside
+    #: Partitions for which the broker answers with an error.
     refused: SetAside
+    #: The number of failed reads, as ``unreadable_partitions``.
     counters: Counter[str]
 
     def _get_actions_per_node(self, assignment: Any) -> Any:
-        """What to send now: of each partition on its own merits."""
-        self._at_end &= assignment.tps  # what comes back has been elsewhere
+        """The fetches to send now; each partition is decided independently of the others."""
+        # A partition that returns later had a different owner meanwhile.
+        self._at_end &= assignment.tps
         now = monotonic()
         wanted = [
             tp
@@ -89,16 +97,16 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         )
         self._fetch_max_wait_ms = IDLE_WAIT_MS if is_whole else WAIT_MS
         if len(self._in_flight) > len(self._pending_tasks - set(self._looked_up.values())):
-            # One of them has been dealt with, and is taken out of the books a step after this look.
+            # A fetch has ended; aiokafka removes it from its set one step of the loop after this check.
             asyncio.get_running_loop().call_soon(self.wake)
         return super()._get_actions_per_node(
             SimpleNamespace(tps=shown, state_value=assignment.state_value)
         )
 
     def _look_up(self, assignment: Any, tps: list[Any]) -> None:
-        """Begin to look for the positions that ``tps`` lack, beside the fetches; all at once.
+        """Begin to look up the missing positions of ``tps``, concurrently and beside the fetches.
 
-        aiokafka asks the group for everything that is waited for in one request: hence a task for each.
+        aiokafka puts all awaited offsets into one request to the group, hence a task for each partition.
         """
         for tp in tps:
             state, node = assignment.state_value(tp), self._client.cluster.leader_for_partition(tp)
@@ -108,11 +116,11 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
                 self._update_fetch_positions(assignment, node, [tp])
             )
             task.add_done_callback(lambda _, state=state: self._looked(state))
-            # The fetcher waits for these as for its fetches.
+            # The fetcher waits for these tasks as for its fetches.
             self._pending_tasks.add(task)
 
     def _looked(self, state: Any) -> None:
-        """An answer came; where it was no position, perhaps another broker leads the partition by now."""
+        """End a lookup; if it found no position, refresh the metadata: the leader may have changed."""
         del self._looked_up[state]
         if not state.has_valid_position:
             self._client.force_metadata_update()
@@ -121,7 +129,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         return self.aside.is_left_alone(state, now) or self.refused.is_left_alone(state, now)
 
     async def _proc_fetch_request(self, assignment: Any, node_id: Any, request: Any) -> Any:
-        """One fetch. Brokers hold it for a while, unless a partition in it has an error."""
+        """Send one fetch; if it ends early without records, as after an error, wait up to ``WAIT_MS``."""
         asked = [
             (TopicPartition(topic, p), offset)
             for topic, parts in request.topics
@@ -130,7 +138,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         began, began_ms = monotonic(), int(1000 * time())
         brought: bool = await super()._proc_fetch_request(assignment, node_id, request)
         if (task := asyncio.current_task()) is not None and task.cancelling():
-            return brought  # aiokafka has swallowed that; whoever awaits this must not wait
+            return brought  # aiokafka has swallowed the cancellation; do not sleep below
         self._note_refusals(assignment, asked, began_ms)
         if not brought and (early := began + WAIT_MS / 1000 - monotonic()) > 0:
             with contextlib.suppress(asyncio.CancelledError):
@@ -140,9 +148,9 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     def _note_refusals(
         self, assignment: Any, asked: Collection[tuple[Any, int]], began_ms: int
     ) -> None:
-        """Leave alone what was ``asked`` for and answered with an error, where others were answered well.
+        """Set aside the ``asked`` partitions with an error, if the same answer was good for others.
 
-        aiokafka notes of each good answer when it came.
+        aiokafka stores the time of each good answer in the partition's state.
         """
         states = [
             (tp, assignment.state_value(tp), offset) for tp, offset in asked if tp in assignment.tps
@@ -157,7 +165,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     async def fetched_records(
         self, partitions: Any, timeout: float | None = 0, max_records: int | None = None
     ) -> dict[Any, list[Any]]:
-        """Records that were fetched, as :meth:`_turn` shares them out; waits for some up to ``timeout``."""
+        """Fetched records, selected by :meth:`_turn`; wait for the first up to ``timeout`` seconds."""
         deadline = monotonic() + (timeout or 0)
         while not (found := await self._turn(partitions, max_records)):
             if (left := deadline - monotonic()) <= 0:
@@ -167,15 +175,15 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             if not done or self._closed:
                 waiter.cancel()
                 return {}
-            waiter.result()  # what went wrong in the group is told here
+            waiter.result()  # raises the errors of the group
         return found
 
     async def _turn(self, partitions: Any, max_records: int | None) -> dict[Any, list[Any]]:
-        """Up to half from partitions that keep up, the rest from backlogs in turn.
+        """Take up to half of the records from partitions that keep up, the rest from backlogs in turn.
 
-        aiokafka begins each turn with what was fetched first, until that has been emptied. What was taken
-        over a moment ago counts as a backlog until it has been read to its end once. Where a partition cannot
-        be read, the turn takes nothing: it is set aside, and the others are put back.
+        aiokafka begins each turn with the partition that was fetched first, until it is empty. A new
+        partition counts as a backlog until it has been read to its end once. If a partition cannot be read,
+        the turn returns no records: that partition is set aside, and the positions of the others are reset.
         """
         if self._subscriptions.reassignment_in_progress:
             await self._subscriptions.wait_for_assignment()
@@ -195,7 +203,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
                 found |= await super().fetched_records(share, 0, max_records)
         except Exception as error:
             self._put_back(states, before)
-            # aiokafka has removed all that it was done with: the first that is left is the one it failed at.
+            # aiokafka has removed the partitions that it has finished: the first remaining one has failed.
             failed = next((tp for tp in self._records if tp in share), None)
             if failed not in states or isinstance(error, FOR_PEOPLE):
                 raise
@@ -206,7 +214,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         return found
 
     def _states(self) -> dict[Any, Any]:
-        """aiokafka's state of each partition that has records at hand."""
+        """aiokafka's state of each partition that has fetched records."""
         subscription = self._subscriptions.subscription
         assignment = None if subscription is None else subscription.assignment
         return (
@@ -216,14 +224,14 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         )
 
     def _put_back(self, states: Mapping[Any, Any], before: Mapping[Any, int]) -> None:
-        """Have what was taken fetched again."""
+        """Seek partitions back to their positions in ``before`` and drop their fetched records."""
         for tp, state in states.items():
             if state in before and state.position != before[state]:
                 state.seek(before[state])
                 self._records.pop(tp, None)
 
     def _note(self, found: Mapping[Any, Any], states: Mapping[Any, Any]) -> None:
-        """Who is next, and who keeps up."""
+        """Move the partitions in ``found`` to the end of the queue, and note which of them keep up."""
         for tp in found:
             if tp in self._records:
                 self._records.move_to_end(tp)
@@ -233,7 +241,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
                 self.aside.is_well(states[tp])
 
     def _set_error(self, tp: Any, error: Exception) -> None:
-        """An answer that is wrong for one partition; aiokafka passes over a record that was cut off."""
+        """Handle the error of one partition; set aside a truncated record, which aiokafka skips."""
         if not isinstance(error, RecordTooLargeError):
             super()._set_error(tp, error)
             return
@@ -252,25 +260,25 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         return end is None or state.position >= end
 
     def wake(self) -> None:
-        """Look again what there is to fetch. On the consumer's thread."""
+        """Check again which partitions to fetch. On the consumer's thread."""
         self._notify(self._wait_consume_future)
 
 
 def make_fair(fetcher: Any) -> None:
-    """Turn ``fetcher``, a Fetcher that has not been assigned anything, into a prompt one."""
+    """Turn ``fetcher``, a Fetcher without an assignment so far, into a FairFetcher."""
     fetcher._looked_up, fetcher._at_end = {}, set()
     fetcher.aside, fetcher.refused, fetcher.counters = SetAside(), SetAside(), Counter()
     fetcher.__class__ = FairFetcher
 
 
-#: "No offset was committed".
+#: Kafka's value for "no offset was committed".
 UNKNOWN_OFFSET = -1
 
 
 def change_assignment(own: Any, tps: Collection[Any], subscriptions: Any, fetcher: Any) -> None:
-    """Make ``own``, an active Assignment, one of ``tps``; states, buffers and fetches of what stays live on.
+    """Change ``own``, an active Assignment, to ``tps``; kept partitions keep states, buffers and fetches.
 
-    No await: the fetcher sees the old partitions or the new ones.
+    The function never awaits, so the fetcher sees either the old or the new partitions.
     """
     for tp in own.tps - set(tps):
         _leave(own, tp)
@@ -279,16 +287,15 @@ def change_assignment(own: Any, tps: Collection[Any], subscriptions: Any, fetche
         own._tp_state[tp] = TopicPartitionState(own)
     own._topic_partitions = frozenset(tps)
     subscriptions._notify_assignment_waiters()
-    # The fetcher looks again what there is to fetch.
+    # Have the fetcher check again which partitions to fetch.
     fetcher._notify(fetcher._wait_consume_future)
 
 
 def _leave(own: Any, tp: Any) -> None:
-    """Leave a state without a position: what is in flight for the partition is discarded by it."""
+    """Give ``tp`` a new state without a position, so that aiokafka discards fetches in flight."""
     state = own._tp_state[tp]
-    for (
-        waiting
-    ) in state._committed_futs:  # else the node of the partition stays "in flight" for ever
+    # Without a result the partition's broker would stay "in flight" for ever.
+    for waiting in state._committed_futs:
         if not waiting.done():
             waiting.set_result(OffsetAndMetadata(UNKNOWN_OFFSET, ""))
     state.resume()

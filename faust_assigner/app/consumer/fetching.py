@@ -1,9 +1,9 @@
-"""Nothing is fetched, cleared or passed on at the wrong moment of a rebalance.
+"""Fetching during a rebalance: fetch records, clear queues and resume partitions at safe moments only.
 
-Faust hands records over from a fetching thread through queues. Around a recovery it clears queues that
-are already in use, resumes source partitions before it has sought their committed offsets, and reads
-"no partition is active" as "all are". Each loses records; docs/explanation/faust-at-a-rebalance.md
-tells how. ``compose.py`` puts the classes before the driver's.
+In Faust a fetching thread passes records on through queues. Around a recovery, stock Faust has three faults.
+It clears queues that are already in use. It resumes source partitions before it has sought their committed
+offsets. It takes an empty set of active partitions for all partitions. Each fault loses records, as
+docs/explanation/faust-at-a-rebalance.md explains. ``compose.py`` puts these classes before the driver's.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ else:
     Consumer = object
 
 
-#: Standby records handed over between two looks for records of sources; takes Faust about 50 ms.
+#: The most standby records between two checks for source records; Faust needs about 50 ms for them.
 STANDBY_BATCH = 200
-#: Records of sources handed over between two looks for others: a backlog, say of partitions that were taken
-#: over, is not in the way of a partition that has one record now and then.
+#: The most source records between two fetches. So the backlog of new partitions does not delay a partition
+#: with few records.
 LIVE_BATCH = 50
-#: Between two looks whether all partitions are still assigned whose committed offsets are awaited.
+#: Seconds between two checks that all partitions with awaited committed offsets are still assigned.
 ASSIGNED_LOOK_S = 0.1
 
 
 class FlowControl(FlowControlEvent):  # type: ignore[misc]
-    """Clears the queues when the flow starts again, never while it runs.
+    """A flow control that clears the queues when the flow starts again, but never while it runs.
 
-    Faust calls ``resume()`` up to four times in one recovery and each call empties every stream's queue
-    and the changelog queue, records of the new generation included.
+    Stock Faust calls ``resume()`` up to four times in one recovery. Each call empties every stream's queue
+    and the changelog queue, also of records of the new generation.
     """
 
-    #: Whether all must stand still, whatever was said last: a process that was frozen for a while asks first.
+    #: Whether streams must stop even after ``resume()``: a frozen process must first check its membership.
     must_stand_still: Callable[[], bool] = staticmethod(lambda: False)
 
     def is_active(self) -> bool:
-        """Whether streams may take what is queued; asked for each record."""
+        """Whether streams may take queued records; called for each record."""
         return bool(super().is_active()) and not self.must_stand_still()
 
     def resume(self) -> None:
-        """Let the flow start; drop what was queued before it was suspended."""
+        """Start the flow, unless it runs; drop the records that were queued before its suspension."""
         if not self.is_active():
             super().resume()
 
 
 class Wanted(Collection[Any]):
-    """The partitions that may be fetched now, seen live; unlike an empty set, none of them means none.
+    """A live view of the partitions that may be fetched now; an empty view means no partition.
 
-    aiokafka tests ``if partitions and tp not in partitions``: the set that Faust passes is emptied while
-    a fetch is under way, and the fetch then takes records of every assigned partition.
+    aiokafka tests ``if partitions and tp not in partitions``. If Faust empties the set that it has passed
+    during a fetch, that fetch takes records of every assigned partition.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Wanted(Collection[Any]):
 
 
 def put_back(seek: Callable[[Any, int], None], records: Mapping[Any, list[Any]]) -> None:
-    """Have ``records`` fetched again, by ``seek(tp, offset)``; nothing awaited since they were taken."""
+    """Seek to the first offset of each batch to fetch ``records`` again; call it before any other await."""
     for tp, batch in records.items():
         with contextlib.suppress(IllegalStateError):
             seek(tp, batch[0].offset)
@@ -105,10 +105,10 @@ async def _fetch_fairly(
     timeout: float | None = None,
     max_records: int | None = None,
 ) -> Mapping[Any, list[Any]]:
-    """Records of sources before those of standbys; a batch holds only so many of each.
+    """Fetch records of sources first, then records of standbys, at most a batch of each.
 
-    Stock hands over all that waits, 100,000 records of standbys after a failover, before it looks for a
-    record of another partition again.
+    Stock first passes on all fetched records, after a failover 100,000 standby records, and only then checks
+    for records of other partitions.
     """
     if active is None or app.in_recovery:
         wanted = None if active is None else Wanted(active)
@@ -141,22 +141,22 @@ async def fetch_or_put_back(
     active: Collection[Any] | None,
     **limits: Any,
 ) -> Mapping[Any, list[Any]]:
-    """The consumer thread's fetch, except that what arrives while the flow is stopped is put back."""
+    """Fetch for the consumer thread; put back records that arrive while the flow is stopped."""
     records = await _fetch_fairly(thread.app, consumer, partial(fetch, consumer), active, **limits)
     if thread.consumer.flow_active:
         thread.consumer.note_first(records)
         return records
-    # Stock throws the batch away and seeks to committed offsets, which leaves a partition that never
-    # committed behind its lost records.
+    # Stock drops the batch and seeks to the committed offsets. A partition without a commit then continues
+    # after its dropped records.
     put_back(consumer.seek, records)
     return {}
 
 
 async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mapping[Any, int | None]:
-    """Seek to the committed offsets of all partitions, asked for at once; else to what was read first.
+    """Seek all partitions to their committed offsets, by one request; without a commit, to the first read.
 
-    aiokafka asks once for every partition, standbys' changelogs included, and nothing flows meanwhile. And it
-    leaves one without a commit behind what was read and dropped.
+    aiokafka sends one request for each partition, also for standby changelogs, and the flow stops meanwhile.
+    It also leaves a partition without a commit after records that were read and dropped.
     """
     consumer = thread._ensure_consumer()
     if not hasattr(consumer._coordinator, "fetch_committed_offsets"):
@@ -172,7 +172,7 @@ async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mappi
 async def seek_committed(
     consumer: Any, first_read: Mapping[Any, int], tps: Collection[Any] | None = None
 ) -> dict[Any, int | None]:
-    """Seek ``tps``, or all that is assigned, and return what is committed; on the consumer's thread."""
+    """Seek ``tps`` or all assigned partitions; return committed offsets. On the consumer's thread."""
     assigned = consumer.assignment()
     wanted = sorted(assigned if tps is None else assigned & set(tps))
     ask_for_all(consumer._coordinator)
@@ -188,9 +188,9 @@ async def seek_committed(
 
 
 async def _committed_while_assigned(consumer: Any, wanted: Sequence[Any]) -> Mapping[Any, Any]:
-    """What is committed of ``wanted``, without those that are given up while the answer is awaited.
+    """The committed offsets of ``wanted``, without partitions that are revoked before the answer.
 
-    Under a transaction that does not end, a partition's answer may take minutes, and all wait with it.
+    While a transaction stays open, the answer for its partition may take minutes, and delays all partitions.
     """
     while wanted:
         asking = asyncio.ensure_future(consumer._coordinator.fetch_committed_offsets(wanted))
@@ -207,29 +207,29 @@ async def _committed_while_assigned(consumer: Any, wanted: Sequence[Any]) -> Map
 
 
 class KnownPartitions(Consumer):
-    """Of the consumer: how many partitions a topic has, as far as it knows."""
+    """A part of the consumer: the number of partitions of a topic, if known."""
 
     def topic_partitions(self, topic: str) -> int | None:
-        """As many as are known; a topic younger than the last look at the cluster is unknown, not empty.
+        """The number of partitions of ``topic``; None for a topic newer than the cached metadata.
 
-        Stock answers 0 and ends the agent with PartitionsMismatch at its first change of a fresh table.
+        Stock returns 0, and the agent ends with PartitionsMismatch at its first change of a new table.
         """
         return super().topic_partitions(topic) or None
 
 
 class FlowGate(KnownPartitions):
-    """Of the consumer: from the revocation until the next recovery begins, nothing resumes.
+    """A part of the consumer: no partition resumes from the revocation until the next recovery begins.
 
-    And within a recovery, source partitions resume after the seek to their committed offsets.
+    Within a recovery, source partitions resume only after the seek to their committed offsets.
     """
 
-    #: Partitions whose resumption waits for the end of ``sources_held()``; None outside of it.
+    #: Partitions whose resumption waits for the end of ``sources_held()``; None outside of that block.
     _held: set[Any] | None = None
 
-    #: Set from the revocation until the recovery of the next generation begins.
+    #: True from the revocation until the recovery of the next generation begins.
     _between_generations: bool = False
 
-    #: Batches handed over so far: a record fetched in round n has reached its queue in round n + 1.
+    #: The number of fetches so far: a record of fetch n has reached its queue when fetch n + 1 begins.
     fetch_rounds: int = 0
 
     #: Source partition -> the offset of its first record since it was assigned.
@@ -241,22 +241,23 @@ class FlowGate(KnownPartitions):
         self.first_read = {}
 
     def note_first(self, records: Mapping[Any, list[Any]]) -> None:
-        """``records`` are handed over; called on the consumer's thread."""
+        """Note the first offset of each new source partition in ``records``; on the consumer's thread."""
         for tp, batch in records.items():
             if tp not in self.first_read and not self._is_changelog_tp(tp):
                 self.first_read[tp] = batch[0].offset
 
     def _new_consumer_thread(self) -> Any:
         thread = super()._new_consumer_thread()
-        # The driver names its thread class in code, so this one instance is told.
+        # The driver hard-codes its thread class, so change this instance.
         thread._fetch_records = partial(fetch_or_put_back, thread, thread._fetch_records)
         thread.seek_to_committed = partial(seek_to_committed, thread, thread.seek_to_committed)
         return thread
 
     async def highwaters(self, *partitions: Any) -> Mapping[Any, int]:
-        """Where ``partitions`` end, committed, by the broker.
+        """The end offsets of ``partitions`` from the broker, of committed records under ``exactly_once``.
 
-        Under ``exactly_once`` stock says how far it has read, before the first fetch that they are empty.
+        Under ``exactly_once`` stock returns the offset that its last fetch reported, and before the first
+        fetch it takes partitions for empty.
         """
         thread = self._thread
         ends: Mapping[Any, int] = await thread.call_thread(
@@ -267,17 +268,18 @@ class FlowGate(KnownPartitions):
     async def _getmany(
         self, active_partitions: set[Any] | None, timeout: float
     ) -> Mapping[Any, list[Any]]:
-        # The fetcher asks for more only once it has handed over the batch before.
+        # The fetcher calls this only after it has passed on the previous batch.
         self.fetch_rounds += 1
         return await super()._getmany(active_partitions, timeout)
 
     async def _wait_next_records(
         self, timeout: float
     ) -> tuple[Mapping[Any, list[Any]] | None, set[Any] | None]:
-        # Stock sleeps a second when nothing is active, which each recovery begins and ends with.
+        # Stock sleeps a second while no partition is active, at the begin and end of each recovery.
         if not self.app.client_only and not self._active_partitions:
             if not self.flow_active:
-                # As stock: who returns with the flow stopped seeks everything to what is committed.
+                # Wait as stock does: after a return while the flow is stopped, the caller seeks all
+                # partitions to their committed offsets.
                 await self.wait(self.can_resume_flow)
             self._resumed.clear()
             await self.wait(self._resumed, timeout=timeout)
@@ -286,18 +288,18 @@ class FlowGate(KnownPartitions):
         return await super()._wait_next_records(timeout)
 
     def may_fetch(self, tp: Any) -> bool:
-        """Whether records of ``tp`` are asked for now."""
+        """Whether records of ``tp`` may be fetched now."""
         return self.flow_active and tp in self._active_partitions
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Stop for good; a recovery that is still under way must not start the flow again."""
+        """Stop the flow until the next generation; a running recovery must not start it again."""
         self._between_generations = True
         await super().on_partitions_revoked(revoked)
-        # A buffer that was full in this generation must not wake its partition in the next.
+        # A buffer that was full in this generation must not resume its partition in the next generation.
         self._buffered_partitions.clear()
 
     async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
-        """Begin with everything paused: stock leaves all active until agents and topics are told."""
+        """Pause all partitions first; stock leaves them active until agents and topics are notified."""
         self._between_generations = True
         self.stop_flow()
         self.app.flow_control.suspend()
@@ -307,24 +309,24 @@ class FlowGate(KnownPartitions):
 
     @property
     def between_generations(self) -> bool:
-        """Whether the last generation is over and the recovery of the next has not begun."""
+        """Whether the last generation has ended and the next generation's recovery has not begun."""
         return self._between_generations
 
     async def perform_seek(self) -> None:
-        """Seek to the committed offsets, however long the broker is silent."""
+        """Seek to the committed offsets; retry for as long as the broker is silent."""
         await retry(self, "Committed offsets", super().perform_seek)
 
     def begin_generation(self) -> None:
-        """Called when the recovery of a new generation begins: from here on it may resume."""
+        """Allow the flow to resume; called when the recovery of a new generation begins."""
         self._between_generations = False
 
     def resume_flow(self) -> None:
-        """Let records pass, unless the recovery that asks has been overtaken by a rebalance."""
+        """Start the flow, unless a rebalance has overtaken the recovery that calls this."""
         if not self._between_generations:
             super().resume_flow()
 
     def resume_partitions(self, tps: Iterable[Any]) -> None:
-        """Fetch from ``tps`` again: at once, at the end of ``sources_held()``, or not between generations."""
+        """Fetch from ``tps`` again, at once or after ``sources_held()``; not between generations."""
         if self._between_generations:
             return
         if self._held is not None:
@@ -334,7 +336,7 @@ class FlowGate(KnownPartitions):
             self._resumed.set()
 
     def on_buffer_drop(self, tp: Any) -> None:
-        """A queue has room again; a paused partition stays paused until its recovery resumes it."""
+        """Resume ``tp``, whose queue has room again; only its recovery resumes a paused partition."""
         if tp in self._paused_partitions:
             self._buffered_partitions.discard(tp)
         else:
@@ -342,7 +344,7 @@ class FlowGate(KnownPartitions):
 
     @contextlib.contextmanager
     def sources_held(self) -> Iterator[None]:
-        """Within the block partitions do not resume; at its end, unless it raises, those asked for do."""
+        """Delay calls of ``resume_partitions`` to the end of the block; drop them if the block raises."""
         self._held = set()
         try:
             yield
@@ -353,22 +355,22 @@ class FlowGate(KnownPartitions):
 
 
 class Unrepaired(KnownPartitions):
-    """Of another driver's consumer: what the recovery expects of a repaired one, without effect."""
+    """A part of other drivers' consumers: the methods that the recovery calls, without effect."""
 
     fetch_rounds: int = 0
     between_generations: bool = False
 
     def begin_generation(self) -> None:
-        """A recovery begins."""
+        """Ignore the begin of a recovery."""
 
     def record_ended(self, tp: Any) -> None:
-        """A record is done."""
+        """Ignore the end of a record."""
 
     def may_fetch(self, tp: Any) -> bool:
-        """Unknown, so never: the recovery then waits as stock does."""
+        """Return False, as the answer is unknown: the recovery then waits as stock does."""
         return False
 
     @contextlib.contextmanager
     def sources_held(self) -> Iterator[None]:
-        """Hold nothing."""
+        """Have no effect: partitions resume within the block."""
         yield

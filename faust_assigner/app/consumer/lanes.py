@@ -1,7 +1,7 @@
-"""Records wait in a stream's queue in one lane for each partition, and are taken from all lanes in turn.
+"""A stream's queue with one lane for each partition; records are taken from all lanes in turn.
 
-An agent has one queue. After a takeover the backlog of the partitions taken over fills it within moments, and
-those that were here all the time would stand still until it has been worked off.
+An agent has one queue. After a rebalance the backlog of new partitions fills the queue at once. With a plain
+queue, the kept partitions would wait until the agent has processed this backlog.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 
 class Lanes:
-    """What ``asyncio.Queue`` keeps its items in: in order within a partition, in turn between partitions.
+    """The items of an ``asyncio.Queue``: in order within a partition, in turn between partitions.
 
-    Every call is O(1). What is no record of a partition has a lane of its own.
+    Every call is O(1). Items that are not records of a partition share a separate lane.
     """
 
     def __init__(self, items: Iterable[Any] = ()) -> None:
@@ -24,7 +24,7 @@ class Lanes:
         self.extend(items)
 
     def append(self, item: Any) -> None:
-        """Put it behind those of its partition."""
+        """Append ``item`` to the lane of its partition."""
         tp = getattr(getattr(item, "message", None), "tp", None)
         lane = self._lanes.get(tp)
         if lane is None:
@@ -33,7 +33,7 @@ class Lanes:
         self._length += 1
 
     def popleft(self) -> Any:
-        """Take the first of the lane whose turn it is. Raises IndexError where nothing waits."""
+        """Remove the first item of the next lane. Raises IndexError if there is no item."""
         if not self._length:
             raise IndexError("pop from an empty queue")
         tp, lane = next(iter(self._lanes.items()))
@@ -46,12 +46,12 @@ class Lanes:
         return item
 
     def extend(self, items: Iterable[Any]) -> None:
-        """Put each behind those of its partition."""
+        """Append each item to the lane of its partition."""
         for item in items:
             self.append(item)
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Remove all items."""
         self._lanes.clear()
         self._length = 0
 
@@ -63,7 +63,7 @@ class Lanes:
 
 
 def install(app: Any) -> None:
-    """Have the queues that ``app`` makes from now on be fair."""
+    """Give each queue that ``app`` creates from now on one lane for each partition."""
     app.FlowControlQueue = partial(_fair, app.FlowControlQueue)
 
 

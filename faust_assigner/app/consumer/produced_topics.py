@@ -1,17 +1,17 @@
-"""A producer asks for the leaders of all topics that it has sent to, with pauses, and for coordinators.
+"""A producer that requests metadata of all topics it has sent to, with pauses, and retries coordinators.
 
 aiokafka's producer knows all topics at first. Its first send to an unknown topic adds that topic to the
-list of topics to ask for, and from then on it asks for this list only: the leaders of all other topics are
-forgotten. A batch of such a topic that was not sent yet is never sent. The sender asks for metadata without
-a pause, and ``flush()`` waits, and with it the commit and the rebalance. Faust's producer gives the batch
-up after 20 minutes. A further send to the same topic would repair it, but a changelog need not get one.
+list of requested topics. From then on the producer requests these topics only, and forgets the leaders of all
+other topics. A waiting batch of a forgotten topic is never sent. The sender requests metadata without a
+pause; ``flush()`` waits, and so do the commit and the rebalance. Faust's producer drops the batch after 20
+minutes. A further send to the same topic would repair the list, but a changelog may not get any.
 
-Where a partition has no leader, aiokafka's sender asks again as soon as an answer or an error is there: while
-the broker restarts, thousands of times a second, with two log lines each. Here a producer pauses between two
-questions, as Kafka's own client does.
+If a partition has no leader, aiokafka's sender asks again right after each answer or error. While the broker
+restarts, the sender asks thousands of times a second, with two log lines each. Here a producer pauses between
+two requests, as Kafka's own client does.
 
-A transactional producer looks for coordinators again after some errors. After a lost connection, as when the
-broker restarts just then, its sender ends for good, and the worker with it.
+aiokafka's transactional producer looks up the coordinator again after some errors only. After a lost
+connection, for example during a broker's restart, its sender ends for good, and the worker ends too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from faust_assigner.app.retry import is_silence
 
 
 def install(producer: Any) -> None:
-    """Have each AIOKafkaProducer that ``producer``, Faust's, creates from here on ask for all its topics."""
+    """Change each AIOKafkaProducer that Faust's ``producer`` creates from now on, as above."""
     if not isinstance(producer, driver.Producer):
         return
     for creator in (producer, producer.threaded_producer):
@@ -38,7 +38,7 @@ def install(producer: Any) -> None:
 
 
 def _create(create: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A producer as Faust creates it."""
+    """Create a producer as Faust does, and change its client."""
     producer = create(*args, **kwargs)
     client = producer.client
     client._wait_on_metadata = partial(_wait_on_metadata, client, client._wait_on_metadata)
@@ -50,13 +50,13 @@ def _create(create: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 async def _wait_on_metadata(
     client: Any, wait: Callable[[str], Awaitable[set[int]]], topic: str
 ) -> set[int]:
-    """The partitions of ``topic``; aiokafka adds it to the list only where it does not know them."""
+    """The partitions of ``topic``, added to the requested topics; aiokafka adds unknown topics only."""
     client._topics.add(topic)
     return await wait(topic)
 
 
 class _WithPauses:
-    """``update`` asks the brokers for metadata; it begins ``pause_s`` after it last ended or later."""
+    """A metadata ``update`` that begins at least ``pause_s`` seconds after its last end."""
 
     def __init__(self, update: Callable[..., Awaitable[bool]], pause_s: float) -> None:
         self._update, self._pause_s = update, pause_s
@@ -72,7 +72,7 @@ class _WithPauses:
 
 
 async def _look_up(look_up: Callable[..., Awaitable[int]], *whose: Any) -> int:
-    """The coordinator's node; what may pass by itself is an error after which aiokafka asks again."""
+    """The coordinator's node; a temporary error becomes NodeNotReadyError, after which aiokafka retries."""
     try:
         return await look_up(*whose)
     except Exception as error:

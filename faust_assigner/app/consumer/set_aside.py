@@ -1,8 +1,8 @@
-"""Partitions that cannot be read: each is tried again after a while, the others flow meanwhile.
+"""Partitions that cannot be read: each is tried again after a wait, and other partitions continue.
 
-A corrupt batch, or one that a broker has cut off, may be whole at the next try or in another replica. It is
-not passed over: no record is left out, and the partition stands still for as long as it takes. A broker that
-answers for a partition with an error, as after a change of its leader, is asked again soon.
+A corrupt or truncated batch may be intact at the next try or in a different replica. The consumer never
+skips such a batch: no record is lost, and the partition waits until the batch can be read. If a broker
+answers for a partition with an error, for example after a change of the leader, the consumer soon asks again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from mode import get_logger
 
 logger = get_logger(__name__)
 
-#: Seconds until the next try; twice as many after each that fails, up to the most.
+#: Seconds until the next try, first and longest; each failed try doubles the wait.
 RETRY_S, MOST_RETRY_S = 1.0, 30.0
-#: The same where the broker itself says that it cannot answer.
+#: The same waits after an error that the broker returned for the partition.
 REFUSED_S, MOST_REFUSED_S = 0.1, 1.0
-#: What only people can put right, in the app or on the broker: told as aiokafka does, and ends the worker.
+#: Errors that an operator must correct, in the app or on the broker; they are raised and end the worker.
 FOR_PEOPLE = (NoOffsetForPartitionError, OffsetOutOfRangeError, TopicAuthorizationFailedError)
 
 
 class SetAside:
-    """aiokafka's state of such a partition -> when it is tried again. Times are of one clock, in seconds."""
+    """aiokafka's state of such a partition -> the time of its next try, in seconds of the caller's clock."""
 
     def __init__(self) -> None:
         self._until: WeakKeyDictionary[Any, tuple[float, float]] = WeakKeyDictionary()
@@ -38,11 +38,11 @@ class SetAside:
         return len(self._until)
 
     def partitions(self) -> list[Any]:
-        """The partitions that could not be read at their last try; asked from any thread."""
+        """The partitions whose last try failed; may be called from any thread."""
         return [tp for state, tp in self._names.copy().items() if state in self._until]
 
     def unreadable(self, tp: Any, state: Any, error: Exception, now: float) -> None:
-        """Leave ``tp`` alone from ``now`` on, and say so."""
+        """Set ``tp`` aside from ``now`` on, and log it."""
         wait_s = self._wait(state, now, RETRY_S, MOST_RETRY_S)
         self._names[state] = tp
         logger.error(
@@ -56,7 +56,7 @@ class SetAside:
         )
 
     def refused(self, tp: Any, state: Any, now: float) -> None:
-        """The same where the broker has answered for it with an error, which aiokafka names."""
+        """Set ``tp`` aside after an error that the broker returned; aiokafka logs the error itself."""
         wait_s = self._wait(state, now, REFUSED_S, MOST_REFUSED_S)
         self._names[state] = tp
         logger.info("%s-%d: the broker answers with an error; asked again in %.1f s", *tp, wait_s)
@@ -68,9 +68,9 @@ class SetAside:
         return wait_s
 
     def is_left_alone(self, state: Any, now: float) -> bool:
-        """Whether it is not fetched at ``now``."""
+        """Whether the partition is set aside at ``now`` and must not be fetched."""
         return bool(self._until) and self._until.get(state, (0.0, 0.0))[0] > now
 
     def is_well(self, state: Any) -> None:
-        """It could be read."""
+        """Note that the partition could be read."""
         self._until.pop(state, None)

@@ -1,11 +1,11 @@
 """The waits of rebalances and commits: each has a deadline, a line in the log, and a defined outcome.
 
-Faust waits in many places of a rebalance without a deadline: for a commit, for the producer's flush, for the
-other thread. One answer that never comes stops the worker for good, and nothing is logged. Here the watchdog
-counts how long each wait lasts while the group answers this worker. After half of the deadline it logs the
-wait and its reason, then once a minute. After the deadline the worker ends with CannotGoOn, and the other
-members take its partitions. While the group itself is silent the worker keeps waiting: a broker that is away
-is no fault of the worker.
+Stock Faust waits in many places of a rebalance without a deadline: for a commit, for the producer's flush,
+for the other thread. A single missing answer stops the worker for good, without a log line. Here the watchdog
+counts how long each wait lasts while the group answers this worker. After half of the deadline the watchdog
+logs the wait and its reason, then once a minute. After the deadline the worker ends with CannotGoOn, and
+other members get its partitions. While the group does not answer, the worker keeps waiting: the worker is not
+the cause.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ else:
     Consumer = object
 
 _MARK = "_faust_assigner_waits"
-#: How the waits are called; a number of partitions may follow.
+#: The names of the waits; a number of partitions may follow.
 COMMIT, REVOCATION, HAND_OVER = "The commit", "The revocation", "The hand-over"
 
 
@@ -31,8 +31,8 @@ COMMIT, REVOCATION, HAND_OVER = "The commit", "The revocation", "The hand-over"
 class Wait:
     """One wait: ``what`` waits for ``step``, up to ``limit_s`` seconds in which the group answers.
 
-    ``total_s`` counts all seconds, ``answered_s`` those in which the group answered. ``detail()`` describes
-    the step further when it is logged.
+    ``total_s`` counts all seconds, ``answered_s`` the seconds in which the group answered. ``detail()``
+    describes the step further in the log line.
     """
 
     what: str
@@ -71,7 +71,7 @@ class Wait:
 
 
 class Waits:
-    """The waits of one worker that are under way; begun and ended on any thread."""
+    """The current waits of one worker; a wait may begin and end on any thread."""
 
     def __init__(self) -> None:
         self._waits: list[Wait] = []
@@ -89,7 +89,7 @@ class Waits:
             self._waits.remove(wait)
 
     def pass_on_to(self, what: str, step: str) -> None:
-        """Note that the waits of ``what``, where there are any, have come to ``step``."""
+        """Note that the waits of ``what``, if any, have reached ``step``."""
         for wait in list(self._waits):
             if wait.what == what:
                 wait.pass_on_to(step)
@@ -105,16 +105,16 @@ class Waits:
         return lines
 
     def under_way(self) -> tuple[Wait, ...]:
-        """All of them, oldest first."""
+        """All current waits, oldest first."""
         return tuple(self._waits)
 
     def age_s(self, *names: str) -> float | None:
-        """Seconds of the oldest wait whose name begins with one of ``names``; None without one."""
+        """Age in seconds of the oldest wait whose name begins with any of ``names``; None without a wait."""
         ages = [wait.total_s for wait in list(self._waits) if wait.what.startswith(names)]
         return max(ages, default=None)
 
     def problem(self) -> str | None:
-        """The first wait beyond its deadline, in words; None if there is none."""
+        """A description of the first wait beyond its deadline; None if every wait is in time."""
         for wait in list(self._waits):
             if wait.is_over:
                 return f"{wait.what} has waited for {wait.limit_s:.0f} s for {wait.step}"
@@ -128,18 +128,18 @@ def waits_of(app: Any) -> Waits:
 
 
 def broker_s(app: Any) -> float:
-    """Seconds that a step may take that waits for brokers: a request, and a rebalance before it."""
+    """The limit in seconds of a step that waits for brokers: a request, and a rebalance before it."""
     conf = app.conf
     return float(conf.broker_request_timeout + conf.broker_rebalance_timeout)
 
 
 def agents_s(app: Any) -> float:
-    """Seconds that a step may take that waits for agents or callbacks: as long as one record may take."""
+    """The limit in seconds of a step that waits for agents or callbacks: the longest time for one record."""
     return max(float(app.conf.broker_max_poll_interval or 0.0), broker_s(app))
 
 
 def unsent(app: Any) -> str:
-    """The topics with batches that a producer has not delivered."""
+    """A description of the topics with undelivered batches; empty if all batches are delivered."""
     faust = app.producer
     threaded = getattr(faust, "threaded_producer", None)
     producers = [
@@ -156,10 +156,10 @@ def unsent(app: Any) -> str:
 
 
 class DeadlineWaits(Consumer):
-    """Of the consumer: its commits, and its rebalances that stop everything, have deadlines."""
+    """A part of the consumer: deadlines for commits, and for rebalances that stop all partitions."""
 
     async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
-        """Commit."""
+        """Commit, as a wait with a deadline."""
         app = self.app
         with waits_of(app).during(
             COMMIT, "the delivery of what was sent", broker_s(app), lambda: unsent(app)
@@ -171,13 +171,13 @@ class DeadlineWaits(Consumer):
         return bool(await super()._commit(offsets))
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Give up everything."""
+        """Revoke all partitions, as a wait with a deadline."""
         what = f"{REVOCATION} of {len(revoked)} partitions"
         with waits_of(self.app).during(what, "agents, callbacks and commits", agents_s(self.app)):
             await super().on_partitions_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
-        """Begin with everything anew."""
+        """Begin with the assigned partitions, as a wait with a deadline."""
         what = f"The assignment of {len(assigned)} partitions"
         with waits_of(self.app).during(what, "agents, tables and callbacks", agents_s(self.app)):
             await super().on_partitions_assigned(assigned, generation_id)

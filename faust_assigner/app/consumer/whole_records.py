@@ -19,17 +19,17 @@ else:
 
 logger = get_logger(__name__)
 
-#: Seconds a commit waits for records that are half processed; their partitions are left to the next commit.
+#: Seconds that a commit waits for half-processed records; then the next commit takes their partitions.
 PATIENCE_S = 1.0
 
-#: Seconds after which it no longer waits for them; the broker aborts a transaction after 60.
+#: Seconds after which a transaction is closed with half-processed records; the broker aborts it after 60.
 LONGEST_S = 30.0
 
 
 class RecordsEnd(Sensor):  # type: ignore[misc]
-    """Calls when a record is done, before its stream takes the next; acks themselves cannot be overridden.
+    """A sensor that calls ``done`` after each record, before the stream takes the next record.
 
-    Faust's compiled streams acknowledge without a call of the consumer.
+    Acks cannot be overridden: Faust's compiled streams acknowledge without a call of the consumer.
     """
 
     def __init__(self, done: Callable[[Any], None]) -> None:
@@ -39,27 +39,27 @@ class RecordsEnd(Sensor):  # type: ignore[misc]
     def on_stream_event_out(
         self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
     ) -> None:
-        """Called after the ack."""
+        """Report the end of a record; Faust calls this after the ack."""
         self.done(tp)
 
 
 class RecordBoundaryCommits(Consumer):
-    """Of the consumer: under ``exactly_once`` a commit falls between two records of a partition.
+    """A part of the consumer: under ``exactly_once`` each commit falls between two records of a partition.
 
-    During a commit each transactional id is either in ``_open`` or decided: then ``_cut`` has its offsets, or
-    it had none that may be committed. ``_late_since`` tells since when an id has been left to the next commit
-    without a break; closing it ends that.
+    During a commit each transactional id is either in ``_open`` or decided. ``_cut`` holds the offsets of the
+    decided ids, if there were offsets to commit. ``_late_since`` holds, for each id that was repeatedly left
+    to the next commit, the time of the first of these commits; closing the id removes its entry.
     """
 
-    #: Partitions by transactional id that the commit under way has still to close; None outside of it.
+    #: Transactional id -> partitions that the current commit has still to close; None outside of a commit.
     _open: dict[str, list[Any]] | None = None
 
     _cut: dict[Any, int]
 
-    #: Of MembershipFence.
+    #: Defined by MembershipFence.
     fence: Any
 
-    #: A commit that follows as soon as the records are done that held up the last one.
+    #: The task of a commit that starts as soon as the records that delayed the last commit are done.
     _soon: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -69,7 +69,7 @@ class RecordBoundaryCommits(Consumer):
             self.app.sensors.add(RecordsEnd(self.record_ended))
 
     async def _commit_tps(self, tps: Iterable[Any], start_new_transaction: bool) -> bool:
-        """Commit each transaction at a moment when no record has sent into it that is not done."""
+        """Commit each transaction at a moment when all records that sent into it are done."""
         committed: bool
         if not self.in_transaction:
             committed = await super()._commit_tps(tps, start_new_transaction=start_new_transaction)
@@ -77,7 +77,7 @@ class RecordBoundaryCommits(Consumer):
         if self.transactions.is_fenced:
             return False
         self._cut, self._open = {}, defaultdict(list)
-        # All of them, whatever was asked for: the topics of one transaction cannot be told apart.
+        # Commit all partitions, not only ``tps``: the topics of one transaction commit together.
         for tp in {*self._acked, *self._sources_without_acks()}:
             if (transactional_id := self.transactions.id_of(tp)) is not None:
                 self._open[transactional_id].append(tp)
@@ -85,7 +85,7 @@ class RecordBoundaryCommits(Consumer):
         if not self._cut:
             return False
         try:
-            # In a context without an event, whose transaction might be the next and wait for this commit.
+            # In a context without an event: its transaction might be the next and wait for this commit.
             await asyncio.create_task(self._publish_attached(self._cut), context=Context())
             committed = await self._commit_offsets(
                 self._cut, start_new_transaction=start_new_transaction
@@ -99,19 +99,19 @@ class RecordBoundaryCommits(Consumer):
             self.transactions.begin_next()
 
     def _sources_without_acks(self) -> list[Any]:
-        """Sources whose committed records have sent again, as windows do that are closed.
+        """Sources whose committed records have sent again, as a window that closes does.
 
-        A record under way has nothing to commit yet: a commit that waits for it alone would wait in vain.
+        A record in progress has no offset to commit yet: a commit that waits for it alone waits in vain.
         """
         committed = self._committed_offset
         sources = self.transactions.sources()
         return [tp for tp, reached in sources.items() if reached < (committed.get(tp) or 0)]
 
     async def _publish_attached(self, offsets: Mapping[Any, int]) -> None:
-        """Publish what ``stream_publish_on_commit`` holds back, in the transaction of its records."""
+        """Publish the messages that ``stream_publish_on_commit`` holds back, in their transactions."""
         for tp, offset in offsets.items():
             with self.transactions.within(tp):
-                # Stock takes the record at the offset along, of which nothing is committed yet.
+                # Stock also publishes the messages of the record at the offset, which is not committed yet.
                 await self._handle_attached({tp: offset - 1})
 
     async def _close_all(self) -> None:
@@ -137,10 +137,10 @@ class RecordBoundaryCommits(Consumer):
             self._open = None
 
     def record_ended(self, tp: Any) -> None:
-        """A record of ``tp`` is done, before its stream takes the next one."""
+        """Note that a record of ``tp`` is done; called before its stream takes the next record."""
         self.close_settled(tp)
         transactional_id = self.transactions.id_of(tp)
-        # The commit that waited for it has gone on with the others; new records wait for the next one.
+        # The commit that waited for this id has ended without it; new records wait for the next commit.
         if (
             self._open is None
             and transactional_id
@@ -161,9 +161,9 @@ class RecordBoundaryCommits(Consumer):
         )
 
     def close_settled(self, tp: Any, *, whatever: bool = False) -> None:
-        """Close the transaction of ``tp`` if the commit under way waits for it and no record is half sent.
+        """Close the transaction of ``tp`` if the current commit waits for it and its records are done.
 
-        Or ``whatever`` there is, as stock does.
+        ``whatever`` closes it with half-processed records too, as stock does.
         """
         transactional_id = self.transactions.id_of(tp)
         if self._open and transactional_id in self._open:
@@ -182,7 +182,7 @@ class RecordBoundaryCommits(Consumer):
                 self._cut.update(offsets)
 
     def _offsets_of(self, tps: list[Any], reached: Mapping[Any, int]) -> dict[Any, int]:
-        """What to commit, the books then closed up to there; nothing where a gap hides what was sent."""
+        """The offsets to commit, removed from the acks; empty if a gap in the acks hides a sending record."""
         books = {
             tp: (list(self._acked[tp]), set(self._acked_index[tp]), self._gap[tp].copy())
             for tp in tps
@@ -190,21 +190,21 @@ class RecordBoundaryCommits(Consumer):
         offsets: dict[Any, int] = self._filter_committable_offsets(tps)
         safe = {tp: max(offsets.get(tp, 0), self._committed_offset[tp] or 0) for tp in reached}
         if all(safe[tp] > last for tp, last in reached.items()):
-            # Windows are closed as part of a record that is committed already: its offset says so again.
+            # A window closes as part of a record that is committed already: commit its offset again.
             return offsets or {tp: safe[tp] for tp in reached}
         for tp, (acked, index, gap) in books.items():
             self._acked[tp], self._acked_index[tp], self._gap[tp] = acked, index, gap
         return {}
 
     def lose_membership(self) -> None:
-        """Give up everything and join again."""
+        """Mark the membership as lost; have the consumer give up all partitions and join again."""
         self.fence.lose()
         coordinator = self._thread._consumer._coordinator
         rejoin = getattr(coordinator, "give_everything_up", coordinator.request_rejoin)
         self._thread.thread_loop.call_soon_threadsafe(rejoin)
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """After the final commit no transaction stays open into the next generation."""
+        """Commit and revoke; then abandon the transactions that are still open."""
         await super().on_partitions_revoked(revoked)
         if self.in_transaction:
             self._late_since.clear()

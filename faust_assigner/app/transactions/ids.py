@@ -1,9 +1,10 @@
-"""Which transactional id commits the offsets of a partition, and what a round changes about it. Pure.
+"""The transactional id of each partition, and the changes of ids in a round. Pure.
 
-The id is made of the number of the co-partitioned group and the partition number: every topic of a task
-shares one transaction. A rolling deploy that adds or removes an agent merges or splits groups, and so gives
-some partitions another id. Kafka ends the producer of an id as soon as another member begins with that id.
-Hence two rules: a transaction ends as a whole, and a member ends an id before another one begins with it.
+The id consists of the application id, the number of the co-partitioned group and the partition number: the
+topics of a task share one transaction. A rolling deploy that adds or removes an agent merges or splits
+groups, which gives some partitions a different id. Kafka fences the producer of an id as soon as a different
+member starts a producer with that id. Hence two rules: a transaction ends as a whole, and the old member
+stops its producer before the new member starts a producer with the same id.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from typing import Any, NamedTuple
 
 
 def id_for(app_id: str, group_id: int, partition: int) -> str:
-    """The id under which offsets of this partition of the group's topics are committed."""
+    """The transactional id that commits the offsets of this partition of the group's topics."""
     return f"{app_id}-{group_id}-{partition}"
 
 
 class Change(NamedTuple):
-    """The ids whose producers end, and those whose producers begin."""
+    """The ids whose producers end, and the ids whose producers begin."""
 
     ended: frozenset[str]
     begun: frozenset[str]
 
 
 def change(before: Mapping[Any, str], after: Mapping[Any, str]) -> Change:
-    """What happens to the ids when the mapping partition -> id goes from ``before`` to ``after``."""
+    """The ended and begun ids when the mapping partition -> id changes from ``before`` to ``after``."""
     were, are = frozenset(before.values()), frozenset(after.values())
     return Change(were - are, are - were)
 
@@ -42,11 +43,11 @@ def torn(
     before: Mapping[str, int],
     after: Mapping[str, int],
 ) -> frozenset[Any]:
-    """The partitions in ``stays`` that have to be let go and taken on again, as their transaction ends.
+    """The partitions in ``stays`` that are revoked and assigned again, because their transaction ends.
 
     ``own`` are the active partitions before the round; ``before`` and ``after`` are the group ids by topic.
-    A transaction ends where one of its partitions goes to another member or gets another group id; the
-    offsets of the remaining ones are in the same transaction.
+    A transaction ends if any of its partitions moves to a different member or gets a different group id. The
+    offsets of its remaining partitions belong to the same transaction.
     """
     ending = {
         (before.get(tp.topic), tp.partition)

@@ -1,9 +1,10 @@
-"""Under ``exactly_once`` a transaction holds whole records: all they sent, and the offset after them.
+"""Transactions of whole records under ``exactly_once``: all sends of a record, and the offset after it.
 
-Stock sends outside of every transaction what goes to a topic the worker does not consume, leaves table
-changes that wait in a buffer to the next transaction, and commits while a record is half processed;
-docs/explanation/faust-at-a-rebalance.md tells how each repeats outputs or loses changes at a SIGKILL.
-Here a record's sends find their transaction; ``whole_records.py`` commits between two records.
+Stock Faust has three faults. It sends outside of every transaction if the worker does not consume the
+target topic. It leaves buffered table changes to the next transaction. It commits while a record is half
+processed. docs/explanation/faust-at-a-rebalance.md explains how each fault repeats outputs or loses changes
+at a SIGKILL. Here each send goes into the transaction of its record; ``whole_records.py`` commits between
+two records.
 """
 
 from __future__ import annotations
@@ -31,41 +32,41 @@ else:
 
 logger = get_logger(__name__)
 
-#: Where the task that runs sends to.
+#: The place of the running task's sends, if the task has a fixed place.
 _place: ContextVar[Place | None] = ContextVar("place", default=None)
 
 
 class TransactionsRefused(Exception):
-    """The broker has no transactions, or none for this worker."""
+    """The broker does not support transactions, or does not allow them for this worker."""
 
 
 class OwnTransactions(TransactionManager):
-    """Of the consumer's transactions: a record's sends go where its offset is committed.
+    """The consumer's TransactionManager: a record's sends join the transaction that commits its offset.
 
-    By transactional id, ``_shares`` has the one share that takes sends; ``_closed``, empty but during a
-    commit, the one that is being committed: then the one in ``_shares`` waits for it. ``_sending`` holds the
-    tasks of sends under way, so that none is collected before it is done.
+    For each transactional id, ``_shares`` holds the share that takes new sends. During a commit, ``_closed``
+    holds the share that is being committed, and the share in ``_shares`` waits for the end of that commit.
+    ``_sending`` references the tasks of running sends, so that no task is garbage-collected before its end.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._shares: dict[str, Share] = {}
         self._closed: dict[str, Share] = {}
-        #: Of a transaction that waits for its records under way: set when some of those held back may go on.
+        #: Transactional id with a waiting commit -> set when records that are held back must check again.
         self._settling: dict[str, asyncio.Event] = {}
         self._sending: set[asyncio.Task[None]] = set()
-        #: Active partition -> its transactional id. It changes with the partitions, on the app's thread: the
-        #: assignor learns the groups of a round earlier, while records of the last round are under way.
+        #: Active partition -> its transactional id. The mapping changes with the partitions, on the app's
+        #: thread. The assignor learns a round's groups earlier, while the last round's records are processed.
         self._ids: dict[Any, str] = {}
-        #: A producer was fenced: nothing is sent or committed until everything has been given up.
+        #: Whether a producer was fenced; then nothing is sent or committed until all partitions are revoked.
         self.is_fenced = False
         if self.app.in_transaction:
             self.producer.send_soon = self.send_soon
-            # The driver's are its class's: apps of one process would abort each other's transactions.
+            # The driver keeps these on its class: apps in one process would abort each other's transactions.
             self.producer._transaction_producers, self.producer._trn_locks = {}, {}
 
     def id_of(self, tp: Any) -> str | None:
-        """The transactional id that commits offsets of ``tp``; None where this worker does not own it."""
+        """The transactional id that commits offsets of ``tp``; None if this worker does not own ``tp``."""
         return self._ids.get(tp)
 
     def ids_for(self, tps: Iterable[Any]) -> dict[Any, str]:
@@ -80,28 +81,28 @@ class OwnTransactions(TransactionManager):
     async def on_rebalance(
         self, assigned: set[Any], revoked: set[Any], newly_assigned: set[Any]
     ) -> None:
-        """Take over the partitions of an eager round, before which every transaction was ended."""
+        """Set up the transactions of an eager round, before which every transaction has ended."""
         before, self._ids = self._ids, self.ids_for(assigned)
         self.is_fenced = False
         await self.end(change(before, self._ids).ended)
         await self.begin(set(self._ids.values()))
 
     async def revoke(self, revoked: Collection[Any]) -> None:
-        """End the transactions of ``revoked``, whose records are done and committed.
+        """End the transactions of ``revoked``, whose records are processed and committed.
 
-        What is open in them by now is the empty one that the commit began. A send that comes late fails, and
-        its record is repeated by the next owner.
+        The only open transactions are the empty ones that the final commit began. A late send fails, and the
+        next owner processes its record again.
         """
         before, self._ids = self._ids, without(self._ids, revoked)
         await self.end(change(before, self._ids).ended)
 
     async def assign(self, assigned: Collection[Any]) -> None:
-        """Begin the transactions of what is new in ``assigned``; those of kept partitions go on."""
+        """Begin the transactions of new partitions in ``assigned``; kept partitions keep theirs."""
         before, self._ids = self._ids, {**self.ids_for(assigned), **self._ids}
         await self.begin(change(before, self._ids).begun)
 
     async def end(self, ids: Collection[str]) -> None:
-        """Stop the producers of ``ids``; a transaction that is open is aborted."""
+        """Stop the producers of ``ids`` and abort their open transactions."""
         if ids:
             logger.info("Stopping %d transactional producers", len(ids))
         for one in sorted(ids):
@@ -113,15 +114,15 @@ class OwnTransactions(TransactionManager):
             await self.producer.stop_transaction(one)
 
     def _drop(self, transactional_id: str) -> None:
-        """Nothing of its open transaction counts, nor of one whose commit is still under way."""
+        """Abandon the open transaction of this id, and the transaction whose commit is in progress."""
         for shares in (self._shares, self._closed):
             if (share := shares.pop(transactional_id, None)) is not None:
                 share.abandon()
 
     async def begin(self, ids: Collection[str]) -> None:
-        """Begin a transaction under each of ``ids``. Raises TransactionsRefused where the broker has none.
+        """Begin a transaction under each of ``ids``. Raises TransactionsRefused if the broker refuses.
 
-        Stock logs the refusal as a warning, and the worker ends at its first commit with KeyError.
+        Stock Faust logs the refusal as a warning, and its worker ends with a KeyError at the first commit.
         """
         if ids:
             logger.info("Starting %d transactional producers", len(ids))
@@ -154,22 +155,23 @@ class OwnTransactions(TransactionManager):
             await producer.begin_transaction()
 
     def _partition_at_hand(self) -> Any:
-        """The partition of the record that is processed now; None where there is no such record."""
+        """The partition of the current record; None if there is no current record of this app."""
         event = current_event()
-        # An agent of another app in this process may send to a topic of this one.
+        # In this process, an agent of a different app may send to a topic of this app.
         if event is None or event.app is not self.app or not event.message:
             return None
         tp = event.message.tp
         try:
             self.app.assignor.group_for_topic(tp.topic)
-        except KeyError:  # a channel's
+        except KeyError:  # the record came from a channel
             return None
         return tp
 
     def share_at_hand(self) -> Share | None:
-        """What the record that is processed now sends and changes belongs to; None where to nothing.
+        """The share for the sends and table changes of the current record; None if there is no such record.
 
-        A record whose partition has gone gets a share that is abandoned: its next owner repeats it.
+        If this worker no longer owns the partition, the share is abandoned; the next owner repeats the
+        record.
         """
         tp = self._partition_at_hand()
         if tp is None:
@@ -185,7 +187,7 @@ class OwnTransactions(TransactionManager):
         return share
 
     def _take_place(self) -> Place | None:
-        """The next turn in the transaction of the record that is processed now, if one is."""
+        """The next place in the current record's transaction; None if there is no current record."""
         share = self.share_at_hand()
         if share is None:
             return None
@@ -206,7 +208,7 @@ class OwnTransactions(TransactionManager):
         *,
         transactional_id: str | None = None,
     ) -> Awaitable[Any]:
-        """Send within the transaction of the record that is processed, whatever the topic; in order."""
+        """Send within the transaction of the current record, to any topic, in the order of the calls."""
         place = _place.get() or self._take_place()
         sent: Awaitable[Any]
         if place is None:
@@ -218,7 +220,7 @@ class OwnTransactions(TransactionManager):
                 raise ProducerSendError(
                     f"The transaction of {place.transactional_id} was abandoned"
                 )
-            # None where the consumer, which asks for no metadata of it, does not know the topic.
+            # None if the consumer does not know the topic: it requests metadata of its own topics only.
             known = self.consumer.key_partition(topic, key, partition)
             sent = await self.producer.send(
                 topic,
@@ -238,7 +240,7 @@ class OwnTransactions(TransactionManager):
             place.leave()
 
     def send_soon(self, fut: Any) -> None:
-        """Publish ``fut`` in the transaction of the record that is processed now."""
+        """Publish ``fut`` in the transaction of the current record."""
         place = self._take_place()
         if place is None:
             type(self.producer).send_soon(self.producer, fut)
@@ -259,10 +261,11 @@ class OwnTransactions(TransactionManager):
             place.leave()
 
     def _note_fence(self, transactional_id: str, error: BaseException) -> bool:
-        """Whether Kafka ended this producer; then all partitions are given up, and the worker joins again.
+        """Whether Kafka fenced this producer; if so, give up all partitions and join again.
 
-        That is so after a freeze of this worker, when another one has begun with the id, and after a
-        transaction that was open for longer than its timeout. aiokafka names the reason at one call only.
+        Kafka fences the producer if a different worker has begun with the id while this worker stood still,
+        or if the transaction was open for longer than its timeout. aiokafka raises ProducerFenced at one call
+        only; later calls raise a different error.
         """
         producer = self.producer._transaction_producers.get(transactional_id)
         manager = producer and producer._txn_manager
@@ -288,7 +291,7 @@ class OwnTransactions(TransactionManager):
         return True
 
     def settle(self, transactional_id: str) -> None:
-        """Hold new records of the transaction back until it is closed."""
+        """Hold back new records of the transaction until its share is closed."""
         self._settling.setdefault(transactional_id, asyncio.Event())
 
     def is_settling(self, transactional_id: str) -> bool:
@@ -296,7 +299,7 @@ class OwnTransactions(TransactionManager):
         return transactional_id in self._settling
 
     def waits_for(self, events: Iterable[Any]) -> bool:
-        """Whether a commit can only come after one of ``events``."""
+        """Whether a commit waits for at least one of ``events``."""
         return bool(self._settling) and any(
             message.offset <= self.reached(transactional_id).get(message.tp, -1)
             for message in (event.message for event in events)
@@ -304,17 +307,17 @@ class OwnTransactions(TransactionManager):
         )
 
     async def hold_value(self, value: Any) -> Any:
-        """A stream's first processor: ``hold_back`` for the record that comes next."""
+        """The first processor of a stream: apply ``hold_back`` to its next record."""
         event = current_event()
         if self._settling and event is not None and event.message:
             await self.hold_back(event)
         return value
 
     async def hold_back(self, event: Any) -> None:
-        """Wait while a commit waits for the records before this one.
+        """Wait while a commit waits for the records before this record.
 
-        With several records of a partition under way at a time there may never be a moment between two
-        of them. One that a commit has to wait for goes on: an agent may be behind another of the same topic.
+        If a partition's records are processed concurrently, there may never be a moment between two records.
+        A record that the commit waits for passes: several agents read a topic, and an agent may lag behind.
         """
         message = event.message
         transactional_id = self.id_of(message.tp)
@@ -331,13 +334,13 @@ class OwnTransactions(TransactionManager):
             self._settling[transactional_id] = asyncio.Event()
 
     def release_held(self, transactional_id: str) -> None:
-        """New records of the transaction may pass."""
+        """Let the transaction's new records, which were held back, pass."""
         if (held := self._settling.pop(transactional_id, None)) is not None:
             held.set()
 
     @contextmanager
     def within(self, tp: Any) -> Iterator[None]:
-        """What is sent in the block belongs to the closed transaction of ``tp``."""
+        """Send everything in the block within the closed transaction of ``tp``, if there is one."""
         transactional_id = self.id_of(tp)
         share = self._closed.get(transactional_id or "")
         if transactional_id is None or share is None:
@@ -359,25 +362,25 @@ class OwnTransactions(TransactionManager):
         return {tp: at for share in self._shares.values() for tp, at in share.reached.items()}
 
     def fail(self, tp: Any, error: BaseException) -> None:
-        """Never commit what the open transaction of ``tp`` holds: what belongs to it will not be sent."""
+        """Mark the open transaction of ``tp`` as failed: it lacks a send, so it is never committed."""
         share = self._shares.get(self.id_of(tp) or "")
         if share is not None:
             share.error = error
 
     def has_failed(self, transactional_id: str) -> bool:
-        """Whether the open transaction is never to be committed."""
+        """Whether the open transaction has failed and must never be committed."""
         share = self._shares.get(transactional_id)
         return share is not None and share.error is not None
 
     def close(self, transactional_id: str) -> None:
-        """What is sent from now on belongs to the next transaction and waits for it."""
+        """Close the current share; new sends join the next transaction and wait for its begin."""
         self._closed[transactional_id] = self._shares.get(transactional_id) or Share(
             transactional_id, begun=True
         )
         self._shares[transactional_id] = Share(transactional_id, begun=False)
 
     async def commit(self, offsets: Mapping[Any, int], start_new_transaction: bool = True) -> bool:
-        """Commit the closed transactions, all of their sends included."""
+        """Commit the closed transactions, each after all of its sends."""
         closed = dict(self._closed)
         try:
             for share in closed.values():
@@ -386,10 +389,10 @@ class OwnTransactions(TransactionManager):
                     return False
                 if share.error is not None:
                     raise share.error
-            # One after the other, as stock does; each is on disk as soon as it is committed.
+            # In turn, as stock does; a share flushes its table changes right after its commit.
             for transactional_id, some in self._by_id(offsets):
                 if transactional_id in closed and closed[transactional_id].abandoned:
-                    return False  # the worker stops, or gave it up in a rebalance
+                    return False  # the worker stops, or has lost the partitions in a rebalance
                 try:
                     await self.producer.commit_transactions(
                         {transactional_id: some},
@@ -413,15 +416,15 @@ class OwnTransactions(TransactionManager):
         return sorted(by_id.items())
 
     def begin_next(self) -> None:
-        """Let pass what waited for a commit; Kafka's next transactions have begun, if there are any."""
+        """Release the sends that waited for a commit; Kafka's next transactions, if any, have begun."""
         for transactional_id in self._closed:
             self._shares[transactional_id].begin()
         self._closed.clear()
 
     async def abandon(self, *, fenced: bool) -> None:
-        """Abort what the final commit left open: its records are processed again, here or elsewhere.
+        """Abort the transactions that the final commit left open; the next owners repeat their records.
 
-        ``fenced``: others may have owned these partitions meanwhile, and have ended these producers by that.
+        ``fenced``: other members may have owned these partitions meanwhile, which fenced these producers.
         """
         for transactional_id in list(self._settling):
             self.release_held(transactional_id)
@@ -434,4 +437,5 @@ class OwnTransactions(TransactionManager):
             if fenced:
                 await self.producer.stop_transaction(transactional_id)
             if producer._txn_manager.is_fatal_error():
-                producer._txn_manager._transaction_waiter.exception()  # nothing else asks for it
+                # Retrieve the exception: asyncio logs an error if no code does.
+                producer._txn_manager._transaction_waiter.exception()

@@ -1,4 +1,4 @@
-"""What one transaction holds, and a send's place in it."""
+"""A share, the contents of one transaction, and the place of a send in its order."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from typing import Any, NamedTuple
 
 
 class Share:
-    """What one transaction holds; docs/explanation/transactions.md draws its states."""
+    """The contents of one transaction; docs/explanation/transactions.md draws the states of a share."""
 
     def __init__(self, transactional_id: str, *, begun: bool) -> None:
         self.transactional_id = transactional_id
-        #: Done once Kafka's transaction may be sent into: at once, or when the commit before it has ended.
+        #: Done once sends may go into Kafka's transaction: at once, or when the previous commit has ended.
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        #: Done once every send so far has been handed to the producer; of a closed share it moves no more.
+        #: Done once the producer has every send so far. A closed share keeps its last tail.
         self.tail = self.begun
-        #: Stores and partitions in which its records have changed rows.
+        #: The (store, partition) pairs in which the records of this share have changed rows.
         self.changed: set[tuple[Any, int]] = set()
-        #: Source partition -> the last offset whose record sent into it; only grows.
+        #: Source partition -> the last offset whose record sent into this share; offsets only grow.
         self.reached: dict[Any, int] = {}
-        #: Why a send or the close of a window failed: then nothing of the share is ever committed.
+        #: The error of a failed send or window callback; a share with an error is never committed.
         self.error: BaseException | None = None
-        #: Kafka has committed it; never taken back, nor is the next.
+        #: Whether Kafka has committed this share; never reset.
         self.committed = False
-        #: Nothing is committed and nothing more is sent; never taken back.
+        #: Whether this share is neither committed nor sent into from now on; never reset.
         self.abandoned = False
         if begun:
             self.begin()
 
     def begin(self) -> None:
-        """Let its sends pass."""
+        """Let the sends of this share go to the producer."""
         if not self.begun.done():
             self.begun.set_result(None)
 
     def commit(self) -> None:
-        """All of it counts: what it changed in tables is on disk in a moment."""
+        """Mark this share as committed and flush its table changes."""
         self.committed = True
         for store, partition in sorted(self.changed, key=lambda place: place[1]):
             store.flush(partition)
 
     def abandon(self) -> None:
-        """Nothing of it counts: what it changed in tables is as it was before."""
+        """Mark this share as abandoned, release its sends and undo its table changes."""
         self.abandoned = True
         self.begin()
         for store, partition in self.changed:
@@ -48,7 +48,7 @@ class Share:
 
 
 class Place(NamedTuple):
-    """One send's turn: it goes when ``before`` is done, and sets ``done``."""
+    """The turn of one send: the send starts when ``before`` is done, and completes ``done``."""
 
     transactional_id: str
     share: Share
@@ -56,7 +56,7 @@ class Place(NamedTuple):
     done: asyncio.Future[None]
 
     def leave(self) -> None:
-        """Let the next one pass, after those before."""
+        """Let the next send start once all earlier sends have left."""
         self.before.add_done_callback(self._pass_on)
 
     def _pass_on(self, _: object) -> None:
