@@ -1,8 +1,9 @@
-"""aiokafka's group coordinator, except that a round takes from a member only what it loses.
+"""aiokafka's group coordinator, except that a round revokes only the partitions that a member loses.
 
-aiokafka revokes everything before each JoinGroup. Here a member that keeps its membership goes on fetching,
-processing and committing while the round goes on, and learns from the answer what it has to let go. Swapped
-in for the coordinator of a consumer that has started and not subscribed yet; runs on the consumer's thread.
+aiokafka revokes all partitions before each JoinGroup. Here a member that keeps its membership goes on
+fetching, processing and committing during the round. The answer names the partitions to revoke.
+``take_over`` installs this class after the consumer's start and before its subscription. The coordinator runs
+on the consumer's thread.
 """
 
 from __future__ import annotations
@@ -29,19 +30,20 @@ from faust_assigner.wire.join import COOPERATIVE, EAGER
 
 logger = get_logger(__name__)
 
-#: The generation in which the present task commits or sends a heartbeat beside a round; else None.
+#: The generation in which the current task commits or sends a heartbeat beside a round; else None.
 _BESIDE: ContextVar[int | None] = ContextVar("beside", default=None)
 #: The connection for JoinGroup and SyncGroup. Kafka answers the requests of one connection in turn, so
 #: commits and heartbeats on the same connection would wait until the round is over.
 _ROUNDS = "rounds"
-#: Seconds between two looks whether the coordinator still answers.
+#: Seconds between two checks that the coordinator still answers.
 LOOK_S = 0.1
-#: Seconds before a member that owns nothing asks for the second round, so that others have let go by then.
+#: Seconds that a member without partitions waits before it requests the second round; other members
+#: revoke their partitions meanwhile.
 BREATH_S = 0.02
 
 
 def _is_worth_saying(record: logging.LogRecord) -> bool:
-    """Whether a line of aiokafka holds for a commit that is sent again or a heartbeat beside a round."""
+    """Whether to log a line of aiokafka; "will rejoin" is false for commits and heartbeats beside a round."""
     return _BESIDE.get() is None or not str(record.msg).endswith(
         ("will rejoin", "because it is rebalancing")
     )
@@ -54,19 +56,19 @@ class Listener(Protocol):
     """The app behind the consumer; called on the consumer's thread."""
 
     def waiting(self, step: str) -> AbstractContextManager[Any]:
-        """Count the block as a wait of the rebalance for ``step``, which has a deadline."""
+        """Count the block as a wait of the rebalance for ``step``, with a deadline."""
 
     def is_flowing(self) -> bool:
-        """Whether partitions are processed, so that there is something to keep."""
+        """Whether partitions are processed, so that a round can keep them."""
 
     def joins(self) -> None:
-        """A round begins; nothing is given up for it."""
+        """Note the begin of a round that keeps all partitions."""
 
     async def gives_up(self) -> None:
-        """Everything is about to be revoked."""
+        """Prepare for the revocation of all partitions."""
 
     async def revoke(self, revoked: Collection[Any]) -> None:
-        """Finish, commit and forget ``revoked``, which are assigned still."""
+        """Finish, commit and forget ``revoked``, which are still assigned."""
 
     async def assigned(
         self,
@@ -76,23 +78,24 @@ class Listener(Protocol):
         roles: Any,
         generation: int,
     ) -> None:
-        """``tps`` are assigned from here on, in the ``roles`` that were told with them."""
+        """Begin with ``tps``, which are assigned from now on in ``roles`` (actives, standbys)."""
 
     def gave_away(self, everything: bool) -> None:
-        """A member that leaves has been answered; ``everything`` it had has been let go."""
+        """Note the answer to this leaving member: whether it has no active partition left."""
 
     async def stand_still(self) -> None:
-        """Stop processing at once: others may own what this member owned."""
+        """Stop processing at once: other members may own this member's partitions."""
 
 
 @dataclass
 class CooperativeMember:
-    """What a cooperative member remembers between two requests.
+    """The state of a cooperative member between two requests.
 
-    ``chosen`` is the name of the last round. ``gave_up``: everything was revoked before this round, and the
-    app has not been told of an assignment since. ``lost``: others may have been given what is owned here;
-    nothing is committed until it has been given up. ``round`` is done when SyncGroup has been answered, None
-    outside of a round. ``telling`` tells the app of the last answer.
+    ``chosen`` is the protocol name of the last round. ``gave_up``: all partitions were revoked before this
+    round, and the app has had no assignment since. ``lost``: other members may own this member's partitions;
+    the member commits no offsets until it has revoked all partitions. ``round`` is done when SyncGroup has
+    been answered, and None outside of a round. ``telling`` is the task that notifies the app of the last
+    answer.
     """
 
     fetcher: Any
@@ -102,7 +105,7 @@ class CooperativeMember:
     chosen: str = EAGER
     gave_up: bool = False
     lost: bool = False
-    #: Streams have stood still, and may have passed over records: all is given up and read again.
+    #: Whether streams have stopped and may have skipped records: then all partitions are revoked and reread.
     stood: bool = False
     round: asyncio.Future[None] | None = None
     telling: asyncio.Task[None] | None = None
@@ -111,7 +114,7 @@ class CooperativeMember:
 
 
 class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
-    """A coordinator whose rounds are cooperative where all members offer it."""
+    """A coordinator whose rounds are cooperative if all members support the cooperative protocol."""
 
     membership: CooperativeMember
 
@@ -125,21 +128,21 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         )
 
     async def _send_req(self, request: Any) -> Any:
-        """Send; requests that wait for other members go by a connection of their own."""
+        """Send ``request``; JoinGroup and SyncGroup, which wait for members, use a second connection."""
         if not isinstance(request, (JoinGroupRequest, SyncGroupRequest)):
             return await super()._send_req(request)
         return await sent(self._send_in_round, self.membership.fence, request)
 
     async def _send_in_round(self, request: Any) -> Any:
-        """Send a request that waits for other members, with heartbeats beside it where partitions are kept.
+        """Send a request that waits for other members, with heartbeats beside it while partitions are kept.
 
-        KIP-429: kept partitions are processed while the round waits. A heartbeat that is answered shows that
-        the coordinator keeps this member meanwhile; without an answer for a session the streams stop.
+        KIP-429: kept partitions are processed while the round waits. An answered heartbeat shows that the
+        group still has this member. Without an answer for a session timeout the streams stop.
         """
         if self.coordinator_id is None:
             raise errors.GroupCoordinatorNotAvailableError
         if isinstance(request, JoinGroupRequest):
-            # aiokafka sends one JoinGroup for each assignor; two names would be two joins.
+            # aiokafka sends one JoinGroup for each assignor name; put both names into one request.
             said = [metadata for name, metadata in request._group_protocols if name == EAGER]
             request._group_protocols = [(COOPERATIVE, said[0]), (EAGER, said[0])]
         kind = type(request).__name__.removesuffix("Request")
@@ -161,7 +164,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             await asyncio.gather(beating, return_exceptions=True)
 
     async def _beat_in_round(self) -> None:
-        """Send heartbeats; what the answers say of the round is left to the round."""
+        """Send heartbeats; their answers do not affect the current round."""
         _BESIDE.set(self.generation)
         while self._own() is not None and not self.membership.gave_up:
             await asyncio.sleep(self._heartbeat_interval_ms / 1000)
@@ -170,19 +173,19 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 await self._do_heartbeat()
 
     async def ensure_active_group(self, subscription: Any, prev_assignment: Any) -> Any:
-        """Join; what is owned is given up first where the membership was lost within a round."""
+        """Join; if the membership was lost within a round, revoke all partitions first."""
         if self.membership.lost and not self.membership.gave_up:
             self._performed_join_prepare = False
         return await super().ensure_active_group(subscription, prev_assignment)
 
     async def _stop_heartbeat_task(self) -> None:
-        # A task cancelled before its first step passes its CancelledError on to whoever awaits it, here the
-        # coordination itself: two rounds may follow each other without a step in between.
+        # A task that is cancelled before its first step passes CancelledError on to the awaiting task, here
+        # the coordination task. Two rounds may follow each other without a step of the loop in between.
         await asyncio.sleep(0)
         await super()._stop_heartbeat_task()
 
     async def _on_join_prepare(self, previous_assignment: Any) -> None:
-        """Keep everything and go on; or, as aiokafka does, give it up."""
+        """Keep all partitions during the round if possible; else revoke them, as aiokafka does."""
         member = self.membership
         keeps = (
             previous_assignment is not None
@@ -200,7 +203,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         await self._give_up(previous_assignment)
 
     async def _give_up(self, previous_assignment: Any) -> None:
-        """Revoke everything, as aiokafka does before each round."""
+        """Revoke all partitions, as aiokafka does before each round."""
         self.membership.gave_up = True
         await self._told()
         if previous_assignment is not None:
@@ -212,7 +215,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         return None if subscription is None else subscription.assignment
 
     async def _do_rejoin_group(self, subscription: Any) -> bool:
-        # Here it would hold up fetches: a database is opened for each partition that has only files.
+        # In a thread: this opens a database for each partition with only files, which would delay fetches.
         with self.membership.listener.waiting("a look at local table files"):
             await asyncio.to_thread(self.membership.assignor.look_at_files, subscription.topics)
         self.membership.round = create_future()
@@ -237,13 +240,13 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         member.chosen = protocol
         member.assignor.stops_nobody = protocol == COOPERATIVE
         if member.lost and not member.gave_up:
-            # The coordinator was silent for too long before it answered: nothing flows any more.
+            # The coordinator was silent for too long before its answer: the streams have stopped.
             await self._give_up(self._own())
         assignment = ConsumerProtocol.ASSIGNMENT.decode(member_assignment_bytes)
         if not member.gave_up:
             await self._take(assignment, generation)
         elif member.assignor.is_followed(assignment):
-            # Nothing flows here, and the whole answer is a round away: the app is told of that one only.
+            # No partition is processed, and a second round brings the full assignment: notify the app then.
             member.assignor.on_assignment(assignment)
             member.lost = member.stood = False
             await asyncio.sleep(BREATH_S)
@@ -256,13 +259,14 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             member.gave_up = False
 
     async def _take(self, assignment: Any, generation: int) -> None:
-        """Let go of what is lost, keep the rest as it is, begin with what is gained."""
+        """Revoke the lost partitions, keep the others unchanged, begin with the gained partitions."""
         member, own = self.membership, self._own()
         topics = self._subscription.subscription.topics
         tps = frozenset(tp for tp in assignment.partitions() if tp.topic in topics)
         follows = member.assignor.is_followed(assignment)
         torn = member.assignor.torn(assignment) & own.tps & tps
-        # Another member may hold their new id until it has let go: the second round gives them.
+        # A different member may use their new transactional id until it has revoked its own partitions.
+        # The second round assigns them.
         withheld = torn if follows else frozenset()
         tps -= withheld
         revoked, gained = (own.tps - tps) | torn, (tps - own.tps) | (torn & tps)
@@ -278,7 +282,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         if revoked:
             await self._told()
             try:
-                # Assigned still: the app commits only what is.
+                # Before the change of the assignment: the app commits assigned partitions only.
                 await member.listener.revoke(revoked)
             except Exception:
                 logger.exception(
@@ -287,11 +291,11 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                     revoked,
                 )
         if self._own() is not own:
-            return  # another subscription meanwhile; its round begins anew
+            return  # the subscription has changed; a new round begins
         change_assignment(own, tps, self._subscription, member.fetcher)
         member.assignor.on_assignment(assignment)
         if member.assignor.leaves:
-            # The others wait for this member in the second round, until it has left.
+            # In the second round the other members wait until this member has left.
             member.listener.gave_away(not any(member.assignor.assigned_actives()))
             return
         roles = (
@@ -300,7 +304,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         )
         if follows:
             self.request_rejoin()
-        # Not awaited: the second round need not wait for databases to open.
+        # Not awaited, so that the second round does not wait while databases open.
         member.telling = create_task(
             self._tell(member.telling, tps, revoked, gained, roles, generation)
         )
@@ -314,7 +318,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         roles: Any,
         generation: int,
     ) -> None:
-        """Tell the app, in the order of the rounds."""
+        """Notify the app of its assignment, in the order of the rounds."""
         if before is not None:
             await before
         try:
@@ -326,10 +330,13 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         if self.membership.telling is not None:
             await self.membership.telling
 
-    # -- commits, which go on across rounds
+    # -- commits, which continue across rounds
 
     def reset_generation(self) -> None:
-        """The membership is lost; not where a commit of the generation before the present one is refused."""
+        """Note the loss of the membership.
+
+        Ignore a refused commit or heartbeat of an earlier generation, and a refusal beside a round.
+        """
         member, committing = self.membership, _BESIDE.get()
         if committing is not None and (member.round is not None or committing != self.generation):
             return
@@ -337,15 +344,15 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         super().reset_generation()
 
     def request_rejoin(self) -> None:
-        """Join again; not where a commit has met the round that is under way."""
+        """Request a new round, unless a commit or heartbeat beside the current round asks for it."""
         if _BESIDE.get() is None or self.membership.round is None:
             super().request_rejoin()
 
     async def commit_offsets(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
-        """Commit; one that meets a round is sent again after it, for what is still owned."""
+        """Commit; if a round interrupts the commit, repeat it after the round for partitions still owned."""
         while offsets:
             await self.ensure_coordinator_known()
-            # Not before: it may take as long as the broker is away.
+            # Check after the lookup, which may take as long as the broker is away.
             if self.membership.lost or self.must_stand_still():
                 raise errors.CommitFailedError(
                     "Nothing is committed: the group has already rebalanced"
@@ -379,16 +386,17 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             await asyncio.shield(self._commit_alone(assignment, offsets))
 
     async def _commit_alone(self, assignment: Any, offsets: Mapping[Any, Any]) -> None:
-        """In a task of its own, which knows by that what it is: a round may fail at the same time."""
+        """Commit in a separate task, marked by ``_BESIDE``: a round may fail at the same time."""
         _BESIDE.set(self.generation)
         await self._do_commit_offsets(assignment, offsets)
 
     # -- a coordinator that is silent
 
     async def _watch(self) -> None:
-        """Stop when the coordinator has been silent for a session: by then it may have expelled this member.
+        """Stop the streams after a session timeout without an answer: the group may have removed this member.
 
-        What it keeps flows while it waits for JoinGroup, too, for as long as its heartbeats are answered.
+        Also while the member waits for JoinGroup, kept partitions are processed as long as heartbeats are
+        answered.
         """
         while not self._closing.done():
             await asyncio.wait([self._closing], timeout=LOOK_S)
@@ -402,7 +410,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 await self._stand_still()
 
     def give_everything_up(self) -> None:
-        """Stop the streams and join again without anything that is owned; on the consumer's thread."""
+        """Stop the streams, revoke all partitions and join again; on the consumer's thread."""
         if not self.membership.lost and not self._closing.done():
             self.membership.standing = create_task(self._stand_still())
 
@@ -412,21 +420,21 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         self.request_rejoin()
 
     def must_stand_still(self) -> bool:
-        """Whether streams have to pass over what they are given; asked from any thread.
+        """Whether streams must skip their records; called from any thread.
 
-        Once it was so, an answer that comes before the next look does not undo it: what was passed over
-        meanwhile is read by nobody, unless everything is given up and begins at what is committed.
+        A later answer of the group does not reset this: streams may have skipped records already. These
+        records are only read again after the member has revoked all partitions and resumed at the commits.
         """
         self.membership.stood |= self.is_overdue()
         return self.membership.stood
 
     def is_overdue(self) -> bool:
-        """Whether others may own by now what is owned here; asked from any thread."""
+        """Whether other members may own this member's partitions by now; called from any thread."""
         member = self.membership
         return not member.fence.is_sure() and not member.gave_up and self._own() is not None
 
     async def close(self) -> None:
-        """Leave the group."""
+        """Leave the group and end the coordinator's tasks."""
         await super().close()
         member = self.membership
         for task in (member.watching, member.telling, member.standing):
@@ -436,7 +444,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
 
 def take_over(consumer: Any, assignor: Any, listener: Listener, fence: HeartbeatFence) -> None:
-    """Make ``consumer``, an AIOKafkaConsumer that has started and not subscribed, cooperative."""
+    """Make ``consumer`` cooperative, an AIOKafkaConsumer after its start and before its subscription."""
     coordinator = consumer._coordinator
     coordinator.membership = CooperativeMember(consumer._fetcher, assignor, listener, fence)
     coordinator.__class__ = CooperativeCoordinator

@@ -1,9 +1,9 @@
-"""Faust asks our assignor even where it would not ask its own.
+"""Use the app's assignor in every app, also in apps for which Faust does not use its own assignor.
 
-Without tables and without standbys Faust's aiokafka driver hands aiokafka's round-robin to the consumer,
-whatever assignor the app chose: workers then idle, partitions move at every change, and
-``group_for_topic`` knows no topic. The driver has no setting for it, so the consumer, created and not
-yet started, is given the app's assignor.
+Without tables and without standbys, Faust's aiokafka driver passes aiokafka's round-robin assignor to the
+consumer and ignores the app's assignor. Workers then idle, partitions move at every change, and
+``group_for_topic`` knows no topic. The driver has no setting for this. So this module replaces the assignor
+of the consumer between its creation and its start.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ logger = get_logger(__name__)
 
 
 class AsksOurs(Consumer):
-    """Of the app's consumer: what it creates joins the group with the app's assignor."""
+    """A part of the app's consumer: its AIOKafkaConsumer joins the group with the app's assignor."""
 
     def _new_consumer_thread(self) -> Any:
         thread = super()._new_consumer_thread()
-        # The driver names its thread class in code, so this one instance is told.
+        # The driver hard-codes its thread class, so change this instance.
         thread._create_worker_consumer = partial(_with_ours, thread, thread._create_worker_consumer)
         return thread
 
 
 def _with_ours(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any:
-    """An AIOKafkaConsumer as Faust creates it, with the app's assignor."""
+    """Create an AIOKafkaConsumer as Faust does, with the app's assignor and the guards of this package."""
     consumer, assignor = create(transport), thread.app.assignor
     guard_leader(consumer)
     guard_instance(consumer, thread.app)
@@ -50,7 +50,7 @@ def _with_ours(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any
 
 
 class NeverAsks(Consumer):
-    """Of a consumer of another driver: says, when it starts, that no assignor of the app's is asked."""
+    """A part of other drivers' consumers: log a warning that the app's assignor is not used."""
 
     def _new_consumer_thread(self) -> Any:
         logger.warning(

@@ -1,15 +1,16 @@
-"""A worker that is no member any more writes to no changelog.
+"""The membership fence: a worker that is no longer a member does not write to changelogs.
 
-A process that stood still for longer than its session (SIGSTOP, a suspended machine, swapping) does not know
-that others own its partitions by now. Stock's goes on with what is in its queues until a heartbeat tells: its
-changes land in the changelogs behind those of the new owners, and for good; and it takes the offset of its
-own last change for how far its files have come, over all the others' in between. Both lose rows.
+A process that stood still for longer than its session timeout (SIGSTOP, a suspended machine, swapping) does
+not know that other members own its partitions now. A stock worker processes its queues until a heartbeat
+fails. Its changes then follow the changes of the new owners in the changelogs, permanently. It also stores
+the offset of its own last change as the state of its files, although they lack the new owners' changes before
+that offset. Both faults lose rows.
 
-Kafka fences no producer without transactions. So a worker counts the time since it sent the last request that
-began its session anew and was answered. Within a session of that nobody else can own its partitions; beyond
-it, what goes to changelogs waits, at the last moment before it is sent, until an answer tells. Where the
-group has gone on without the worker, it is dropped: its records were not committed and are processed again,
-by whoever owns them.
+Kafka fences only transactional producers. So a worker measures the time since it sent the last answered
+request that renewed its session. Within the session timeout no other member can own its partitions. After
+the timeout, changes wait right before they are sent to changelogs, until the group answers. If the group has
+continued without the worker, the changes are dropped. Their records were not committed, and their owner
+processes them again.
 """
 
 from __future__ import annotations
@@ -34,62 +35,62 @@ else:
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks for the answer to a heartbeat.
+#: Seconds between two checks for the answer to a heartbeat.
 LOOK_S = 0.05
 
-#: Seconds between two looks whether changes have arrived, before a commit.
+#: Seconds between two checks, before a commit, that changes have been delivered.
 ARRIVE_S = 0.005
 
 _MARK = "_faust_assigner_membership"
 
 
 class NoMember(KafkaError):  # type: ignore[misc]
-    """A change of a table was not sent: the group has gone on without this worker."""
+    """A change of a table was not sent: the group has continued without this worker."""
 
 
 class HeartbeatFence:
-    """How long this worker may act as the owner of its partitions; read from any thread.
+    """The time for which this worker may act as the owner of its partitions; read from any thread.
 
-    The group may remove a member whose last heartbeat is older than the session timeout. Kafka begins a
-    session anew with each answered Heartbeat and with each answered SyncGroup, when the group admits the
-    member in a new generation. So these two answers keep the fence open, and no others: OffsetFetch, for
-    instance, is answered by a coordinator that need not know this member any more. Without SyncGroup, rounds
-    that follow each other faster than heartbeats would close it. An answer counts from the time when it was
-    asked for. ``session_s`` is the session timeout; times are those of ``clock()``.
+    The group may remove a member whose last heartbeat is older than the session timeout. Kafka renews a
+    session with each answered Heartbeat, and with each answered SyncGroup, by which the group admits the
+    member in a new generation. Only these two answers keep the fence open: for example, a coordinator answers
+    OffsetFetch even if it no longer knows the member. Without SyncGroup, rounds in faster succession than
+    heartbeats would close the fence. An answer counts from the time of its request. ``session_s`` is the
+    session timeout in seconds; times are values of ``clock()``.
     """
 
     def __init__(self, session_s: float, clock: Callable[[], float] = monotonic) -> None:
         self._session_s, self._clock = session_s, clock
         self._heard_at = clock()
-        #: The time since which this worker is a member again; older changes belong to a former membership.
+        #: The begin of the current membership after a loss; older changes belong to a former membership.
         self._since = float("-inf")
         self.lost = False
         #: The number of memberships that have ended.
         self.losses = 0
 
     def hear(self, asked_at: float) -> None:
-        """Note that a request sent at ``asked_at`` was answered: the session lasts from there at least."""
+        """Note that a request sent at ``asked_at`` was answered: the session began then or later."""
         self._heard_at = max(self._heard_at, asked_at)
 
     def lose(self) -> None:
-        """Note that the group does not know this member, or not in this generation."""
+        """Note that the group does not know this member, or does not know it in this generation."""
         self.lost = True
         self.losses += 1
 
     def join(self) -> None:
-        """Note that the app hears of an assignment: the group had admitted this member in a new generation.
+        """Note that the app gets an assignment: the group had admitted this member in a new generation.
 
-        That may be long ago, where the process was stopped meanwhile: only an answer opens the fence.
+        If the process was stopped meanwhile, this admission may be old: only an answer opens the fence.
         """
         if self.lost:
             self._since, self.lost = self._clock(), False
 
     def silent_s(self) -> float:
-        """Seconds since the last request was sent whose answer began a session."""
+        """Seconds since this worker sent the last request whose answer renewed its session."""
         return self._clock() - self._heard_at
 
     def is_sure(self) -> bool:
-        """Whether no other member can own the partitions of this worker."""
+        """Whether no other member can own this worker's partitions."""
         return not self.lost and self.silent_s() < self._session_s
 
     def is_stale(self, made_at: float) -> bool:
@@ -98,35 +99,33 @@ class HeartbeatFence:
 
 
 def watch(coordinator: Any, fence: HeartbeatFence) -> bool:
-    """Have aiokafka's group coordinator renew ``fence``; returns whether it does.
+    """Have aiokafka's group coordinator renew ``fence``; return whether the coordinator supports it.
 
-    A second call changes nothing. A coordinator of a consumer without a group renews nothing.
+    A second call has no effect. The coordinator of a consumer without a group does not renew the fence.
     """
     if not hasattr(coordinator, "_do_heartbeat"):
         return False
     if hasattr(coordinator, _MARK):
         return True
     setattr(coordinator, _MARK, fence)
-    if not hasattr(
-        coordinator, "membership"
-    ):  # a cooperative one has watched its rounds from the start
+    # A cooperative coordinator renews the fence in its rounds by itself, from the start.
+    if not hasattr(coordinator, "membership"):
         coordinator._send_req = partial(sent, coordinator._send_req, fence)
-        fence.hear(monotonic())  # it has just been answered
+        fence.hear(monotonic())  # the group has just answered its SyncGroup
     beat, reset = coordinator._do_heartbeat, coordinator.reset_generation
 
     async def do_heartbeat() -> Any:
         asked_at = monotonic()
         is_known = await beat()
         if is_known:
-            # Not the time of the answer: a process that was stopped finds answers that are as old.
+            # Not the time of the answer: after a stop, the process reads answers as old as the stop.
             fence.hear(asked_at)
         return is_known
 
     def reset_generation() -> None:
         reset()
-        if not getattr(
-            coordinator, "member_id", ""
-        ):  # cooperative rounds keep it where it is still known
+        # Cooperative rounds keep the member id while the group still knows the member.
+        if not getattr(coordinator, "member_id", ""):
             fence.lose()
 
     coordinator._do_heartbeat, coordinator.reset_generation = do_heartbeat, reset_generation
@@ -134,7 +133,7 @@ def watch(coordinator: Any, fence: HeartbeatFence) -> bool:
 
 
 async def sent(send: Callable[[Any], Awaitable[Any]], fence: HeartbeatFence, request: Any) -> Any:
-    """The answer to a request of aiokafka's group coordinator; one to SyncGroup renews ``fence``."""
+    """Send a request of aiokafka's group coordinator; a good answer to SyncGroup renews ``fence``."""
     asked_at = monotonic()
     response = await send(request)
     if isinstance(request, SyncGroupRequest) and response.error_code == NoError.errno:
@@ -151,9 +150,10 @@ async def send_as_member(
     node: int,
     batches: Mapping[Any, Any],
 ) -> None:
-    """aiokafka's produce request without the batches of changelogs that may be sent by nobody any more.
+    """Send aiokafka's produce request once the membership is sure or lost, without stale changelog batches.
 
-    Nobody is told of each record, stock would log two lines for each; ``dropped()`` is called once.
+    The futures of dropped records are cleared, as stock would log two lines for each; ``dropped()`` is called
+    once.
     """
     changes = {tp: batch for tp, batch in batches.items() if is_changelog(tp.topic)}
     while changes and not fence.is_sure() and not fence.lost:
@@ -162,7 +162,7 @@ async def send_as_member(
     for tp, batch in stale.items():
         batch._msg_futures.clear()
         batch.failure(exception=NoMember(f"{tp.topic}-{tp.partition}"))
-        batch.future.exception()  # flush() has it; nobody else asks
+        batch.future.exception()  # mark as retrieved; otherwise only flush() reads this future
         sender._muted_partitions.discard(tp)
     if stale:
         dropped()
@@ -178,9 +178,9 @@ async def send_as_member(
 
 
 class MembersClient:
-    """A producer's client of aiokafka: a request with changes is written while this is sure to be a member.
+    """A producer's client of aiokafka that writes table changes only while the membership is sure.
 
-    Between its making and its writing there may be the time that a connection takes, or a freeze in it.
+    Between the creation and the write of a request, a new connection or a freeze may take long.
     """
 
     def __init__(
@@ -192,11 +192,15 @@ class MembersClient:
         return getattr(self._client, name)
 
     async def send(self, node_id: int, request: Any, **options: Any) -> Any:
-        """Send it; raises RequestTimedOutError, after which the sender looks at its batches anew."""
+        """Send ``request`` once the membership is sure.
+
+        Raises RequestTimedOutError if the membership is lost; the sender then checks its batches again.
+        Raises NodeNotReadyError without a connection to the node.
+        """
         fence, losses = self._fence, self._fence.losses
         changes = any(self._is_changelog(topic) for topic, _ in getattr(request, "_topics", ()))
         while changes:
-            # Once that is so, the client writes at once; there is no other wait from the look to the write.
+            # A ready client writes at once, so there is no wait between the check below and the write.
             if not await self._client.ready(node_id):
                 raise NodeNotReadyError(f"node {node_id}")
             if fence.losses != losses or fence.lost:
@@ -208,18 +212,18 @@ class MembersClient:
 
 
 class MembershipFence(Consumer):
-    """Of the consumer: what goes to changelogs goes as a member, and what does not arrive is not committed.
+    """A part of the consumer: send table changes as a member only, and commit no record with a lost change.
 
-    Transactions have the fence of their own.
+    Transactions are fenced by Kafka itself.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fence = HeartbeatFence(self.app.conf.broker_session_timeout)
         self._is_watched = False
-        #: Whether this generation has changes that are in no changelog: its records have to be repeated.
+        #: Whether a change of this generation is missing in its changelog: its record must be repeated.
         self._unwritten = False
-        #: Changes that have not reached their changelog yet; those that were dropped are not among them.
+        #: Changes that have not reached their changelog yet, without dropped changes.
         self._under_way: set[Any] = set()
         if not self.in_transaction:
             producer = self.app.producer
@@ -227,7 +231,7 @@ class MembershipFence(Consumer):
             must_run(self.app, "changelogs", self._unwritten_problem)
 
     def _send_soon(self, send_soon: Callable[[Any], Any], change: Any) -> Any:
-        """Of the producer: tables send their changes by it."""
+        """Replace the producer's ``send_soon``, by which tables send their changes."""
         if self._is_changelog(change.message.channel.get_topic_name()):
             self._under_way.add(change)
             change.add_done_callback(self._change_ended)
@@ -248,7 +252,7 @@ class MembershipFence(Consumer):
         return "a change of a table did not reach its changelog"
 
     async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
-        """From the first assignment on it is known whether this is a member."""
+        """Watch the membership from the first assignment on, and begin a new generation of changes."""
         coordinator = getattr(getattr(self._thread, "_consumer", None), "_coordinator", None)
         self._is_watched = watch(coordinator, self.fence)
         if self._is_watched:
@@ -256,18 +260,18 @@ class MembershipFence(Consumer):
             if not self.in_transaction:
                 self._guard_producer()
         if self._unwritten:
-            discard(self.app)  # a change that never arrives would hold back all after it
+            discard(self.app)  # a change that never arrives would hold back all later changes
         self._unwritten = False
         self._under_way.clear()
         await super().on_partitions_assigned(assigned, generation_id)
 
     def is_surely_member(self) -> bool:
-        """Whether nobody else can own its partitions, as far as can be told."""
+        """Whether no other member can own this worker's partitions; True while the fence is not watched."""
         return not self._is_watched or self.fence.is_sure()
 
     def _guard_producer(self) -> None:
         sender = getattr(getattr(self.app.producer, "_producer", None), "_sender", None)
-        # An idempotent one could not do without a batch in the middle.
+        # Not for an idempotent producer: it needs every batch of a sequence.
         if sender is None or sender._txn_manager is not None or hasattr(sender, _MARK):
             return
         setattr(sender, _MARK, self.fence)
@@ -285,9 +289,10 @@ class MembershipFence(Consumer):
         return topic in self.app.tables.changelog_topics
 
     async def _commit(self, offsets: Mapping[Any, int]) -> bool:
-        """Commit once all changes so far have arrived; where one did not, its record must be processed again.
+        """Commit after all changes so far have arrived; if a change is lost, return False without a commit.
 
-        Stock flushes first, but gives a change in its buffer no more than 0.1 s.
+        The records of this generation are then processed again.
+        Stock flushes first, but waits at most 0.1 s for a change in its buffer.
         """
         awaited = set(self._under_way)
         while awaited & self._under_way:

@@ -1,8 +1,9 @@
-"""A worker that took no records for longer than ``broker_max_poll_interval`` comes back to the group.
+"""Return of a worker to the group after it took no records for longer than ``broker_max_poll_interval``.
 
-aiokafka leaves the group then, so that other members get the partitions, and joins again at the next fetch.
-Faust fetches nothing while it has no partitions: such a worker stayed alive without work for good. And a
-worker that was given no partitions was taken for idle, and left the group again and again: it stays.
+aiokafka leaves the group after this interval, so that other members get the partitions, and joins again at
+the next fetch. But Faust does not fetch without partitions: such a worker stayed alive without work for good.
+aiokafka also took a worker without assigned partitions for idle, and left the group repeatedly. Here such a
+worker stays in the group.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ logger = get_logger(__name__)
 
 
 def comes_back(consumer: Any) -> None:
-    """Have ``consumer``, an AIOKafkaConsumer before its start, join again after it was idle for too long."""
+    """Have ``consumer``, an AIOKafkaConsumer before its start, join again after a long idle time."""
     consumer.start = partial(_start, consumer, consumer.start)
 
 
@@ -34,13 +35,13 @@ async def _start(consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _leave(coordinator: Any) -> None:
-    """Leave the group and say why: the consumer stops, or it was idle for too long."""
+    """Leave the group with a reason: the consumer stops, or it was idle for too long."""
     reason = STOPS
     if not coordinator._closing.done():
         reason = IDLE
         if not coordinator._subscription.assigned_partitions():
             _count_anew(coordinator)
-            return  # it has nothing to fetch
+            return  # it has no partitions to fetch
         logger.error(
             "No records were taken for %.1f s, and broker_max_poll_interval is %.1f s: this worker "
             "leaves the group, and other members get its partitions. It joins again as soon as its "
@@ -55,7 +56,7 @@ async def _leave(coordinator: Any) -> None:
 
 
 async def _say_goodbye(coordinator: Any, reason: str) -> None:
-    """One request, as in aiokafka: a member that could not send it is removed after its session."""
+    """Send LeaveGroup once, as aiokafka does; after a failure the session timeout removes the member."""
     try:
         await coordinator._send_req(LeaveGroup(coordinator.group_id, coordinator.member_id, reason))
     except KafkaError as error:
@@ -65,7 +66,7 @@ async def _say_goodbye(coordinator: Any, reason: str) -> None:
 
 
 async def _stop_heartbeat_task(coordinator: Any) -> None:
-    """As aiokafka does before each join; what was given up by then cannot be fetched, and is not idle."""
+    """Stop heartbeats before a join; restart the idle time unless this member keeps partitions."""
     await type(coordinator)._stop_heartbeat_task(coordinator)
     membership = getattr(coordinator, "membership", None)
     has_something = bool(coordinator._subscription.assigned_partitions())
@@ -74,7 +75,7 @@ async def _stop_heartbeat_task(coordinator: Any) -> None:
 
 
 def _count_anew(coordinator: Any) -> None:
-    """The idle time begins now, unless a fetch is under way: then there is none."""
+    """Restart the idle time now, unless a fetch is running: then there is no idle time."""
     subscription = coordinator._subscription
     if not subscription._fetch_count:
         subscription._last_fetch_ended = monotonic()

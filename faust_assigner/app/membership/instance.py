@@ -1,15 +1,16 @@
-"""Static members (KIP-345): a replaced one ends, and one with another subscription takes its former answer.
+"""Static members (KIP-345): end a replaced member, and accept a former assignment after a new subscription.
 
-Two workers with one ``consumer_group_instance_id`` would replace each other for ever, and each would process
-records of the other. Kafka answers FENCED_INSTANCE_ID to the replaced one, but only to requests that carry
-the instance id. aiokafka's heartbeats and commits do not: they are answered UNKNOWN_MEMBER_ID, as after an
-expired session, and aiokafka joins again as a new member, which replaces the other worker. So a static member
-that is about to join again asks first, with one heartbeat that carries both ids, who holds its instance id.
+Two workers with the same ``consumer_group_instance_id`` would replace each other for ever, and each would
+process records of the other. Kafka answers FENCED_INSTANCE_ID to the replaced worker, but only if its request
+carries the instance id. aiokafka's heartbeats and commits do not carry the id. The broker answers
+UNKNOWN_MEMBER_ID to them, as after an expired session. aiokafka then joins again as a new member, which
+replaces the other worker. So before a static member joins again, it sends a heartbeat with both ids. The
+answer shows whether a different worker holds the instance id.
 
-A static member that is back within its session gets its former assignment without a round, whatever it
-subscribes to by now. aiokafka's coordination ends for good on a topic that the member does not subscribe to
-any more, as in a deploy that removes an agent. The member takes the rest; ``FollowUp`` asks for the round
-that puts it right.
+A static member that returns within its session timeout gets its former assignment without a round, even if
+its subscription has changed. aiokafka's coordination task ends for good if the assignment has a topic that
+is not subscribed any more, for example after a deploy that removes an agent. Here the member takes the rest
+of the assignment, and ``FollowUp`` requests the round for the new subscription.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ FENCED_INSTANCE_ID = 82
 
 
 class InstanceFenced(Exception):
-    """Another worker has joined the group with this worker's instance id."""
+    """A different worker has joined the group with this worker's instance id."""
 
 
 class HeartbeatResponse(Response):  # type: ignore[misc]
-    """Version 3."""
+    """The answer to Heartbeat, version 3."""
 
     API_KEY = 12
     API_VERSION = 3
@@ -45,7 +46,7 @@ class HeartbeatResponse(Response):  # type: ignore[misc]
 
 
 class HeartbeatRequestV3(RequestStruct):  # type: ignore[misc]
-    """The first version with an instance id."""
+    """Heartbeat version 3, the first version with an instance id."""
 
     API_KEY = 12
     API_VERSION = 3
@@ -72,18 +73,18 @@ class StaticHeartbeat(Request[HeartbeatRequestV3]):  # type: ignore[misc]
 
 
 class InstanceGuard:
-    """Sends the requests of one group coordinator that has an instance id.
+    """The sender of a group coordinator's requests, for a coordinator with an instance id.
 
-    ``end`` is called, on the consumer's thread, with the reason why this worker has to end.
+    The guard calls ``end`` on the consumer's thread, with the reason, if this worker must end.
     """
 
     def __init__(self, coordinator: Any, end: Callable[[InstanceFenced], None]) -> None:
         self._coordinator, self._end = coordinator, end
-        #: The generation and member id of the last round; None once it is known that they are nobody's.
+        #: The generation and member id of the last round; None after a heartbeat found no other holder.
         self._joined: tuple[int, str] | None = None
 
     async def send(self, request: Any) -> Any:
-        """Send ``request``; where another worker holds the instance id, end this worker instead."""
+        """Send ``request``; if a different worker holds the instance id, end this worker instead."""
         is_join = isinstance(request, JoinGroupRequest)
         if is_join and self._joined and request._member_id == JoinGroupRequest.UNKNOWN_MEMBER_ID:
             await self._ask(*self._joined)
@@ -96,7 +97,7 @@ class InstanceGuard:
         return response
 
     async def _send(self, request: Any) -> Any:
-        # The class is another one once the coordinator is cooperative.
+        # Look up the class at each call: ``take_over`` makes the coordinator cooperative later.
         return await type(self._coordinator)._send_req(self._coordinator, request)
 
     async def _ask(self, generation: int, member_id: str) -> None:
@@ -140,7 +141,7 @@ async def _start(consumer: Any, app: Any, start: Callable[[], Awaitable[None]]) 
 async def _complete(
     coordinator: Any, generation: int, member_id: str, protocol: str, answer: bytes
 ) -> None:
-    """Take the group's answer without topics that this member does not subscribe to."""
+    """Accept the group's answer without topics outside this member's subscription."""
     topics = coordinator._subscription.subscription.topics
     await type(coordinator)._on_join_complete(
         coordinator, generation, member_id, protocol, _within(answer, topics)

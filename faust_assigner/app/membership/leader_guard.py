@@ -1,12 +1,14 @@
-"""Before a leader assigns: metadata of members is decoded with care, and new topics are waited for.
+"""The leader's checks before an assignment: tolerate invalid member metadata, and wait for new topics.
 
-aiokafka decodes every member's metadata and asks the broker for every topic in it. Bytes that do not decode,
-or a name that no topic can have, end the leader's coordination for good and leave the whole group without
-partitions. Such a member gets no partitions instead.
+aiokafka's leader decodes every member's metadata and requests the metadata of every topic in it. Bytes that
+cannot be decoded, or an invalid topic name, end the leader's coordination task for good. The whole group then
+gets no partitions. Here a member whose metadata cannot be decoded gets no partitions, and invalid names are
+left out.
 
-A broker answers CreateTopics before it names the topic's partitions in its metadata. A leader that looks in
-between leaves the topic out, until a later round. If it is a table's changelog, workers process records on a
-table that was not restored. The leader asks again for up to ``PATIENCE_S``, as that of Kafka Streams does.
+A broker answers CreateTopics before the topic's partitions are in its metadata. A leader that reads the
+metadata in between leaves the topic out until a later round. If the topic is a changelog, workers process
+records on a table without restored state. So the leader asks again for up to ``PATIENCE_S``, as Kafka
+Streams' leader does.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from faust_assigner.wire.bounded import TOPICS
 
 logger = get_logger(__name__)
 
-#: Less than the shortest session that Kafka allows by default (6 s): a leader sends no heartbeats meanwhile.
+#: Seconds, below Kafka's shortest session timeout by default (6 s): the leader sends no heartbeats meanwhile.
 PATIENCE_S = 3.0
 #: Seconds between two requests for metadata.
 LOOK_S = 0.1
@@ -33,7 +35,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
 
 def guard_leader(consumer: Any) -> None:
-    """Have ``consumer``, an AIOKafkaConsumer before its start, read other members' metadata with care."""
+    """Have ``consumer``, an AIOKafkaConsumer before its start, tolerate invalid metadata of members."""
     consumer.start = partial(_start, consumer, consumer.start)
 
 
@@ -49,7 +51,7 @@ async def _start(consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
 async def _perform(
     perform: Callable[[Any], Awaitable[Any]], client: Any, absent: set[str], response: Any
 ) -> Any:
-    """aiokafka's own step, with members whose metadata it can read; ids and instance ids come before it."""
+    """Assign as aiokafka does, after invalid metadata, the last field of a member, has been replaced."""
     response.members = [
         (*member[:-1], readable(member[0], member[-1])) for member in response.members
     ]
@@ -63,9 +65,10 @@ def _topics(members: list[Any]) -> Iterator[str]:
 
 
 async def _find_topics(client: Any, topics: set[str], absent: set[str]) -> None:
-    """Wait until the broker names the partitions of ``topics``.
+    """Wait until the broker's metadata has the partitions of ``topics``.
 
-    ``absent``: topics that were waited for in vain. They are not waited for again until they are found.
+    ``absent``: topics of earlier waits that timed out. The leader waits for them again only after they have
+    been found.
     """
 
     def missing() -> set[str]:
@@ -89,7 +92,7 @@ async def _find_topics(client: Any, topics: set[str], absent: set[str]) -> None:
 
 
 def readable(member_id: str, metadata: bytes) -> bytes:
-    """The metadata, without names that no topic can have; a member without topics, if it does not decode."""
+    """``metadata`` without invalid topic names; metadata without topics if it cannot be decoded."""
     try:
         said = ConsumerProtocolMemberMetadata.decode(metadata)
         topics = said.subscription

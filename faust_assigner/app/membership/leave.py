@@ -1,9 +1,10 @@
-"""A bounded leave: a worker that is stopped goes on processing until others are to take over.
+"""A leave with a time limit: a stopping worker processes its partitions until their new owners take over.
 
-It says so in a round of its own; what it has is given to the others, copies first. Then it lets go, leaves,
-and the second round hands everything over: partitions stand still for that moment, not for as long as it
-takes the others to notice. A static member is expected back and does none of this, unless an operator
-retires it: the file of the setting ``RETIRE_FILE`` exists when it is stopped.
+The worker announces its leave in a round of its own. The leader assigns its partitions to other members, to
+holders of a copy first. Then the worker revokes its partitions and leaves, and the second round assigns them
+to the new owners. So the partitions pause between these two steps only, and not until the group notices the
+leave. A static member is expected back and does not hand over, unless an operator retires it: at its stop,
+the file of the setting ``RETIRE_FILE`` exists.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from faust_assigner.wire.join import COOPERATIVE
 logger = get_logger(__name__)
 
 MARK = "_faust_assigner_leave"
-#: The file's name in the app's data directory, where no other is set.
+#: The default name of the file, in the app's data directory.
 RETIRE = "retire"
 
 
@@ -37,7 +38,7 @@ def install(app: Any) -> None:
 
 
 async def stop(app: Any, stop_consumer: Callable[[], Awaitable[None]]) -> None:
-    """Hand over if that is possible, for a few seconds; then stop as Faust does."""
+    """Hand over if possible, for up to ``LEAVE_S`` seconds; then stop as Faust does."""
     retires = is_to_retire(app)
     try:
         await hand_over(app, read_or_default(app, LEAVE_S), retires=retires)
@@ -46,18 +47,18 @@ async def stop(app: Any, stop_consumer: Callable[[], Awaitable[None]]) -> None:
             "The hand-over failed; the partitions are reassigned when this worker exits"
         )
     if retires:
-        _leave_for_good(app)  # also where nobody took over in time
+        _leave_for_good(app)  # also if no member took over in time
     if (rounds := getattr(app._consumer, "rounds", None)) is not None:
-        rounds.end()  # Faust's fetcher, stopped during a rebalance, takes that for a crash
+        rounds.end()  # otherwise Faust's fetcher takes a stop during a rebalance for a crash
     try:
         await stop_consumer()
     except Exception:
-        # The steps that follow end the consumer's thread; without them it would stay a member.
+        # The next steps end the consumer's thread; without them this worker would stay a member.
         logger.exception("What was processed last is not committed; the next owner repeats it")
 
 
 def is_to_retire(app: Any) -> bool:
-    """Whether an operator retires this static member; the file that says so is removed."""
+    """Whether an operator retires this static member; remove the file that requests it."""
     if not app.conf.consumer_group_instance_id:
         return False
     path = read_or_default(app, RETIRE_FILE) or Path(app.conf.appdir) / RETIRE
@@ -86,7 +87,10 @@ def _leave_for_good(app: Any) -> None:
 
 
 async def hand_over(app: Any, seconds: float, *, retires: bool = False) -> bool:
-    """Whether everything was given away within ``seconds``. ``retires``: a static member does so, too."""
+    """Hand over; return whether all partitions moved within ``seconds``.
+
+    A static member hands over only if it ``retires``.
+    """
     consumer = app._consumer
     if (
         seconds <= 0
@@ -122,7 +126,10 @@ async def hand_over(app: Any, seconds: float, *, retires: bool = False) -> bool:
 
 
 async def _ask(app: Any, consumer: Any, retires: bool) -> bool:
-    """On the consumer's thread: ask for the round that gives everything away; False where there is none."""
+    """Request the round that moves all partitions; return False if it is not possible.
+
+    Runs on the consumer's thread.
+    """
     coordinator = consumer._coordinator
     if not isinstance(coordinator, CooperativeCoordinator) or (
         coordinator._group_instance_id is not None and not retires

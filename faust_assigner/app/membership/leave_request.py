@@ -1,7 +1,7 @@
-"""LeaveGroup with a reason (KIP-800), which the broker writes to its log beside the member that left.
+"""LeaveGroup with a reason (KIP-800), which the broker logs together with the member that left.
 
-aiokafka sends the first two versions, without one: the log of a broker tells a worker that was stopped from
-one that took no records for too long by nothing.
+aiokafka sends the first two versions, which have no reason. A broker's log then does not show whether a
+worker was stopped or took no records for too long.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ IDLE: Final = "no records were taken for longer than broker_max_poll_interval"
 
 
 class LeaveGroupResponseV5(Response):  # type: ignore[misc]
-    """One error for the request, and one for each member."""
+    """An answer with an error code for the request, and an error code for each member."""
 
     API_KEY = 13
     API_VERSION = 5
@@ -38,7 +38,7 @@ class LeaveGroupResponseV5(Response):  # type: ignore[misc]
 
 
 class LeaveGroupRequestV5(RequestStruct):  # type: ignore[misc]
-    """The first version with reasons; Apache Kafka 3.2 and later."""
+    """LeaveGroup version 5, the first version with reasons; Apache Kafka 3.2 and later."""
 
     FLEXIBLE_VERSION = True
     API_KEY = 13
@@ -63,7 +63,7 @@ Version: TypeAlias = LeaveGroupRequest_v0 | LeaveGroupRequest_v1 | LeaveGroupReq
 
 
 class LeaveGroup(Request[Version]):  # type: ignore[misc]
-    """One member leaves; a broker older than Apache Kafka 3.2 is not told why."""
+    """The request of one member to leave; without the reason for brokers older than Apache Kafka 3.2."""
 
     API_KEY = 13
 

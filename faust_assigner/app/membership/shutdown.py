@@ -1,7 +1,7 @@
-"""A worker that stops says goodbye to a silent broker for a few seconds, not for as long as it is silent.
+"""The shutdown's time limit: a worker that stops waits a few seconds for a silent broker, not for ever.
 
-The last commit, the last flush and the leaving of the group are requests like any other: aiokafka takes
-some of them again for ever. What is not committed then is processed again by the next owner.
+aiokafka retries some requests for ever, also the requests of the last commit, the last flush and the leave.
+The next owner processes uncommitted records again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ else:
 
 logger = get_logger(__name__)
 
-#: Seconds that all waits for brokers may take together once the app stops. Streams are waited for beside it.
+#: Seconds that all waits for brokers may take together once the app stops. Waits for streams do not count.
 SHUTDOWN_S = 4.0
 
-#: Seconds that the parting of one client may take, whatever the others have used.
+#: The shortest limit of one step in seconds, even if no time is left.
 LEAST_S = 0.5
 
 
 class ShutdownBudget:
-    """What is left of the time for brokers; ``over`` once it is used up."""
+    """The remaining seconds for waits for brokers; ``over`` is set once no time is left."""
 
     def __init__(self, app: Any, seconds: float = SHUTDOWN_S) -> None:
         self.app, self.left, self.over = app, seconds, asyncio.Event()
@@ -41,7 +41,7 @@ class ShutdownBudget:
     async def within(
         self, what: str, step: Callable[..., Awaitable[Any]], *args: Any, **kwargs: Any
     ) -> Any:
-        """``step(...)``; while the app stops only for as long as there is time left, then None."""
+        """Run ``step(...)``; while the app stops, for the remaining time at most. None after a timeout."""
         if not self.app.should_stop:
             return await step(*args, **kwargs)
         began, limit = monotonic(), max(self.left, LEAST_S)
@@ -60,7 +60,7 @@ class ShutdownBudget:
 
 
 class EndsWithItsProcess(WorkerThread):  # type: ignore[misc]
-    """The thread of a consumer that nobody stopped keeps no process alive, with heartbeats and no work."""
+    """A daemon thread for the consumer: an unstopped consumer does not keep an idle process alive."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -68,7 +68,7 @@ class EndsWithItsProcess(WorkerThread):  # type: ignore[misc]
 
 
 class BoundedShutdown(Consumer):
-    """Of the consumer: its last steps, and those of the producer, end although the broker is silent."""
+    """A part of the consumer: the last steps of consumer and producer end even if the broker is silent."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -80,12 +80,12 @@ class BoundedShutdown(Consumer):
     def _new_consumer_thread(self) -> Any:
         thread = super()._new_consumer_thread()
         thread.Worker = EndsWithItsProcess
-        # The driver names its thread class in code, so this one instance is told.
+        # The driver hard-codes its thread class, so change this instance.
         thread.on_thread_stop = partial(self._part_consumer, thread, thread.on_thread_stop)
         return thread
 
     async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
-        """Commit, not for longer than there is time, and not through a thread that has crashed."""
+        """Commit within the remaining time; during the shutdown, not through a thread that has crashed."""
         if self.app.should_stop and self._thread.should_stop:
             return False
         return bool(
@@ -95,14 +95,14 @@ class BoundedShutdown(Consumer):
         )
 
     async def maybe_wait_for_commit_to_finish(self) -> bool:
-        """Wait for a commit under way, not for longer than there is time."""
+        """Wait for a running commit within the remaining time."""
         waited = await self._budget.within(
             "Commit under way", super().maybe_wait_for_commit_to_finish
         )
         return bool(waited)
 
     async def wait_empty(self) -> None:
-        """Wait for the streams; not for one that waits for the broker itself, once that is silent."""
+        """Wait for the streams; during the shutdown, until no time is left for waits for the broker."""
         if not self.app.should_stop:
             await super().wait_empty()
             return
@@ -120,23 +120,23 @@ class BoundedShutdown(Consumer):
             await asyncio.gather(streams, over, return_exceptions=True)
 
     async def leave_group(self) -> None:
-        """All is sent and committed: the group may share out this worker's partitions.
+        """Flush, commit and leave, so that the group can reassign this worker's partitions.
 
-        Stock closes its tables first, as long as that takes, and the partitions stand still meanwhile.
+        Stock first closes its tables, for as long as needed, and the partitions pause meanwhile.
         """
         if self._thread.should_stop:
-            return  # it has crashed, and leaves by itself
+            return  # the thread has crashed, and leaves the group by itself
         await self.app.producer.flush()
         await self.commit_and_end_transactions()
         await told()
-        discard(self.app)  # what is done after this is another's to do
+        discard(self.app)  # the next owner processes all later records
         coordinator = getattr(self._thread._consumer, "_coordinator", None)
         if coordinator is not None and hasattr(coordinator, "close"):
             leave = partial(_done_within, max(self._budget.left, LEAST_S), coordinator.close)
             await self._budget.within("Leaving the group", self._thread.call_thread, leave)
 
     async def _part_consumer(self, thread: Any, stop: Callable[[], Awaitable[None]]) -> None:
-        """On the consumer's thread: leave the group and close."""
+        """Leave the group and close the client; on the consumer's thread."""
         consumer = thread._consumer
         if await _done_within(max(self._budget.left, LEAST_S), stop) or consumer is None:
             return
@@ -159,10 +159,11 @@ class BoundedShutdown(Consumer):
 
 
 async def _done_within(seconds: float, step: Callable[[], Awaitable[Any]]) -> bool:
-    """Whether ``step()`` came to its end in time; it is cancelled otherwise. Raises our cancellation only.
+    """Run ``step()`` for at most ``seconds``; return whether it ended in time without an error.
 
-    aiokafka's own tasks, cancelled when a client stops, come through as one; it would end a thread without
-    the word that the app then waits for, for a minute.
+    Raises CancelledError only if the current task is cancelled. A stopping client cancels its own tasks, and
+    aiokafka passes on their CancelledError. This would end the thread without its stop signal, for which the
+    app would wait a minute.
     """
     try:
         async with asyncio.timeout(seconds):

@@ -1,7 +1,8 @@
-"""Topics that cannot work are one clear error at the start, in every worker.
+"""Checks of topics: each worker reports unusable topics as a clear error at its start.
 
-Stock subscribes to nothing for a topic given as a pattern and says nothing. Where a changelog and its source
-differ in partitions, the worker that first writes to the table loses its agent, and the others go on.
+Stock Faust does not subscribe to a topic that is given as a pattern, and does not log this. If a changelog
+and its source have different numbers of partitions, the worker that first writes to the table loses its
+agent, and the other workers continue.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ else:
 
 
 class ChecksTopics(TableManager):
-    """Of the table manager: looks at patterns before it starts, at partitions until all counts are known.
+    """A part of the table manager: check patterns before the start, and partition counts until all are known.
 
-    At each assignment, and where a worker has not been told of a topic by then, with the watchdog. A topic
-    that grows later is left to the check at a write.
+    The counts are checked at each assignment, and later by the watchdog if a topic is still unknown. If a
+    topic gets more partitions later, the check at a write finds the mismatch.
     """
 
     _topics_checked: bool = False
 
     def add(self, table: Any) -> Any:
-        """Manage ``table``; a mismatch that shows only at a write ends the worker, not just the agent."""
+        """Manage ``table``; a mismatch at a write ends the worker, not only the agent."""
         table._verify_source_topic_partitions = partial(
             _verify, self.app, table._verify_source_topic_partitions
         )
@@ -46,13 +47,13 @@ class ChecksTopics(TableManager):
         newly_assigned: set[Any],
         generation_id: int = 0,
     ) -> None:
-        """Raise PartitionsMismatch for a table that no source can write to; the app ends with it."""
+        """Raise PartitionsMismatch, which ends the app, for a table that no source matches in partitions."""
         if assigned and (problem := self.topic_problem()):
             raise PartitionsMismatch(problem)
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
     def topic_problem(self) -> str | None:
-        """The first mismatch, in words; None when there is none, and always None once all was found well."""
+        """A description of the first mismatch; None if there is none. A complete check is not repeated."""
         if self._topics_checked:
             return None
         problem = next(mismatches(self.app, self.values()), None)
@@ -64,14 +65,14 @@ class ChecksTopics(TableManager):
 
 
 def sources_of(app: Any) -> list[str]:
-    """Names of topics the app consumes that are no changelogs, ascending."""
+    """The names of the app's consumed topics without changelogs, ascending."""
     return sorted(
         {name for topic in app.topics for name in topic.topics} - app.tables.changelog_topics
     )
 
 
 def refuse_patterns(agents: Iterable[tuple[str, Any]]) -> None:
-    """Raise ImproperlyConfigured naming the first agent, by name, that consumes a pattern."""
+    """Raise ImproperlyConfigured with the name of the first agent, by name, that consumes a pattern."""
     for name, agent in sorted(agents, key=lambda item: item[0]):
         pattern = getattr(agent.channel, "pattern", None)
         if pattern:
@@ -82,9 +83,9 @@ def refuse_patterns(agents: Iterable[tuple[str, Any]]) -> None:
 
 
 def mismatches(app: Any, tables: Iterable[Any]) -> Iterator[str]:
-    """Each table whose changelog's partitions are those of no topic the app consumes, in words.
+    """Describe each table whose changelog has as many partitions as none of the consumed topics.
 
-    Counts that the consumer does not know yet are no mismatch.
+    Counts that the consumer does not know yet are not a mismatch.
     """
     sources = {
         name: count for name in sources_of(app) if (count := app.consumer.topic_partitions(name))
@@ -103,7 +104,7 @@ def mismatches(app: Any, tables: Iterable[Any]) -> Iterator[str]:
 
 
 def _verify(app: Any, verify: Any, source_topic: str) -> None:
-    """Stock's own check, made at the first write after a record of ``source_topic``."""
+    """Run stock's check at the first write after a record of ``source_topic``; a mismatch ends the app."""
     try:
         verify(source_topic)
     except PartitionsMismatch as error:

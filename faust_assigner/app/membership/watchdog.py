@@ -1,9 +1,9 @@
-"""A worker works, or says once a minute what it waits for, or ends with an error: it never just stays.
+"""The watchdog: a worker processes records, or logs its wait once a minute, or ends with an error.
 
-What must be running is known: the recovery's loops, the fetcher, the consumer's thread, aiokafka's own
-tasks, and what other rooms have named with :func:`must_run`. Stock notices the end of none of them; the
-worker stays in the group, sends heartbeats, leads it perhaps, and its partitions stand still. Rebalances
-and commits have deadlines (``waits.py``).
+The watchdog checks the recovery's loops, the fetcher, the consumer's thread, aiokafka's own tasks, and the
+checks that other modules register with :func:`must_run`. Stock Faust does not notice the end of any of
+them: the worker stays in the group, sends heartbeats, may be the leader, and its partitions stand still.
+Rebalances and commits have deadlines (``waits.py``).
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks.
+#: Seconds between two checks.
 LOOK_S = 1.0
-#: What is found dead in so many looks in a row does not come back.
+#: The number of consecutive checks with the same problem after which the worker ends.
 LOOKS = 3
-#: Seconds after which a recovery that nobody runs although it is due is begun again.
+#: Seconds after which a recovery that is due but does not run is started again.
 STALLED_S = 10.0
 
 _MARK = "_faust_assigner_must_run"
 
 
 class CannotGoOn(Exception):
-    """Something without which this worker does nothing has ended; it is better restarted."""
+    """A part that this worker needs has ended; the worker needs a restart."""
 
 
 def must_run(app: Any, name: str, problem: Callable[[], str | None]) -> None:
-    """Have ``app``'s watchdog ask ``problem()`` every second; the same text three times ends the worker."""
+    """Have ``app``'s watchdog call ``problem()`` every second; the same text three times ends the worker."""
     vars(app).setdefault(_MARK, {})[name] = problem
 
 
 def runs(service: Any, task: str) -> bool:
-    """Whether the service has not been started, is stopped, or still runs its task of that name."""
+    """Whether ``service`` runs the task named ``task``; True before its start and after its stop."""
     if not service.started or service.should_stop:
         return True
     return any(
@@ -52,14 +52,14 @@ def runs(service: Any, task: str) -> bool:
 
 
 def aiokafka_problem(consumer: Any) -> str | None:
-    """What is wrong with an AIOKafkaConsumer that has been started and not stopped; None if nothing is."""
+    """A description of the problem of a started AIOKafkaConsumer; None if it is well or stopped."""
     if consumer is None or consumer._closed:
         return None
     coordinator, fetcher = (
         getattr(consumer, "_coordinator", None),
         getattr(consumer, "_fetcher", None),
     )
-    # An error that nobody asks for holds the coordinator up for good, and Faust never asks.
+    # A pending error that is never retrieved blocks the coordinator for good, and Faust never retrieves it.
     pending = getattr(coordinator, "_pending_exception", None)
     if pending is not None:
         return f"the group coordinator gave up: {pending!r}"
@@ -74,7 +74,7 @@ def aiokafka_problem(consumer: Any) -> str | None:
 
 
 class Watched(ChecksTopics):
-    """Of the table manager, which every worker has: it looks every second whether the worker can go on."""
+    """A part of the table manager, which every worker has: check the worker every second."""
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _watch(self) -> None:
@@ -93,9 +93,9 @@ class Watched(ChecksTopics):
             self._say_what_it_waits_for(said)
 
     def _look_at_waits(self, looked: float) -> float:
-        """Count the time since ``looked``, and log the waits that are long; returns the time of this look."""
+        """Add the time since ``looked`` to the waits and log long waits; return the time of this check."""
         now = monotonic()
-        # A process that was stopped, or a machine that slept, has not waited meanwhile.
+        # The time in which the process or the machine was suspended does not count as a wait.
         seconds = min(now - looked, 2 * LOOK_S)
         answers = getattr(self.app.consumer, "is_surely_member", lambda: True)()
         for line in waits_of(self.app).look(seconds, group_answers=answers):
@@ -103,7 +103,7 @@ class Watched(ChecksTopics):
         return now
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """What has ended and must not have, by name."""
+        """The name and the description of each problem, such as a task that has ended."""
         if self.should_stop or self.app.should_stop:
             return
         for task in ("_restart_recovery", "_slurp_changelogs"):
@@ -126,7 +126,7 @@ class Watched(ChecksTopics):
                 yield name, found
 
     def _begin_stalled_again(self, since: float | None) -> float | None:
-        """Begin a recovery that is due and that nobody runs; returns since when that has been so."""
+        """Start a stalled recovery again; return the time since which a due recovery has not run, or None."""
         recovery, app = self.recovery, self.app
         due = (
             recovery.idle
