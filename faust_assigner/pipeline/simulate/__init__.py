@@ -1,1 +1,1 @@
-"""The ``simulate`` command: scenarios, policies, and the settings that served best."""
+"""The ``simulate`` command: scenarios, policies and the recommended settings."""

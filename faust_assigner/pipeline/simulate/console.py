@@ -1,4 +1,4 @@
-"""What ``simulate`` and ``weights`` print: the distributions, the settings table, the learned weights."""
+"""The output of ``simulate`` and ``weights``: distributions, the settings table, the learned weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _METRICS = (
 
 
 def show_simulation(report: Mapping[str, Any], out: str) -> None:
-    """Each policy's p50/p90/p99 over all fleets, then what to set."""
+    """Print each policy's p50/p90/p99 over all fleets, then the recommended settings."""
     options = report["options"]
     everywhere = [found for found in report["sim_summary"] if found["state"] == ALL_FLEETS]
     show(
@@ -85,7 +85,7 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
 
 
 def show_what_if(report: Mapping[str, Any]) -> None:
-    """One change with each number of standbys, and the racks afterwards."""
+    """Print the effect of one change with each number of standbys, and the load per rack afterwards."""
     rows = report["what_if"]
     show(
         f"Group {report['group_id']}, {report['members']} members, then {rows[0]['members']}",
@@ -135,7 +135,7 @@ def show_what_if(report: Mapping[str, Any]) -> None:
 
 
 def show_weights(report: Mapping[str, Any]) -> None:
-    """What was learned, per group, and what it would have changed."""
+    """Print the learned weights per group, and their effect on the newest decision."""
     show(
         f"Weights version {report['version']}, by {report['by']}",
         ("group", "partitions", "samples", "lowest", "highest", "heaviest partition"),
@@ -195,7 +195,7 @@ def _spread(found: Mapping[str, Any], metric: str) -> str:
 
 
 def _within(value: float | None, interval: Sequence[float] | None, *, digits: int = 1) -> str:
-    """``12.3 (11.0..14.1)``."""
+    """A value with its interval: ``12.3 (11.0..14.1)``."""
     if value is None:
         return ""
     told = f"{value:.{digits}f}"
@@ -205,5 +205,5 @@ def _within(value: float | None, interval: Sequence[float] | None, *, digits: in
 
 
 def _predicted(replay: Mapping[str, Any] | None, name: str) -> str:
-    """``predicted / recorded``; empty where no ledger was replayed."""
+    """``predicted / recorded``; empty without a replayed ledger."""
     return f"{replay['predicted'][name]} / {replay['recorded'][name]}" if replay else ""

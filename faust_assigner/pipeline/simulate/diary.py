@@ -1,11 +1,12 @@
-"""Who ran when, and what became of whom: a group's life read from its successive decisions.
+"""A group's joins, restarts, crashes and departures, derived from its successive decisions.
 
-* A static member (``instance_id``) is the same worker under every member id. It sends no LeaveGroup: however
-  it ended, the group missed it one session later, so that is when it is said to have ended.
-* A member without one that is back within RETURN_S (under its own id or, as Kafka gives new ids, as another
-  new member of its rack) was restarted; one that stays away left.
-* Such a member crashed, and that a session before it was missed, where its partitions had been silent for the
-  whole session while others were sampled, or where the trigger says so (CRASH_WORDS, of other writers).
+* A static member (``instance_id``) is the same worker under every member id. It sends no LeaveGroup, so the
+  group removes it one session after its end. Its end is dated one session before that decision.
+* A dynamic member was restarted if it is back within RETURN_S, under its own id or, since Kafka gives new
+  ids, as another new member of its rack. A member that does not return left.
+* A dynamic member crashed if its partitions were not sampled for a session while other members' partitions
+  were, or if the trigger contains one of CRASH_WORDS (of other writers). Its crash too is dated one session
+  before the decision.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Any
 from faust_assigner.simulation.fleet import Event, Kind, Worker
 
 RETURN_S = 300.0
-#: How long a static worker is taken to have been away that came back before anybody missed it.
+#: Assumed downtime, in seconds, of a static worker that rejoins before the group removes it.
 BRIEF_S = 5.0
-#: Of a session, how much silence tells a crash: a sample is not taken at the very moment of death.
+#: The share of a session without samples that indicates a crash: the last sample precedes the crash.
 SILENT_SHARE = 0.9
 CRASH_WORDS = ("crash", "kill", "timeout", "expired", "lost", "dead", "fenced")
 
@@ -29,7 +30,7 @@ LastSeen = Mapping[tuple[str, str, str], dt.datetime]
 
 @dataclass
 class _Absence:
-    """A worker that is gone: since when, how, and for how long if it came back."""
+    """The absence of a worker: its start, whether it is a crash, and its length if the worker returned."""
 
     worker: str
     at_s: float
@@ -39,9 +40,10 @@ class _Absence:
 
 @dataclass
 class Diary:
-    """``workers`` by name, those of the ``start``, and :meth:`events`, from ``decisions`` in order of time.
+    """``workers`` by name, the workers at the ``start``, and :meth:`events`, derived from ``decisions``.
 
-    ``last_seen``: (group, decision, member) -> its last sample before the next decision.
+    ``decisions`` are in order of time. ``last_seen``: (group, decision, member) -> the time of the member's
+    last sample before the next decision.
     """
 
     decisions: Sequence[Mapping[str, Any]]
@@ -52,7 +54,7 @@ class Diary:
     joins: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        here: dict[str, str] = {}  # member id -> the worker it is an incarnation of
+        here: dict[str, str] = {}  # member id -> the worker with this member id
         static: set[str] = set()
         first = self.decisions[0]["ts"]
         for number, decision in enumerate(self.decisions):
@@ -85,7 +87,7 @@ class Diary:
         return _Absence(worker, max(0.0, at - session_s) if crashed else at, crashed)
 
     def _fell_silent(self, member_id: str, number: int, session_s: float) -> bool:
-        """Whether the member's partitions were not sampled for a session, and somebody else's were."""
+        """Whether the member's partitions lack samples for a session while another member's have them."""
         before, now = self.decisions[number - 1], self.decisions[number]
         seen = {
             member["member_id"]: self.last_seen.get(
@@ -132,7 +134,7 @@ class Diary:
         )
 
     def events(self) -> tuple[Event, ...]:
-        """All that happened, in order of time; what happened at one moment, in the order of workers."""
+        """All events in order of time; simultaneous events in the order of workers."""
         events = list(self.joins)
         for absence in self.absences:
             if absence.down_s is None:

@@ -1,4 +1,4 @@
-"""What of a ledger a replay needs, gathered on Spark; ``recorded.py`` does the same without it."""
+"""The facts of a ledger that a replay needs, computed on Spark; ``recorded.py`` does so without Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ WHO = ("group_id", "decision_id", "member_id")
 def facts_on_spark(parsed: DataFrame) -> Facts:
     """:func:`faust_assigner.pipeline.simulate.recorded.facts_of`, of a ledger of any size.
 
-    The driver gets the decisions, one row per topic and per partition, and two per decision and member.
+    The driver collects the decisions, one row per topic and per partition, and two rows per decision and
+    member.
     """
     decisions = _decisions(parsed)
     return Facts(
@@ -68,7 +69,7 @@ def _halves(
 
 
 def _recoveries(parsed: DataFrame) -> list[RecoveryFact]:
-    """One fact for each decision and member; a row told twice counts once."""
+    """One fact per decision and member; a duplicate row counts once."""
     micros = F.unix_micros(F.max("ended")) - F.unix_micros(F.min("started"))
     told = rows(parsed, "recovery").dropDuplicates()
     found = (
@@ -87,7 +88,7 @@ def _last_seen(
     parsed: DataFrame,
     decisions: list[dict[str, Any]],
 ) -> dict[tuple[str, str, str], dt.datetime]:
-    """Each sample belongs to the decision that stood; of each owner's, the last one counts."""
+    """The last sample of each owner's partitions; a sample belongs to the newest decision at its time."""
     times = decision_times(decisions)
 
     def dated(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
@@ -118,8 +119,8 @@ def _last_seen(
 
 
 def _decisions(parsed: DataFrame) -> list[dict[str, Any]]:
-    """Each decision once, the earliest of those that share an id, in order of time."""
-    # Maps have no order, and the earliest is a minimum; of the config a replay needs no more than this.
+    """Each decision once, in order of time; of several rows with one id the earliest is taken."""
+    # The earliest is a minimum, and Spark cannot order maps. A replay needs no other entry of the config.
     idle = F.coalesce(F.col("config").getItem(WEIGHTLESS), F.lit("")).alias("weightless")
     told = F.struct(
         F.unix_millis("ts").alias("at_ms"), "trigger", "members", "session_timeout_s", idle
@@ -146,7 +147,7 @@ def _decisions(parsed: DataFrame) -> list[dict[str, Any]]:
 
 
 def _topics(parsed: DataFrame) -> list[TopicFact]:
-    """One row per topic: its partitions as far as anyone named one, and whether it carries state."""
+    """One row per topic: its highest named partition plus one, and whether the topic carries state."""
     placed = rows(parsed, "assignment").select(
         "group_id", "topic", "partition", (F.col("role") != "active").alias("stateful")
     )

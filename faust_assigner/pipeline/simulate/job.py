@@ -1,8 +1,8 @@
 """The job behind ``faust-assigner simulate``: scenarios in, ``sim_result`` and a report out.
 
     OUT/sim_result/*.parquet   one row per scenario, policy and number of standbys
-    OUT/report.json            options, sim_summary (distributions), sim_settings (what to set)
-    OUT/what_if.json           instead of these, for one change to one group
+    OUT/report.json            options, sim_summary (distributions), sim_settings (recommendations)
+    OUT/what_if.json           instead of both, for one change to one group
 
 Without pyarrow (and without Spark) ``sim_result`` is one ``part-00000.jsonl``.
 """
@@ -48,13 +48,13 @@ from faust_assigner.pipeline.weights.rates import NO_DECAY, rates_of
 from faust_assigner.simulation.fleet import Costs
 
 TABLE = "sim_result"
-#: With fewer scenarios in each part settings are chosen and judged on the same.
+#: With fewer scenarios in a part, the same scenarios choose the settings and judge them.
 LEAST_OF_A_PART = 10
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked for; ``master`` None means as ``spark-submit`` says."""
+    """The command's options and arguments."""
 
     scenarios: int
     seed: int
@@ -63,7 +63,7 @@ class Request:
     replicas: Sequence[int] = DEFAULT_REPLICAS
     shape: Shape = field(default_factory=Shape)
     costs: Costs = field(default_factory=Costs)
-    #: Goes before what the ledger says; None: that, or the costs' own.
+    #: Overrides the ledger's session timeout; None: the ledger's, or else the costs' own.
     session_timeout_s: float | None = None
     ledgers: Sequence[str] = ()
     group_id: str | None = None
@@ -89,7 +89,7 @@ def simulate_here(request: Request) -> dict[str, Any]:
 
 
 def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
-    """The whole job on ``spark``; the rows never pass the driver. Returns the report."""
+    """The whole job on ``spark``; the driver never holds the rows. Returns the report."""
     from faust_assigner.pipeline.ledgers.files import hadoop_url
 
     target = hadoop_url(f"{request.out.rstrip('/')}/{TABLE}")
@@ -105,9 +105,9 @@ def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
 
 
 def what_if_here(request: Request, change: Change) -> dict[str, Any]:
-    """One change to the newest decision's group of a ledger, or to the generated fleet of the seed.
+    """The effect of one change to a ledger's group at its newest decision, or to a generated fleet.
 
-    Raises ConfigError for a change that cannot be, NothingRecorded for a ledger without the group.
+    Raises ConfigError for an impossible change, NothingRecorded for a ledger without the group.
     """
     if request.ledgers:
         current, load = _current(request)
@@ -146,7 +146,7 @@ def _current(request: Request) -> tuple[Current, Load]:
 
 
 def _run(request: Request, facts: Facts | None) -> tuple[Run, tuple[str, ...]]:
-    """What to play, and which of its costs the ledger measured."""
+    """The run to play, and the names of the costs that the ledger measured."""
     source: Source = request.shape
     costs = request.costs
     measured: tuple[str, ...] = ()
@@ -187,7 +187,11 @@ def _finish(
     of_part: Callable[[int | None], list[dict[str, Any]]],
     facts: Facts | None,
 ) -> dict[str, Any]:
-    """``of_part``: the summaries of all scenarios (None), of those to choose on (0) and to judge on (1)."""
+    """Write the report and return it.
+
+    ``of_part`` returns the summaries of all scenarios (None), of the scenarios that choose settings (0) and
+    of the scenarios that judge them (1).
+    """
     chosen_from = request.policies[0].partition("+")[0]
     summaries = of_part(None)
     parts = [run.source.part_of(number) for number in range(request.scenarios)]
@@ -219,7 +223,7 @@ def _finish(
 
 
 def _replay(run: Run, facts: Facts) -> list[dict[str, Any]]:
-    """Each arm's prediction of the recorded time beside what was recorded."""
+    """Each arm's prediction for the recorded time, and the recorded figures."""
     assert isinstance(run.source, Week)
     recorded = facts.recorded()
     return [{**each, "recorded": recorded} for each in replayed(run, len(run.source.recordings))]
@@ -248,7 +252,7 @@ def _put_rows(rows: Sequence[SimRow], out: str) -> None:
 
 
 def write_rows(rows: Sequence[SimRow], folder: Path) -> None:
-    """Replace ``folder`` by one file with ``rows``; a reader sees the old file or the new one."""
+    """Replace the content of ``folder`` by one file with ``rows``; a reader never sees a partial file."""
     fresh = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
@@ -270,7 +274,7 @@ def write_rows(rows: Sequence[SimRow], folder: Path) -> None:
     os.replace(fresh, folder)
 
 
-#: What Spark calls the types of ``SIM_DDL`` -> what Arrow calls them.
+#: Spark's names of the types in ``SIM_DDL`` -> Arrow's names.
 _ARROW_NAMES = {
     "string": "string",
     "int": "int32",

@@ -1,4 +1,4 @@
-"""What things cost in this group: the simulator's costs, taken from a ledger's own recoveries."""
+"""The simulator's costs for a group, measured from the recoveries in its ledger."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 
 from faust_assigner.simulation.fleet import Costs
 
-#: Fewer replayed records than this tell the latency of a recovery, not its speed.
+#: With fewer replayed records, the time of a recovery depends on its latency, not on its speed.
 LEAST_RECORDS = 1_000
 LEAST_TAKEOVERS = 3
 
 
 class RecoveryFact(NamedTuple):
-    """What one worker had to bring up after one decision, all its partitions together."""
+    """The recovery of all partitions of one worker after one decision."""
 
     group_id: str
     decision_id: str
     member_id: str
-    #: From the first start to the last end: a worker resumes when all of them are there.
+    #: From the first start to the last end: a worker resumes when all its partitions have recovered.
     seconds: float
     records: int
-    #: Whether a partition came without state of its own (replayed).
+    #: Whether a partition had no local state and was replayed.
     cold: bool
 
 
@@ -33,10 +33,11 @@ def calibrated(
     recoveries: Sequence[RecoveryFact],
     decisions: Sequence[Mapping[str, Any]],
 ) -> tuple[Costs, tuple[str, ...]]:
-    """``costs`` with what the ledger measured in their place, and the names of those; the rest stays.
+    """``costs``, with the costs that the ledger measured replaced, and the names of the replaced costs.
 
-    Replay: all cold recoveries together, records a second. Takeover: the median warm one that had no more
-    to read than counts as caught up. Session: the longest that the newest decisions say.
+    * replay: records per second over all cold recoveries together;
+    * takeover: the median of the warm recoveries that read at most ``acceptable_recovery_lag`` records;
+    * session: the longest session timeout in the groups' newest decisions.
     """
     found: dict[str, float] = {}
     cold = [each for each in recoveries if each.cold and each.seconds > 0]

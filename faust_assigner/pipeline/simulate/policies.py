@@ -1,8 +1,8 @@
-"""What can be tried in a simulation: our planner, Faust's stock assignor, aiokafka's, or yours.
+"""The policies of a simulation: our planner, Faust's stock assignor, aiokafka's assignors, or a user's.
 
-A policy is any callable with the signature of :func:`faust_assigner.plan`. The names below are built
-in; ``package.module:callable`` is loaded by that path, which is also how the stock assignor gets here
-without this package knowing Faust.
+A policy is any callable with the signature of :func:`faust_assigner.plan`. The names below are built in;
+``package.module:callable`` loads any other callable. The stock assignor is loaded by its path too, so that
+this package does not import Faust.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from faust_assigner.planner import plan
 from faust_assigner.simulation.fleet import Arm, PlanLike, Policy, Weights
 from faust_assigner.warmup import WarmupPolicy
 
-#: name -> where the policy is, and whether its workers say at their first join whose files they hold.
+#: name -> (the policy's path, whether its starting workers claim the state on their disks).
 BUILT_IN: Mapping[str, tuple[str, bool]] = {
     "ours": ("faust_assigner.pipeline.simulate.policies:ours", True),
     "stock": ("faust_assigner.app.stock:stock_plan", False),
@@ -29,42 +29,42 @@ BUILT_IN: Mapping[str, tuple[str, bool]] = {
     "aiokafka-sticky": ("faust_assigner.pipeline.simulate.policies:aiokafka_sticky", False),
 }
 
-#: Tried when the caller names none: our settings one at a time, and stock beside them under the same.
+#: The default policies: our settings one at a time, and the stock assignor under the same conditions.
 DEFAULT_POLICIES = ("ours", "ours+static", "ours+static+weights", "stock", "stock+static")
 DEFAULT_REPLICAS = (0, 1, 2)
 
 _SWITCHES = {"static": "static", "weights": "weighted", "eager": "eager"}
-#: The policies that take warm-ups; they play cooperative rounds unless ``+eager`` is said.
+#: The policies with warm-ups; they play cooperative rounds unless ``+eager`` is given.
 COOPERATIVE = frozenset({"ours"})
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Owners by name, for policies that are not ours."""
+    """The answer of a foreign policy: partitions by member id."""
 
     owned: Mapping[str, Mapping[str, Sequence[int]]]
     spare: Mapping[str, Mapping[str, Sequence[int]]]
 
     def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Topic -> partitions the member owns."""
+        """Topic -> partitions that the member owns."""
         return self.owned.get(member_id, {})
 
     def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Changelog topic -> partitions the member keeps a spare replica of."""
+        """Changelog topic -> partitions of which the member keeps a spare replica."""
         return self.spare.get(member_id, {})
 
     def awaited(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """None: without warm-ups everything moves at once."""
+        """An empty mapping: without warm-ups all tasks move at once."""
         return {}
 
 
 def arms(
     policies: Sequence[str] = DEFAULT_POLICIES, replicas: Sequence[int] = DEFAULT_REPLICAS
 ) -> tuple[Arm, ...]:
-    """Every policy with every number of standbys; ``+static`` and ``+weights`` switch a setting on.
+    """Each policy with each number of standbys; ``+static`` and ``+weights`` switch a setting on.
 
-    Raises ConfigError for an unknown name or switch, and for a callable that is no policy, before anything
-    is simulated.
+    Raises ConfigError, before the simulation starts, for an unknown name or switch and for a callable that is
+    no policy.
     """
     found = []
     for text in policies:
@@ -79,7 +79,7 @@ def arms(
             _try_out(name, policy)
         settings: dict[str, Any] = {_SWITCHES[switch]: True for switch in switches}
         claims_files = BUILT_IN.get(name, ("", True))[1]
-        # No standbys in aiokafka's own strategies: one arm of each says it all.
+        # aiokafka's strategies have no standbys: the number of standbys makes no difference.
         counts = replicas if not name.startswith("aiokafka-") else (0,)
         settings["cooperative"] = name in COOPERATIVE and "eager" not in switches
         found += [Arm(name, count, claims_files=claims_files, **settings) for count in counts]
@@ -115,7 +115,7 @@ def load(name: str) -> Policy:
 
 
 def _try_out(name: str, policy: Policy) -> None:
-    """Let it plan for one member; raises ConfigError where it cannot, or where its answer is no plan."""
+    """Let the policy plan for one member; raises ConfigError if it fails or if its answer is no plan."""
     member = Member("first", ("source",))
     try:
         answer = policy(
@@ -155,7 +155,7 @@ def ours(
 
 
 class _Cluster:
-    """The two methods of aiokafka's cluster metadata that assignors call."""
+    """The two methods of aiokafka's cluster metadata that its assignors call."""
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
         self.partitions = partitions
@@ -175,7 +175,7 @@ def aiokafka_roundrobin(
     changelogs: Sequence[str],
     weights: Weights | None,
 ) -> PlanLike:
-    """aiokafka's round-robin over the source topics: what Faust falls back to without tables."""
+    """aiokafka's round-robin over the source topics: Faust's fallback without tables."""
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
     sources = _sources(partitions, changelogs)
@@ -191,7 +191,7 @@ def aiokafka_sticky(
     changelogs: Sequence[str],
     weights: Weights | None,
 ) -> PlanLike:
-    """aiokafka's sticky assignor over the source topics, fed with each member's claims."""
+    """aiokafka's sticky assignor over the source topics; its input is each member's claims."""
     from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
     from aiokafka.structs import TopicPartition
 

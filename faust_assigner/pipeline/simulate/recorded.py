@@ -1,13 +1,13 @@
-"""Scenarios from a recorded week: who ran, who came and went, and what each partition carried.
+"""Scenarios from a recorded week: the members, their joins and departures, and each partition's load.
 
-Decisions tell the membership (``diary.py``), assignments the topics, partition samples the load, recoveries
-what a recovery takes (``measured.py``). What a ledger does not say is taken like this:
+Decisions give the membership (``diary.py``), assignments the topics, partition samples the load, recoveries
+the cost of a recovery (``measured.py``). Two facts are not in a ledger and are derived:
 
-* topics of one partition count are one co-partitioned group; a topic is a changelog when it had a standby
-  or a recovery, or is named like one.
+* topics with equal partition counts are one co-partitioned group;
+* a topic is a changelog if it had a standby or a recovery, or has a changelog's name.
 
-Scenario 0 of each group is the week as it was; every further one is made of whole days of it, drawn anew
-(of a single day: with other pauses), and draws whom incidents hit and which partitions are the heavy ones.
+Scenario 0 of each group is the recorded week. Each further scenario consists of randomly drawn whole days of
+the week (of a single day: with other pauses). Its incidents' members and heavy partitions are drawn too.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from faust_assigner.weights.document import clamp_to_median
 
 CHANGELOG_SUFFIX = "-changelog"
 DAY_S = 86_400.0
-#: Taken for the table of a stateful partition that no sample measured.
+#: Assumed changelog records of a stateful partition without samples.
 NOMINAL_RECORDS = 10_000.0
 
 
 class NothingRecorded(FaustAssignerError, ValueError):
-    """A ledger holds no group to replay; says what is missing."""
+    """The ledger holds no group to replay; the message names the missing part."""
 
 
 class UnknownGroup(NothingRecorded):
-    """The ledger does not know the group that was named, or there are several and none was."""
+    """The ledger lacks the named group, or it holds several groups and none was named."""
 
     exit_code = 2
 
 
 class TopicFact(NamedTuple):
-    """A topic as the assignments show it."""
+    """A topic, derived from assignments and recoveries."""
 
     group_id: str
     topic: str
@@ -56,24 +56,24 @@ class TopicFact(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What of a ledger a replay needs: small, whatever the ledger's size."""
+    """The facts of a ledger that a replay needs; their size does not grow with the number of samples."""
 
     decisions: tuple[Mapping[str, Any], ...]
     topics: tuple[TopicFact, ...]
     rates: tuple[PartitionRate, ...]
     recoveries: tuple[RecoveryFact, ...] = ()
-    #: (group, decision, member) -> when one of the partitions it was given was last sampled before the
-    #: next decision: silence before that is how a crash shows.
+    #: (group, decision, member) -> the time of the last sample of the member's partitions before the next
+    #: decision. A long time without samples indicates a crash.
     last_seen: Mapping[tuple[str, str, str], datetime] = field(default_factory=dict)
-    #: (group, decision) -> the tasks it moved, and how many of them cold.
+    #: (group, decision) -> (the number of tasks that the decision moved, the number of cold moves).
     outcomes: Mapping[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    #: The rates of the first half of the samples' time, of which weights are learned, and of the second half,
-    #: by which they are scored.
+    #: The rates of the first half of the samples' time, from which weights are learned, and the rates of the
+    #: second half, by which the weights are scored.
     before: tuple[PartitionRate, ...] = ()
     after: tuple[PartitionRate, ...] = ()
 
     def recorded(self) -> dict[str, int]:
-        """What the groups did after their first decision: rebalances, tasks moved, and those moved cold."""
+        """The number of rebalances, moved tasks and cold moves after each group's first decision."""
         seen: set[str] = set()
         later = []
         for each in self.decisions:
@@ -103,7 +103,7 @@ class Facts:
 
 
 def facts_of(rows: Iterable[Row]) -> Facts:
-    """The facts in accepted ledger lines; a decision read twice counts once."""
+    """The facts in accepted ledger lines; a decision that was read twice counts once."""
     decisions: dict[tuple[str, str], Mapping[str, Any]] = {}
     topics: dict[tuple[str, str], tuple[int, bool]] = {}
     samples: list[Mapping[str, Any]] = []
@@ -153,7 +153,7 @@ def _halves(
 def _outcomes(
     decisions: Sequence[Mapping[str, Any]], placed: Iterable[Mapping[str, Any]]
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """Tasks, not topic partitions: topics of one partition count travel together."""
+    """(group, decision) -> (moved, cold moves), in tasks: topics of one partition count move together."""
     idle = {
         (each["group_id"], topic)
         for each in decisions
@@ -181,7 +181,7 @@ def _outcomes(
 
 
 def _recoveries(rows: Iterable[Mapping[str, Any]]) -> list[RecoveryFact]:
-    """One fact for each decision and member; a row told twice counts once."""
+    """One fact per decision and member; a duplicate row counts once."""
     found: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for row in {tuple(sorted(each.items())): each for each in rows}.values():
         found.setdefault((row["group_id"], row["decision_id"], row["member_id"]), []).append(row)
@@ -220,12 +220,12 @@ def _last_seen(
     return found
 
 
-#: A group's decisions in order: when, and their ids.
+#: A group's decisions in order of time: their times and their ids.
 Times = tuple[Sequence[datetime], Sequence[str]]
 
 
 def decision_times(decisions: Sequence[Mapping[str, Any]]) -> dict[str, Times]:
-    """By group, from decisions in order of time."""
+    """Group -> its decisions' times and ids; ``decisions`` are in order of time."""
     found: dict[str, tuple[list[datetime], list[str]]] = {}
     for decision in decisions:
         moments, names = found.setdefault(decision["group_id"], ([], []))
@@ -235,7 +235,7 @@ def decision_times(decisions: Sequence[Mapping[str, Any]]) -> dict[str, Times]:
 
 
 def decision_at(times: Times, moment: datetime) -> str:
-    """The decision that stood at ``moment``; empty before the first."""
+    """The id of the newest decision at ``moment``; empty before the first decision."""
     at = bisect.bisect_right(times[0], moment)
     return times[1][at - 1] if at else ""
 
@@ -244,14 +244,14 @@ def decision_at(times: Times, moment: datetime) -> str:
 class Week:
     """A source of scenarios (see :class:`faust_assigner.pipeline.simulate.run.Source`): recorded groups.
 
-    A variation of a recording of several days is made of whole days of it, drawn anew: of every other day
-    where settings are chosen (part 0), of the days between where they are judged (part 1).
+    A variation of a recording of several days consists of randomly drawn whole days. Scenarios that choose
+    settings (part 0) draw from the even days; scenarios that judge them (part 1) draw from the odd days.
     """
 
     recordings: tuple[Scenario, ...]
 
     def scenario(self, scenario_id: int, seed: int) -> Scenario:
-        """The recording as it was, then variations of it; groups take turns."""
+        """The scenario with this number: first each recording unchanged, then variations, group by group."""
         recorded = self.recordings[scenario_id % len(self.recordings)]
         again = replace(recorded, scenario_id=scenario_id, seed=seed)
         if scenario_id < len(self.recordings):
@@ -259,13 +259,13 @@ class Week:
         return _varied(again, np.random.default_rng(seed), self.part_of(scenario_id))
 
     def part_of(self, scenario_id: int) -> int | None:
-        """0: settings are chosen on it, 1: they are judged on it; None: a recording as it was."""
+        """0: the scenario chooses settings, 1: it judges them; None: an unchanged recording."""
         turn = scenario_id // len(self.recordings)
         return (turn - 1) % 2 if turn else None
 
 
 def week(facts: Facts, *, group_id: str | None = None) -> Week:
-    """Every recorded group (or the one named) as a scenario; raises NothingRecorded."""
+    """Each recorded group (or the named group) as a scenario; raises NothingRecorded."""
     known = sorted({decision["group_id"] for decision in facts.decisions})
     wanted = known if group_id is None else [group for group in known if group == group_id]
     if not wanted:
@@ -277,7 +277,7 @@ def week(facts: Facts, *, group_id: str | None = None) -> Week:
 
 def _recording(facts: Facts, group_id: str) -> Scenario:
     decisions = [decision for decision in facts.decisions if decision["group_id"] == group_id]
-    # What adds no load moves nothing else: the other topics' plans are the same without it.
+    # A weightless topic adds no load, so the plans of the other topics are the same without it.
     idle = {
         name for decision in decisions for name in decision["config"].get(WEIGHTLESS, "").split()
     }
@@ -294,7 +294,7 @@ def _recording(facts: Facts, group_id: str) -> Scenario:
     learned = rates
     before, after = (_load(groups, members, half)[0] for half in (mine.before, mine.after))
     if before.any() and after.any():
-        # Weights know what was before; the load that they meet came after.
+        # Weights are learned from the first half of the time; the load is of the second half.
         learned, rates = before, after
     diary = Diary(decisions, facts.last_seen)
     return Scenario(
@@ -313,7 +313,7 @@ def _recording(facts: Facts, group_id: str) -> Scenario:
 
 
 def _groups(topics: Sequence[TopicFact]) -> tuple[tuple[TaskGroup, ...], list[list[str]]]:
-    """One group per partition count, and the topics whose load it carries."""
+    """One group per partition count, and for each group the topics whose load it carries."""
     groups, members = [], []
     for count in sorted({topic.partitions for topic in topics}):
         mine = [topic for topic in topics if topic.partitions == count]
@@ -336,7 +336,7 @@ def _load(
     members: Sequence[Sequence[str]],
     rates: Sequence[PartitionRate],
 ) -> tuple[Floats, Floats]:
-    """Records/s and changelog records of every task; 1 and NOMINAL_RECORDS where nothing was sampled."""
+    """Records/s and changelog records of each task; without samples 1 and NOMINAL_RECORDS."""
     found = {(rate.topic, rate.partition): rate for rate in rates}
     arrived, kept = [], []
     for group, topics in zip(groups, members, strict=True):
@@ -356,7 +356,7 @@ def _load(
 
 
 def _days(events: Sequence[Event], draw: np.random.Generator, part: int) -> list[Event] | None:
-    """As many days as were recorded, each drawn whole from those of ``part``; None: there are not two."""
+    """As many days as were recorded, each a whole day of ``part``; None: fewer than two were recorded."""
     count = 1 + int(max((event.at_s for event in events), default=0.0) // DAY_S)
     theirs = [day for day in range(count) if day % 2 == part]
     if count < 2:
@@ -373,7 +373,7 @@ def _days(events: Sequence[Event], draw: np.random.Generator, part: int) -> list
 
 
 def _varied(recorded: Scenario, draw: np.random.Generator, part: int | None = None) -> Scenario:
-    """Other victims and other heavy partitions; whole days drawn anew, or of one day other pauses."""
+    """A variation: other members are hit, other partitions are heavy; other days, or other pauses."""
     running, restarts = list(recorded.start), dict.fromkeys(recorded.start, 0)
     days = None if part is None else _days(recorded.events, draw, part)
     events, at, before = [], 0.0, 0.0
@@ -385,7 +385,7 @@ def _varied(recorded: Scenario, draw: np.random.Generator, part: int | None = No
         before = event.at_s
         if event.kind is Kind.JOIN:
             if event.member_id in running:
-                continue  # a day that is drawn twice
+                continue  # this day was drawn twice
             running.append(event.member_id)
             restarts.setdefault(event.member_id, 0)
             events.append(replace(event, at_s=at))
@@ -411,7 +411,7 @@ def _varied(recorded: Scenario, draw: np.random.Generator, part: int | None = No
 
 
 def _victim(running: Sequence[str], restarts: Mapping[str, int], draw: np.random.Generator) -> str:
-    """Whoever was hit least so far: a rolling deploy goes round all workers before it starts again."""
+    """A random member among those hit least so far: a rolling deploy restarts each worker once."""
     fewest = min(restarts[member_id] for member_id in running)
     fair = [member_id for member_id in running if restarts[member_id] == fewest]
     return fair[int(draw.integers(len(fair)))]

@@ -1,8 +1,8 @@
 """Thousands of scenarios under many policies: one row per scenario and arm, the table ``sim_result``.
 
-:func:`play` is the whole computation. Spark runs it through ``mapInPandas`` (a few tasks per core), a
-process pool or a plain loop run it without Spark, and all three give the same numbers, because a
-scenario depends on nothing but (source, scenario number, seed).
+:func:`play` is the whole computation. Spark runs it through ``mapInPandas`` (a few tasks per core);
+a process pool or a plain loop runs it without Spark. All three give the same numbers, because a
+scenario depends on (source, scenario number, seed) alone.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
-#: Enough tasks that a core with easy scenarios takes work from one with hard ones.
+#: Several tasks per core even out the cores' load: some scenarios take longer.
 TASKS_PER_CORE = 4
-#: Scenarios per data frame that a task hands back, and per piece of work of the process pool.
+#: Scenarios per data frame that a task returns, and per piece of work of the process pool.
 BATCH = 64
-#: What a replay is scored by.
+#: The figures by which a replay is scored.
 REPLAYED = ("rebalances", "moved", "cold_moves")
 
 
 class SimRow(NamedTuple):
-    """One arm in one scenario. The first ten columns are table ``sim_result``; the rest explain them.
+    """One arm in one scenario: a row of the table ``sim_result``.
 
     ``moved``, ``cold_moves``: tasks; ``imbalance``: heaviest member / mean, averaged over rebalances;
-    ``worst_load``: its maximum; ``unavailable_s``: seconds summed over partitions; ``worst_gap_s``:
-    the longest standstill of one partition; ``restored``: records replayed; ``state``: how much a
-    partition keeps on average (none, small, medium, large); ``members``, ``racks``: at the start.
+    ``worst_load``: the maximum of this ratio; ``unavailable_s``: seconds summed over partitions;
+    ``worst_gap_s``: the longest standstill of one partition; ``restored``: records replayed; ``state``:
+    the class of an average partition's state (none, small, medium, large); ``members``, ``racks``: at the
+    start. The columns after ``cold_moves`` explain the others.
     """
 
     group_id: str
@@ -81,18 +82,18 @@ SIM_DDL = (
 
 
 class Source(Protocol):
-    """Where scenarios come from: a :class:`Shape` to draw from, or a recorded week."""
+    """The source of scenarios: a :class:`Shape`, which generates them, or a recorded week."""
 
     def scenario(self, scenario_id: int, seed: int) -> Scenario:
-        """The scenario with this number; ``seed`` is its own, see :func:`scenario_seed`."""
+        """The scenario with this number; ``seed`` is the scenario's seed, see :func:`scenario_seed`."""
 
     def part_of(self, scenario_id: int) -> int | None:
-        """0: settings are chosen on it, 1: they are judged on it; None: neither."""
+        """0: the scenario chooses settings, 1: it judges them; None: neither."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a task needs to know: picklable, small, and the same on every machine."""
+    """The whole input of a task: picklable, small, and equal on every machine."""
 
     seed: int
     source: Source = field(default_factory=Shape)
@@ -136,7 +137,7 @@ def _row(scenario: Scenario, arm: Arm, costs: Costs, memo: Memo) -> SimRow:
 
 
 def replayed(run: Run, recordings: int) -> list[dict[str, Any]]:
-    """What each arm predicts of the recordings as they were: rebalances, tasks moved, those moved cold."""
+    """Each arm's prediction for the unchanged recordings: rebalances, moved tasks, cold moves."""
     found: dict[tuple[str, int], dict[str, Any]] = {}
     for row in play(run, range(recordings)):
         mine = found.setdefault((row.policy, row.standbys), dict.fromkeys(REPLAYED, 0))
@@ -160,17 +161,17 @@ def play_here(run: Run, scenarios: int, *, jobs: int = 1) -> list[SimRow]:
 
 
 def play_piece(run: Run, scenario_ids: range) -> list[SimRow]:
-    """:func:`play` as a list: the work that a process of a pool is handed."""
+    """:func:`play` as a list: the work of one process of the pool."""
     return list(play(run, scenario_ids))
 
 
 def play_on_spark(
     spark: SparkSession, run: Run, scenarios: int, *, tasks_per_core: int = TASKS_PER_CORE
 ) -> DataFrame:
-    """All scenarios as a Spark DataFrame of ``SIM_DDL``, lazily: cache it or write it once.
+    """All scenarios as a lazy Spark DataFrame of ``SIM_DDL``: cache the frame or write it once.
 
-    mapInPandas over ranges of scenario numbers, not applyInPandas: its adaptive coalescing would put
-    everything into one task.
+    Uses mapInPandas over ranges of scenario numbers. With applyInPandas, adaptive coalescing would put all
+    scenarios into one task.
     """
     from faust_assigner.pipeline.session import width
 
@@ -186,7 +187,7 @@ def play_on_spark(
 
 
 def rows_of_part(results: DataFrame, run: Run, part: int) -> DataFrame:
-    """Of ``results`` the scenarios to choose on (0) or to judge on (1)."""
+    """The rows of ``results`` whose scenarios choose settings (0) or judge them (1)."""
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
     of_part = F.udf(lambda name: run.source.part_of(int(name)) == part, "boolean")
@@ -225,7 +226,7 @@ def summarise_on_spark(results: DataFrame) -> list[dict[str, Any]]:
 
 
 def _pairs_on_spark(classed: DataFrame) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """(state, racks, standbys, policy, other) -> their difference, one task per pair of arms and class."""
+    """(state, racks, standbys, policy, other) -> the difference; one task per pair of arms and class."""
     import pandas as pd
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 

@@ -1,6 +1,6 @@
 """Generated scenarios: a fleet with Zipf load and racks, and a day of deploys, crashes and scaling.
 
-Everything is drawn from the scenario's own seed, so that row N of a run of ten thousand can be
+A scenario depends on its own seed alone, so that any scenario of a run of ten thousand can be
 played again alone: ``generate(shape, scenario_id, seed)``.
 """
 
@@ -15,7 +15,7 @@ from faust_assigner.model import Floats, Ints
 from faust_assigner.simulation.fleet import Event, Kind, Scenario, TaskGroup, Worker
 from faust_assigner.weights.document import clamp_to_median
 
-#: Virtual time has no date; the table's ``dt`` of generated scenarios is this one, in every run.
+#: The ``dt`` of generated scenarios in the table: virtual time has no date.
 GENERATED_DT = "2000-01-01"
 GENERATED_GROUP = "generated"
 NO_GROUP = -1
@@ -23,10 +23,10 @@ NO_GROUP = -1
 
 @dataclass(frozen=True)
 class Shape:
-    """What fleets to draw: inclusive ranges, and how often each incident happens.
+    """The fleets to draw: inclusive ranges, and the odds of each kind of incident.
 
     ``records`` is the range (log-uniform) of changelog records of an average partition;
-    ``zipf`` that of the exponent of the load (0: all partitions alike, 1: a classic Zipf law).
+    ``zipf`` is the range of the load's exponent (0: all partitions alike, 1: a classic Zipf law).
     """
 
     members: tuple[int, int] = (3, 6)
@@ -50,16 +50,16 @@ class Shape:
     )
 
     def scenario(self, scenario_id: int, seed: int) -> Scenario:
-        """The scenario of ``seed`` (see :func:`scenario_seed`), whatever its number."""
+        """The scenario of ``seed`` (see :func:`scenario_seed`); its number does not change it."""
         return generate(self, scenario_id, seed)
 
     def part_of(self, scenario_id: int) -> int | None:
-        """0: settings are chosen on it, 1: they are judged on it. Scenarios are drawn independently."""
+        """0: the scenario chooses settings, 1: it judges them. Scenarios are drawn independently."""
         return scenario_id % 2
 
 
 def scenario_seed(seed: int, scenario_id: int) -> int:
-    """The seed of one scenario of a run: 63 bits that depend on both numbers alone."""
+    """The seed of one scenario of a run: 63 bits that depend on the two arguments alone."""
     return int(
         np.random.SeedSequence([seed, scenario_id]).generate_state(1, np.uint64)[0] >> np.uint64(1)
     )
@@ -92,7 +92,7 @@ def generate(shape: Shape, scenario_id: int, seed: int) -> Scenario:
 
 
 def zipf_shares(partitions: int, exponent: float, order: Ints) -> Floats:
-    """float64[partitions] summing to 1: partition ``order[k]`` is the (k+1)-th heaviest."""
+    """float64[partitions] with the sum 1: partition ``order[k]`` is the (k+1)-th heaviest."""
     shares = np.empty(partitions)
     shares[order] = np.arange(1, partitions + 1) ** -exponent
     total: Floats = shares / shares.sum()
@@ -128,7 +128,7 @@ def _load(
 
 
 class _Day:
-    """Who runs, when; incidents are appended one after the other in virtual time."""
+    """The workers and their events; incidents follow each other in virtual time."""
 
     def __init__(self, first: int, racks: int, draw: np.random.Generator) -> None:
         self.racks, self.draw = racks, draw
@@ -140,7 +140,7 @@ class _Day:
             self.running.append(self._new_worker())
 
     def incident(self, odds: Mapping[str, float]) -> None:
-        """Some quiet time, then one incident; one that cannot happen here becomes a join."""
+        """Add some quiet time, then one incident; an impossible incident becomes a join."""
         self.at += float(np.exp(self.draw.uniform(np.log(120.0), np.log(3_600.0))))
         names = list(odds)
         chances = np.array([odds[name] for name in names])
@@ -171,7 +171,7 @@ class _Day:
         return self.running[int(self.draw.integers(len(self.running)))]
 
     def _deploy(self) -> None:
-        """A rolling restart, one worker after the other."""
+        """Restart all workers in turn."""
         pause, down = float(self.draw.uniform(30.0, 90.0)), float(self.draw.uniform(4.0, 20.0))
         for member_id in list(self.running):
             self._happens(Kind.RESTART, member_id, down)
@@ -192,7 +192,7 @@ class _Day:
             self.running.append(member_id)
 
     def _lose_rack(self) -> None:
-        """Every worker of one rack dies at once and is back within minutes, unless it is all there is."""
+        """Let all running workers of one rack die at once and return after 2 to 15 minutes."""
         racks = {worker.member_id: worker.rack_id for worker in self.workers}
         rack = racks[self._victim()]
         lost = [member_id for member_id in self.running if racks[member_id] == rack]

@@ -1,7 +1,7 @@
-"""From rows of ``sim_result`` to distributions, and from those to the settings a fleet should take.
+"""Distributions of the rows of ``sim_result``, and the settings recommended for each class of fleet.
 
-Pure: rows in, rows out. Percentiles are exact with linear interpolation, and sums run in the order of
-scenario ids, so that where the rows came from (Spark, a pool, a loop) cannot be seen in the figures.
+Pure: rows in, rows out. Percentiles are exact with linear interpolation. Sums run in the order of scenario
+ids, so that Spark, a process pool and a plain loop give the same figures.
 
 The rule of the table, per class of fleet (size of the state x racks):
 
@@ -10,9 +10,9 @@ The rule of the table, per class of fleet (size of the state x racks):
 3. of these, take the fewest standbys (each is a copy of the state on disk and on the wire), then the
    fewest switches, then the name.
 
-Beside it stands another policy *under the same conditions*: as many standbys, static members or not alike.
-The two played the same scenarios, so their difference is taken pair by pair; who is calmer is said only
-where the 95% interval of that difference leaves out zero.
+The table compares the settings with another policy *under the same conditions*: as many standbys, and both
+with static members or both without. Both policies played the same scenarios, so differences are paired. A
+policy is called calmer only if the 95% interval of the difference excludes zero.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 from faust_assigner.model import Floats
 
-#: What a distribution is given of: the column, divided by the partitions or not.
+#: The figures with a distribution: a column, or a column divided by the number of partitions.
 METRICS = (
     "moved",
     "cold_moves",
@@ -38,22 +38,22 @@ METRICS = (
 )
 PERCENTILES = (50, 90, 99)
 
-#: What the table is led by, and all it tells of a setting.
+#: The figure that settings are chosen by first, and all figures of a setting in the table.
 STOPPED = "unavailable_s_per_partition_p90"
 TOLD = (STOPPED, "worst_load_p90", "cold_moves_p90", "moved_p90")
-#: Half of a 95% interval, in standard errors.
+#: Half the width of a 95% interval, in standard errors.
 Z95 = 1.96
 
-#: Two settings this close are called equal, and the cheaper one wins.
+#: Settings within this factor of the best count as equal; the rule then chooses the cheapest setting.
 CLOSE = 1.10
 ALL_FLEETS = "all"
 _STATES = (ALL_FLEETS, "none", "small", "medium", "large")
-#: Changelog records of an average partition: up to here the state counts as small, then as medium.
+#: The most changelog records of an average partition for a small state, and for a medium state.
 SMALL_STATE, MEDIUM_STATE = 10_000, 100_000
 
 
 class Recommendation(NamedTuple):
-    """One line of the settings table: for fleets like this, these settings, and what they cost."""
+    """One line of the settings table: a class of fleets, its recommended settings and their cost."""
 
     state: str
     racks: str
@@ -64,23 +64,24 @@ class Recommendation(NamedTuple):
     worst_load_p90: float
     cold_moves_p90: float
     moved_p90: float
-    #: (lowest, highest) that each figure before may be: 95% intervals, from order statistics.
+    #: The 95% interval (lowest, highest) of each figure above, from order statistics.
     intervals: Mapping[str, tuple[float, float]]
     instead_of: str
     its_unavailable_s_per_partition_p90: float | None
     its_interval: tuple[float, float] | None
-    #: Seconds stopped per partition, this less the other, scenario by scenario: mean and 95% interval.
+    #: Seconds stopped per partition with this policy minus those with the other policy, paired by scenario:
+    #: mean and 95% interval.
     difference_s: float | None
     difference_interval: tuple[float, float] | None
-    #: Which of the two stops less, where the difference is no chance; else "even".
+    #: The policy that stops less, if the 95% interval of the difference excludes zero; else "even".
     calmer: str
-    #: The first figure in the scenarios that the settings were chosen on; all others are of those that they
-    #: are judged on. None: the same scenarios.
+    #: The first figure in the scenarios that chose the settings; all other figures are from the scenarios
+    #: that judge them. None: the same scenarios do both.
     chosen_at: float | None = None
 
 
 def state_class(records_per_partition: float) -> str:
-    """How much an average partition keeps: none, small, medium or large."""
+    """The class of an average partition's state: none, small, medium or large."""
     if records_per_partition == 0:
         return "none"
     if records_per_partition <= SMALL_STATE:
@@ -89,14 +90,14 @@ def state_class(records_per_partition: float) -> str:
 
 
 def fleet_class(row: Any) -> tuple[str, str]:
-    """(state, racks) of a row: what the settings table is divided by."""
+    """(state, racks) of a row: its class of fleet in the settings table."""
     return row.state, "several" if row.racks > 1 else "one"
 
 
 def summarise(rows: Iterable[Any]) -> list[dict[str, Any]]:
     """Per class of fleet (and ``all``), policy and standbys: mean, p50, p90, p99, max of METRICS.
 
-    ``against`` holds the paired differences to policies of others under the same conditions.
+    ``against`` holds the paired differences to other policies under the same conditions.
     """
     arms: dict[tuple[tuple[str, str], str, int], list[Any]] = {}
     for row in rows:
@@ -119,7 +120,7 @@ def summarise(rows: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def comparable(policy: str, other: str) -> bool:
-    """Whether two arms differ in who plans and not in how members join: both static, or neither."""
+    """Whether two arms have different planners and the same membership: both static, or both dynamic."""
     (base, *switches), (other_base, *other_switches) = policy.split("+"), other.split("+")
     return base != other_base and ("static" in switches) == ("static" in other_switches)
 
@@ -130,7 +131,7 @@ def stopped(rows: Iterable[Any]) -> dict[str, float]:
 
 
 def difference(mine: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, Any]:
-    """``mine`` less ``theirs`` in the scenarios that both played: mean, 95% interval of it, how many.
+    """``mine`` minus ``theirs`` in the shared scenarios: their number, the mean and its 95% interval.
 
     The interval is None for fewer than two scenarios.
     """
@@ -146,7 +147,7 @@ def difference(mine: Mapping[str, float], theirs: Mapping[str, float]) -> dict[s
 
 
 def in_order(summaries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Summaries as they are listed: all fleets first, then by growing state."""
+    """Sort summaries for the report: all fleets first, then by growing state, racks, policy and standbys."""
     return sorted(
         summaries,
         key=lambda found: (
@@ -159,7 +160,7 @@ def in_order(summaries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def distribution(rows: Sequence[Any], fleets: tuple[str, str]) -> dict[str, Any]:
-    """One summary: ``rows`` of one policy and number of standbys, in any order."""
+    """Summarise the ``rows`` of one policy and number of standbys; the rows may have any order."""
     rows = sorted(rows, key=lambda row: row.scenario_id)
     found: dict[str, Any] = {
         "state": fleets[0],
@@ -179,10 +180,11 @@ def distribution(rows: Sequence[Any], fleets: tuple[str, str]) -> dict[str, Any]
 
 
 def quantile_interval(values: Floats, share: float) -> tuple[float, float]:
-    """A 95% interval of a quantile that asks nothing of the distribution: two of the sorted values.
+    """A distribution-free 95% interval of a quantile: two of the sorted values.
 
-    Which two, says the binomial (as a normal): the number of values below the quantile is n * share, more
-    or less. With few values it reaches to the largest, which is then a lower bound of the truth.
+    Their positions follow from the number of values below the quantile, which is binomial with the mean
+    n * share (computed with the normal approximation). With few values the interval ends at the largest
+    value; the true upper end may be higher.
     """
     ordered, count = np.sort(values), len(values)
     half = Z95 * math.sqrt(count * share * (1 - share))
@@ -199,11 +201,11 @@ def recommend(
 ) -> list[Recommendation]:
     """The settings table: over all fleets, then per class of state and racks.
 
-    Settings are chosen by ``summaries``; where ``judged`` has other scenarios of their class, the figures are
-    those: the best of many is better than it is where it was found.
+    Settings are chosen by ``summaries``. If ``judged`` has summaries of the same class, the figures are taken
+    from ``judged``: in the scenarios that chose it, the best of many settings looks better than it is.
 
-    ``policy`` names whose settings are chosen from (``ours`` also means ``ours+static``). The
-    last columns show the best of the other policies under the same conditions beside it.
+    Only settings of ``policy`` are chosen (``ours`` includes ``ours+static``). The last columns show the best
+    other policy under the same conditions.
     """
     classes: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for found in summaries:

@@ -1,7 +1,7 @@
-"""One change to one group, before it is made: what moves, what it costs, who is left with what.
+"""The effect of one change to one group, before the change is made: moves, costs, load per rack.
 
-``simulate --add 4``, ``--remove MEMBER``, ``--lose-rack az-b``: the group as its newest decision left it
-(or a generated one) is planned again with the change, once for every number of standbys. Pure.
+For ``simulate --add 4``, ``--remove MEMBER`` and ``--lose-rack az-b``. The planner plans the group of the
+newest decision (or a generated group) with the change, once for each number of standbys. Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NO_RACK = "(none)"
 
 @dataclass(frozen=True)
 class Change:
-    """Workers to add, members to take away, a rack to lose."""
+    """The number of workers to add, the members to remove, the rack to lose."""
 
     add: int = 0
     remove: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Load:
-    """(topic, partition) -> records/s that arrive, records and bytes that a changelog keeps."""
+    """(topic, partition) -> arriving records/s, and the records and bytes in the changelog."""
 
     rates: Mapping[tuple[str, int], float]
     records: Mapping[tuple[str, int], float]
@@ -40,7 +40,7 @@ class Load:
 
 
 def load_of(rates: Sequence[PartitionRate]) -> Load:
-    """The load that samples measured."""
+    """The load, as measured by samples."""
     keys = [(rate.topic, rate.partition) for rate in rates]
     return Load(
         {key: rate.arrived_per_s for key, rate in zip(keys, rates, strict=True)},
@@ -52,7 +52,7 @@ def load_of(rates: Sequence[PartitionRate]) -> Load:
 def generated(
     scenario: Scenario, replicas: int, *, record_bytes: float = 100.0
 ) -> tuple[Current, Load]:
-    """A generated fleet, settled with ``replicas`` standbys, and its load."""
+    """A generated fleet, planned from nothing with ``replicas`` standbys, and its load."""
     topics = sorted(scenario.partitions)
     starters = [worker for worker in scenario.workers if worker.member_id in scenario.start]
     fresh = [Member(worker.member_id, topics, rack_id=worker.rack_id) for worker in starters]
@@ -86,13 +86,13 @@ def what_if(
     replicas: Sequence[int],
     costs: Costs | None = None,
 ) -> list[dict[str, Any]]:
-    """One row per number of standbys, see :func:`_row`. Raises ConfigError when nobody would be left."""
+    """One row per number of standbys, see :func:`_row`. Raises ConfigError if no member would remain."""
     members = changed(current.members, change)
     return [_row(current, members, count, load, costs or Costs()) for count in replicas]
 
 
 def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
-    """The members after ``change``; new ones stand in the racks with the fewest."""
+    """The members after ``change``; each new member is in the rack with the fewest members."""
     racks = {member.rack_id for member in members}
     if change.lose_rack is not None and change.lose_rack not in racks:
         raise ConfigError(
@@ -120,7 +120,7 @@ def changed(members: Sequence[Member], change: Change) -> tuple[Member, ...]:
 
 
 def _names(member: Member) -> tuple[str, ...]:
-    """What a person may call the member: its instance id where it has one, and its member id."""
+    """The names that ``--remove`` accepts: the instance id, if the member has one, and the member id."""
     return (
         (member.member_id,)
         if member.instance_id is None
@@ -130,7 +130,7 @@ def _names(member: Member) -> tuple[str, ...]:
 
 @dataclass
 class _Tally:
-    """What the change costs, summed task by task."""
+    """The cost of the change, summed over all tasks."""
 
     moves: int = 0
     cold: int = 0
@@ -149,12 +149,13 @@ def _row(
     load: Load,
     costs: Costs,
 ) -> dict[str, Any]:
-    """What happens with ``replicas`` standbys.
+    """The effect of the change with ``replicas`` standbys.
 
-    ``moves``: tasks that change hands, of these ``cold`` ones whose new owner holds none of their state;
-    ``bytes_to_restore`` into new owners and standbys; ``stopped_s`` until the slowest worker processes
-    again, ``restored_s`` until its standbys are complete too; ``peak_lag``: records that wait in the
-    worst partition by then.
+    * ``moves``: tasks with a new owner; ``cold``: the moved tasks whose new owner holds no state of them;
+    * ``bytes_to_restore``: bytes that new owners and new standbys restore;
+    * ``stopped_s``: seconds until the slowest worker processes again;
+    * ``restored_s``: seconds of replay until the standbys of the slowest worker are complete too;
+    * ``peak_lag``: records that wait in the worst partition when its owner processes again.
     """
     made = plan(
         members,
@@ -201,7 +202,7 @@ def _row(
 
 
 def _tally(current: Current, made: Plan, load: Load, racks: Mapping[str, str]) -> _Tally:
-    """Every task: who had it, who has it, who holds a copy, what is missing where."""
+    """Compare each task's previous and new owner and standbys, and sum the missing state."""
     owners = _by_partition(current.members, "actives")
     spares = _by_partition(current.members, "standbys")
     tally = _Tally()
@@ -228,7 +229,7 @@ def _tally(current: Current, made: Plan, load: Load, racks: Mapping[str, str]) -
 
 
 def _by_partition(members: Sequence[Member], role: str) -> dict[tuple[str, int], set[str]]:
-    """(topic, partition) -> the members that claim it in ``role``."""
+    """(topic, partition) -> the members that claim the partition in ``role``."""
     found: dict[tuple[str, int], set[str]] = {}
     for member in members:
         for topic, numbers in getattr(member, role).items():
