@@ -1,1 +1,1 @@
-"""Ledgers in: files and topics, parsed into accepted rows and refused ones."""
+"""The input of the pipeline: ledger files and topics, parsed into accepted and refused lines."""

@@ -1,4 +1,4 @@
-"""The group as its newest decision left it, ready to be planned again."""
+"""The state of each group after its newest decision, as input for the planner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANGELOG_SUFFIX = "-changelog"
 
 @dataclass(frozen=True)
 class Current:
-    """A group's members with what they own and stand by for, and its topics."""
+    """A group's members with their actives and standbys, and its topics."""
 
     group_id: str
     decision_id: str
@@ -28,7 +28,7 @@ class Current:
 
 
 def current_here(rows: Sequence[Row]) -> list[Current]:
-    """Each group's newest decision in accepted ledger lines, with the rows that belong to it."""
+    """Each group's state after its newest decision, from accepted ledger lines."""
     newest: dict[str, Mapping[str, Any]] = {}
     for row in rows:
         if row.table == "decision":
@@ -44,7 +44,7 @@ def current_here(rows: Sequence[Row]) -> list[Current]:
 
 
 def current_on_spark(parsed: DataFrame) -> list[Current]:
-    """The same on Spark; the driver gets one decision's rows per group."""
+    """:func:`current_here` on Spark; the driver collects one decision's rows per group."""
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
     from faust_assigner.pipeline.ledgers.on_spark import rows
@@ -92,7 +92,7 @@ def _of(assignment: Mapping[str, Any], newest: Mapping[str, Mapping[str, Any]]) 
 
 
 def current_of(decision: Mapping[str, Any], placed: Iterable[Mapping[str, Any]]) -> Current:
-    """A group as ``decision`` left it; its members as they would claim: actives, else standbys."""
+    """A group's state after ``decision``; its members claim their actives and standbys in ``placed``."""
     claims: dict[str, dict[str, dict[str, set[int]]]] = {}
     partitions: dict[str, int] = {}
     changelogs = set()

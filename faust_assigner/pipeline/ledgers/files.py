@@ -1,8 +1,8 @@
-"""Ledger files anywhere fsspec reaches: finding them, cutting them into chunks, reading their lines.
+"""Find ledger files on any file system of fsspec, cut them into chunks, and read their lines.
 
-A chunk is a byte range of one file; a line belongs to the chunk that holds its first byte. Every
-reader of a chunk counts lines from the chunk's start, and says how many there were, so that line
-numbers of whole files are a sum and no task waits for another.
+A chunk is a byte range of one file; a line belongs to the chunk that holds its first byte. The reader of
+a chunk counts lines from the chunk's start and reports their number. A line's number in the file is
+therefore a sum, and tasks do not wait for each other.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from faust_assigner.errors import FaustAssignerError
 from faust_assigner.ledger import MAX_LINE_BYTES
 
 LEDGER_NAME = re.compile(r"\.jsonl(\.[0-9]+)?(\.(gz|bz2|xz))?$")
-#: A ledger, and yet one that is not read: said, for its lines are missing from every figure.
+#: Ledgers in an unsupported compression are refused with an error: without their lines all figures are wrong.
 _PACKED_OTHERWISE = re.compile(r"\.jsonl(\.[0-9]+)?\.(zst|zstd|lz4|lzo|snappy|sz|zip|7z|Z|br)$")
 _PACKED = re.compile(r"\.(gz|bz2|xz)$")
 CHUNK_BYTES = 32 * 1024 * 1024
 BLOCK_BYTES = 1024 * 1024
-#: A file may be renamed between two looks for it; it does not happen often.
+#: Attempts to find a listed file: its writer may rename the file during the search.
 RENAMES = 3
 
 
 class LedgerPathError(FaustAssignerError, ValueError):
-    """A ledger was asked for that is not there; the message names the path."""
+    """A requested ledger does not exist or cannot be read; the message names the path."""
 
     exit_code = 2
 
 
 class LedgerDamaged(FaustAssignerError, ValueError):
-    """A packed file cannot be unpacked from byte ``position`` of its contents on."""
+    """A packed file cannot be unpacked beyond byte ``position`` of its content, or a listed file is gone."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)
@@ -50,12 +50,12 @@ class LedgerDamaged(FaustAssignerError, ValueError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class LedgerFile:
-    """A file as it was when listed. ``name`` is its absolute path, or its URL when not local."""
+    """A file as listed. ``name`` is its absolute path, or the URL of a remote file."""
 
     name: str
     size: int
     modified: str = ""
-    #: What a local file keeps when it is renamed; 0 where files are not renamed (object stores).
+    #: Identifies a renamed local file; 0 on file systems without inodes (object stores).
     inode: int = field(default=0, compare=False)
 
 
@@ -66,7 +66,7 @@ class Chunk:
     name: str
     start: int
     end: int
-    #: Of the file as it was listed: where it is known, a file that rotated since is read under its new name.
+    #: The listed file's inode; if it is known, a file rotated since the listing is read under its new name.
     inode: int = field(default=0, compare=False)
 
 
@@ -76,12 +76,12 @@ def file_system(url: str) -> tuple[Any, str]:
 
 
 def absolute(path: str) -> str:
-    """``path`` as every process of a job understands it: URLs as they are, local paths from the root."""
+    """``path`` in a form that is valid in each process of a job: a URL unchanged, a local path absolute."""
     return path if "://" in path else os.path.abspath(path)
 
 
 def hadoop_url(url: str) -> str:
-    """The URL as Hadoop's file systems know it: ``s3://`` is ``s3a://`` there.
+    """The URL in Hadoop's notation: ``s3a://`` instead of ``s3://``.
 
     >>> hadoop_url("s3://shop/history")
     's3a://shop/history'
@@ -92,11 +92,11 @@ def hadoop_url(url: str) -> str:
 def find_files(paths: Sequence[str]) -> list[LedgerFile]:
     """The ledger files of ``paths`` (files, folders, globs), each once, by name.
 
-    A folder gives its ``*.jsonl`` and ``*.jsonl.N``, plain or packed (``.gz``, ``.bz2``, ``.xz``), at any
-    depth; a file or a glob gives what it names.
+    A folder stands for its ``*.jsonl`` and ``*.jsonl.N``, plain or packed (``.gz``, ``.bz2``, ``.xz``), at
+    any depth; a glob stands for its matches.
 
     Raises:
-        LedgerPathError: a path that does not exist, a glob that matches nothing, a packing nobody here reads.
+        LedgerPathError: a path does not exist, a glob has no match, or a compression is not supported.
     """
     found: dict[str, LedgerFile] = {}
     for path in paths:
@@ -139,7 +139,7 @@ def _describe(fs: Any, entry: dict[str, Any]) -> LedgerFile:
 
 
 def is_local(fs: Any) -> bool:
-    """Whether an fsspec file system is this machine's own."""
+    """Whether an fsspec file system is the local one."""
     return "file" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol)
 
 
@@ -148,16 +148,16 @@ def _name(fs: Any, path: str) -> str:
 
 
 def _identity(fs: Any, name: str) -> str:
-    """What makes two names the same file: a link and its target are read once."""
+    """The identity of a file: a link and its target have the same identity and are read once."""
     return os.path.realpath(name) if is_local(fs) else name
 
 
 def cut(
     name: str, start: int, end: int, chunk_bytes: int = CHUNK_BYTES, *, inode: int = 0
 ) -> list[Chunk]:
-    """Bytes [start, end) of a file as chunks of about ``chunk_bytes``; none when it is empty.
+    """Bytes [start, end) of a file as chunks of at most ``chunk_bytes``; an empty file has no chunks.
 
-    A packed file is one chunk whatever its size: it can be read from its start alone.
+    A packed file of any size is one chunk, since it can only be read from its start.
 
     >>> [(chunk.start, chunk.end) for chunk in cut("f", 5, 25, 10)]
     [(5, 15), (15, 25)]
@@ -169,28 +169,28 @@ def cut(
 
 
 def pack(chunks: Iterable[Chunk], tasks: int) -> list[tuple[Chunk, ...]]:
-    """``chunks`` as at most ``tasks`` loads of about equal bytes, largest chunk first."""
+    """Distribute ``chunks``, largest first, over at most ``tasks`` loads of about equal bytes."""
     loads: list[list[Chunk]] = [[] for _ in range(max(1, tasks))]
     weight = [0] * len(loads)
     for chunk in sorted(chunks, key=lambda c: (c.start - c.end, c)):
         lightest = min(range(len(loads)), key=lambda i: (weight[i], i))
         loads[lightest].append(chunk)
-        # The constant stands for opening a file: ten thousand tiny ones still spread.
+        # The constant is the cost of opening a file: ten thousand tiny files are spread too.
         weight[lightest] += chunk.end - chunk.start + 4096
     return [tuple(sorted(load)) for load in loads if load]
 
 
 def is_packed(name: str) -> bool:
-    """Whether the file is compressed; sizes are then those of the packed bytes, positions are not."""
+    """Whether the file is compressed; its size then counts packed bytes, its positions unpacked bytes."""
     return bool(_PACKED.search(name))
 
 
 def read_lines(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
-    """(position, bytes without the newline) of each line that starts in ``chunk``; of a packed file, all.
+    """(position, bytes without the newline) of each line that starts in ``chunk``, or in a packed file.
 
-    A line beyond the ledger's limit is cut there: it is refused for its length anyway, and memory
-    stays bounded. Lines end with ``\\n``; the end of the file ends the last one. Raises LedgerDamaged where
-    a packed file is torn, after the lines before that, and where a listed file was removed since.
+    A line longer than the ledger's limit is cut there, so that memory is bounded; the parser refuses the
+    line for its length. Lines end with ``\\n`` or at the end of the file. Raises LedgerDamaged for a damaged
+    packed file, after the readable lines, and for a listed file that was removed since.
     """
     fs, inside = file_system(chunk.name)
     if is_packed(chunk.name):
@@ -199,7 +199,7 @@ def read_lines(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
     with _open_listed(chunk) if chunk.inode else fs.open(inside, "rb") as stream:
         position = chunk.start
         if chunk.start > 0:
-            # Unless the byte before the chunk ends a line, the first line belongs to our neighbour.
+            # Unless the byte before the chunk is a newline, the first line belongs to the previous chunk.
             stream.seek(chunk.start - 1)
             position = chunk.start - 1 + _skip_line(stream)
             stream.seek(position)
@@ -211,9 +211,9 @@ def read_lines(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
 
 
 def _open_listed(chunk: Chunk) -> IO[bytes]:
-    """The very file that was listed: its writer may have renamed it since, and begun another one.
+    """Open the listed file, found by its inode: its writer may have renamed the file and begun a new one.
 
-    Raises LedgerDamaged where it is gone.
+    Raises LedgerDamaged if the file is gone.
     """
     path = Path(chunk.name)
     for _ in range(RENAMES):
@@ -240,9 +240,9 @@ def _read_packed(fs: Any, inside: str) -> Iterator[tuple[int, bytes]]:
 
 
 def read_lines_if_there(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
-    """:func:`read_lines` for files that may rotate away meanwhile: no file, no lines.
+    """:func:`read_lines` for files that may be rotated during the run: a missing file has no lines.
 
-    Nothing is lost: the renamed file is a new one to whoever lists the folder next.
+    No line is lost: the next listing of the folder finds the renamed file as a new file.
     """
     try:
         yield from read_lines(chunk)
@@ -251,7 +251,7 @@ def read_lines_if_there(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
 
 
 def _skip_line(stream: IO[bytes]) -> int:
-    """How many bytes up to and with the next newline (or the end)."""
+    """Read past the next newline (or to the end) and return the number of bytes."""
     skipped = 0
     while block := stream.read(BLOCK_BYTES):
         found = block.find(b"\n")
@@ -262,7 +262,7 @@ def _skip_line(stream: IO[bytes]) -> int:
 
 
 def _split(stream: IO[bytes]) -> Iterator[tuple[bytes, int]]:
-    """(line without newline, its length with it) until the end of the stream; long lines are cut."""
+    """(line without newline, length with newline) until the end of the stream; long lines are cut."""
     held: list[bytes] = []
     length = 0
     while block := stream.read(BLOCK_BYTES):
@@ -288,9 +288,9 @@ def _hold(held: list[bytes], length: int, piece: bytes) -> None:
 
 
 def last_line_start(name: str, low: int, size: int) -> int:
-    """Where the line that is still open at ``size`` starts, no lower than ``low``; ``size`` if none is.
+    """The start of the unfinished line at ``size``, at least ``low``; ``size`` without an unfinished line.
 
-    A packed file is read from its start whenever it changes: none is open in it.
+    ``size`` for a packed file too: a changed packed file is read again from its start.
     """
     if is_packed(name):
         return size

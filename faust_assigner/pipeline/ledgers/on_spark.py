@@ -1,7 +1,7 @@
-"""Parsed ledger lines on Spark: the rows of a table, each decision once, and its effects, for ``simulate``.
+"""Parsed ledger lines on Spark, for ``simulate``: a table's rows, distinct decisions and their effects.
 
-Pure DataFrame -> DataFrame functions. A decision is known by its group and id, an active placement by
-its decision and partition.
+Pure DataFrame -> DataFrame functions. The key of a decision is its group and id; the key of an active
+placement is its decision and partition.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DECISION_KEY = ("group_id", "decision_id")
-#: The key of ``config`` that names a release; decisions without it count under this label.
+#: The key of ``config`` that names a release; a decision without it counts under UNNAMED.
 DEPLOY = "deploy"
 TASKS = ("tasks_moved", "tasks_cold", "tasks_orphaned")
 UNNAMED = "(unnamed)"
 
 
 def rows(parsed: DataFrame, table: str) -> DataFrame:
-    """The accepted lines of one table, as that table."""
+    """The accepted lines of one table, in the table's columns."""
     return parsed.where(F.col(table).isNotNull()).select(f"{table}.*")
 
 
 def decisions(parsed: DataFrame) -> DataFrame:
     """``group_id, decision_id, dt, ts, policy, deploy, members, trigger, solve_ms``: each decision once.
 
-    Of lines that disagree under one id the earliest stands (then the smallest), whoever wrote first.
+    Of different lines with one id the earliest is taken, then the smallest; their order does not matter.
     """
     deploy = F.coalesce(F.col("config")[DEPLOY], F.lit(UNNAMED)).alias(DEPLOY)
     told = rows(parsed, "decision").select(
@@ -54,7 +54,7 @@ def decisions(parsed: DataFrame) -> DataFrame:
 
 
 def actives(parsed: DataFrame) -> DataFrame:
-    """Active placements, one for each decision and partition: who got it, and how."""
+    """Active placements, one per decision and partition: the owner, the previous owner, the kind of move."""
     said = F.struct("member_id", "prev_member_id", "moved", "standby_hit", "cold").alias("said")
     return (
         rows(parsed, "assignment")
@@ -66,12 +66,12 @@ def actives(parsed: DataFrame) -> DataFrame:
 
 
 def outcomes(decided: DataFrame, placed: DataFrame) -> DataFrame:
-    """One row for each decision: what it moved, how even it was; further rows for lost decisions.
+    """One row per decision with its moves and its balance, and one row per missing decision.
 
-    ``assigned, moved, cold_moves, standby_hits`` count its active placements; ``spread`` is the most
-    minus the fewest of them on one of its members, ``idle`` the members without any (0 and 0 when it has
-    no members). A row without ``dt`` stands for placements whose decision the ledger does not hold: they
-    have no day and count nowhere.
+    ``assigned, moved, cold_moves, standby_hits`` count the decision's active placements. ``spread`` is the
+    highest minus the lowest number of placements on a member; ``idle`` counts members without placements
+    (both are 0 without members). A row without ``dt`` is of placements whose decision the ledger does not
+    hold; these have no day and are counted nowhere.
     """
     loads = placed.groupBy(*DECISION_KEY, "member_id").agg(
         F.count("*").alias("held"),
@@ -114,9 +114,9 @@ def outcomes(decided: DataFrame, placed: DataFrame) -> DataFrame:
 
 
 def _tasks(decided: DataFrame, placed: DataFrame) -> DataFrame:
-    """``TASKS`` for each decision that moved any: tasks that moved, cold ones, those whose owner was gone.
+    """``TASKS`` of each decision with moves: moved tasks, cold moves, moved tasks whose owner was gone.
 
-    Topics of one partition count travel together: a task is a count and a number.
+    Topics with equal partition counts move together: a task is (partition count, partition number).
     """
     topic = Window.partitionBy(*DECISION_KEY, "topic")
     sized = placed.withColumn("count", F.max("partition").over(topic))

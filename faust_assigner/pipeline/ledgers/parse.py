@@ -1,4 +1,4 @@
-"""Lines of a ledger to Arrow batches in the parsed schema: one struct per accepted line, or a reason."""
+"""Parse ledger lines into Arrow batches of the parsed schema: a struct per accepted line, or a reason."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from faust_assigner.pipeline.ledgers.files import Chunk, LedgerDamaged, read_lin
 from faust_assigner.pipeline.ledgers.refusals import REASON_CHARACTERS
 from faust_assigner.pipeline.schema import PARSED_ARROW
 
-#: A batch is handed on at either bound, so that a task's memory stays small with long lines too.
+#: A batch is returned at either bound, so that a task needs little memory with long lines too.
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 * 1024 * 1024
 
 
 class _Batch:
-    """Rows on their way into one Arrow batch, kept by column."""
+    """The rows of one future Arrow batch, by column."""
 
     def __init__(self) -> None:
         self.places: list[tuple[str, int, int, int]] = []
         self.reasons: list[str | None] = []
-        #: By table: where its rows stand among the places, and the rows.
+        #: Table -> (the indices of its rows in ``places``, the rows).
         self.tables: dict[str, tuple[list[int], list[dict[str, Any]]]] = {
             name: ([], []) for name in TABLES
         }
         self.bytes = 0
 
     def add_line(self, place: tuple[str, int, int, int], line: bytes) -> None:
-        """Parse ``line`` and keep what it says; a blank one says nothing."""
+        """Parse ``line`` and add its row or its reason; a blank line adds no row."""
         parsed = parse(line)
         if parsed is None:
             return
@@ -44,11 +44,11 @@ class _Batch:
             self._add(place, None)
 
     def refuse(self, place: tuple[str, int, int, int], reason: str) -> None:
-        """Keep why there is no row at ``place``."""
+        """Add the reason why the line at ``place`` was refused."""
         self._add(place, reason[:REASON_CHARACTERS])
 
     def add_close(self, chunk: Chunk, lines: int) -> None:
-        """Say that ``chunk`` was read to its end and how many lines started in it."""
+        """Add the closing row of ``chunk``, with the number of lines that start in it."""
         self._add((chunk.name, chunk.start, chunk.end, lines), None)
 
     def _add(self, place: tuple[str, int, int, int], reason: str | None) -> None:
@@ -69,7 +69,7 @@ class _Batch:
         return pa.RecordBatch.from_arrays([*plain, *structs], schema=PARSED_ARROW)
 
     def _structs(self, table: str) -> pa.Array:
-        """The table's rows at their places, nulls elsewhere; by column, far cheaper than by row."""
+        """The table's rows at their indices, else nulls; building by column is far cheaper than by row."""
         struct = PARSED_ARROW.field(table).type
         at, rows = self.tables[table]
         if not rows:
@@ -86,7 +86,7 @@ class _Batch:
 def parse_chunks(
     chunks: Iterable[Chunk], read: Callable[[Chunk], Iterator[tuple[int, bytes]]] = read_lines
 ) -> Iterator[pa.RecordBatch]:
-    """Read and parse ``chunks`` of files; after each chunk one closing row (see ``schema``)."""
+    """Read and parse ``chunks`` of files; each chunk ends with a closing row (see ``schema``)."""
     batch = _Batch()
     for chunk in chunks:
         lines = 0
@@ -105,11 +105,11 @@ def parse_chunks(
 
 
 def parse_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Parse messages of topics (file, pos, value): a message is a line and its offset the number."""
+    """Parse messages of topics (file, pos, value): a message is a line, its offset is the line number."""
     for messages in batches:
         batch = _Batch()
         columns = (messages.column(name).to_pylist() for name in ("file", "pos", "value"))
         for file, offset, value in zip(*columns, strict=True):
-            # A tombstone says nothing; an offset is a place of its own, no chunk is needed.
+            # A tombstone adds no row. An offset identifies a message without a chunk.
             batch.add_line((file, 0, offset, offset), value or b"")
         yield batch.to_arrow()

@@ -1,8 +1,8 @@
-"""``--since`` and ``--until``: a part of a ledger in time, and which files need not be opened for it.
+"""``--since`` and ``--until``: a period of a ledger, and the files that may hold lines of the period.
 
-Workers write their files in order of time: one that was last changed before the period holds nothing of it,
-and neither does one whose first line is from after it. (A file put together from several in another order is
-no such file: give the parts.)
+Workers write their files in order of time. A file that was last changed before the period holds no line of
+it; neither does a file whose first line is later than the period. A concatenation of several files in
+another order breaks this rule; pass its parts instead.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from faust_assigner.pipeline.ledgers.files import Chunk, LedgerDamaged, LedgerFi
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: The column by which a row belongs to a time; an assignment belongs to its decision's.
+#: The column with a row's time; an assignment has the time of its decision.
 MOMENT = {"decision": "ts", "recovery": "started", "partition_sample": "ts"}
-#: Clocks of workers and of the file's machine may differ by so much, and a row waits for the disk.
+#: Tolerance for different clocks of workers and file servers, and for rows that wait to be written.
 SLACK = timedelta(hours=1)
 _AGO = re.compile(r"(\d{1,6})(m|h|d)")
 _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
@@ -30,16 +30,16 @@ _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(day
 
 @dataclass(frozen=True)
 class Period:
-    """Times from ``since`` on, before ``until``; None is no bound."""
+    """The times from ``since`` (included) to ``until`` (excluded); None means unbounded."""
 
     since: datetime | None = None
     until: datetime | None = None
 
     @classmethod
     def parse(cls, since: str | None, until: str | None, *, now: datetime) -> Period:
-        """Each a day (``2026-11-21``), a time (``2026-11-21T20:00``, UTC unless it says), or ``36h`` ago.
+        """Parse two bounds: a day (``2026-11-21``), a time (``2026-11-21T20:00``) or an age (``36h``).
 
-        Raises ConfigError for anything else, and for a period that ends before it begins.
+        A time without an offset is UTC. Raises ConfigError for any other text, and for an empty period.
         """
         found = cls(_moment(since, "--since", now), _moment(until, "--until", now))
         if found.since and found.until and found.since >= found.until:
@@ -47,17 +47,17 @@ class Period:
         return found
 
     def __bool__(self) -> bool:
-        """Whether anything is left out."""
+        """Whether the period has a bound."""
         return bool(self.since or self.until)
 
     def holds(self, moment: datetime) -> bool:
-        """Whether ``moment`` is in it."""
+        """Whether ``moment`` is in the period."""
         return (self.since is None or moment >= self.since) and (
             self.until is None or moment < self.until
         )
 
     def files(self, files: Iterable[LedgerFile]) -> list[LedgerFile]:
-        """Those of ``files`` that may hold something of it; of the others at most the first line is read."""
+        """The files that may hold lines of the period; the check reads no line after the first time."""
         return [file for file in files if self._may_hold(file)]
 
     def _may_hold(self, file: LedgerFile) -> bool:
@@ -70,7 +70,7 @@ class Period:
         return first is None or first < self.until + SLACK
 
     def takes_in(self, day: date) -> bool:
-        """Whether the whole UTC day is in it."""
+        """Whether the whole UTC day is in the period."""
         begin = datetime.combine(day, time(), UTC)
         end = begin + timedelta(days=1)
         return (self.since is None or self.since <= begin) and (
@@ -78,7 +78,7 @@ class Period:
         )
 
     def rows(self, rows: Sequence[Row]) -> list[Row]:
-        """The accepted lines of it."""
+        """The accepted lines of the period."""
         if not self:
             return list(rows)
         decisions = {
@@ -97,7 +97,7 @@ class Period:
         ]
 
     def on_spark(self, parsed: DataFrame) -> DataFrame:
-        """The same of a parsed DataFrame; refused lines and the closing rows of chunks stay."""
+        """:meth:`rows` of a parsed DataFrame; refused lines and the closing rows of chunks are kept."""
         from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
         if not self:
@@ -135,7 +135,7 @@ def _moment(text: str | None, option: str, now: datetime) -> datetime | None:
 
 
 def _changed(file: LedgerFile) -> datetime | None:
-    """When the file was last changed; None where its storage does not say."""
+    """The time of the file's last change; None if its storage does not report the time."""
     try:
         return datetime.fromtimestamp(float(file.modified), UTC)
     except ValueError:
@@ -148,7 +148,7 @@ def _changed(file: LedgerFile) -> datetime | None:
 
 
 def _first_moment(file: LedgerFile) -> datetime | None:
-    """The time of the first line that has one of its own."""
+    """The time of the first accepted line with a time of its own; None without such a line."""
     try:
         for _, line in read_lines(Chunk(file.name, 0, file.size, file.inode)):
             row = parse(line)

@@ -1,7 +1,7 @@
-"""How far ledgers were read: files that grow and rotate, topics that grow and are created again.
+"""The read position in each ledger: files that grow and rotate, topics that grow and are recreated.
 
-A visit reads the bytes and offsets between two states. The state is plain JSON; the history keeps it in its
-manifest, beside the rows that were read, so that both change in one step.
+A visit reads the bytes and offsets between two states. The state is plain JSON. The history stores the state
+in its manifest, with the rows that were read, so that state and rows change in one step.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ HEAD_BYTES = 512
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one file was read.
+    """The read position in one file.
 
-    ``at`` is where the line that was open at ``size`` starts: reading resumes there. ``lines`` is the
-    number of lines before it. ``head`` is a digest of the first ``head_bytes`` bytes: it tells a file
-    that only grew from a new one under an old name, and with ``inode`` finds a file under its new name
-    after a rotation.
+    ``at`` is the start of the unfinished line at ``size``, where the next visit begins. ``lines`` is the
+    number of lines before ``at``. ``head`` is a digest of the first ``head_bytes`` bytes: it distinguishes a
+    file that grew from a new file under the same name. Together with ``inode`` it finds a rotated file under
+    its new name.
     """
 
     at: int
@@ -70,7 +70,7 @@ class Span:
 
 @dataclass
 class Visit:
-    """What one run reads, and how far the ledgers are read after it."""
+    """The bytes and offsets that one run reads, and the state of the ledgers after the run."""
 
     chunks: list[Chunk] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
@@ -80,24 +80,24 @@ class Visit:
     lines_before: dict[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Whether there is anything to read."""
+        """Whether the visit reads any bytes or offsets."""
         return bool(self.chunks or self.spans)
 
     def state(self, lines: Mapping[str, int]) -> dict[str, Any]:
-        """The state after the visit, which found ``lines`` lines in each file, open ones included."""
+        """The state after the visit; ``lines``: file -> lines found, including an unfinished line."""
         files = {}
         for name, progress in sorted(self.files.items()):
             count = self.lines_before.get(name, progress.lines) + lines.get(name, 0)
             if name in lines and progress.at < progress.size:
-                count -= 1  # the open line is read again
+                count -= 1  # the next visit reads the unfinished line again
             files[name] = replace(progress, lines=count).to_json()
         return {"files": files, "topics": self.topics}
 
 
 def whole(ledgers: Sequence[str], period: Period, properties: Mapping[str, str]) -> Visit:
-    """Everything that ``ledgers`` hold now, less files that hold nothing of ``period``.
+    """A visit of all that ``ledgers`` hold now, without the files that hold no line of ``period``.
 
-    Raises LedgerPathError for a path that is not there, and a topic's errors.
+    Raises LedgerPathError for a missing path, and the errors of topics.
     """
     paths, topics = split_sources(ledgers, properties)
     visit = Visit()
@@ -109,9 +109,9 @@ def whole(ledgers: Sequence[str], period: Period, properties: Mapping[str, str])
 
 
 def news(ledgers: Sequence[str], before: Mapping[str, Any], properties: Mapping[str, str]) -> Visit:
-    """What ``ledgers`` hold beyond the state ``before``.
+    """A visit of the bytes and offsets that ``ledgers`` hold beyond the state ``before``.
 
-    Of a path that does not answer the state is kept. Files that are gone are forgotten with the next news.
+    The state of removed files is kept until a visit can list all paths and has something to read.
     """
     paths, topics = split_sources(ledgers, properties)
     known = {name: Progress(**entry) for name, entry in before.get("files", {}).items()}
@@ -128,7 +128,7 @@ def news(ledgers: Sequence[str], before: Mapping[str, Any], properties: Mapping[
 
 
 def _listed(paths: Sequence[str]) -> tuple[list[LedgerFile], bool]:
-    """(the files there are, whether every path answered)."""
+    """(the existing files, whether each path could be listed)."""
     found: list[LedgerFile] = []
     answered = 0
     for path in paths:
@@ -166,7 +166,7 @@ def _file(visit: Visit, file: LedgerFile, known: Mapping[str, Progress]) -> None
 def _continued(
     file: LedgerFile, before: Progress | None, known: Mapping[str, Progress]
 ) -> Progress | None:
-    """The state of the same file when it was last read, under this name or, after a rotation, another one."""
+    """The last state of the same file, under this name or, after a rotation, under another name."""
     candidates = [before] if before is not None else []
     if file.inode:
         candidates += [each for each in known.values() if each.inode == file.inode]
@@ -179,16 +179,17 @@ def _continued(
 def _topic(
     visit: Visit, source: TopicSource, known: Mapping[str, Any], since: datetime | None = None
 ) -> None:
-    """A topic is known by its id, where the broker has ids: another bootstrap list is the same topic.
+    """Add the unread offsets of a topic, identified by its id if the broker has ids, else by its name.
 
-    The end of the same topic may be lower than what was read, where a broker lags: nothing is taken back.
+    The state does not depend on the bootstrap list. If a lagging broker reports a lower end than the state,
+    the state keeps the higher offset.
     """
     log = topic_now(source)
     name = source.topic if log.topic_id is None else f"{source.topic}:{log.topic_id}"
     before: dict[str, int] = known.get(name, {})
     ends = {str(number): extent.end for number, extent in log.extents.items()}
     if log.topic_id is None and any(end < before.get(number, 0) for number, end in ends.items()):
-        before = {}  # created again on a broker without ids
+        before = {}  # the topic was recreated on a broker without topic ids
     first = {} if since is None else offsets_since(source, log, since - SLACK)
     for number, extent in sorted(log.extents.items()):
         start = max(before.get(str(number), 0), first.get(number, extent.start), extent.start)

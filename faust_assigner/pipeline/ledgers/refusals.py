@@ -1,4 +1,4 @@
-"""How much of a ledger may be refused, or missing, before a command would rather fail than go on."""
+"""The limits for refused lines and for empty ledgers, beyond which a command fails."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ REASON_CHARACTERS = 300
 
 
 class TooManyRefused(FaustAssignerError, ValueError):
-    """More lines were refused than the caller takes; nothing was written."""
+    """More lines were refused than the caller accepts; the command wrote no output."""
 
 
 class EmptyLedger(FaustAssignerError, ValueError):
-    """The ledgers hold no line that a table takes; nothing was written."""
+    """The ledgers hold no accepted line; the command wrote no output."""
 
 
 @dataclass
 class Refused:
-    """How many lines tables took and refused so far, and the first reason there was."""
+    """The number of accepted and refused lines so far, and the first reason."""
 
     accepted: int = 0
     lines: int = 0
     first: str | None = None
-    #: (file, line, reason) of the first ``keep`` of them.
+    #: (file, line, reason) of the first ``keep`` refused lines.
     kept: list[tuple[str, int, str]] = field(default_factory=list)
     keep: int = 0
 
     def refuse(self, file: str, line: int, reason: str) -> None:
-        """One more line that no table took."""
+        """Count one refused line."""
         self.lines += 1
         self.first = self.first or f"{file}:{line}: {reason}"
         if len(self.kept) < self.keep:
@@ -44,14 +44,14 @@ class Refused:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """``most`` lines, or this ``share`` of all; both None: any number may be refused."""
+    """The accepted number of refused lines: ``most`` lines or a ``share`` of all; both None: unlimited."""
 
     most: int | None = None
     share: float | None = None
 
     @classmethod
     def parse(cls, text: str | None) -> Tolerance:
-        """``100`` or ``0.5%``; ConfigError for anything else.
+        """Parse ``100`` or ``0.5%``; raises ConfigError for any other text.
 
         >>> Tolerance.parse("100"), Tolerance.parse("0.5%").share
         (Tolerance(most=100, share=None), 0.005)
@@ -64,7 +64,7 @@ class Tolerance:
         return cls(most=int(found[1])) if found[1] else cls(share=float(found[2]) / 100)
 
     def check(self, refused: Refused) -> None:
-        """Raises TooManyRefused."""
+        """Raise TooManyRefused if ``refused`` exceeds the tolerance."""
         most = self.most
         if self.share is not None:
             most = int(self.share * (refused.accepted + refused.lines))
@@ -73,10 +73,10 @@ class Tolerance:
 
 
 def refuse_empty(refused: Refused, *, wanted: bool | None, replaces: str | None) -> None:
-    """Raises EmptyLedger for a ledger without an accepted line, unless that is fine.
+    """Raise EmptyLedger for a ledger without an accepted line, depending on ``wanted``.
 
-    ``wanted``: whether the caller asked for that error; None: where it would replace something good (whose
-    URL is ``replaces``), and where lines there were, none of them fit.
+    True: always raise; False: never; None: raise if the ledger holds refused lines or if the empty result
+    would replace an earlier one (at the URL ``replaces``).
     """
     if refused.accepted or wanted is False:
         return

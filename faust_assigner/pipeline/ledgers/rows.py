@@ -1,4 +1,4 @@
-"""A small ledger without Spark: the same files and topics, the same parser, one line after the other."""
+"""Read a small ledger without Spark: the same files, topics and parser, line by line."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def read_here(
     period: Period | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> tuple[list[Row], Refused]:
-    """Every accepted line of ``ledgers`` (of ``period``), in memory, and the count of the others.
+    """All accepted lines of ``ledgers`` (of ``period``), in memory, and the count of refused lines.
 
-    Raises LedgerPathError and, where ``tolerance`` does not take so many refused lines, TooManyRefused.
+    Raises LedgerPathError, and TooManyRefused if the refused lines exceed ``tolerance``.
     """
     refused = Refused()
     rows = list(accepted_rows(ledgers, refused, period, properties))
@@ -41,13 +41,14 @@ def accepted_rows(
     period: Period | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> Iterator[Row]:
-    """The accepted lines of ``ledgers`` (files, folders, globs, topics); all are counted in ``refused``.
+    """The accepted lines of ``ledgers`` (files, folders, globs, topics); ``refused`` counts all lines.
 
-    Files that hold nothing of ``period`` are not read; of those that do, and of topics, every line is given.
-    ``properties`` are Kafka's client properties. A topic's rows are held in memory.
+    Files without lines of ``period`` are not read; from other files and from topics all lines are returned,
+    also lines outside ``period``. ``properties`` are Kafka's client properties. A topic's rows are held in
+    memory.
 
-    Raises LedgerPathError for a path that is not there, and UnknownTopicError, UnreachableError or
-    RefusedByKafka for a topic.
+    Raises LedgerPathError for a missing path, and UnknownTopicError, UnreachableError or RefusedByKafka for
+    a topic.
     """
     refused = Refused() if refused is None else refused
     paths, topics = split_sources(ledgers, properties)

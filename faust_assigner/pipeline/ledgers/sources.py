@@ -1,4 +1,4 @@
-"""Ledgers as Spark DataFrames of parsed lines: files by our reader, topics by either connector."""
+"""Ledgers as Spark DataFrames of parsed lines: our reader reads files, one of two connectors topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from faust_assigner.pipeline.schema import parsed_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: A task reads about so many bytes: half a second of parsing, far more than a task costs.
+#: The approximate bytes of a task: half a second of parsing, which is far more than a task's overhead.
 TASK_BYTES = 8 * 1024 * 1024
 
 
@@ -45,10 +45,10 @@ def read_ledger(
     properties: Mapping[str, str] | None = None,
     period: Period | None = None,
 ) -> DataFrame:
-    """Every line of ``ledgers`` as it is now, in the parsed schema; of ``period`` alone where one is given.
+    """All lines that ``ledgers`` hold now, or those of ``period``, in the parsed schema.
 
     Raises:
-        LedgerPathError: a path that is not there, said before anything is read.
+        LedgerPathError: a path is missing; raised before any line is read.
     """
     period = period or Period()
     visit = whole(ledgers, period, properties or {})
@@ -62,9 +62,9 @@ def read_checked(
     properties: Mapping[str, str],
     period: Period | None = None,
 ) -> tuple[DataFrame, Refused]:
-    """:func:`read_ledger`, and how many lines were refused; one pass over the ledger for that.
+    """:func:`read_ledger`, and the number of refused lines, which costs one pass over the ledger.
 
-    Raises LedgerPathError and, where ``tolerance`` does not take so many refused lines, TooManyRefused.
+    Raises LedgerPathError, and TooManyRefused if the refused lines exceed ``tolerance``.
     """
     parsed = read_ledger(spark, ledgers, properties=properties, period=period)
     refused = refused_of(parsed)
@@ -73,7 +73,7 @@ def read_checked(
 
 
 def refused_of(parsed: DataFrame) -> Refused:
-    """How many lines of ``parsed`` tables took and refused; one pass, one row."""
+    """The numbers of accepted and refused lines in ``parsed``; cost: one pass, one collected row."""
     accepted = F.coalesce(*(F.when(F.col(table).isNotNull(), True) for table in TABLES))
     place = F.concat_ws(": ", "file", "reason")
     found = parsed.agg(
@@ -85,12 +85,12 @@ def refused_of(parsed: DataFrame) -> Refused:
 
 
 def read_chunks(spark: SparkSession, loads: Sequence[tuple[Chunk, ...]]) -> DataFrame:
-    """One task for each load of ``loads``, in the parsed schema."""
+    """The lines of ``loads`` in the parsed schema, with one task per load."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from parse_chunks(loads[number])
 
-    # A range has one row per partition and so one load per task: no shuffle has to spread them.
+    # The range has one row per partition, so each task gets one load without a shuffle.
     return spark.range(0, len(loads), 1, max(1, len(loads))).mapInArrow(read, parsed_schema())

@@ -1,4 +1,4 @@
-"""Ledgers in Kafka topics: what names one, and its lines read without Spark."""
+"""Ledgers in Kafka topics: their URLs, and reading their lines without Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: The columns of a message: the topic's partition as a URL, the offset, the value.
 MESSAGE = ("file", "pos", "value")
 FETCH_TIMEOUT_MS = 1000
-#: A partition that gives nothing for this long before its end is reported, not waited for.
+#: The longest wait, in seconds, for the next record before a partition's end.
 STALL_S = 60.0
 
 #: Called with the partition, the offset and the value of each record.
@@ -46,7 +46,7 @@ class TopicSource:
 
     @classmethod
     def from_url(cls, url: str, properties: Mapping[str, str] | None = None) -> TopicSource:
-        """``kafka://host:port[,host:port]/topic`` taken apart.
+        """Parse ``kafka://host:port[,host:port]/topic``.
 
         Raises:
             ConfigError: a part is missing.
@@ -58,7 +58,7 @@ class TopicSource:
 
     @property
     def url(self) -> str:
-        """The inverse of :meth:`from_url`."""
+        """The topic's URL, as :meth:`from_url` parses it."""
         return f"kafka://{self.cluster.bootstrap}/{self.topic}"
 
 
@@ -66,7 +66,7 @@ def split_sources(
     ledgers: Sequence[str],
     properties: Mapping[str, str] | None = None,
 ) -> tuple[list[str], list[TopicSource]]:
-    """(paths, topics) of what a person named; topics are ``kafka://host:port[,host:port]/topic``."""
+    """Split ``ledgers`` into (paths, topics); topics are ``kafka://host:port[,host:port]/topic``."""
     paths = [ledger for ledger in ledgers if not ledger.startswith("kafka://")]
     topics = [
         TopicSource.from_url(ledger, properties)
@@ -84,10 +84,11 @@ async def read_lines_of(
     most_records: int | None = None,
     seconds: float | None = None,
 ) -> str:
-    """Feed the lines of ``topic`` to ``take``, of each partition in order; "" or what was left out, in words.
+    """Pass the lines of ``topic`` to ``take``, in order per partition; return a text on unread rows, or "".
 
-    Of more than ``most_records`` the newest are read, and none is read after so many ``seconds``. Cost: about
-    0.2 million records a second. Raises UnknownTopicError, UnreachableError and aiokafka's errors.
+    Reads the newest ``most_records`` records, shared evenly among partitions, for at most ``seconds``.
+    Cost: about 0.2 million records a second. Raises UnknownTopicError, UnreachableError and aiokafka's
+    errors.
     """
     began = time.monotonic()
     found = await extents(connection, topic)
@@ -125,7 +126,7 @@ async def read_story_lines(
     most_records: int | None = None,
     seconds: float | None = None,
 ) -> tuple[list[bytes], str]:
-    """The lines of a group, or of all, without samples; and what was left out, see :func:`read_lines_of`."""
+    """The lines of a group (None: of all groups) without samples, and :func:`read_lines_of`'s text."""
     lines: list[bytes] = []
     mark = b"" if group_id is None else group_marker(group_id)
 
@@ -140,12 +141,12 @@ async def read_story_lines(
 
 
 def topic_now(source: TopicSource) -> Changelog:
-    """The topic's extents and its id; SnapshotError: no topic."""
+    """The topic's extents and id; raises SnapshotError for a missing topic."""
     return look_at(source.cluster.connection(), source.topic)
 
 
 def offsets_since(source: TopicSource, log: Changelog, since: datetime) -> dict[int, int]:
-    """Of each partition the offset of the first record from ``since`` on; its end where there is none."""
+    """Partition -> the offset of its first record at or after ``since``; its end if there is no record."""
     connection = source.cluster.connection()
     tps = {TopicPartition(source.topic, number): extent for number, extent in log.extents.items()}
 
@@ -164,10 +165,10 @@ def offsets_since(source: TopicSource, log: Changelog, since: datetime) -> dict[
 def read_span(
     source: TopicSource, partition: int, start: int, end: int
 ) -> Iterator[pa.RecordBatch]:
-    """Offsets [start, end) of one partition as Arrow batches of ``MESSAGE``, in order; gaps are no error.
+    """Offsets [start, end) of one partition as Arrow batches of ``MESSAGE``, in order; gaps are allowed.
 
     Raises:
-        TimeoutError: nothing arrived for a minute before the end.
+        TimeoutError: no record arrived for a minute before the end.
     """
     if start >= end:
         return
@@ -207,7 +208,7 @@ async def _open(source: TopicSource, partition: int, start: int) -> tuple[Any, A
 
 
 async def _fetch(consumer: Any, tp: Any, end: int) -> tuple[list[Any], int]:
-    """(records before ``end``, position after them); control records move the position alone."""
+    """(records before ``end``, position after them); control records only advance the position."""
     before = await consumer.position(tp)
     deadline = asyncio.get_running_loop().time() + STALL_S
     while True:

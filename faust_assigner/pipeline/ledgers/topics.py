@@ -1,7 +1,7 @@
-"""Kafka topics on Spark: by Spark's own connector, or by aiokafka in the tasks where its jars are missing.
+"""Kafka topics on Spark, read by Spark's own connector or, without its jars, by aiokafka in the tasks.
 
-Both give the messages' ``file`` (the partition's URL), ``pos`` (offset) and ``value``; committed records
-only. The driver decides which offsets are read.
+Both return the committed messages with ``file`` (the partition's URL), ``pos`` (offset) and ``value``. The
+driver decides which offsets are read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def has_connector(spark: SparkSession) -> bool:
     """Whether Spark's own Kafka connector is on this session's class path. Cost: one analysis, no job."""
     from pyspark.errors import PySparkException
 
-    # The schema of Kafka's source is fixed: no broker is asked for it.
+    # The schema of Kafka's source is fixed, so Spark does not contact a broker.
     nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
     try:
         return bool(spark.read.format("kafka").options(**nowhere).load().schema.fieldNames())
@@ -41,7 +41,7 @@ def has_connector(spark: SparkSession) -> bool:
 def read_spans(spark: SparkSession, spans: Sequence[Span], *, connector: str) -> DataFrame:
     """The committed records of ``spans``.
 
-    Raises ConfigError for a connector that there is not.
+    Raises ConfigError for an unknown connector.
     """
     if connector not in CONNECTORS:
         raise ConfigError(f"connector is one of {', '.join(CONNECTORS)}, not {connector!r}")
@@ -57,7 +57,7 @@ def read_spans(spark: SparkSession, spans: Sequence[Span], *, connector: str) ->
 
 
 def _by_aiokafka(spark: SparkSession, spans: Sequence[Span]) -> DataFrame:
-    """One task for each span."""
+    """Read the spans with aiokafka, one task per span."""
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -79,7 +79,7 @@ def _by_connector(spark: SparkSession, source: TopicSource, spans: Sequence[Span
         .option("startingOffsets", json.dumps({source.topic: starts}))
         .option("endingOffsets", json.dumps({source.topic: ends}))
         .option("kafka.isolation.level", "read_committed")
-        # Retention may drop what is not read yet; a job that dies helps nobody then.
+        # Retention may delete records before they are read; this must not fail the job.
         .option("failOnDataLoss", "false")
         .load()
     )
