@@ -1,1 +1,1 @@
-"""The ``history`` command: what the group did, as tables, plots and a page."""
+"""The ``history`` command: decisions, moves and recoveries of a group as tables, plots and a page."""

@@ -1,9 +1,8 @@
-"""The facts of one day as Arrow tables: each fact once, in whatever order its lines arrive.
+"""The facts of one day as Arrow tables: each fact once, independent of the order of its lines.
 
-A decision is known by its group and id, a placement by its decision, partition and holder, a recovery or
-a sample by all its columns. Of lines that disagree about one fact the smallest stands, so that every
-order of runs ends in the same rows. All functions are pure; Spark's tasks and the run without Spark call
-the same ones.
+The key of a decision is its group and id. The key of a placement is its decision, partition and holder. The
+key of a recovery or a sample is all its columns. Of different lines with one key the smallest is taken, so
+that each order of runs gives the same rows. All functions are pure and are used with and without Spark.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 from faust_assigner.pipeline.history.store import table_schema
 from faust_assigner.pipeline.schema import FACTS, LEDGER_TABLE
 
-#: Rows of each of ``schema.FACTS``.
+#: Fact (a name in ``schema.FACTS``) -> its rows.
 Facts: TypeAlias = Mapping[str, pa.Table]
 Key: TypeAlias = tuple[str, str]
 DEPLOY, UNNAMED = "deploy", "(unnamed)"
@@ -26,7 +25,7 @@ _HOLDER, _BEFORE = "_holder", "_before"
 
 
 def facts_in(batches: Iterable[pa.RecordBatch]) -> dict[str, pa.Table]:
-    """The accepted lines among ``batches`` (columns: one struct for each ledger table), by fact."""
+    """The accepted lines in ``batches`` (columns: one struct per ledger table), by fact."""
     found: dict[str, list[pa.Table]] = {fact: [] for fact in FACTS}
     for batch in batches:
         for fact, table in LEDGER_TABLE.items():
@@ -49,10 +48,10 @@ def _table(fact: str, structs: pa.StructArray) -> pa.Table:
 
 
 def merged(stored: Facts, new: Facts, echoes: pa.Table | None = None) -> dict[str, pa.Table]:
-    """Both together, each fact once, rows in a fixed order.
+    """Merge ``stored`` and ``new``: each fact once, rows in a fixed order.
 
-    ``echoes`` are recoveries of the day's decisions, whenever they began: the longest is kept with its
-    decision. Cost: a sort of the day's rows.
+    ``echoes`` are recoveries of the day's decisions, with starts on any day; the longest recovery of each
+    decision is stored with the decision. Cost: a sort of the day's rows.
     """
     both = {fact: pa.concat_tables([stored[fact], new[fact]]) for fact in FACTS}
     return {
@@ -64,7 +63,7 @@ def merged(stored: Facts, new: Facts, echoes: pa.Table | None = None) -> dict[st
 
 
 def without(facts: Facts, keys: Iterable[Key]) -> dict[str, pa.Table]:
-    """``facts`` less the decisions ``keys`` and their placements, which belong to another day."""
+    """``facts`` without the decisions ``keys`` and their placements."""
     gone = set(keys)
     return {
         fact: rows.filter(pc.invert(_among(rows, gone)))
@@ -75,7 +74,7 @@ def without(facts: Facts, keys: Iterable[Key]) -> dict[str, pa.Table]:
 
 
 def of_decisions(rows: pa.Table, keys: Iterable[Key]) -> pa.Table:
-    """The rows (columns ``group_id``, ``decision_id`` and any) of the decisions ``keys``."""
+    """The rows of the decisions ``keys``; ``rows`` has the columns ``group_id`` and ``decision_id``."""
     return rows.filter(_among(rows, set(keys)))
 
 
@@ -85,7 +84,7 @@ def _among(rows: pa.Table, keys: set[Key]) -> pa.Array:
 
 
 def _decisions(rows: pa.Table, echoes: pa.Table | None) -> pa.Table:
-    """Of lines that disagree under one id the earliest stands, then the smallest."""
+    """Each decision once; of different lines with one id the earliest is taken, then the smallest."""
     longest: dict[Key, float] = {}
     best: dict[Key, tuple[tuple[Any, ...], dict[str, Any]]] = {}
     for row in rows.to_pylist():
@@ -118,7 +117,7 @@ def _longer(longest: dict[Key, float], key: Key, seconds: float | None) -> None:
 
 
 def _said(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The order of two lines about one decision; the last item makes it total."""
+    """The sort key of lines about one decision; its last item makes the order total."""
     return (
         row["ts"],
         row["policy"],
@@ -132,10 +131,10 @@ _LATER = ("longest_recovery_s",)
 
 
 def _placements(rows: pa.Table) -> pa.Table:
-    """One active for each decision and partition, and one row for each holder of a copy."""
+    """One active row per decision and partition, and one row per holder of a copy."""
     is_active = pc.equal(rows["role"], "active")
     holder = pc.if_else(is_active, pa.scalar(""), rows["member_id"])
-    # No owner before sorts before any owner.
+    # A row without a previous owner is sorted first.
     before = pc.fill_null(pc.binary_join_element_wise("1", rows["prev_member_id"], ""), "")
     told = rows.append_column(_HOLDER, holder).append_column(_BEFORE, before)
     place = [*_KEY, "topic", "partition", "role", _HOLDER]

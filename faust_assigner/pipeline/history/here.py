@@ -44,7 +44,7 @@ class Here:
         return Merged(changed, len(new))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the facts need no release."""
 
 
 def _batches(visit: Visit) -> Iterator[pa.RecordBatch]:
@@ -54,7 +54,7 @@ def _batches(visit: Visit) -> Iterator[pa.RecordBatch]:
 
 
 def _within(period: Period, facts: Facts) -> Facts:
-    """The facts of ``period``; a placement belongs to the time of its decision."""
+    """The facts of ``period``; a placement has the time of its decision."""
     if not period:
         return facts
     found = dict(facts)

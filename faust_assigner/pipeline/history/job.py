@@ -26,45 +26,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HistoryOptions:
-    """What a person asks of ``history``; ``every_s`` turns the stream from a visit into a watch."""
+    """The options of ``history``; with ``every_s`` the command repeats its visit until it is stopped."""
 
     ledgers: tuple[str, ...]
     out: str
-    #: Read only what is new since the last run with this option.
+    #: Read only the lines that were added since the last run with this option.
     stream: bool = False
     every_s: float | None = None
     connector: str = "auto"
-    #: Fail on a ledger without a line that counts; None: where a history stands already.
+    #: Fail on a ledger without accepted lines; None: if a history exists already or lines were refused.
     fail_if_empty: bool | None = None
     max_refused: Tolerance = field(default_factory=Tolerance)
     #: Kafka's client properties, for ledgers that are topics.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     period: Period = field(default_factory=Period)
-    #: Maven packages for the session, as ``spark-submit`` takes them.
+    #: Maven packages for the session, in the notation of ``spark-submit``.
     packages: tuple[str, ...] = ()
 
 
 class Work(Protocol):
-    """A visit's lines, parsed: in this process, or on Spark."""
+    """The parsed lines of a visit, in this process or on Spark."""
 
     @property
     def lines(self) -> RefusedLines:
-        """The refused lines, and how many lines there were."""
+        """The refused lines and the number of all lines."""
 
     def merge(self, store: Store, manifest: Manifest) -> Merged:
         """Merge each day that the visit touches."""
 
     def close(self) -> None:
-        """Let go what is held."""
+        """Release the parsed lines."""
 
 
 def check(options: HistoryOptions) -> None:
-    """Say what is wrong with ``options`` before a session is started for them.
+    """Check ``options`` before a session is started for them.
 
     Raises:
-        LedgerPathError: a ledger is not there.
-        ConfigError: a topic's URL is not one, or the folder's history is of another version.
-        UnknownTopicError, UnreachableError, RefusedByKafka: what its cluster says.
+        LedgerPathError: a ledger is missing.
+        ConfigError: a topic's URL is invalid, or the folder's history is of another version.
+        UnknownTopicError, UnreachableError, RefusedByKafka: a topic's cluster returned an error or no answer.
     """
     from faust_assigner.pipeline.ledgers.files import find_files
     from faust_assigner.pipeline.ledgers.topic_source import split_sources, topic_now
@@ -77,13 +77,13 @@ def check(options: HistoryOptions) -> None:
 
 
 def run(spark: SparkSession, options: HistoryOptions) -> Report:
-    """Merge ``options.ledgers`` into the history in ``options.out``; return what it says then.
+    """Merge ``options.ledgers`` into the history in ``options.out``; return the new report.
 
     Raises:
-        LedgerPathError: a ledger is not there.
-        EmptyLedger: no line counts, and the options do not take that.
-        TooManyRefused: more lines were refused than the options take.
-        FolderInUse: another run writes there, or watches.
+        LedgerPathError: a ledger is missing.
+        EmptyLedger: no line was accepted, and the options do not allow this.
+        TooManyRefused: more lines were refused than the options accept.
+        FolderInUse: another run uses the folder.
     """
     from faust_assigner.pipeline.history.on_spark import OnSpark
 
@@ -91,7 +91,7 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
 
 
 def run_here(options: HistoryOptions) -> Report:
-    """The same without Spark."""
+    """:func:`run` without Spark."""
     from faust_assigner.pipeline.history.here import Here
 
     return _run(options, lambda visit: Here(visit, options))
@@ -148,12 +148,12 @@ def _merge(
 
 
 def print_line(report: Report) -> None:
-    """One line of figures, for logs."""
+    """Print the headline's figures in one line, for logs."""
     print("; ".join(f"{value} {name}" for name, value in report.headline()), flush=True)
 
 
 def session_for(options: HistoryOptions, master: str | None) -> SparkSession:
-    """A session that can read what ``options`` name: with the connector's jars when a topic is among it."""
+    """A session that can read the ledgers of ``options``: for topics with the connector's jars, if cached."""
     wants_topics = any(ledger.startswith("kafka://") for ledger in options.ledgers)
     jars = cached_connector_jars() if wants_topics and options.connector != "python" else []
     return spark_session(master, "faust-assigner history", jars=jars, packages=options.packages)

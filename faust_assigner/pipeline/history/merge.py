@@ -1,8 +1,8 @@
 """Merge the lines of a visit into the store: each fact goes to its day, each touched day is merged.
 
-``resolve`` decides the day of each decision that the visit names; ``merge_day`` is the work of one day,
-by whichever process. A decision stands on the day of its earliest line. Where an
-earlier line of a stored decision arrives, the decision and its placements move to the new day.
+``resolve`` determines the day of each decision that the visit names; ``merge_day`` merges one day, in any
+process. A decision belongs to the day of its earliest line. If an earlier line of a stored decision arrives,
+the decision and its placements move to the new day.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from faust_assigner.pipeline.history.store import PENDING, Day, Manifest, Store,
 from faust_assigner.pipeline.history.tables import tables_of
 from faust_assigner.pipeline.schema import FACTS
 
-#: So many placements, and recoveries, wait for their decision; beyond, those that sort first are dropped.
+#: The most placements, and the most recoveries, stored without their decision; beyond, the first are dropped.
 PENDING_KEPT = 500_000
 
 
 @dataclass
 class Moves:
-    """What changes its day beside the lines of the visit."""
+    """Stored facts that change their day."""
 
-    #: Day -> facts that come to it from the pending ones, or from a later day.
+    #: Day -> facts that move to this day from the pending facts or from a later day.
     come: dict[str, list[dict[str, pa.Table]]] = field(default_factory=lambda: defaultdict(list))
-    #: Day -> decisions that leave it.
+    #: Day -> decisions that leave this day.
     go: dict[str, set[Key]] = field(default_factory=lambda: defaultdict(set))
 
     @property
     def days(self) -> set[str]:
-        """All days that they touch."""
+        """All days that the moves change."""
         return {*self.come, *self.go}
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The day of each decision that a visit names, where it is known, and what moves."""
+    """The known days of the decisions that a visit names, and the facts that change their day."""
 
     days: Mapping[Key, str]
     moves: Moves
 
 
 def resolve(store: Store, manifest: Manifest, named: Mapping[Key, datetime | None]) -> Resolved:
-    """The days of the decisions ``named``: each with its earliest time; None where only its effects are."""
+    """The days of the decisions in ``named``: decision -> its earliest time, or None for effects only."""
     wanted = pa.array(sorted({name for _, name in named}), pa.string())
     stored = store.day_of(manifest, wanted)
     days: dict[Key, str] = {}
@@ -99,7 +99,7 @@ def _move(
 def _wake(
     store: Store, manifest: Manifest, new: set[Key], days: Mapping[Key, str], moves: Moves
 ) -> None:
-    """Bring pending placements and recoveries to the decisions ``new``."""
+    """Move pending placements and recoveries to the days of the decisions ``new``."""
     pending = {
         fact: store.read(fact, PENDING, manifest.days[PENDING])
         for fact in ("placements", "recoveries")
@@ -131,9 +131,9 @@ def merge_day(
 ) -> Day | None:
     """Merge ``new`` facts (and ``echoes``) into a day.
 
-    Returns its new entry; ``entry`` itself where nothing changed; None where the day is empty now.
+    Returns the day's new entry, ``entry`` itself for an unchanged day, or None for an empty day.
 
-    Cost: the day's facts in memory, about 100 bytes a line; a sort of them.
+    Cost: the day's facts in memory, about 100 bytes a line, and a sort of these facts.
     """
     stored = {fact: store.read(fact, day, entry) for fact in FACTS}
     kept = without(stored, moves.go.get(day, ()))
@@ -161,7 +161,7 @@ def _merge_pending(
     }
     empty = {fact: table_schema(fact).empty_table() for fact in FACTS}
     added = {fact: new.get(fact, rows) for fact, rows in empty.items()}
-    # A recovery counts on its own day already: what waits here is only its decision's longest one.
+    # A recovery is counted on its own day already; pending recoveries only serve the decision's longest one.
     added["recoveries"] = new.get("echoes", empty["recoveries"])
     facts = merged({**empty, **left}, added)
     cut = {fact: rows.slice(max(0, rows.num_rows - PENDING_KEPT)) for fact, rows in facts.items()}
@@ -177,7 +177,7 @@ def _joined(fact: str, parts: Iterable[Mapping[str, pa.Table]], name: str = "") 
 
 
 def by_day(facts: Facts, days: Mapping[Key, str]) -> dict[str, dict[str, pa.Table]]:
-    """The facts of a visit by the day they belong to; ``echoes`` are recoveries by their decision's day."""
+    """The facts of a visit by day; ``echoes`` are the recoveries by their decision's day."""
     found: dict[str, dict[str, pa.Table]] = defaultdict(dict)
     routes = {
         "decisions": ("decisions", _days_of_decisions(facts["decisions"], days)),
@@ -198,7 +198,7 @@ def by_day(facts: Facts, days: Mapping[Key, str]) -> dict[str, dict[str, pa.Tabl
 
 
 def named_in(facts: Facts) -> dict[Key, datetime | None]:
-    """Each decision that the facts name, with its earliest time; see :func:`resolve`."""
+    """Each decision that the facts name -> its earliest time; see :func:`resolve`."""
     named: dict[Key, datetime | None] = {}
     for fact in ("placements", "recoveries"):
         once = facts[fact].group_by(["group_id", "decision_id"]).aggregate([])
@@ -225,7 +225,7 @@ def _dates(rows: pa.Table, column: str) -> pa.Array:
 
 @dataclass(frozen=True)
 class Merged:
-    """The new entries of the days that changed, and how many days the visit touched."""
+    """The new entries of the changed days, and the number of days with lines in the visit."""
 
     days: Mapping[str, Day | None]
     touched: int

@@ -1,7 +1,7 @@
-"""Merge a visit on Spark: tasks parse the lines, a shuffle brings them to their days, a task merges each day.
+"""Merge a visit on Spark: tasks parse the lines, a shuffle groups them by day, one task merges each day.
 
-Only DataFrames are used, so that the same code runs on a classic session and through Spark Connect. A
-visit costs four jobs, however many days the history has.
+The code uses DataFrames only, so that it runs on a classic session and through Spark Connect. A visit costs
+four jobs; their number does not grow with the days of the history.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EFFECTS = ("decision", "assignment", "recovery")
 
 
 class OnSpark:
-    """The visit's work on ``spark``; the lines are parsed once and kept until :meth:`close`."""
+    """The visit's work on ``spark``; the parsed lines stay cached until :meth:`close`."""
 
     def __init__(self, spark: SparkSession, visit: Visit, options: HistoryOptions) -> None:
         self._spark = spark
@@ -44,12 +44,12 @@ class OnSpark:
         self._parsed = options.period.on_spark(lines).persist()
 
     def close(self) -> None:
-        """Let the lines go."""
+        """Release the cached lines."""
         self._parsed.unpersist()
 
     @cached_property
     def lines(self) -> RefusedLines:
-        """The refused lines, and how many lines there were. The first job parses the lines."""
+        """The refused lines and the number of all lines. The first job parses the lines."""
         found = RefusedLines(refused_of(self._parsed))
         nothing = F.coalesce(*(F.when(F.col(table).isNotNull(), True) for table in TABLES)).isNull()
         rows = self._parsed.where(nothing).select("file", "chunk", "pos", "line", "reason")
@@ -62,7 +62,7 @@ class OnSpark:
         return found
 
     def merge(self, store: Store, manifest: Manifest) -> Merged:
-        """Merge each day that the visit touches, one task a day."""
+        """Merge each day that the visit touches, with one task per partition of the shuffle."""
         resolved = resolve(store, manifest, self._named())
         changed: dict[str, Day | None] = {}
         done = set()
@@ -79,7 +79,7 @@ class OnSpark:
         return Merged(changed, len(done))
 
     def _named(self) -> dict[Key, datetime | None]:
-        """Each decision that the lines name, with its earliest time; see :func:`resolve`."""
+        """Each decision that the lines name -> its earliest time; see :func:`resolve`."""
         from datetime import UTC, datetime, timedelta
 
         micros = F.unix_micros(F.min("decision.ts")).alias("micros")
@@ -95,7 +95,7 @@ class OnSpark:
     def _merged(
         self, url: str, manifest: Manifest, days: Mapping[Key, str], moves: Moves
     ) -> DataFrame:
-        """``day, entry``: a row for each day that was merged; ``entry`` as JSON where it changed."""
+        """``day, entry``: one row per merged day; ``entry`` is JSON, or null for an unchanged day."""
         stands = dict(manifest.days)
 
         def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -121,7 +121,7 @@ class OnSpark:
         return spread.mapInArrow(merge, "day string, entry string")
 
     def _routed(self, days: Mapping[Key, str]) -> DataFrame:
-        """The lines with their ``day``; a recovery once more, as ``echo``, on its decision's day."""
+        """The lines with their ``day``; each recovery also, as ``echo``, with its decision's day."""
         known = self._spark.createDataFrame(
             [(*key, day) for key, day in days.items()],
             "_group string, _decision string, _day string",
@@ -153,7 +153,7 @@ def _of(name: str) -> F.Column:
 def _days(
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
-    """Sorted batches cut into days; one day in memory at a time."""
+    """Split sorted batches into days; one day is in memory at a time."""
     at: str | None = None
     parts: list[pa.RecordBatch] = []
     for batch in batches:

@@ -1,4 +1,4 @@
-"""From the store to what a person reads: the newest days as plots, page and, last, report.json."""
+"""Write the newest days of the store as plots, page and, last, report.json."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from faust_assigner.pipeline.history.job import HistoryOptions
 
 TITLE = "faust-assigner: history of the group"
-#: The report is of the newest days, so many; the Parquet folders hold them all.
+#: The number of newest days in the report; the Parquet folders hold all days.
 REPORT_DAYS = 31
-#: So many refused lines are in report.json.
+#: The most refused lines in report.json.
 QUARANTINE_KEPT = 1000
-#: Tables of which the report has the newest, or the worst, rows.
+#: The most rows in the report: the newest rebalances, the slowest recoveries.
 ROWS_KEPT: Mapping[str, int] = {"rebalances": 1000, "slowest": 1000}
 _PICTURES = ("movement", "balance", "recovery", "skew")
 
 
 def check(refused: Refused, before: Manifest, options: HistoryOptions) -> None:
-    """Raises TooManyRefused and EmptyLedger."""
+    """Check the refused lines against the options; raises TooManyRefused and EmptyLedger."""
     options.max_refused.check(refused)
     if options.stream and before.generation:
-        return  # no news is no failure
+        return  # a visit without new lines is no failure
     refuse_empty(
         refused,
         wanted=options.fail_if_empty,
@@ -43,9 +43,9 @@ def check(refused: Refused, before: Manifest, options: HistoryOptions) -> None:
 
 
 def publish(store: Store, manifest: Manifest, options: HistoryOptions) -> Report:
-    """Write the page, the plots and report.json of ``manifest``; the report.
+    """Write the page, the plots and report.json of ``manifest``; return the report.
 
-    Where report.json is of this generation already, it is left as it is.
+    If report.json is of this generation already, no file is written.
     """
     report = report_of(store, manifest, options)
     folder = store.folder
@@ -56,14 +56,14 @@ def publish(store: Store, manifest: Manifest, options: HistoryOptions) -> Report
         if name in pictures:
             folder.write(f"{name}.png", pictures[name])
         else:
-            folder.remove(f"{name}.png")  # the last run left one
+            folder.remove(f"{name}.png")  # the plot of an earlier run
     folder.write("report.html", to_html(report, pictures, title=TITLE))
     folder.write("report.json", report.to_json())
     return report
 
 
 def _generation(store: Store) -> int | None:
-    """Of the report that stands; None where there is none, or it cannot be read."""
+    """The generation of the existing report; None if it is missing or unreadable."""
     try:
         told = json.loads(store.folder.read("report.json"))
         return int(told["about"]["generation"])
@@ -72,7 +72,7 @@ def _generation(store: Store) -> int | None:
 
 
 def report_of(store: Store, manifest: Manifest, options: HistoryOptions) -> Report:
-    """The newest days of ``manifest`` as a report. Cost: a read for each of its days and tables."""
+    """The newest days of ``manifest`` as a report. Cost: one read per day and table."""
     days = manifest.dates[-REPORT_DAYS:]
     tables: dict[str, Rows] = {
         name: _rows(store, manifest, name, days) for name in REPORTED if name != "quarantine"
@@ -104,7 +104,7 @@ def _rows(store: Store, manifest: Manifest, table: str, days: list[str]) -> Rows
 
 
 def _lost(store: Store, manifest: Manifest) -> int:
-    """Active placements that wait for their decision."""
+    """The number of active placements whose decision is missing."""
     rows = store.read("placements", PENDING, manifest.days.get(PENDING), ["role"])
     return int(pc.sum(pc.equal(rows["role"], "active")).as_py() or 0)
 
@@ -117,7 +117,7 @@ def _newest_of_each_group(rows: Rows) -> Rows:
 
 
 def _over_days(rows: Rows, keys: tuple[str, ...], first: str) -> Rows:
-    """Rows of several days as one, their counts summed, in order of ``first``."""
+    """Merge rows of several days by ``keys``, sum their counts, and sort by ``first``."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         groups[tuple(row[key] for key in keys)].append(row)
@@ -137,7 +137,7 @@ def _over_days(rows: Rows, keys: tuple[str, ...], first: str) -> Rows:
 
 
 def _slowest(rows: Rows) -> Rows:
-    """Each partition with its worst recovery over the days, the slowest first."""
+    """Each partition with its longest recovery over all days, sorted by its duration, longest first."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         groups[row["group_id"], row["topic"], row["partition"]].append(row)

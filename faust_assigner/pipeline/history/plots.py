@@ -1,4 +1,4 @@
-"""The history's plots as PNG bytes: one picture per table, drawn without a display."""
+"""The history's plots as PNG bytes: one plot per table, drawn without a display."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT, DPI = 9.0, 3.4, 110
-#: Inches: what is left for labels beside the legend and the axis, and a character of eight points.
+#: Inches: the width for labels beside the legend and the axis, and the width of an 8-point character.
 LABELS_WIDTH, CHARACTER_WIDTH = 6.4, 0.07
-#: More bars than this in one picture are noise: the heaviest partitions stay.
+#: The number of heaviest partitions in the plot.
 HEAVIEST_SHOWN = 10
 WARM, COLD, FAINT = "#3b7dd8", "#d1495b", "#a9b4c2"
 
 
 def draw(report: Report) -> dict[str, bytes]:
-    """PNG bytes by table name; a table without rows gives no picture."""
+    """Table name -> PNG bytes; a table without rows has no plot."""
     return {
         name: _png(figure(name, report.tables[name])) for name in _painters() if report.tables[name]
     }
@@ -33,8 +33,8 @@ def _painters() -> Mapping[str, Callable[[Axes, Rows], None]]:
 
 
 def figure(table: str, rows: Rows) -> Figure:
-    """The picture of one table."""
-    # The object interface and not pyplot: no global state, no display, safe in any thread.
+    """The plot of one table."""
+    # Unlike pyplot, the object interface has no global state, needs no display and is safe in any thread.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -53,7 +53,7 @@ def _png(drawn: Figure) -> bytes:
 
 
 def _movement(axes: Axes, rows: Rows) -> None:
-    """Per day and policy: topic partitions moved, of which cold."""
+    """Plot the warm and cold moves of topic partitions per day and policy."""
     labels = _day_labels(rows, "policy")
     places = range(len(rows))
     warm = [row["moved"] - row["cold_moves"] for row in rows]
@@ -67,7 +67,7 @@ def _movement(axes: Axes, rows: Rows) -> None:
 
 
 def _balance(axes: Axes, rows: Rows) -> None:
-    """Per day and policy: the mean spread as a bar up to the worst one."""
+    """Plot the mean and the worst spread per day and policy."""
     labels = _day_labels(rows, "policy")
     places = range(len(rows))
     axes.bar(places, [row["max_spread"] for row in rows], color=FAINT, label="worst")
@@ -79,12 +79,12 @@ def _balance(axes: Axes, rows: Rows) -> None:
 
 
 def _recovery(axes: Axes, rows: Rows) -> None:
-    """Per day and cause: median, ninth decile and worst, on a logarithmic scale."""
+    """Plot median, 90th percentile and maximum per day and cause, on a logarithmic scale."""
     from matplotlib.ticker import NullFormatter
 
     labels = _day_labels(rows, "source")
     places = list(range(len(rows)))
-    # A logarithmic axis has no zero; a recovery that took under a millisecond stands at one.
+    # A logarithmic axis has no zero: recoveries below a millisecond are drawn at one millisecond.
     low, high, worst = (
         [max(row[key], 1e-3) for row in rows] for key in ("p50_s", "p90_s", "max_s")
     )
@@ -97,7 +97,7 @@ def _recovery(axes: Axes, rows: Rows) -> None:
         axes.scatter(places, values, color=color, label=name, zorder=3)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(plain_seconds)
-    # Minor ticks are named only where they do not crowd: within one decade.
+    # Minor ticks have labels only within one decade; beyond, the labels would overlap.
     crowded = max(worst) > 10 * min(low)
     axes.yaxis.set_minor_formatter(NullFormatter() if crowded else plain_seconds)
     _categories(axes, labels)
@@ -107,7 +107,7 @@ def _recovery(axes: Axes, rows: Rows) -> None:
 
 
 def _skew(axes: Axes, rows: Rows) -> None:
-    """The heaviest partitions, each on its worst day, beside an even share of their topic."""
+    """Plot the heaviest partitions, each on its worst day, and an even share of their topic."""
     worst: dict[tuple[str, str, int], Mapping[str, Any]] = {}
     sizes: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for row in rows:
@@ -118,7 +118,7 @@ def _skew(axes: Axes, rows: Rows) -> None:
     shown = sorted(worst, key=lambda p: (-worst[p]["share"], p))[:HEAVIEST_SHOWN]
     even = [100 / len(sizes[partition[:2]]) for partition in shown]
     places = range(len(shown))
-    # Lying bars: each has a name of its own, and names are long.
+    # Horizontal bars, since each bar has a long name.
     axes.barh(
         places,
         [100 * worst[partition]["share"] for partition in shown],
@@ -154,7 +154,7 @@ def _day_labels(rows: Rows, column: str) -> list[str]:
 
 
 def _categories(axes: Axes, labels: Sequence[str]) -> None:
-    """Labels below the bars; of many, as many as stay apart."""
+    """Put labels below the bars; skip labels that would overlap."""
     shown = ["\n".join(_short(line, 18) for line in label.split("\n")) for label in labels]
     longest = max(len(line) for label in shown for line in label.split("\n"))
     room = max(1, int(LABELS_WIDTH / (longest * CHARACTER_WIDTH + 0.1)))
@@ -169,7 +169,7 @@ def _short(text: str, most: int) -> str:
 
 
 def plain_seconds(value: float, _: object = None) -> str:
-    """Seconds as a person writes them, never with an exponent.
+    """Format seconds without an exponent.
 
     >>> plain_seconds(0.003), plain_seconds(20.0), plain_seconds(1_000_000.0)
     ('0.003', '20', '1,000,000')
@@ -178,5 +178,5 @@ def plain_seconds(value: float, _: object = None) -> str:
 
 
 def _legend(axes: Axes) -> None:
-    # Beside the picture and not in it: bars may be as high as the axes.
+    # Outside the axes, since bars may be as high as the axes.
     axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))

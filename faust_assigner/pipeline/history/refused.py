@@ -1,4 +1,4 @@
-"""The refused lines of a visit, numbered in their files, and those of earlier visits."""
+"""The refused lines of a visit, with their line numbers, and the refused lines of earlier visits."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from faust_assigner.pipeline.schema import HISTORY, arrow_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: So many refused lines are kept with their places; beyond, they are counted.
+#: The most refused lines that are stored with their places; further lines are only counted.
 KEPT = 100_000
 _PLACE = ["file", "chunk", "pos", "line", "reason"]
 
 
 @dataclass
 class RefusedLines:
-    """Refused lines and the closing rows of the chunks that were read."""
+    """The refused lines of a visit, and the closing rows of its chunks."""
 
-    #: How many lines tables took and refused.
+    #: The numbers of accepted and refused lines.
     counts: Refused = field(default_factory=Refused)
     #: (file, chunk, pos, line within the chunk, reason)
     refused: list[tuple[str, int, int, int, str]] = field(default_factory=list)
-    #: file -> chunk -> how many lines it has.
+    #: file -> chunk -> the chunk's number of lines.
     chunks: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Keep the refused lines of ``batches`` (``PARSED_ARROW``), and give the batches on."""
+        """Collect the refused lines of ``batches`` (``PARSED_ARROW``) and yield the batches unchanged."""
         for batch in batches:
             nothing = reduce(pc.and_, (pc.is_null(batch.column(table)) for table in TABLES))
             rest = batch.select(_PLACE).filter(nothing)
@@ -48,18 +48,18 @@ class RefusedLines:
             yield batch
 
     def take(self, file: str, chunk: int, pos: int, line: int, reason: str | None) -> None:
-        """One row without a table: a refused line, or the end of a chunk."""
+        """Add a row without a table: a refused line, or the closing row of a chunk."""
         if reason is None:
             self.chunks[file][chunk] = line
         elif len(self.refused) < KEPT:
             self.refused.append((file, chunk, pos, line, reason))
 
     def lines(self) -> dict[str, int]:
-        """The lines that were found in each file."""
+        """File -> the number of lines found in the file."""
         return {file: sum(chunks.values()) for file, chunks in self.chunks.items()}
 
     def rows(self, visit: Visit) -> list[tuple[str, int, str]]:
-        """(file, line, reason), numbered from the file's first line; a line that is still open is none."""
+        """(file, line, reason), numbered from the file's first line; unfinished lines are left out."""
         found = []
         for file, chunk, pos, line, reason in self.refused:
             progress = visit.files.get(file)
@@ -78,7 +78,7 @@ def table_of(rows: Iterable[tuple[str, int, str]]) -> pa.Table:
 
 
 def joined(stand: pa.Table, rows: Iterable[tuple[str, int, str]]) -> pa.Table:
-    """The refused lines that stand and ``rows``, each once; the newest are kept."""
+    """The stored refused lines and ``rows``, each once; beyond the limit the newest lines are stored."""
     both: Mapping[tuple[str, int, str], None] = dict.fromkeys(
         [*(tuple(row.values()) for row in stand.to_pylist()), *rows]
     )

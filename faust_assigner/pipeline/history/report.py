@@ -1,4 +1,4 @@
-"""The history as a person reads it: report.json, plots, and one HTML page that needs nothing else."""
+"""The report of the history: report.json, and one HTML page that contains its plots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
-#: The tables of report.json. ``moves`` and the facts are in their Parquet folders alone: they are long.
+#: The tables of report.json. ``moves`` and the facts are too long; only their Parquet folders hold them.
 REPORTED = (
     "movement",
     "balance",
@@ -32,7 +32,7 @@ REPORTED = (
     "quarantine",
 )
 TEMPLATE = Path(__file__).with_name("report.html")
-#: The page lists this many rows of a long table; report.json and the Parquet folders hold them all.
+#: The most rows of a table on the page; report.json holds more rows, the Parquet folders hold all.
 ROWS_SHOWN = 50
 
 TITLES: Mapping[str, str] = {
@@ -64,10 +64,10 @@ NOTES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class About:
-    """Of what a report is: where its lines were read, its first and last decision, what they moved in all.
+    """The origin of a report: its sources, its first and last decision, the total of moved tasks.
 
-    A *task* is a partition number of topics that travel together (those of one partition count); Faust's own
-    leader topic is none. The tables count topic partitions.
+    A *task* is a partition number of topics with equal partition counts, which move together; Faust's leader
+    topic has no tasks. The tables count topic partitions.
     """
 
     sources: tuple[str, ...] = ()
@@ -75,13 +75,13 @@ class About:
     last: datetime | None = None
     tasks_moved: int = 0
     tasks_cold: int = 0
-    #: Days of the report, and of the whole history.
+    #: The number of days in the report, and in the whole history.
     days: int = 0
     days_in_all: int = 0
     version: str = field(default_factory=lambda: installed_version())
 
     def lines(self) -> list[tuple[str, str]]:
-        """(what, value) for the head of the page."""
+        """(name, value) pairs for the head of the page."""
         period = f"{_cell(self.first)} to {_cell(self.last)} UTC" if self.first else "no decision"
         older = self.days_in_all - self.days
         return [
@@ -97,12 +97,12 @@ class Report:
     """The newest days of the history as rows in key order."""
 
     tables: Mapping[str, Rows]
-    #: Active placements whose decision no ledger has held so far.
+    #: Active placements whose decision was in no ledger so far.
     without_decision: int = 0
-    #: Lines that no table took, also those beyond what ``tables`` holds of them.
+    #: The number of refused lines, including those beyond the limit of the table ``quarantine``.
     refused: int = 0
     about: About = field(default_factory=About)
-    #: The generation of the store that the report is of.
+    #: The generation of the store at the time of the report.
     generation: int = 0
 
     def total(self, table: str, column: str) -> int:
@@ -110,7 +110,7 @@ class Report:
         return sum(int(row[column]) for row in self.tables[table])
 
     def to_json(self) -> bytes:
-        """report.json: the rows of each table of ``REPORTED``; days and times as ISO 8601."""
+        """The content of report.json: the rows of each table in ``REPORTED``; times are ISO 8601."""
         tables: dict[str, Any] = {
             name: [_plain(row) for row in self.tables[name]] for name in REPORTED
         }
@@ -118,7 +118,7 @@ class Report:
         return json.dumps({**tables, "about": about}, ensure_ascii=False).encode() + b"\n"
 
     def headline(self) -> list[tuple[str, str]]:
-        """The few numbers a person looks for first, as (what, value)."""
+        """The most important figures as (name, value) pairs."""
         spreads = [float(row["max_spread"]) for row in self.tables["balance"]]
         slowest = [float(row["max_s"]) for row in self.tables["recovery"]]
         shares = [float(row["share"]) for row in self.tables["skew"]]
@@ -141,7 +141,7 @@ class Report:
 
 
 def installed_version() -> str:
-    """This package's version, as pip knows it."""
+    """The installed version of this package."""
     try:
         return importlib.metadata.version("faust-assigner")
     except importlib.metadata.PackageNotFoundError:
@@ -149,7 +149,7 @@ def installed_version() -> str:
 
 
 def rebalance_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the table ``rebalances`` as the page shows it."""
+    """Convert a row of the table ``rebalances`` to the page's columns."""
     moved, orphaned = outcome["tasks_moved"], outcome["tasks_orphaned"]
     causes = [
         f"{count} {cause}"
@@ -173,7 +173,7 @@ def rebalance_row(outcome: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def owner_row(group: Current, member: Member) -> dict[str, Any]:
-    """What ``member`` of ``group`` holds: a row of the table ``owners``, less its group and decision."""
+    """The partitions of ``member`` in ``group``: a row of the table ``owners`` without group and decision."""
     mine = {
         topic: numbers for topic, numbers in member.actives.items() if not is_leader_topic(topic)
     }
@@ -196,7 +196,7 @@ def owner_row(group: Current, member: Member) -> dict[str, Any]:
 
 
 def owner_shown(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the table ``owners`` as the page shows it."""
+    """Convert a row of the table ``owners`` to the page's columns."""
     return {
         "group": row["group_id"],
         "member": row["member"],
@@ -208,7 +208,7 @@ def owner_shown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spans(numbers: Iterable[int]) -> str:
-    """``0-3, 7``."""
+    """Format numbers as ranges: ``0-3, 7``."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:
@@ -225,7 +225,7 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_html(report: Report, plots: Mapping[str, bytes], *, title: str) -> bytes:
-    """The page: headline, then each table with its plot; pictures are inside, nothing is fetched."""
+    """The page: headline, then each table with its plot; plots are embedded, the page loads no files."""
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -268,7 +268,7 @@ def _worst_first(name: str, rows: Rows) -> list[Mapping[str, Any]]:
 
 
 def _cell(value: Any) -> str:
-    """A value as a table shows it."""
+    """Format a value for the page's tables."""
     if isinstance(value, bool) or value is None:
         return str(value).lower() if value is not None else ""
     if isinstance(value, float):

@@ -1,17 +1,16 @@
-"""The history as a store: a Parquet file for each table and day, and a manifest of the files that count.
+"""The store of the history: a Parquet file for each table and day, and a manifest of the valid files.
 
-A run writes new files beside those that stand, then replaces ``manifest.json`` in one step, then removes
-the files that it replaced. A run that dies leaves the store of the run before. Files are never written
-twice.
+A run writes new files, then replaces ``manifest.json`` in one step, then removes the files that it replaced.
+A run that dies before the replacement leaves the previous store. Data files are never overwritten.
 
-``OUT/manifest.json``                       which files count
+``OUT/manifest.json``                       the names of the valid files
 ``OUT/TABLE/dt=DAY/ID.parquet``             a day of a table (``schema.FACTS`` and ``schema.DAILY``)
 ``OUT/quarantine/ID.parquet``               the refused lines
 ``OUT/_pending/TABLE-ID.parquet``           placements and recoveries whose decision is in no ledger so far
 ``OUT/_index/MONTH-ID.parquet``             the day of each decision
 
-Readers of a whole folder (``pandas.read_parquet("OUT/movement")``) see two versions of a day while
-``OUT/_REPLACING`` stands; :meth:`Store.read` follows the manifest and never does.
+While ``OUT/_REPLACING`` exists, readers of a whole folder (``pandas.read_parquet("OUT/movement")``) may see
+two versions of a day. :meth:`Store.read` follows the manifest and always sees one version.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 MANIFEST, REPLACING = "manifest.json", "_REPLACING"
 FORMAT_VERSION = 1
-#: Stands for a day in the place of one: rows whose decision, and so whose day, is not known.
+#: The key, in the place of a day, of rows whose decision is missing and whose day is therefore unknown.
 PENDING = "pending"
 TABLES: Mapping[str, tuple[Column, ...]] = {**FACTS, **{name: HISTORY[name] for name in DAILY}}
 INDEX = arrow_schema(columns("group_id string, decision_id string, day string"))
@@ -43,13 +42,13 @@ _QUARANTINE, _INDEX = "quarantine", "_index"
 
 
 def table_schema(table: str) -> pa.Schema:
-    """The columns of a day's file: the folder's name says ``dt``."""
+    """The columns of a day's file, without ``dt``, which is in the folder's name."""
     return arrow_schema(tuple(column for column in TABLES[table] if column.name != "dt"))
 
 
 @dataclass(frozen=True)
 class Day:
-    """The files of one day: their common name, and the rows of each table that has any."""
+    """The files of one day: their common name, and the number of rows per table with rows."""
 
     token: str
     rows: Mapping[str, int]
@@ -57,42 +56,42 @@ class Day:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Which files count."""
+    """The valid files of the store, and the read positions of its sources."""
 
     generation: int = 0
     days: Mapping[str, Day] = field(default_factory=dict)
-    #: Month -> name of its file of the index.
+    #: Month -> the name of its index file.
     index: Mapping[str, str] = field(default_factory=dict)
     quarantine: str | None = None
-    #: Refused lines in all, also those beyond what ``quarantine`` holds.
+    #: The number of refused lines, including lines beyond the limit of ``quarantine``.
     refused: int = 0
-    #: How far each file and topic was read by ``--stream``.
+    #: The position up to which ``--stream`` read each file and topic.
     sources: Mapping[str, Any] = field(default_factory=dict)
     format: int = FORMAT_VERSION
 
     @property
     def dates(self) -> list[str]:
-        """The days, oldest first."""
+        """The days in ascending order."""
         return sorted(self.days.keys() - {PENDING})
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Manifest:
-        """The inverse of ``asdict``."""
+        """Create a manifest from the output of ``asdict``."""
         days = {day: Day(**entry) for day, entry in told["days"].items()}
         return cls(**{**told, "days": days})
 
 
 class Store:
-    """The folder ``url``. Tasks of a job make their own: of the manifest they get their days' entries."""
+    """The store in the folder ``url``. Each Spark task creates its own instance."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.folder = Folder(url)
 
     def load(self) -> Manifest:
-        """The manifest that stands, or an empty one.
+        """The current manifest, or an empty manifest.
 
-        Raises ConfigError for a folder of another version.
+        Raises ConfigError for a folder of another version and for a damaged manifest.
         """
         if not self.folder.exists(MANIFEST):
             if self.folder.exists("report.json"):
@@ -114,7 +113,7 @@ class Store:
     def read(
         self, table: str, day: str, entry: Day | None, only: Sequence[str] | None = None
     ) -> pa.Table:
-        """A day of a table, without ``dt``; empty where the manifest's ``entry`` has none."""
+        """A day of a table, without ``dt``; empty if the manifest's ``entry`` has no rows of it."""
         schema = table_schema(table)
         if entry is None or not entry.rows.get(table):
             empty = schema.empty_table()
@@ -122,7 +121,7 @@ class Store:
         return self.folder.read_parquet(*_place(table, day, entry.token), only=only)
 
     def write(self, day: str, tables: Mapping[str, pa.Table]) -> Day:
-        """Files for those of ``tables`` that have rows, under a new name; nothing counts them so far."""
+        """Write the ``tables`` with rows under a new name; the files are valid after :meth:`commit`."""
         token = uuid.uuid4().hex[:12]
         for table, rows in tables.items():
             if rows.num_rows:
@@ -130,9 +129,9 @@ class Store:
         return Day(token, {table: rows.num_rows for table, rows in tables.items() if rows.num_rows})
 
     def begin(self, manifest: Manifest) -> None:
-        """Mark the folder: until :meth:`commit` has ended, files of two versions may stand in it.
+        """Mark the folder: until the end of :meth:`commit` it may contain files of two versions.
 
-        Removes first what a run that died left behind.
+        First removes the files that a dead run left.
         """
         if self.folder.exists(REPLACING):
             self._sweep(manifest, None)
@@ -141,7 +140,7 @@ class Store:
         )
 
     def abandon(self) -> None:
-        """End what :meth:`begin` began; nothing was written."""
+        """Remove the mark of :meth:`begin` after a run without changes."""
         self.folder.remove(REPLACING)
 
     def commit(
@@ -152,9 +151,9 @@ class Store:
         refused: tuple[pa.Table, int],
         sources: Mapping[str, Any],
     ) -> Manifest:
-        """Make ``days`` count in the place of those of ``before`` (None: the day is empty now).
+        """Replace the entries of ``before`` by ``days`` (None: the day is empty now).
 
-        Raises FolderInUse where another run has written a manifest meanwhile.
+        Raises FolderInUse if another run has written a manifest since :meth:`load`.
         """
         now = {day: entry for day, entry in {**before.days, **days}.items() if entry is not None}
         rows, count = refused
@@ -176,7 +175,7 @@ class Store:
         return after
 
     def day_of(self, manifest: Manifest, wanted: pa.Array) -> dict[tuple[str, str], str]:
-        """The days of stored decisions whose ids are among ``wanted``. Cost: one read a month."""
+        """The days of stored decisions whose ids are in ``wanted``. Cost: one read per month."""
         found: dict[tuple[str, str], str] = {}
         for name in manifest.index.values():
             rows = self.folder.read_parquet(_INDEX, f"{name}.parquet")
@@ -186,7 +185,7 @@ class Store:
         return found
 
     def read_refused(self, manifest: Manifest) -> pa.Table:
-        """The refused lines that are kept."""
+        """The stored refused lines."""
         if manifest.quarantine is None:
             return arrow_schema(HISTORY[_QUARANTINE]).empty_table()
         return self.folder.read_parquet(_QUARANTINE, f"{manifest.quarantine}.parquet")
@@ -199,7 +198,7 @@ class Store:
     def _indexed(
         self, before: Manifest, now: Mapping[str, Day], changed: Iterable[str]
     ) -> dict[str, str]:
-        """The index with the decisions of the days ``changed`` as they are now."""
+        """The index after an update of the days ``changed``."""
         index = dict(before.index)
         days = set(changed) - {PENDING}
         for month in sorted({day[:7] for day in days}):
@@ -218,7 +217,7 @@ class Store:
         return rows.append_column("day", pa.array([day] * rows.num_rows, pa.string()))
 
     def _sweep(self, manifest: Manifest, days: Iterable[str] | None) -> None:
-        """Remove the files of ``days`` (None: of all) that do not count."""
+        """Remove the files of ``days`` (None: of all days) that the manifest does not name."""
         if days is None:
             named = {child for table in TABLES for child in self.folder.children(table)}
             days = {name.removeprefix("dt=") for name in named if name.startswith("dt=")}
@@ -243,7 +242,7 @@ class Store:
             self.folder.remove(*where)
 
     def _placeholders(self, manifest: Manifest) -> None:
-        """For each table without a day a file without rows, so that readers find its columns."""
+        """Write a file without rows for each table without days, so that readers find its columns."""
         used = {table for day in manifest.dates for table in manifest.days[day].rows}
         for table in TABLES:
             if table not in used:

@@ -1,6 +1,7 @@
-"""What the facts of one day come to: the rows of each daily table.
+"""Compute the rows of each daily table from the facts of one day.
 
-Days are UTC days. A decision counts on its own day, a recovery on the day it started, a sample on its own.
+Days are UTC days. A decision counts on the day of its time, a recovery on the day of its start, a sample on
+the day of its time.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Placed: TypeAlias = Sequence[Mapping[str, Any]]
 def tables_of(facts: Facts) -> dict[str, pa.Table]:
     """The rows of every daily table, without ``dt``, in the order of their keys.
 
-    Cost: about 3 microseconds for a placement; the placements of one decision in memory at a time.
+    Cost: about 3 microseconds per placement, and the placements of one decision in memory at a time.
     """
     rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in DAILY if name != "skew"}
     outcomes: list[Outcome] = []
@@ -60,7 +61,7 @@ def _table(name: str, rows: Rows) -> pa.Table:
 
 
 def _with_placements(facts: Facts) -> Iterator[tuple[Mapping[str, Any], Placed]]:
-    """Each decision, oldest first, with its placements; those are stored by decision."""
+    """Each decision with its placements, in the stored order; placements are stored by decision."""
     placements = facts["placements"]
     spans: dict[tuple[str, str], tuple[int, int]] = {}
     names = zip(
@@ -75,9 +76,10 @@ def _with_placements(facts: Facts) -> Iterator[tuple[Mapping[str, Any], Placed]]
 
 
 def outcome_of(decision: Mapping[str, Any], placed: Placed) -> Outcome:
-    """What ``decision`` did, from its active placements.
+    """The effects of ``decision``, computed from its active placements.
 
-    ``spread`` is the most minus the fewest of them on one of its members, ``idle`` the members without any.
+    ``spread`` is the highest minus the lowest number of placements on a member; ``idle`` counts the members
+    without placements.
     """
     members = dict.fromkeys(member["member_id"] for member in decision["members"])
     loads = Counter(row["member_id"] for row in placed)
@@ -107,7 +109,7 @@ def outcome_of(decision: Mapping[str, Any], placed: Placed) -> Outcome:
 
 
 def _tasks(placed: Placed) -> Callable[[Iterable[Mapping[str, Any]]], set[tuple[int, int]]]:
-    """Placements -> the tasks they are of: topics of one partition count travel together."""
+    """A function placements -> their tasks: topics with equal partition counts move together."""
     last: dict[str, int] = {}
     for row in placed:
         last[row["topic"]] = max(last.get(row["topic"], 0), row["partition"])
@@ -117,7 +119,7 @@ def _tasks(placed: Placed) -> Callable[[Iterable[Mapping[str, Any]]], set[tuple[
 
 
 def _moves(decision: Mapping[str, Any], placed: Placed) -> Iterator[dict[str, Any]]:
-    """A row for each active partition that moved, with the cause."""
+    """One row per moved active partition, with the cause of the move."""
     members = {member["member_id"] for member in decision["members"]}
     for row in placed:
         if row["moved"]:
@@ -208,9 +210,9 @@ def _slowest(recovered: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]
 
 
 def _skew(samples: pa.Table) -> pa.Table:
-    """Records and bytes of each partition, and its share of its topic's; amounts below zero are none.
+    """The records and bytes of each partition, and its share of its topic's records.
 
-    Sums are wider than a long and cut at the largest long.
+    Negative amounts count as zero. Sums are computed wider than a long and limited to the largest long.
     """
     place, topic = ["group_id", "topic", "partition"], ["group_id", "topic"]
     amounts = {
@@ -235,6 +237,6 @@ def _skew(samples: pa.Table) -> pa.Table:
 
 
 def with_day(rows: pa.Table, day: str) -> list[dict[str, Any]]:
-    """A day's rows as dicts, ``dt`` behind ``group_id``."""
+    """A day's rows as dicts, with ``dt`` after ``group_id``."""
     moment = date.fromisoformat(day)
     return [{"group_id": row["group_id"], "dt": moment, **row} for row in rows.to_pylist()]
