@@ -1,1 +1,1 @@
-"""The ``snapshot`` command: a changelog as files that a worker loads instead of replaying."""
+"""The ``snapshot`` command: write a changelog as files that a worker loads instead of a replay."""

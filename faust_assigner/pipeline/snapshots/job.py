@@ -1,4 +1,4 @@
-"""The ``snapshot`` job: options, session, run; called by the command line and by ``jobs.py``."""
+"""The ``snapshot`` job: options, session and run; for the command line and ``jobs.py``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True)
 class SnapshotOptions:
-    """What ``faust-assigner snapshot`` was asked for."""
+    """The options of ``faust-assigner snapshot``."""
 
     cluster: Cluster
     topic: str
@@ -30,7 +30,7 @@ class SnapshotOptions:
 
 
 def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
-    """Take the snapshot, in a Spark session of its own unless ``no_spark``."""
+    """Take the snapshot in a Spark session, or in this process with ``no_spark``."""
     from faust_assigner.pipeline.snapshots.run import take_snapshot
 
     if not is_topic(options.topic):
@@ -47,7 +47,7 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
     from faust_assigner.pipeline.jars import cached_connector_jars, connector_jars
     from faust_assigner.pipeline.session import release, spark_session
 
-    # Only someone who asks for Spark's connector by name is made to wait for Maven.
+    # Maven is called only if the option names Spark's connector.
     jars = {"spark": connector_jars, "auto": cached_connector_jars, "python": list}[
         options.connector
     ]()
@@ -68,7 +68,7 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
 
 
 def duration_ms(text: str) -> int:
-    """``7d``, ``36h``, ``90m``, ``30s``, ``500ms`` or plain seconds -> milliseconds.
+    """Parse ``7d``, ``36h``, ``90m``, ``30s``, ``500ms`` or plain seconds into milliseconds.
 
     >>> duration_ms("36h"), duration_ms("90")
     (129600000, 90000)

@@ -1,9 +1,9 @@
-"""``faust-assigner snapshot``: a changelog becomes one snapshot per partition, on Spark or without.
+"""``faust-assigner snapshot``: write one snapshot per partition of a changelog, with or without Spark.
 
     look at the changelog -> plan spans -> mapInArrow(records -> SST files) -> publish manifests
 
-A task holds one Kafka partition, so nothing is shuffled and memory stays bounded (compaction.py). Run
-it as a module to submit it: ``spark-submit snapshot.py --bootstrap B --topic T --to s3://...``.
+A task reads one Kafka partition, so the job needs no shuffle and bounded memory (compaction.py). To submit
+the job: ``spark-submit jobs.py snapshot --bootstrap B --topic T --to s3://...``.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The columns of a changelog's records, as they travel to Python.
+#: The columns of a changelog's records that Spark passes to Python.
 RECORD = ("partition", "offset", "key", "value")
 PART_SCHEMA = (
     "partition int, next_offset long, keys long, bytes long, sha256 string, "
     "files array<string>, records long, runs int, key_types array<string>, value_types array<string>, "
     "unreadable long"
 )
-#: How records travel to Python: Spark's batches of 10,000 cost a third more time in hand-overs.
+#: Larger batches for Python: Spark's default of 10,000 records costs a third more time for transfers.
 TRANSFER_SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
 
 
@@ -68,13 +68,13 @@ def take_snapshot(
     """Snapshot every partition of ``topic`` into ``url``; returns the manifests written.
 
     ``connector``: ``spark`` (Spark's Kafka connector), ``python`` (aiokafka inside the tasks) or
-    ``auto``. Without ``spark`` the same functions run in this process. With ``previous`` only new
-    records are read; a previous snapshot that is too old or damaged is logged, and the next older one
-    is tried. ``codecs`` are those of keys and values, see json_rows.py.
+    ``auto``. Without ``spark`` the same functions run in this process. With ``previous`` the job reads only
+    new records. A previous snapshot that is too old or damaged is logged, and the job tries the next older
+    snapshot. ``codecs`` are the codecs of keys and values, see json_rows.py.
     """
     now_ms = partial(_wall_ms, time.time)
     if created_ms is None:
-        created_ms = now_ms()  # before the read begins: the age counts from here
+        created_ms = now_ms()  # the snapshot's age counts from the start of the read
     changelog = look_at(cluster.connection(), topic)
     plan = partial(
         plan_job,
@@ -103,7 +103,7 @@ def _wall_ms(clock: Callable[[], float]) -> int:
 
 
 def refuse_recreated(before: Changelog, cluster: Cluster) -> None:
-    """Raises SnapshotError when the topic that was read is not the one of that name any more."""
+    """Raise SnapshotError if the topic was recreated while the job read it."""
     now = look_at(cluster.connection(), before.topic)
     ended_before = [
         number
@@ -130,7 +130,7 @@ def _run(job: Job, cluster: Cluster, spark: SparkSession | None, connector: str)
 
 
 def run_connector(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]:
-    """Records through Spark's own Kafka connector; spans that hold no record are written afterwards."""
+    """Read with Spark's own Kafka connector; spans without records are written afterwards."""
     with_offsets = [span for span in job.spans if span.start < span.end]
     parts: list[Part] = []
     if with_offsets:
@@ -145,7 +145,7 @@ def run_connector(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]
 
 
 def run_fetching(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]:
-    """Records through aiokafka inside the tasks, for machines without the connector's jars."""
+    """Read with aiokafka inside the tasks, for machines without the connector's jars."""
 
     def fetch(number: int) -> Part:
         return read_span(job, job.by_partition[number], cluster.connection())
@@ -154,7 +154,7 @@ def run_fetching(spark: SparkSession, job: Job, cluster: Cluster) -> list[Part]:
 
 
 def changelog_records(spark: SparkSession, job: Job, cluster: Cluster) -> DataFrame:
-    """``partition, offset, key, value`` of the job's spans, committed records only, a task a partition."""
+    """``partition, offset, key, value`` of the spans' committed records, with one task per partition."""
     spans = [span for span in job.spans if span.start < span.end]
     return (
         spark.read.format("kafka")
@@ -169,7 +169,7 @@ def changelog_records(spark: SparkSession, job: Job, cluster: Cluster) -> DataFr
                     {job.topic: {str(span.partition): span.end for span in spans}}
                 ),
                 "kafka.isolation.level": "read_committed",
-                # Gaps of compaction and of transactions are no loss; a range that is gone is, and must fail.
+                # A gap by compaction or transactions is no data loss; a deleted range is and fails the job.
                 "failOnDataLoss": "true",
                 "includeHeaders": "false",
             }
@@ -180,7 +180,7 @@ def changelog_records(spark: SparkSession, job: Job, cluster: Cluster) -> DataFr
 
 
 def compact_records(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow``: batches of :func:`changelog_records` -> one row of PART_SCHEMA a partition."""
+    """For ``mapInArrow``: batches of :func:`changelog_records` -> one row of PART_SCHEMA per partition."""
 
     def compact(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spans = job.by_partition
@@ -206,7 +206,10 @@ def compact_records(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
 
 
 def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray, pa.RecordBatch]]:
-    """(partition, its offsets, its rows), in practice one of them; SnapshotError: offsets do not ascend."""
+    """(partition, its offsets, its rows), usually of one partition.
+
+    Raises SnapshotError if offsets do not ascend.
+    """
     import numpy as np
 
     numbers, offsets = (batch.column(name).to_numpy() for name in ("partition", "offset"))
@@ -221,13 +224,13 @@ def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, np.ndarray, pa.Re
 
 
 def _silent(job: Job, number: int) -> Part:
-    """A span without a record: nothing new, or only control records."""
+    """Write a span without records: its range is empty or holds only control records."""
     with SpanWriter(job, job.by_partition[number]) as writer:
         return writer.finish()
 
 
 def _each(spark: SparkSession, numbers: Sequence[int], work: Callable[[int], Part]) -> DataFrame:
-    """Rows of PART_SCHEMA: ``work`` of each partition number, in a task of its own."""
+    """Rows of PART_SCHEMA: the result of ``work`` for each partition number, with one task per number."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -256,7 +259,7 @@ def _row(part: Part) -> pa.RecordBatch:
 
 
 def collect(frame: DataFrame) -> list[Part]:
-    """Run ``frame``, rows of PART_SCHEMA."""
+    """Run ``frame`` and collect its rows of PART_SCHEMA."""
     rows: list[dict[str, Any]] = [row.asDict() for row in frame.collect()]
     return [
         Part(

@@ -1,9 +1,9 @@
-"""What a snapshot run is made of, without Spark: spans of a changelog, their files, their manifests.
+"""The steps of a snapshot run, without Spark: spans of a changelog, their files and their manifests.
 
     offsets, previous snapshots -> spans -> records -> SST files, uploaded -> manifests
 
-Whoever reads a span uploads its files; manifests are written once every partition has succeeded, so a
-killed run leaves nothing a reader could see. ``run_here`` is the run in one process.
+The process that reads a span uploads its files. The manifests are written after all partitions have
+succeeded, so readers never see the files of a killed run. ``run_here`` runs all spans in one process.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Beyond this share of records that are not JSON the table has another serializer.
+#: With a higher share of records that are not JSON, the table has another serializer.
 MAX_UNREADABLE_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class Span:
-    """What one partition's snapshot takes in: ``base``, if any, and offsets [start, end)."""
+    """The input of one partition's snapshot: ``base``, if any, and the offsets [start, end)."""
 
     partition: int
     start: int
     end: int
     base: Manifest | None = None
-    #: Where the changelog began when the first of the snapshots that this one builds upon was read.
+    #: The first offset of the changelog at this run; a base that began at a lower offset is refused.
     log_start: int = 0
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that a task must know; travels to the executors."""
+    """The whole input of a task; pickled for the executors."""
 
     topic: str
     url: str
@@ -58,18 +58,18 @@ class Job:
     created_ms: int
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     topic_id: str | None = None
-    #: How keys and values are written; records that are no JSON where it says so are left out.
+    #: The codecs of keys and values; with JSON, records that are not JSON are left out.
     codecs: tuple[str, str] = (AUTO, AUTO)
 
     @property
     def by_partition(self) -> dict[int, Span]:
-        """The spans by their partition."""
+        """Partition -> span."""
         return {span.partition: span for span in self.spans}
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a task hands back: the manifest's fields, before there is a manifest."""
+    """The result of a task: the fields of the future manifest."""
 
     partition: int
     next_offset: int
@@ -94,9 +94,11 @@ def plan_job(
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     codecs: tuple[str, str] = (AUTO, AUTO),
 ) -> Job:
-    """Decide what each partition reads. With ``previous`` only what came after its newest snapshot
-    that may still be trusted; the reason is logged where none may. ``whole`` reads the files of each
-    such snapshot first: where they are damaged, the next older one serves.
+    """Decide the offsets that each partition reads.
+
+    With ``previous`` a partition reads the records after its newest trusted snapshot; the reason for each
+    refused snapshot is logged. ``whole`` also checks the snapshot's files; if they are damaged, the next
+    older snapshot is tried.
     """
     judge = Judge(Catalog(open_storage(url)), changelog, created_ms)
     spans = []
@@ -133,7 +135,7 @@ def _base(judge: Judge, partition: int, codecs: tuple[str, str], whole: bool) ->
 
 
 def _unfit(manifest: Manifest, log_start: int, codecs: tuple[str, str]) -> str | None:
-    """Why a snapshot that a worker may use is no base of the next one, or None."""
+    """The reason why a snapshot that a worker may use is no base of the next snapshot, or None."""
     if manifest.start_offset is None:
         return "it was written before snapshots left out records that do not decode"
     if manifest.start_offset < log_start:
@@ -148,7 +150,7 @@ def _unfit(manifest: Manifest, log_start: int, codecs: tuple[str, str]) -> str |
 
 
 def _codecs_of(manifest: Manifest) -> tuple[str, str]:
-    """How the snapshot took keys and values."""
+    """The snapshot's codecs of keys and values."""
     key, value = (
         RAW if types is None else JSON for types in (manifest.key_types, manifest.value_types)
     )
@@ -165,7 +167,7 @@ def _damage(catalog: Catalog, manifest: Manifest) -> str | None:
 
 
 class SpanWriter:
-    """One partition on its way from records to uploaded files. A context manager: owns its scratch."""
+    """Writes one partition's records to files and uploads them. A context manager: owns a scratch folder."""
 
     def __init__(self, job: Job, span: Span) -> None:
         self._job, self._span = job, span
@@ -204,7 +206,7 @@ class SpanWriter:
         first_offset: int,
         last_offset: int,
     ) -> None:
-        """Take a batch that follows all before it; raises SnapshotError if it does not."""
+        """Add a batch; raises SnapshotError if its offsets do not follow the previous batch."""
         if not self._next <= first_offset <= last_offset < self._span.end:
             raise SnapshotError(
                 f"{self._job.topic}-{self._span.partition}: offsets {first_offset}..{last_offset} after "
@@ -218,7 +220,7 @@ class SpanWriter:
         """Write and upload the files."""
         span = self._span
         if span.base is not None and span.base.next_offset == span.end:
-            # Nothing new: the files, just checked, serve again under a newer date.
+            # No new records: the new manifest names the same files, which were checked by the fetch.
             base = span.base
             return Part(
                 span.partition,
@@ -254,7 +256,7 @@ def _types(found: frozenset[str] | None, base: Sequence[str] | None) -> tuple[st
 
 
 def publish(job: Job, parts: Sequence[Part]) -> list[Manifest]:
-    """Write the manifests, the last step. Raises SnapshotError unless every span has exactly one part."""
+    """Write the manifests, the last step. Raises SnapshotError unless each span has exactly one part."""
     got = sorted(part.partition for part in parts)
     if got != sorted(job.by_partition):
         raise SnapshotError(
@@ -284,7 +286,7 @@ def publish(job: Job, parts: Sequence[Part]) -> list[Manifest]:
 
 
 def refuse_unreadable(job: Job, parts: Sequence[Part]) -> None:
-    """Log how many records were left out. Raises SnapshotError where most were: the codec is wrong."""
+    """Log the number of omitted records. Raises SnapshotError if most were omitted: the codec is wrong."""
     for part in parts:
         if part.unreadable:
             logger.warning(
@@ -304,12 +306,12 @@ def refuse_unreadable(job: Job, parts: Sequence[Part]) -> None:
 
 
 def run_here(job: Job, connection: Connection) -> list[Part]:
-    """Every span in this process, one after the other. Cost: about 0.3M records/s."""
+    """Read the spans one by one in this process. Cost: about 0.3M records/s."""
     return [read_span(job, span, connection) for span in job.spans]
 
 
 def read_span(job: Job, span: Span, connection: Connection) -> Part:
-    """One span through aiokafka."""
+    """Read one span with aiokafka."""
     with SpanWriter(job, span) as writer:
 
         def take(_: TopicPartition, records: Sequence[Any], __: int) -> None:
@@ -327,5 +329,5 @@ def read_span(job: Job, span: Span, connection: Connection) -> Part:
 
 
 def is_corrupt_base(error: BaseException) -> bool:
-    """Whether a job failed because a previous snapshot's bytes were wrong, here or on an executor."""
+    """Whether a job failed because of a damaged previous snapshot, here or on an executor."""
     return isinstance(error, SnapshotCorruptError) or SnapshotCorruptError.__name__ in str(error)
