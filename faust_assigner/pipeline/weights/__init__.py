@@ -1,1 +1,1 @@
-"""The ``weights`` command: what each partition costs, learned from samples."""
+"""The ``weights`` command: the cost of each partition, learned from samples."""

@@ -1,4 +1,4 @@
-"""The job behind ``faust-assigner weights``: ledgers in, a versioned document out, its score in shadow."""
+"""The job behind ``faust-assigner weights``: learn weights from ledgers, publish and score them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NothingToLearn(FaustAssignerError, ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asked for; at least one of ``out`` and ``topic`` (of ``cluster``)."""
+    """The command's options; at least one of ``out`` and ``topic`` (of ``cluster``) is given."""
 
     ledgers: Sequence[str]
     now: datetime
@@ -53,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a run found in the ledgers."""
+    """The result of reading the ledgers."""
 
     rates: Sequence[PartitionRate]
     current: Sequence[Current]
@@ -75,7 +75,7 @@ def learn_here(request: Request) -> dict[str, Any]:
 
 
 def learn_on_spark(spark: Any, request: Request) -> dict[str, Any]:
-    """The whole job on ``spark``; the driver sees one row per partition. Returns the report."""
+    """The whole job on ``spark``; the driver collects one row per partition. Returns the report."""
     from faust_assigner.pipeline.ledgers.current import current_on_spark
     from faust_assigner.pipeline.ledgers.on_spark import rows
     from faust_assigner.pipeline.ledgers.sources import read_checked
@@ -95,7 +95,7 @@ def learn_on_spark(spark: Any, request: Request) -> dict[str, Any]:
 
 
 def half_life_s(text: str) -> float:
-    """``12h``, ``2d``: more than nothing. Raises ConfigError."""
+    """Parse a duration above zero, such as ``12h`` or ``2d``, into seconds. Raises ConfigError."""
     found = duration_ms(text) / 1000
     if not found:
         raise ConfigError(f"a half-life is longer than {text!r}")
@@ -103,7 +103,7 @@ def half_life_s(text: str) -> float:
 
 
 def _finish(request: Request, learned: Learned) -> dict[str, Any]:
-    """Weigh, write, publish, score."""
+    """Compute the weights, write and publish them, score them; return the report."""
     if not learned.rates:
         raise NothingToLearn(
             f"no partition_sample in {', '.join(request.ledgers)} "
@@ -116,7 +116,7 @@ def _finish(request: Request, learned: Learned) -> dict[str, Any]:
     for rate in learned.rates:
         sampled_at[rate.group_id] = max(rate.newest, sampled_at.get(rate.group_id, rate.newest))
     document = encode(rows, version=version, computed_at=request.now, sampled_at=sampled_at)
-    decode(document)  # what no assignor would take is not published
+    decode(document)  # a document that assignors would refuse must not be published
     if request.out is not None:
         write_file(request.out, document)
     records = 0
@@ -166,7 +166,7 @@ def _group_report(group_id: str, rows: Sequence[WeightRow]) -> dict[str, Any]:
 
 
 def _shadow(current: Current, rows: Sequence[WeightRow], request: Request) -> dict[str, Any]:
-    """The newest decision's group planned again, counted and weighted."""
+    """Plan the newest decision's group again without and with weights, and compare both plans."""
     weights = {
         (row.topic, row.partition): row.weight for row in rows if row.group_id == current.group_id
     }

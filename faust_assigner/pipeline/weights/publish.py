@@ -1,4 +1,4 @@
-"""Weights out: a file that is replaced whole, a compacted topic with one record per group."""
+"""Write weights to a file, which is replaced atomically, or to a compacted topic, one record per group."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.snapshots.asking import Connection, ask
 from faust_assigner.weights.document import WeightRow, compress, encode
 
-#: A broker's default limit for one message is 1 MiB; the record around the value needs some of it.
+#: A broker's default limit for one message is 1 MiB, which includes the record's overhead.
 MAX_RECORD_BYTES = 1_000_000
 
 
 class NotPublished(FaustAssignerError, RuntimeError):
-    """The topic did not take the weights; says why."""
+    """The weights could not be written to the file or the topic; the message names the reason."""
 
 
 def write_file(path: str | Path, document: bytes) -> None:
-    """Put ``document`` at ``path`` (or URL) in one step: a reader finds the old version or the new one.
+    """Write ``document`` to ``path`` (or a URL) in one step: a reader sees the old or the new version.
 
     Raises NotPublished.
     """
@@ -40,7 +40,7 @@ def _write_file(path: str | Path, document: bytes) -> None:
 
         fs, inside = file_system(str(path))
         if "file" not in fs.protocol:
-            fs.pipe_file(inside, document)  # an object store shows an object when it is whole
+            fs.pipe_file(inside, document)  # an object store shows complete objects only
             return
         path = inside
     target = Path(path)
@@ -66,11 +66,11 @@ def publish(
     sampled_at: Mapping[str, datetime] | None = None,
     replication: int | None = None,
 ) -> int:
-    """One record per group (key: group id, value: its document, compressed); returns how many.
+    """Send one record per group (key: group id, value: compressed document); return their number.
 
-    The topic is created with ``cleanup.policy=compact`` when it is missing, on three brokers (or all there
-    are) unless ``replication`` says otherwise. Raises UnreachableError and RefusedByKafka; before anything is
-    sent NotPublished, when a group's document is too large for one record.
+    A missing topic is created with ``cleanup.policy=compact`` and ``replication`` replicas (None: three, or
+    one per broker of a smaller cluster). Raises UnreachableError and RefusedByKafka. Raises NotPublished,
+    before any record is sent, if a group's document is too large for one record.
     """
     records = {
         group_id: compress(

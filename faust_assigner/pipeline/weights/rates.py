@@ -1,20 +1,22 @@
 """From partition samples to rates, and from rates to weights: pure Python, exact, order-free.
 
-A sample says what one worker saw of one partition since its sample before: ``records_in``, ``bytes_in``
-and ``cpu_ms`` are amounts of that interval, the offsets and ``state_bytes`` are levels. Samples come from
-several workers, late, twice, and with holes where nobody ran; what counts is the time a sample covers:
+A sample is a worker's measurement of one partition: ``records_in``, ``bytes_in`` and ``cpu_ms`` are amounts
+since its previous sample, the offsets and ``state_bytes`` are levels. Samples come from several workers,
+late, twice, and with holes while no worker ran. A rate is therefore relative to the time that its samples
+cover:
 
-* the same (group, topic, partition, ts) twice counts once, the larger amounts win;
-* samples are put in order of ``ts``, whatever the order they arrived in;
-* a sample covers the time since the one before it; the first one of a partition, and one after a hole
-  (longer than ten times the group's median interval: a worker was away), cover the median interval;
-* a negative amount (a counter that was reset) counts as nothing;
-* what arrived since the sample before is what the partition's end moved by, whoever sampled. ``records_in``
-  is what was consumed: an overloaded worker consumes less than arrives. Of a topic whose ends never moved
-  (samples without offsets) and of a partition's first sample the consumed records stand for the arrived;
-* a sample counts half as much for each half-life that it is older than the group's newest.
+* a sample with the same (group, topic, partition, ts) as another counts once; the larger amounts are taken;
+* samples are sorted by ``ts``; the order of their arrival does not matter;
+* a sample covers the time since the previous sample; the first sample of a partition, and a sample after a
+  hole (longer than ten times the group's median interval: a worker was away), cover the median interval;
+* a negative amount (a counter that was reset) counts as zero;
+* the records that arrived since the previous sample are the growth of the partition's end offset, whichever
+  worker sampled. ``records_in`` are consumed records: an overloaded worker consumes fewer than arrive. For a
+  topic whose ends never moved (samples without offsets), and for a partition's first sample, the consumed
+  records are taken as the arrived records;
+* a sample counts half as much for each half-life that it is older than the group's newest sample.
 
-The same steps in SQL are in :mod:`faust_assigner.pipeline.weights.transforms`; a test holds the two together.
+:mod:`faust_assigner.pipeline.weights.transforms` has the same steps in SQL; a test compares both results.
 """
 
 from __future__ import annotations
@@ -37,61 +39,60 @@ from faust_assigner.weights.document import (
     millis,
 )
 
-#: A longer wait than this many median intervals is a hole, not an interval.
+#: A gap of more than this many median intervals is a hole.
 HOLE = 10.0
-#: After so many seconds a sample counts half: half a day forgets last week, and a quiet night is not all.
+#: The default half-life in seconds: with half a day, last week hardly counts, and a quiet night not alone.
 HALF_LIFE_S = 43_200.0
-#: Every sample counts alike.
+#: With this half-life all samples count alike.
 NO_DECAY = math.inf
-#: Taken for the median interval where no partition of the group was sampled twice.
+#: Assumed median interval if no partition of the group was sampled twice.
 NOMINAL_INTERVAL_MS = 60_000.0
-#: What a worker replays (faust-streaming 0.15.3, measured), and a record's size where nothing came in.
+#: A worker's replay rate (faust-streaming 0.15.3, measured), and a record's assumed size without records.
 REPLAY_RECORDS_PER_S = 3_700.0
 NOMINAL_RECORD_BYTES = 100.0
 
 CHANGELOG_SUFFIX = "-changelog"
 
-#: What a weight is learned from; ``blend`` is the mean of the shares of all that were measured.
+#: The costs from which a weight is learned; ``blend`` is the mean of the shares of all measured costs.
 COSTS = ("blend", "cpu", "records", "bytes")
 
 
-#: Of one sample: records_in, bytes_in, cpu_ms, state_bytes, end_offset.
+#: The fields of one sample: records_in, bytes_in, cpu_ms, state_bytes, end_offset.
 Amounts: TypeAlias = tuple[int, int, float, int, int]
 
 
 class PartitionRate(NamedTuple):
-    """What a partition was seen to do: sums over ``covered_ms`` milliseconds, all of them decayed, and its
-    latest levels."""
+    """The measured load of a partition: decayed sums over ``covered_ms`` milliseconds, and latest levels."""
 
     group_id: str
     topic: str
     partition: int
     samples: int
     covered_ms: float
-    #: Consumed, and what that took.
+    #: The consumed records, their bytes and the CPU time that they took.
     records_in: float
     bytes_in: float
     cpu_ms: float
     state_bytes: int
     newest: dt.datetime
-    #: Where the partition ended when last sampled: of a changelog, what a replay from its start has to read.
+    #: The partition's end offset in the last sample. For a changelog, a replay from its start reads to here.
     end_offset: int = 0
-    #: Records that arrived, by offsets; and how far the end moved while it was sampled.
+    #: The records that arrived, by offsets; and the growth of the end offset over all samples.
     arrived: float = 0.0
     moved: int = 0
 
     @property
     def arrived_per_s(self) -> float:
-        """Records; the consumed ones where no offset moved."""
+        """Records/s that arrived; the consumed records/s if no offset moved."""
         return (self.arrived if self.moved else self.records_in) * 1_000.0 / self.covered_ms
 
 
 def rates_of(
     samples: Iterable[Mapping[str, Any]], *, half_life_s: float = HALF_LIFE_S
 ) -> list[PartitionRate]:
-    """The rates behind rows of table ``partition_sample``, in the order of (group, topic, partition).
+    """The rates of rows of table ``partition_sample``, in the order of (group, topic, partition).
 
-    Cost: one dict entry per distinct sample; for more than memory holds there is the Spark transform.
+    Cost: one dict entry per distinct sample; use the Spark transform for more samples than fit in memory.
     """
     kept: dict[tuple[str, str, int], dict[dt.datetime, Amounts]] = {}
     for sample in samples:
@@ -129,8 +130,8 @@ def weigh(
 ) -> tuple[int, list[WeightRow]]:
     """The version and the rows of table ``partition_weight``.
 
-    ``by`` names what a weight is relative to (COSTS); the version is the time of the newest sample in
-    milliseconds, so the same samples give the same version. Raises ConfigError for an unknown ``by``.
+    ``by`` names the cost from which weights are learned (one of COSTS). The version is the time of the newest
+    sample in milliseconds, so equal samples give equal versions. Raises ConfigError for an unknown ``by``.
     """
     if by not in COSTS:
         raise ConfigError(f"weights by {by!r}: one of {', '.join(COSTS)}")
@@ -152,12 +153,11 @@ def weigh(
 
 
 def _task_weights(rates: Sequence[PartitionRate], costs: Floats, limits: Limits) -> list[float]:
-    """The weight of each partition's task: summed over the topics that travel together, then relative to
-    the median task, then cut.
+    """The weight of each partition's task: the sum over its topics, relative to the median task, clamped.
 
-    A quiet topic beside a busy one says nothing of a task's load, and a changelog is none of its own: against
-    the median of all partitions, the busy topic's would all be cut to the same. Topics of one partition
-    count (as far as they were sampled) are one group, as in the planner where everybody subscribes to all.
+    The median is taken over tasks. With the median over partitions, quiet topics and changelogs would lower
+    it, and all partitions of a busy topic would be clamped to the same weight. Topics of one partition count
+    (as far as sampled) are one group, as in the planner if all members subscribe to all topics.
     """
     counts: dict[str, int] = {}
     for rate in rates:
@@ -173,10 +173,10 @@ def _task_weights(rates: Sequence[PartitionRate], costs: Floats, limits: Limits)
 
 
 def records_kept(rate: PartitionRate) -> float:
-    """What a replay of this partition's state reads; 0 where it keeps none.
+    """The records that a replay of this partition's state reads; 0 for a partition without state.
 
-    From the changelog's end, which counts what compaction has not removed too; from the size on disk where
-    no offset was seen.
+    The number is the changelog's end offset, which also counts records that compaction removed. Without an
+    offset it is estimated from the size on disk.
     """
     if not (rate.state_bytes or rate.topic.endswith(CHANGELOG_SUFFIX)):
         return 0.0
@@ -184,7 +184,7 @@ def records_kept(rate: PartitionRate) -> float:
 
 
 def bytes_per_record(rate: PartitionRate) -> float:
-    """What a record of this partition weighs on the wire; NOMINAL_RECORD_BYTES where none came in."""
+    """The mean size of this partition's consumed records; NOMINAL_RECORD_BYTES without records."""
     return (
         rate.bytes_in / rate.records_in
         if rate.records_in and rate.bytes_in
@@ -212,7 +212,7 @@ def _rate(
     arrived = [float(amounts[0][0])]
     for at in range(1, len(moments)):
         gap = gaps[at] or 0
-        # What came in a hole came over all of it: the share of the time that is counted.
+        # Records that arrived in a hole are spread over the hole; only the covered share counts.
         share = covered[at] / gap if gap else 0.0
         arrived.append(max(0, ends[at] - ends[at - 1]) * share)
 
@@ -235,10 +235,10 @@ def _rate(
 
 
 def _costs(rates: Sequence[PartitionRate], by: str) -> Floats:
-    """float64[n]: the load of each partition per second, as shares of the group where blended.
+    """float64[n]: the cost of each partition per second; with ``blend``, its mean share of the group.
 
-    Bytes and CPU of the records that arrived, at what the consumed ones took each: of the partition, or
-    of its topic where nothing of the partition was consumed.
+    Bytes and CPU time are those of the arrived records, estimated with the mean per consumed record of the
+    partition, or of its topic if no record of the partition was consumed.
     """
     seconds = np.array([rate.covered_ms for rate in rates]) / 1_000.0
     arrived = _arrived(rates)
@@ -267,7 +267,7 @@ def _arrived(rates: Sequence[PartitionRate]) -> Floats:
 
 
 def _each_took(rates: Sequence[PartitionRate], took: Floats, arrived: Floats) -> Floats:
-    """What ``arrived`` records take, where ``records_in`` of them took ``took``."""
+    """Scale ``took``, the cost of the consumed records, to the ``arrived`` records."""
     consumed = np.array([rate.records_in for rate in rates])
     topics = [(rate.group_id, rate.topic) for rate in rates]
     summed: dict[tuple[str, str], list[float]] = {}
@@ -277,7 +277,7 @@ def _each_took(rates: Sequence[PartitionRate], took: Floats, arrived: Floats) ->
         mine[1] += amount
     usual = np.array([summed[topic][1] / (summed[topic][0] or 1.0) for topic in topics])
     each = np.where(consumed > 0, took / np.where(consumed > 0, consumed, 1.0), usual)
-    # What took something although nothing was consumed (a changelog that stands still) keeps it.
+    # A partition without consumed and arrived records (an idle changelog) keeps its measured cost.
     return np.asarray(np.where((consumed > 0) | (arrived > 0), arrived * each, took))
 
 

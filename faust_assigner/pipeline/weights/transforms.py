@@ -1,7 +1,7 @@
 """Weights on Spark: samples -> rates as DataFrames, in the steps of ``rates.py``.
 
-The driver sees one row per partition, never a sample: the document that comes out has one row per
-partition anyway, and its weights are relative to a median over all of them.
+The driver collects one row per partition and no samples. The resulting document has one row per partition
+too, and its weights are relative to a median over all tasks of a group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AMOUNTS = ("records_in", "bytes_in", "cpu_ms", "state_bytes", "end_offset")
 
 
 def distinct_samples(samples: DataFrame) -> DataFrame:
-    """Table ``partition_sample`` with each (group, topic, partition, ts) once, no amount below zero."""
+    """Table ``partition_sample`` with each (group, topic, partition, ts) once and no negative amounts."""
     said = F.max(F.struct(*(_at_least_zero(name) for name in AMOUNTS))).alias("said")
     return (
         samples.groupBy(*KEY, F.unix_millis("ts").alias("at_ms"))
@@ -37,8 +37,11 @@ def distinct_samples(samples: DataFrame) -> DataFrame:
 
 
 def covered(distinct: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
-    """The samples with ``covered_ms``, the time each stands for, ``arrived``, what came in then, and
-    ``counts``, how much it counts for its age (see the rules in ``rates``)."""
+    """The samples with three more columns, by the rules in ``rates``.
+
+    ``covered_ms`` is the time that a sample covers, ``arrived`` the records that arrived in this time, and
+    ``counts`` the weight of a sample by its age.
+    """
     order = Window.partitionBy(*KEY).orderBy("at_ms")
     spaced = distinct.withColumns(
         {
@@ -50,7 +53,7 @@ def covered(distinct: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
         F.coalesce(F.percentile("gap_ms", 0.5), F.lit(NOMINAL_INTERVAL_MS)).alias("typical_ms"),
         F.max("at_ms").alias("newest_ms"),
     )
-    # A first sample has no gap: the comparison is null and ``otherwise`` answers.
+    # A first sample has no gap: the comparison is null, so ``otherwise`` applies.
     own = F.when(F.col("gap_ms") <= HOLE * F.col("typical_ms"), F.col("gap_ms").cast("double"))
     timed = spaced.join(F.broadcast(typical), "group_id").withColumn(
         "covered_ms", own.otherwise(F.col("typical_ms"))
