@@ -1,1 +1,1 @@
-"""The data pipeline on Spark: what the group did and what it should do next."""
+"""The data pipeline on Spark: history, weights, snapshots and simulations, computed from ledgers."""

@@ -1,10 +1,10 @@
-"""How a Kafka cluster is reached: Kafka's own client properties, for aiokafka and for Spark's connector.
+"""The connection to a Kafka cluster: Kafka's client properties, for aiokafka and for Spark's connector.
 
-    --config FILE                   a file as Kafka's own tools take it (client.properties)
-    FAUST_ASSIGNER_KAFKA_CONFIG     the same without the option
-    FAUST_ASSIGNER_KAFKA_X_Y        property ``x.y``; before the file (FAUST_ASSIGNER_KAFKA_SASL_PASSWORD)
+    --config FILE                   a file in the format of Kafka's own tools (client.properties)
+    FAUST_ASSIGNER_KAFKA_CONFIG     the path of such a file, without the option
+    FAUST_ASSIGNER_KAFKA_X_Y        property ``x.y``; overrides the file (FAUST_ASSIGNER_KAFKA_SASL_PASSWORD)
 
-Beside Kafka's names ``sasl.username`` and ``sasl.password`` may stand for the two in ``sasl.jaas.config``.
+``sasl.username`` and ``sasl.password`` may replace the user and the password in ``sasl.jaas.config``.
 Certificates are files in PEM, or truststores that ``keytool`` can read.
 """
 
@@ -35,22 +35,22 @@ _LOGIN_MODULES: Mapping[str, str] = MappingProxyType(
 )
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _KEYTOOL_TIMEOUT_S = 60
-#: Ours beside Kafka's: the client of Spark's connector is told them as its own.
+#: Properties that Kafka does not define; Spark's connector gets them as ``sasl.jaas.config``.
 _OURS = ("sasl.username", "sasl.password")
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Brokers and the properties that let a client in; picklable, so that executors take it along."""
+    """The brokers and the properties of a client connection; picklable, for Spark's executors."""
 
     bootstrap: str
-    #: Not in the repr: passwords are among them.
+    #: Not in the repr, since they include passwords.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def connection(self) -> dict[str, Any]:
-        """Keyword arguments of aiokafka's clients. Certificates are read now.
+        """Keyword arguments for aiokafka's clients; this call reads the certificates.
 
-        Raises ConfigError, which names the property and never its value where that may be a secret.
+        Raises ConfigError, whose message names the property and contains no secret.
         """
         given = self.properties
         protocol = given.get("security.protocol", "PLAINTEXT").upper()
@@ -94,7 +94,7 @@ class Cluster:
 
 
 def client_properties(config: str | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """The properties of ``config`` (a file, or the one the environment names) and of the environment.
+    """The properties of ``config`` (or of the file that the environment names) and of the environment.
 
     Raises ConfigError for a file that cannot be read.
     """
@@ -112,9 +112,9 @@ def client_properties(config: str | None, environment: Mapping[str, str]) -> dic
 
 
 def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:
-    """The cluster; ``bootstrap`` goes before ``bootstrap.servers``.
+    """The cluster; ``bootstrap`` overrides ``bootstrap.servers``.
 
-    ConfigError where neither is given, or where one of its addresses is none.
+    Raises ConfigError if neither is given or if an address is invalid.
     """
     servers = bootstrap or properties.get("bootstrap.servers")
     if not servers:
@@ -128,7 +128,7 @@ def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:
 
 
 def _is_address(server: str) -> bool:
-    """A host, with a port or without; an IPv6 address with a port stands in brackets."""
+    """Whether ``server`` is a host, with or without a port; with a port, an IPv6 address needs brackets."""
     if server.startswith("["):
         host, end, rest = server[1:].partition("]")
         return (
@@ -153,12 +153,12 @@ def _is_port(text: str) -> bool:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""A Java properties file: ``name=value`` or ``name: value``, comments, lines continued with ``\``.
+    r"""Parse a Java properties file: ``name=value`` or ``name: value``, comments, continuations with ``\``.
 
     >>> parse_properties("# mine\nsecurity.protocol = SASL_SSL\nsasl.mechanism:\\\n  PLAIN\n")
     {'security.protocol': 'SASL_SSL', 'sasl.mechanism': 'PLAIN'}
     """
-    # An odd number of backslashes at its end carries a line on; the next one's indent is not of the value.
+    # A line that ends with an odd number of backslashes continues; the next line's indent is dropped.
     joined = re.sub(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
     found = {}
     for line in joined.splitlines():
@@ -221,7 +221,7 @@ def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
             raise ConfigError(
                 f"ssl.truststore: no certificate in it can be used: {error}"
             ) from None
-    # Kafka's default checks the name; empty switches that off, as in Kafka itself.
+    # By default Kafka checks the host name; an empty value disables the check, as in Kafka itself.
     context.check_hostname = given.get("ssl.endpoint.identification.algorithm", "https") != ""
     chain, key = given.get("ssl.keystore.certificate.chain"), given.get("ssl.keystore.key")
     location = given.get("ssl.keystore.location")
@@ -236,7 +236,7 @@ def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
         elif chain and key:
             with tempfile.NamedTemporaryFile(
                 "w", suffix=".pem"
-            ) as both:  # only its owner may read it
+            ) as both:  # readable by its owner only
                 both.write(f"{key}\n{chain}\n")
                 both.flush()
                 context.load_cert_chain(both.name, password=given.get("ssl.key.password"))
@@ -246,7 +246,7 @@ def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _authorities(given: Mapping[str, str]) -> str | None:
-    """The certificates to trust, in PEM; None: those of the system."""
+    """The trusted certificates in PEM; None: the system's certificates."""
     if "ssl.truststore.certificates" in given:
         return given["ssl.truststore.certificates"]
     location = given.get("ssl.truststore.location")
@@ -260,7 +260,7 @@ def _authorities(given: Mapping[str, str]) -> str | None:
 
 
 def _from_keytool(location: str, password: str) -> str:
-    # The password goes through the environment: a command line can be read by everybody on the machine.
+    # The password is passed in the environment: all users of the machine can read a command line.
     command = ["keytool", "-list", "-rfc", "-keystore", location, "-storepass:env", "STOREPASS"]
     try:
         done = subprocess.run(

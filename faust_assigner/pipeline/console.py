@@ -1,4 +1,4 @@
-"""What the pipeline's commands print: tables on a terminal, plain lines anywhere else."""
+"""The output of the pipeline's commands: tables on a terminal, plain lines in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from faust_assigner.snapshots.upkeep import Removal, Verdict
 
 Lines = Sequence[Sequence[str]]
-#: So many rows of a table are printed; the page and the folders hold them all.
+#: The most rows of a table that are printed; the Parquet folders hold all rows.
 ROWS_PRINTED = 20
 
 
 def show(title: str, heads: Sequence[str], rows: Lines, console: Console | None = None) -> None:
-    """A titled table: boxed on a terminal, aligned columns in a file or a pipe."""
+    """Print a titled table: boxed on a terminal, aligned columns in a file or a pipe."""
     console = console or Console(highlight=False)
     if console.is_terminal:
         table = Table(*heads, title=title, title_justify="left")
@@ -39,7 +39,7 @@ def show(title: str, heads: Sequence[str], rows: Lines, console: Console | None 
 
 
 def show_history(report: Report, out: str) -> None:
-    """The headline, the small tables, the first refused lines, and where the rest is."""
+    """Print the headline, the small tables, the first refused lines, and the folder of the results."""
     show("History", ("what", "value"), report.headline())
     for name, columns in _PRINTED.items():
         rows = [[_text(row[column]) for column in columns] for row in report.tables[name]]
@@ -86,7 +86,7 @@ def _text(value: object) -> str:
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
-    """The doctor's findings, each with its fix."""
+    """Print the doctor's findings, each with its fix."""
     show(
         "Spark on this machine",
         ("check", "status", "found"),
@@ -99,7 +99,7 @@ def show_findings(findings: Sequence[Finding]) -> None:
 
 
 def show_manifests(manifests: Sequence[Manifest], to: str, *, as_json: bool = False) -> None:
-    """The snapshots just written, one row a partition."""
+    """Print the written snapshots, one row per partition."""
     if as_json:
         print(json.dumps([asdict(manifest) for manifest in manifests], indent=1))
         return
@@ -122,7 +122,7 @@ def show_manifests(manifests: Sequence[Manifest], to: str, *, as_json: bool = Fa
 
 
 def show_verdicts(verdicts: Sequence[Verdict], *, as_json: bool = False) -> None:
-    """What ``snapshot verify`` found; an unfinished folder is said, and is no fault."""
+    """Print the result of ``snapshot verify``; an unfinished folder is listed and is no fault."""
     if as_json:
         print(
             json.dumps(
@@ -150,7 +150,7 @@ def show_verdicts(verdicts: Sequence[Verdict], *, as_json: bool = False) -> None
 
 
 def show_removals(removals: Sequence[Removal], *, dry_run: bool, as_json: bool = False) -> None:
-    """What ``snapshot gc`` removed, or would."""
+    """Print the files that ``snapshot gc`` removed or, in a dry run, would remove."""
     if as_json:
         print(json.dumps([asdict(removal) for removal in removals], indent=1))
         return

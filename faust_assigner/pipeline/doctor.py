@@ -1,4 +1,4 @@
-"""Whether this machine can run the pipeline, and what to do where it cannot."""
+"""Check whether this machine can run the pipeline, and name the fix for each failed check."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from faust_assigner.pipeline.jars import (
     connector_package,
 )
 
-#: Spark 4 runs on these; 21 and later need nothing else.
+#: The lowest version of Java that Spark 4 runs on.
 JAVA_AT_LEAST = 17
 INSTALL = "pip install 'faust-assigner[spark]'"
 
@@ -30,7 +30,7 @@ OK, WARNING, FAILED = "ok", "warning", "failed"
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: a stable code, how it went, what was found, and the fix where there is one to make."""
+    """The result of one check: a stable code, the status, the observation, and the fix, if needed."""
 
     code: str
     status: str
@@ -58,12 +58,12 @@ def examine(*, start: bool = False) -> list[Finding]:
 
 
 def is_fit(findings: Sequence[Finding]) -> bool:
-    """Whether nothing failed; a warning is a feature that is missing, not a job that dies."""
+    """Whether no check failed. With a warning, jobs run but a feature is missing or untested."""
     return all(finding.status != FAILED for finding in findings)
 
 
 def check_java() -> Finding:
-    """Java on JAVA_HOME or PATH, new enough."""
+    """Check that JAVA_HOME or PATH has Java in a sufficient version."""
     fix = f"install a JDK >= {JAVA_AT_LEAST} (apt-get install openjdk-17-jre-headless) or set JAVA_HOME"
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
@@ -82,7 +82,7 @@ def check_java() -> Finding:
 
 
 def java_version(said: str) -> int | None:
-    """The major version in what ``java -version`` says.
+    """The major version in the output of ``java -version``.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_402"')
     (17, 8)
@@ -92,7 +92,7 @@ def java_version(said: str) -> int | None:
 
 
 def installed(package: str) -> str | None:
-    """The installed version of a package."""
+    """The installed version of a package; None if the package is missing."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -100,7 +100,7 @@ def installed(package: str) -> str | None:
 
 
 def check_pyspark() -> Finding:
-    """PySpark in a version that the pipeline runs on."""
+    """Check that PySpark has a version that the pipeline supports."""
     version = installed("pyspark")
     if version is None:
         return Finding("pyspark", FAILED, "not installed", INSTALL)
@@ -121,7 +121,7 @@ def check_pyspark() -> Finding:
 
 
 def check_pandas() -> Finding:
-    """A pandas that Spark's Arrow code knows."""
+    """Check that pandas has a version that Spark's Arrow code supports."""
     version = installed("pandas")
     if version is None:
         return Finding("pandas", FAILED, "not installed", INSTALL)
@@ -136,7 +136,7 @@ def check_pandas() -> Finding:
 
 
 def check_package(name: str) -> Finding:
-    """Any other package of the ``spark`` extra."""
+    """Check that another package of the ``spark`` extra is installed."""
     version = installed(name)
     return (
         Finding(name, FAILED, "not installed", INSTALL)
@@ -146,7 +146,7 @@ def check_package(name: str) -> Finding:
 
 
 def check_python() -> Finding:
-    """The interpreter Spark's workers run has this one's version: Spark refuses to mix them."""
+    """Check that Spark's workers run this Python version: Spark refuses different versions."""
     here = ".".join(map(str, sys.version_info[:2]))
     worker = os.environ.get("PYSPARK_PYTHON")
     if worker is None:
@@ -169,7 +169,7 @@ def check_python() -> Finding:
 
 
 def check_connector() -> Finding:
-    """The jars of Spark's Kafka connector; without them topics are read through aiokafka."""
+    """Check for the jars of Spark's Kafka connector; without them aiokafka reads topics."""
     version = installed("pyspark")
     if version not in (None, SPARK_VERSION):
         return Finding(
@@ -194,7 +194,7 @@ def check_connector() -> Finding:
 
 
 def check_session() -> Finding:
-    """A session that starts and a job that runs Python on its workers."""
+    """Start a session and run a job in its Python workers."""
     from pyspark.errors import PySparkException
 
     from faust_assigner.pipeline.session import spark_session

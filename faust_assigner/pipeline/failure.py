@@ -1,8 +1,8 @@
-"""What a failed command says and how it ends: one line, and an exit code that a scheduler can act on.
+"""The message and the exit code of a failed command: one line, and a code that a scheduler can act on.
 
-2    what was asked cannot be: an option, a path or a topic that is not there
-1    it failed for good: asking again will not help
-75   try again: something did not answer (``EX_TEMPFAIL`` of sysexits.h)
+2    the request is invalid: a wrong option, a missing path or topic
+1    the failure is permanent: a retry does not help
+75   the failure is temporary: a service did not answer, retry (``EX_TEMPFAIL`` of sysexits.h)
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from faust_assigner.errors import FaustAssignerError
 
 USAGE, FAILED, TRY_AGAIN = 2, 1, 75
 
-#: Of the Hadoop version that comes with our PySpark.
+#: The S3 client for the Hadoop version that comes with our PySpark.
 S3_CLIENT = "org.apache.hadoop:hadoop-aws:3.5.0"
 
-#: Packages whose errors are the outside's, said in one line; all others are our own bugs.
+#: Packages whose errors have an outside cause and are reported in one line.
 _OUTSIDE = (
     "aiokafka",
     "aiobotocore",
@@ -27,7 +27,7 @@ _OUTSIDE = (
     "requests",
     "urllib3",
 )
-#: Names of errors, and Java's or Spark's words for them, that mean that nobody answered.
+#: The names of errors in Python and Java that mean that a service did not answer.
 _UNREACHABLE = re.compile(
     r"UnreachableError|KafkaConnectionError|NoBrokersAvailable|NodeNotReadyError|RequestTimedOutError|"
     r"LeaderNotAvailableError|NotLeaderForPartitionError|GroupCoordinatorNotAvailableError|"
@@ -39,7 +39,7 @@ _UNREACHABLE = re.compile(
 
 
 def verdict(error: BaseException) -> tuple[str, int] | None:
-    """(what to say, exit code); None for an error that is a bug of ours and wants its traceback."""
+    """(message, exit code); None for an error that is a bug of ours and needs its traceback."""
     if isinstance(error, ModuleNotFoundError):
         return (
             f"{error.name} is not installed: pip install 'faust-assigner[{_extra(error.name)}]'",
@@ -64,7 +64,7 @@ def verdict(error: BaseException) -> tuple[str, int] | None:
 
 
 def last_words(text: str) -> str:
-    """The line of a Spark error that says why: the innermost Python or Java error, else the first."""
+    """The line of a Spark error with its cause: the innermost Python or Java error, else the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [
         line for line in lines if re.match(r"(Caused by: |[\w.]*(Error|Exception|Refused)\b)", line)
@@ -73,14 +73,14 @@ def last_words(text: str) -> str:
 
 
 def _lineage(error: BaseException) -> str:
-    """The names of the error's classes and of those it came from."""
+    """The class names of the error, of its base classes and of its causes."""
     names = [kind.__name__ for kind in type(error).__mro__]
     cause = error.__cause__ or error.__context__
     return " ".join(names) + (f" {_lineage(cause)}" if cause is not None else "")
 
 
 def _extra(module: str | None) -> str:
-    """The extra that brings ``module``."""
+    """The extra of this package that installs ``module``."""
     package = str(module).partition(".")[0]
     if package in ("grpc", "grpc_health", "grpc_reflection", "google", "prometheus_client"):
         return "service"

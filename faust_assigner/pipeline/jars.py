@@ -1,4 +1,4 @@
-"""The jars of Spark's Kafka connector, by Maven; the versions stand in spark-pom.xml."""
+"""The jars of Spark's Kafka connector, fetched by Maven; spark-pom.xml names their versions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from faust_assigner.pipeline.maven import cache_dir, fetch_jars
 
 POM = Path(__file__).with_name("spark-pom.xml")
-#: The Spark that the jars of spark-pom.xml are for.
+#: The version of Spark to which the jars of spark-pom.xml belong.
 SPARK_VERSION = "4.2.0"
-#: The versions of Spark that the pipeline runs on: from the first on, before the second.
+#: The supported versions of Spark: from the first (included) to the second (excluded).
 SPARK_RANGE = (3, 5), (4, 3)
 CACHE_NAME = f"spark-{SPARK_VERSION}-kafka"
 
-#: The artifacts the connector needs beside what Spark brings, as the jars' name prefixes.
+#: The name prefixes of the jars that the connector needs and Spark does not contain.
 ARTIFACTS = (
     "spark-sql-kafka-0-10_2.13",
     "spark-token-provider-kafka-0-10_2.13",
@@ -24,7 +24,7 @@ ARTIFACTS = (
 
 
 def installed_spark() -> str | None:
-    """The version of PySpark that is installed."""
+    """The installed version of PySpark; None if PySpark is missing."""
     try:
         return importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
@@ -32,7 +32,7 @@ def installed_spark() -> str | None:
 
 
 def connector_package(version: str) -> str:
-    """The connector for ``version`` of Spark, as Maven knows it.
+    """The Maven coordinates of the connector for ``version`` of Spark.
 
     >>> connector_package("3.5.6")
     'org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.6'
@@ -42,12 +42,12 @@ def connector_package(version: str) -> str:
 
 
 def connector_jars() -> list[Path]:
-    """The connector's jars for ``spark.jars``, fetched when missing (one Maven run, about 5 s)."""
+    """The connector's jars for ``spark.jars``; missing jars are fetched (one Maven run, about 5 s)."""
     return sorted(fetch_jars(POM, CACHE_NAME).glob("*.jar"))
 
 
 def cached_connector_jars() -> list[Path]:
-    """The connector's jars in the cache; none where they were never fetched or are for another Spark."""
+    """The connector's jars in the cache; none if they were never fetched or belong to another Spark."""
     if installed_spark() != SPARK_VERSION:
         return []
     folder = cache_dir() / CACHE_NAME

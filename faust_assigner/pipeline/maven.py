@@ -1,4 +1,4 @@
-"""Jars from Maven, fetched once and kept in a cache folder: a second run needs no registry."""
+"""Fetch jars from Maven once into a cache folder; a second run needs no registry."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from faust_assigner.settings.table import CACHE
 
 
 class JarsError(FaustAssignerError, RuntimeError):
-    """The jars could not be fetched; the message carries Maven's own reason."""
+    """The jars could not be fetched; the message contains Maven's output."""
 
 
 def cache_dir() -> Path:
-    """Where fetched jars stay: ``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``."""
+    """The cache folder of fetched jars: ``$FAUST_ASSIGNER_CACHE`` or ``~/.cache/faust-assigner``."""
     return read(CACHE, environment=os.environ).expanduser()
 
 
 def fetch_jars(pom: Path, name: str) -> Path:
     """Copy the dependencies of ``pom`` into the cache folder ``name``; return that folder.
 
-    Two processes may fetch at once: each fills a folder of its own and the first rename wins.
-    Cost: one Maven run (about 5 s) the first time, nothing after that.
+    Two processes may fetch concurrently: each fills its own folder, and the first rename is kept.
+    Cost: one Maven run (about 5 s) if the cache lacks the jars.
     """
     target = cache_dir() / name
     if (target / ".complete").exists():
@@ -55,7 +55,7 @@ def fetch_jars(pom: Path, name: str) -> Path:
 
 
 def _publish(fresh: Path, target: Path) -> None:
-    """Move ``fresh`` into place unless someone else was first; a torso left by a kill gives way."""
+    """Rename ``fresh`` to ``target``, unless another process was first; replace an incomplete folder."""
     if not (target / ".complete").exists():
         shutil.rmtree(target, ignore_errors=True)
         try:

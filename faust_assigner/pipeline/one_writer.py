@@ -1,4 +1,4 @@
-"""One run at a time writes to a folder of results: what it lays beside its place is its own."""
+"""A lock on a folder of results, so that one run at a time writes to it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from faust_assigner.pipeline.ledgers.files import absolute
 
 
 class FolderInUse(TryAgain):
-    """Another run writes to the same folder just now."""
+    """Another run is writing to the same folder."""
 
 
 @contextlib.contextmanager
 def only_writer(url: str) -> Iterator[None]:
-    """Hold the folder ``url`` for this run inside the block; raises FolderInUse where another run has it.
+    """Lock the folder ``url`` inside the block; raises FolderInUse if another run has the lock.
 
-    The lock is the operating system's, on the folder itself: it leaves no file, and goes with the process
-    that held it, however that ends. Object stores and HDFS have none; there the caller sees to it.
+    The lock is the operating system's, on the folder itself. It leaves no file, and the system releases it
+    when the process ends. Object stores and HDFS have no such lock; there the caller must avoid two runs.
     """
     folder = absolute(url).removeprefix("file://")
     if "://" in folder:
@@ -32,12 +32,12 @@ def only_writer(url: str) -> Iterator[None]:
     finally:
         if is_new:
             with contextlib.suppress(OSError):
-                os.rmdir(folder)  # a run that refused to write anything leaves nothing
+                os.rmdir(folder)  # a run without output leaves no empty folder
         os.close(held)
 
 
 def _locked(folder: str) -> int:
-    """A descriptor of ``folder``, which is made where it is not there, with its lock."""
+    """A locked descriptor of ``folder``; creates a missing folder."""
     import fcntl
 
     while True:
@@ -45,7 +45,7 @@ def _locked(folder: str) -> int:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A run that wrote nothing may have removed it between the two; then the lock is on nothing.
+            # A run without output may have removed the folder between open and lock; then try again.
             if os.path.exists(folder) and os.path.samestat(os.stat(folder), os.fstat(descriptor)):
                 return descriptor
         except BlockingIOError:

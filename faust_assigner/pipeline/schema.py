@@ -1,7 +1,7 @@
 """The pipeline's tables as Spark and Arrow schemas, derived from one set of column definitions.
 
-The tables a ledger line may name come from :mod:`faust_assigner.ledger`; the ones that only the
-pipeline writes are defined here in the same words. ``dt`` is derived, never read.
+:mod:`faust_assigner.ledger` defines the tables of ledger lines; this module defines the tables that only the
+pipeline writes. ``dt`` is derived and never read.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ SIM_RESULT = (
     ),
 )
 
-#: What ``history`` keeps of the ledger itself: each accepted line once, by the day that it belongs to.
+#: The ledger's lines in the history: each accepted line once, stored by its day.
 FACTS: Mapping[str, tuple[Column, ...]] = MappingProxyType(
     {
-        # The longest recovery after a decision may begin on a later day; it is kept with the decision.
+        # The longest recovery after a decision may begin on a later day; it is stored with the decision.
         "decisions": (*TABLES["decision"], *columns("longest_recovery_s? double")),
         "placements": TABLES["assignment"],
         "recoveries": TABLES["recovery"],
         "samples": TABLES["partition_sample"],
     }
 )
-#: The ledger's table behind each of FACTS.
+#: Each fact -> its ledger table.
 LEDGER_TABLE: Mapping[str, str] = MappingProxyType(dict(zip(FACTS, TABLES, strict=True)))
 
 _MOVED = "decisions long, assigned long, moved long, cold_moves long, standby_hits long"
@@ -79,7 +79,7 @@ def _daily(text: str) -> tuple[Column, ...]:
     return (GROUP, DAY, *columns(text))
 
 
-#: The tables that ``history`` computes for each day, and the refused lines: a Parquet folder for each.
+#: The tables that ``history`` computes for each day, and the refused lines: one Parquet folder per table.
 HISTORY: Mapping[str, tuple[Column, ...]] = MappingProxyType(
     {
         "movement": _daily(f"policy string, {_MOVED}"),
@@ -113,7 +113,7 @@ HISTORY: Mapping[str, tuple[Column, ...]] = MappingProxyType(
     }
 )
 
-#: The columns that identify a row of each history table; also the order rows are listed in.
+#: The columns that identify a row of each history table; rows are listed in their order.
 HISTORY_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "movement": ("group_id", "dt", "policy"),
@@ -128,7 +128,7 @@ HISTORY_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "quarantine": ("file", "line", "reason"),
     }
 )
-#: The tables that have a folder for each day.
+#: The tables with a folder per day.
 DAILY: tuple[str, ...] = tuple(name for name in HISTORY if name != "quarantine")
 
 _ARROW: Mapping[str, pa.DataType] = {
@@ -145,14 +145,14 @@ _ARROW: Mapping[str, pa.DataType] = {
 
 
 def spark_schema(table: tuple[Column, ...]) -> StructType:
-    """``table`` as Spark knows it; every column nullable, as after any read from files."""
+    """Spark's schema of ``table``; all columns are nullable, as after a read from files."""
     from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
 
     return T.StructType([T.StructField(column.name, _spark_type(column)) for column in table])
 
 
 def arrow_schema(table: tuple[Column, ...]) -> pa.Schema:
-    """``table`` as Arrow knows it."""
+    """Arrow's schema of ``table``."""
     return pa.schema([pa.field(column.name, _arrow_type(column)) for column in table])
 
 
@@ -182,13 +182,12 @@ def _arrow_type(column: Column) -> pa.DataType:
     return _ARROW[column.type]
 
 
-#: Where a line was read: its file (or topic-partition), the start of the chunk it was read in, its
-#: own position (byte, or offset), and its number counted from the chunk's first line.
+#: The place of a line: its file (or topic-partition), the start of its chunk, the line's position (byte
+#: or offset), and the line's number, counted from the chunk's first line.
 PLACE = columns("file string, chunk long, pos long, line long")
 
-#: A line after parsing: a reason why it was refused, or one struct, that of its table. Neither in
-#: the closing row that ends each chunk of a file: its ``pos`` is the chunk's end and its ``line``
-#: the number of lines in it.
+#: A parsed line: the reason of its refusal, or the struct of its table. The closing row of a file's
+#: chunk has neither: its ``pos`` is the chunk's end, its ``line`` the number of lines in the chunk.
 PARSED_ARROW = pa.schema(
     [
         *arrow_schema(PLACE),
@@ -199,7 +198,7 @@ PARSED_ARROW = pa.schema(
 
 
 def parsed_schema() -> StructType:
-    """PARSED_ARROW as Spark knows it."""
+    """Spark's schema of PARSED_ARROW."""
     from pyspark.sql import types as T  # noqa: N812 - the name everyone knows it by
 
     return T.StructType(
@@ -212,5 +211,5 @@ def parsed_schema() -> StructType:
 
 
 def is_leader_topic(topic: str) -> bool:
-    """Whether it is the topic by which Faust finds its leader: it carries nothing, and is no app's task."""
+    """Whether ``topic`` is Faust's leader topic, which has no records and is no app's task."""
     return topic.endswith(LEADER_TOPIC)

@@ -1,6 +1,6 @@
-"""One way to get a Spark session, on a laptop, under ``spark-submit`` and in tests.
+"""Create a Spark session, on a laptop, under ``spark-submit`` and in tests.
 
-PySpark is imported inside the functions, so that ``spark doctor`` can tell what is missing.
+PySpark is imported inside the functions, so that ``spark doctor`` can report a missing package.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 LOG4J = Path(__file__).with_name("log4j2.xml")
 
-#: What every session of ours relies on, wherever it runs.
+#: The settings of each session, local or on a cluster.
 SETTINGS: Mapping[str, str] = {
     # Days (``dt``) are UTC days on every machine.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Timestamps are written the way pandas and pyarrow read them without a legacy switch.
+    # pandas and pyarrow read timestamps of this type without a legacy switch.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
-#: What only a session on one machine wants: no page, loopback only, tasks as wide as the cores.
+#: The settings of a local session: no web page, loopback only.
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -47,14 +47,14 @@ def spark_session(
     packages: Sequence[str] = (),
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The running session, or a new one on ``master`` (None: as ``spark-submit`` says; ``sc://…``: Connect).
+    """The held session, or a session on ``master`` (None: given by ``spark-submit``; ``sc://…``: Connect).
 
-    ``jars`` are files, ``packages`` Maven coordinates that Spark itself resolves; both count only
-    when the session starts. Cost of a start: 3-8 s.
+    ``jars`` are files, ``packages`` Maven coordinates that Spark itself resolves; both have an effect only
+    when a session starts. Cost of a start: 3-8 s.
     """
     if _held:
         return _held[-1]
-    # Workers must run this very interpreter; on a cluster the submitter names its own.
+    # Local workers must run this interpreter; on a cluster the submitter may set another one.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -77,7 +77,7 @@ def spark_session(
     wanted = {**s3_settings(os.environ), **wanted}
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    # py4j says every call at DEBUG and every broken pipe at INFO; neither helps a reader.
+    # py4j logs each call at DEBUG and each broken pipe at INFO; neither is useful here.
     logging.getLogger("py4j").setLevel(logging.WARNING)
     spark: SparkSession = builder.getOrCreate()
     if not (spark.conf.get("spark.master", "") or "").startswith("local"):
@@ -85,7 +85,7 @@ def spark_session(
     return spark
 
 
-#: Sessions that outlive the command that asked for one.
+#: Sessions of :func:`held_session`, which several commands share.
 _held: list[SparkSession] = []
 
 
@@ -93,7 +93,7 @@ _held: list[SparkSession] = []
 def held_session(
     master: str | None, app_name: str, jars: Iterable[str | Path], packages: Sequence[str]
 ) -> Iterator[SparkSession]:
-    """One session for all commands that ask for one inside the block."""
+    """A session that all commands inside the block share; stopped at the end of the block."""
     spark = spark_session(master, app_name, jars=jars, packages=packages)
     _held.append(spark)
     try:
@@ -104,13 +104,13 @@ def held_session(
 
 
 def release(spark: SparkSession) -> None:
-    """Stop a session, unless it is held for others."""
+    """Stop a session, unless :func:`held_session` holds it."""
     if spark not in _held:
         spark.stop()
 
 
 def _connected(builder: Any) -> SparkSession:
-    """A session of a Spark Connect server; what only a server's start can set is the server's own."""
+    """A session of a Spark Connect server; settings that need a start are the server's."""
     spark: SparkSession = builder.getOrCreate()
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
@@ -119,7 +119,7 @@ def _connected(builder: Any) -> SparkSession:
 
 
 def width(spark: SparkSession) -> int:
-    """How many tasks the session runs at once, as far as its settings tell; 2 where they do not."""
+    """The number of concurrent tasks by the session's settings; 2 on a cluster without such settings."""
     master = spark.conf.get("spark.master", "") or ""
     if master.startswith("local"):
         return _local_width(master)
@@ -128,12 +128,12 @@ def width(spark: SparkSession) -> int:
 
 
 def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What Hadoop's S3 client does not read from the environment as all others do: endpoint and region."""
+    """S3's endpoint and region from the environment, as settings: Hadoop's client does not read them."""
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
     region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     found: dict[str, str] = {}
     if endpoint:
-        # A server of one's own has no bucket in its host name.
+        # The host name of a private S3 server does not contain the bucket.
         found |= {
             "spark.hadoop.fs.s3a.endpoint": endpoint,
             "spark.hadoop.fs.s3a.path.style.access": "true",
@@ -144,7 +144,7 @@ def s3_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _local_width(master: str) -> int:
-    """How many tasks ``local[N]`` runs at once."""
+    """The number of concurrent tasks of ``local[N]``."""
     inside = master.partition("[")[2].partition("]")[0].partition(",")[0]
     if inside.isdigit():
         return max(1, int(inside))

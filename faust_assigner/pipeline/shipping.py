@@ -1,4 +1,4 @@
-"""Bring this package to the executors, or end at once with an error that names what they lack."""
+"""Ship this package to the executors, or fail at once with the name of the module that they lack."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ PACKAGE = "faust_assigner"
 
 
 class ExecutorsLackPackages(FaustAssignerError, RuntimeError):
-    """The executors' Python cannot import what the tasks need; the message names the module."""
+    """The executors' Python lacks a module that the tasks need; the message names the module."""
 
 
 def ship(spark: SparkSession) -> None:
-    """See to it that the executors can import this package; send it to them where they cannot.
+    """Send this package to the executors if they cannot import it.
 
-    What it depends on must be there. Cost: one job of one task, two where the package is sent.
+    The package's dependencies must be installed there. Cost: one job of one task; two jobs if the package
+    is sent.
 
     Raises:
         ExecutorsLackPackages: another module is missing.
@@ -43,7 +44,7 @@ def ship(spark: SparkSession) -> None:
 
 
 def package_zip() -> Path:
-    """This package as a zip file that Python imports from; removed when the process ends."""
+    """This package as a zip file that Python can import; removed when the process ends."""
     source = Path(__file__).parents[1]
     folder = Path(tempfile.mkdtemp(prefix="faust-assigner-ship-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -63,7 +64,7 @@ def _send(spark: SparkSession, archive: Path) -> None:
 
 
 def _missing(spark: SparkSession) -> str:
-    """The first module that an executor cannot import for a task of ours; "" where there is none."""
+    """The first module that an executor lacks for our tasks; "" if it lacks none."""
 
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import importlib
@@ -78,7 +79,7 @@ def _missing(spark: SparkSession) -> str:
         for _ in batches:
             yield pyarrow.record_batch({"lacks": [lacks]})
 
-    # A function of __main__ travels by value: the executor need not import this module to run it.
+    # A function of __main__ is pickled by value, so the executor need not import this module.
     probe.__module__ = "__main__"
     found = spark.range(0, 1, 1, 1).mapInArrow(probe, "lacks string").collect()
     return str(found[0].lacks)

@@ -1,7 +1,7 @@
-"""Where results go: any folder that fsspec reaches, local or on an object store, with or without Spark.
+"""A folder of results on any file system of fsspec, local or an object store, with or without Spark.
 
-A file of a local folder is written beside its place and moved there when it is complete; an object store
-shows a file when it is complete. So a reader sees a whole file or none.
+A local file is written under a temporary name and renamed when it is complete; an object store shows
+complete files only. A reader therefore never sees a partial file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Folder:
-    """A folder of results; Parquet by pyarrow."""
+    """A folder of results; pyarrow reads and writes its Parquet files."""
 
     def __init__(self, url: str) -> None:
         self.url = absolute(url).rstrip("/")
@@ -27,28 +27,28 @@ class Folder:
         self._is_local = is_local(self._fs)
 
     def path(self, *names: str) -> str:
-        """The URL of something inside."""
+        """The URL of a file or folder inside."""
         return "/".join((self.url, *names))
 
     def _at(self, *names: str) -> str:
         return "/".join((str(self._root).rstrip("/"), *names))
 
     def exists(self, *names: str) -> bool:
-        """Whether there is a file or folder of that name inside."""
+        """Whether a file or folder of this name exists inside."""
         if self._is_local:
             return os.path.exists(self._at(*names))
         self._fs.invalidate_cache()
         return bool(self._fs.exists(self._at(*names)))
 
     def children(self, *names: str) -> list[str]:
-        """The names in a folder inside, in order; none when it is not there."""
+        """The sorted names in a folder inside; none if the folder does not exist."""
         if not self.exists(*names):
             return []
         found = self._fs.ls(self._at(*names), detail=False)
         return sorted(str(name).rstrip("/").rsplit("/", 1)[-1] for name in found)
 
     def remove(self, *names: str) -> None:
-        """Delete a file or a whole folder inside; nothing there is fine."""
+        """Delete a file or a whole folder inside, if it exists."""
         if self.exists(*names):
             self._fs.rm(self._at(*names), recursive=True)
 
@@ -57,18 +57,18 @@ class Folder:
         return bytes(self._fs.cat_file(self._at(*names)))
 
     def write(self, name: str, content: bytes) -> None:
-        """A file, complete or not there, in the place of the one before."""
+        """Write or replace a file in one step."""
         self._create(content, name)
 
     def read_parquet(self, *names: str, only: Sequence[str] | None = None) -> pa.Table:
-        """A Parquet file, or ``only`` some of its columns."""
+        """Read a Parquet file, or ``only`` some of its columns."""
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(io.BytesIO(self.read(*names))) as file:
             return file.read(columns=None if only is None else list(only))
 
     def write_parquet(self, rows: pa.Table, *names: str) -> None:
-        """``rows`` as one Parquet file."""
+        """Write ``rows`` as one Parquet file."""
         import pyarrow.parquet as pq
 
         buffer = io.BytesIO()
