@@ -1,4 +1,4 @@
-"""Messages -> bytes: a handler's values by kio's field names, in any version and without needless copies."""
+"""Encode responses: values by kio's field names -> bytes, in any version and without needless copies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kio.static.constants import uuid_zero
 
 
 class Chain:
-    """Opaque bytes of an answer, one piece behind the other and never joined."""
+    """Opaque bytes of an answer as a sequence of parts, which are never joined."""
 
     __slots__ = ("parts", "size")
 
@@ -36,14 +36,14 @@ class Chain:
 
 
 class Pieces:
-    """What kio writes into, instead of one growing buffer."""
+    """The output to which kio writes, as a list of pieces instead of one growing buffer."""
 
     def __init__(self) -> None:
         self._done: list[bytes] = []
         self._open = bytearray()
 
     def write(self, data: bytes | Chain) -> None:
-        """Append."""
+        """Append bytes, or the parts of a chain without copying them."""
         if type(data) is Chain:
             if data.size:
                 self._done += (bytes(self._open), *data.parts)
@@ -52,7 +52,7 @@ class Pieces:
             self._open += cast(bytes, data)
 
     def finish(self) -> list[bytes]:
-        """All that was written."""
+        """Return all written bytes, in pieces."""
         return [*self._done, bytes(self._open)]
 
 
@@ -113,14 +113,14 @@ def _implicit_default(item: Field[Any], is_array: bool) -> Any:
 def encode_response(
     api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]
 ) -> bytes:
-    """A whole response frame, its size first. Fields a version does not know are left out."""
+    """Return a whole response frame, its size first. Omits fields that the version does not have."""
     return b"".join(encode_pieces(api_key, version, correlation_id, values))
 
 
 def encode_pieces(
     api_key: int, version: int, correlation_id: int, values: Mapping[str, Any]
 ) -> list[bytes]:
-    """The same in pieces: what a :class:`Chain` holds is not copied."""
+    """Return a response frame in pieces; the parts of a :class:`Chain` are not copied."""
     is_tagged, build, write = _writing(api_key, version)
     out = Pieces()
     out.write(struct.pack(">i", correlation_id) + (b"\0" if is_tagged else b""))
@@ -131,13 +131,13 @@ def encode_pieces(
 
 @functools.cache
 def _writing(api_key: int, version: int) -> tuple[bool, Build, Callable[[Any, Any], None]]:
-    """Whether the header has tagged fields, and how a response is made and written."""
+    """Return whether the header has tagged fields, the builder and the writer of a response."""
     schema = load_response_schema(api_key, version)
     return schema.__header_schema__.__flexible__, _builder(schema), entity_writer(schema)
 
 
 def is_long(values: Any, elements: int, size: int) -> bool:
-    """Whether an answer has more elements, or more opaque bytes, than that; looks no further than needed."""
+    """Whether an answer exceeds ``elements``, or ``size`` opaque bytes; stops as soon as it does."""
     waiting = [values]
     while waiting:
         value = waiting.pop()

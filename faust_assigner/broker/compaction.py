@@ -1,4 +1,4 @@
-"""Compaction in the background: find the partitions that are due, and clean them beside the event loop."""
+"""Compaction in the background: find the partitions that are due, and clean them in a thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from faust_assigner.broker.topics import Catalogue, Topic
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-LOOKED_AT_ONCE: Final = 500  # partitions between two turns of the event loop
+LOOKED_AT_ONCE: Final = 500  # partitions checked between two turns of the event loop
 
 
 class Host(Protocol):
@@ -27,13 +27,13 @@ class Host(Protocol):
     counters: Counter[str]
 
     def config(self, topic: Topic, name: str) -> str:
-        """A topic's effective setting."""
+        """Return the effective value of a topic's config."""
 
     def aside(self, work: Callable[[], T]) -> Awaitable[T]:
         """Run work in a thread."""
 
     def freed(self) -> None:
-        """Something was deleted, and its space is still taken."""
+        """Note that deleted data still takes disk space."""
 
 
 class Compaction:
@@ -44,7 +44,7 @@ class Compaction:
         self._max_keys = max(buffer_bytes // KEY_COST, 1)
 
     async def run(self, backoff_ms: int) -> None:
-        """Look for partitions that are due, again and again; a failure is logged, and tried again later."""
+        """Compact due partitions every ``backoff_ms``; log a failure and retry in the next pass."""
         while True:
             await asyncio.sleep(backoff_ms / 1000)
             try:
@@ -55,7 +55,7 @@ class Compaction:
                 logger.exception("a fault of ours in compaction; tried again in %d ms", backoff_ms)
 
     async def clean_all(self) -> int:
-        """Compact the partitions that are due now, the dirtiest first; return how many bytes went."""
+        """Compact the partitions that are due now, the dirtiest first; return the bytes freed."""
         due: list[tuple[float, int, Topic, PartitionLog]] = []
         for number, (topic, log) in enumerate(self._compacted()):
             found = self._due(topic, log)
@@ -81,7 +81,7 @@ class Compaction:
         return "compact" in self._host.config(topic, "cleanup.policy")
 
     def rules(self, topic: Topic) -> Rules:
-        """The topic's configs."""
+        """Return the compaction rules of a topic, from its configs."""
         config = self._host.config
         return Rules(
             float(config(topic, "min.cleanable.dirty.ratio")),
@@ -100,7 +100,7 @@ class Compaction:
         return found
 
     async def _clean(self, topic: Topic, log: PartitionLog) -> int:
-        """Passes over one partition until it is not due any more."""
+        """Run passes over one partition until it is no longer due; return the bytes freed."""
         freed = 0
         while self._is_compacted(topic):
             found = self._due(topic, log)

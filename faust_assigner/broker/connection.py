@@ -1,10 +1,10 @@
-"""One peer's connection: frames in, frames out, one request at a time and in order, as Kafka does.
+"""The connection of a peer: read frames and answer them one at a time, in order, as Kafka does.
 
-While an answer is pending (a parked join, a long poll) nothing more of that connection is served. A frame
-that breaks a rule closes its own connection, is counted in ``Node.counters`` and touches nobody else. A whole
-frame waits for its lane's turn (``turns``). A short request is read, handled and answered at once; a long one
-is read and answered beside the event loop, and handled in slices (``pace``). One that says the same as the
-one before it, as heartbeats do, is not even read.
+While an answer is pending (a parked join, a long poll), the connection serves no further frame. A frame
+that breaks a rule closes its own connection, is counted in ``Node.counters`` and affects no other peer.
+A whole frame waits for the turn of its lane (``turns``). A short request is read, handled and answered at
+once. A long request is decoded and its answer encoded in a thread; its handler runs in slices (``pace``).
+A frame that repeats the previous one, as heartbeats do, is answered without decoding.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from faust_assigner.broker.server import BrokerServer
 
 logger = logging.getLogger(__name__)
-READ_AHEAD_BYTES: Final = 256 * 1024  # what may wait in a buffer for a turn, or for an answer
+READ_AHEAD_BYTES: Final = 256 * 1024  # unserved bytes in a buffer before reading pauses
 FRAME_SIZE: Final = struct.Struct(">i")
-CORRELATION: Final = slice(4, 8)  # the one part of a request that differs when a client repeats it
-REPEATED_BYTES: Final = 4_096  # a longer request is read each time
+CORRELATION: Final = slice(4, 8)  # the only bytes that differ when a client repeats a request
+REPEATED_BYTES: Final = 4_096  # longer requests are decoded each time
 
 
 class Repeated(NamedTuple):
-    """A short request as it came, but for its correlation id, and what answers it when it comes again."""
+    """A short request without its correlation id, and the function that answers its repetitions."""
 
     size: int
     head: bytes
@@ -64,7 +64,7 @@ ECHO_OF_NOTHING: Final = Repeated(-1, b"", b"", _nothing)
 
 
 class Connection(asyncio.Protocol):
-    """One peer. ``_pending`` is the answer being waited for; None means the next frame may be served."""
+    """One peer. ``_pending`` is the future of an unsent answer; if None, the next frame may be served."""
 
     def __init__(self, server: BrokerServer, listener: Listener = INSIDE) -> None:
         self._server = server
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
         self._closing = False
         self._writing_since: float | None = None
         now = self._loop.time()
-        self._incomplete_since: float | None = now  # the first frame is awaited from the start
+        self._incomplete_since: float | None = now  # the timeout of the first frame starts here
         self._last_active = self._heard_at = self._connected_at = now
         self.address = ""
         self.founded = 0
@@ -92,15 +92,15 @@ class Connection(asyncio.Protocol):
         self._repeated = ECHO_OF_NOTHING
 
     def local_host(self) -> str:
-        """The address at which the peer reached this broker."""
+        """Return the local address to which the peer connected."""
         name = self._transport.get_extra_info("sockname") if self._transport is not None else None
         return str(name[0]) if name else self._node.host
 
-    # -- asyncio's side --------------------------------------------------------------------------
+    # -- callbacks of asyncio --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit the peer, or drop it at once where it has too many connections."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own are no subclass
+        """Admit the peer, or close the connection if the broker or its address has too many."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class is no subclass
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else "unknown"
         if self._listener.has_sasl:
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
             self.close("connections_refused", "too many connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the peer; what it parked is answered into the void."""
+        """Forget the peer and cancel its pending answer."""
         self._closing = True
         self._transport = None
         self._count_unsent()
@@ -125,27 +125,27 @@ class Connection(asyncio.Protocol):
         self._server.forget(self)
 
     def data_received(self, data: bytes) -> None:
-        """Collect bytes until there is a whole frame."""
+        """Collect bytes until a frame is complete."""
         self._last_active = self._heard_at = self._loop.time()
         self._buffer += data
         self._get_on()
 
     def eof_received(self) -> bool:
-        """The peer says no more; frames that wait for their turn are served before it is let go."""
+        """Note the end of the peer's input; serve the frames that wait for a turn before closing."""
         self._has_ended = True
         return self._is_owed
 
     @property
     def _is_owed(self) -> bool:
-        """Whether something it said must still be done: records are stored; a parked answer has no reader."""
+        """Whether a frame waits for its turn or a produce request runs; other answers have no reader."""
         return self._in_lane or (self._pending is not None and self._pending_key == PRODUCE)
 
     def pause_writing(self) -> None:
-        """The peer does not take what it asked for."""
+        """Note that the peer does not read its answers."""
         self._writing_since = self._loop.time()
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
+        """Note that the peer reads again, and serve its next frame."""
         self._writing_since = None
         self._count_unsent()
         self._get_on()
@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
     # -- frames ----------------------------------------------------------------------------------
 
     def _get_on(self) -> None:
-        """Wait for a turn where a whole frame is here; hold the peer back while it has enough waiting."""
+        """Queue the connection if a frame is complete; pause reading while too many bytes wait."""
         if self._closing or self._transport is None:
             return
         is_busy = self._pending is not None or self._writing_since is not None
@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
             self._server.turns.wait(self, lane_of(int.from_bytes(self._buffer[4:6], "big")))
         waits = (
             is_busy or self._in_lane
-        )  # frames that come faster than their turns must not pile up either
+        )  # a peer that sends faster than its frames are served must not fill the buffer
         much = len(self._buffer) > READ_AHEAD_BYTES // (2 if self._reading_paused else 1)
         if (waits and much) != self._reading_paused:
             self._reading_paused = not self._reading_paused
@@ -197,14 +197,14 @@ class Connection(asyncio.Protocol):
         return largest if is_known else min(largest, FRAME_BYTES)
 
     def serve_one(self) -> None:
-        """It is this connection's turn."""
+        """Serve one frame when the turn of this connection comes."""
         self._in_lane = False
         if self._closing:
             return
         end = 4 + FRAME_SIZE.unpack_from(self._buffer)[0]
         frame = bytes(memoryview(self._buffer)[4:end])
         del self._buffer[:end]
-        self._hold(0)  # it gets on: what follows is held from now
+        self._hold(0)  # progress: the bytes that remain count as held from now
         self._incomplete_since = self._loop.time() if self._buffer else None
         try:
             if not self._serve_again(frame):
@@ -218,7 +218,7 @@ class Connection(asyncio.Protocol):
             self.finish()
 
     def _serve_again(self, frame: bytes) -> bool:
-        """Answer a frame that says the same as one before; False where it does not."""
+        """Answer a frame that repeats the previous request; return False if it does not."""
         again = self._repeated
         if not (
             len(frame) == again.size and frame.endswith(again.rest) and frame.startswith(again.head)
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
             self._wait(outcome, header)
 
     async def _answer_raw(self, gate: Gate, token: bytes) -> Any:
-        """A log-in without requests around its tokens, as SaslHandshake 0 begins it."""
+        """Answer a bare SASL token, as clients send after SaslHandshake version 0."""
         try:
             answer = await gate.answer(token)
         except LogInFailed:
@@ -297,7 +297,7 @@ class Connection(asyncio.Protocol):
         return await self._answer(api, header, request)
 
     async def _answer(self, api: Api, header: RequestHeader, request: Any) -> Any:
-        """The frame to send in pieces, NO_RESPONSE or CLOSE. Whatever goes wrong is an answer, too."""
+        """Return the pieces of the answer's frame, NO_RESPONSE or CLOSE. Errors become answers, too."""
         call = Call(
             self._node,
             header.api_version,
@@ -383,7 +383,7 @@ class Connection(asyncio.Protocol):
                 self.close("requests_failed", "unwritable answer")
                 return
             self._respond(header, done.result())
-            # What waited in the buffer meanwhile was held up by us, not by the peer.
+            # The broker delayed the bytes that waited in the buffer, so their timeout starts now.
             self._incomplete_since = self._loop.time() if self._buffer else None
             self._get_on()
             if self._has_ended and not self._is_owed:
@@ -417,9 +417,9 @@ class Connection(asyncio.Protocol):
     # -- limits ----------------------------------------------------------------------------------
 
     def sweep(self, now: float) -> None:
-        """Close the peer if it is too slow or silent for too long."""
+        """Close a connection that is too slow, or idle for too long."""
         if self._closing:
-            self.abort()  # it had a sweep's time to take what it was given
+            self.abort()  # the peer had the time between two sweeps to read its last answers
             return
         idle_s = self._node.settings.connections_max_idle_ms / 1000
         if self._writing_since is not None:
@@ -443,20 +443,20 @@ class Connection(asyncio.Protocol):
             self.close("peers_idle", "silent")
 
     def close(self, counter: str, why: str) -> None:
-        """Serve the peer no longer and count why; answers given before are still delivered."""
+        """Close the connection, count and log the reason; answers written before are still delivered."""
         self._node.counters[counter] += 1
         now = self._loop.time()
         self._node.journal.say(counter, now, "closed the connection of %s: %s", self.address, why)
         self.finish()
 
     def finish(self) -> None:
-        """Deliver what was answered, then close."""
+        """Deliver the written answers, then close."""
         self._closing = True
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Drop the peer, and what it has not taken yet."""
+        """Close at once and drop unsent answers."""
         self._closing = True
         if self._transport is not None:
             self._transport.abort()

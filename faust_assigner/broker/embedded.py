@@ -1,4 +1,4 @@
-"""A broker inside a test or script, for ``with`` (its loop runs in a thread) and ``async with`` (your loop).
+"""A broker for tests and scripts: ``with`` (its own loop in a thread) or ``async with`` (your loop).
 
 >>> with EmbeddedBroker(settings={"num.partitions": 4}) as broker:
 ...     broker.bootstrap.startswith("127.0.0.1:")
@@ -27,9 +27,9 @@ STOP_TIMEOUT_S = 30.0
 class EmbeddedBroker:
     """One broker. ``data=None`` keeps everything in memory; ``port=0`` picks a free port.
 
-    ``settings`` are Kafka's names. For tests a new group does not wait for more members, unless
-    ``group.initial.rebalance.delay.ms`` is given. ``users`` are names and
-    passwords for SASL listeners. Raises ConfigError, StoreFailed, OSError.
+    ``settings`` have Kafka's names. For tests, a new group does not wait for more members, unless
+    ``group.initial.rebalance.delay.ms`` is given. ``users`` are names and passwords for SASL
+    listeners. Raises ConfigError, StoreFailed, OSError.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class EmbeddedBroker:
         return f"{self.host}:{self.port}"
 
     def address(self, protocol: str) -> str:
-        """``host:port`` of the listener of a protocol (``SASL_SSL``). Raises KeyError."""
+        """Return ``host:port`` of the listener of a protocol (``SASL_SSL``). Raises KeyError."""
         found = {one.protocol: one for one in self.server.listeners}[protocol]
         return f"{found.host}:{found.port}"
 
     @property
     def node(self) -> Node:
-        """The running broker's insides; touch them on its loop only (see :meth:`call`)."""
+        """The node of the running broker; use it on the broker's loop only (see :meth:`call`)."""
         if self._server is None:
             raise RuntimeError("the broker is not running")
         return self._server.node
@@ -86,7 +86,7 @@ class EmbeddedBroker:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop the broker runs on."""
+        """The event loop on which the broker runs."""
         if self._server is None or self._running_on is None:
             raise RuntimeError("the broker is not running")
         return self._running_on
@@ -106,7 +106,7 @@ class EmbeddedBroker:
         self._running_on = asyncio.get_running_loop()
 
     async def stop(self) -> None:
-        """Stop and release port and files. The same object can be started again, on the same port."""
+        """Stop, and release port and files. The object can start again, on the same port."""
         if self._server is not None:
             await self._server.stop()
             self._server = None

@@ -1,9 +1,9 @@
-"""Who founded which group, so that no peer fills the broker with groups and locks the others out.
+"""The account of which peer created which group, so that no peer uses up the broker's limit of groups.
 
-An address may hold as many groups as it leaves room for, and each of its connections as many as it leaves to
-the address. Groups of committed offsets alone are told apart: acknowledged offsets are never dropped to make
-room, so they get no more than half of all groups, and the rest stays with members. Counts are of groups that
-stand: one that goes gives its place back.
+An address may create a group while it has fewer groups than remain free. The same rule holds for each of its
+connections, within the address's remaining share. Groups that hold only committed offsets are limited to half
+of all groups: acknowledged offsets are never dropped to make room, so the other half stays for members.
+Only existing groups count: a removed group frees its place.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from faust_assigner.broker import limits
 
 
 class Founder(Protocol):
-    """A peer, as far as groups go."""
+    """A peer as the creator of groups."""
 
     address: str
-    founded: int  # groups that its requests made and that stand
+    founded: int  # existing groups that this peer's requests created
 
 
 class _Entry(NamedTuple):
@@ -35,13 +35,13 @@ class Founders:
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
         self._standing: Counter[str] = Counter()  # by address
-        self._simple: Counter[str] = Counter()  # those of committed offsets alone
+        self._simple: Counter[str] = Counter()  # groups with only committed offsets, by address
         self._fresh: dict[
             tuple[str, bool], dict[str, None]
         ] = {}  # (address, simple) -> groups, oldest first
 
     def note(self, group_id: str, founder: Founder | None, *, is_simple: bool) -> None:
-        """A group is founded; by nobody where the store had it."""
+        """Record a new group; ``founder`` is None for a group restored from the store."""
         address = founder.address if founder is not None else ""
         peer = None
         if founder is not None:
@@ -53,36 +53,36 @@ class Founders:
         self._fresh.setdefault((address, is_simple), {})[group_id] = None
 
     def has_members(self, group_id: str) -> None:
-        """Somebody joins: it is no group of offsets alone, and will not be one again."""
+        """Record that a group got its first member: it no longer counts as a group of only offsets."""
         entry = self._entries.get(group_id)
         if entry is not None and entry.is_simple:
             self._simple[entry.address] -= 1
             self._entries[group_id] = entry._replace(is_simple=False)
 
     def gone(self, group_id: str) -> None:
-        """The group stands no more."""
+        """Record the removal of a group."""
         entry = self._entries.pop(group_id, None)
         if entry is None:
             return
         self._standing[entry.address] -= 1
         self._simple[entry.address] -= entry.is_simple
-        for is_simple in (True, False):  # it may have been founded as the other kind
+        for is_simple in (True, False):  # the kind may have changed since the creation
             self._fresh.get((entry.address, is_simple), {}).pop(group_id, None)
         peer = entry.peer() if entry.peer is not None else None
         if peer is not None:
             peer.founded -= 1
 
     def may_found(self, founder: Founder | None, *, is_simple: bool) -> bool:
-        """Whether a peer (nobody in particular: the broker itself) may found one more."""
+        """Whether a peer (None: the broker itself) may create one more group."""
         left = self._left(founder.address if founder is not None else None, is_simple)
         return left > 0 and (founder is None or founder.founded < left)
 
     def makes_room(self, founder: Founder | None, *, is_simple: bool) -> bool:
-        """Whether groups that hold nothing should go for this peer: its address is full, not its own part."""
+        """Whether to remove empty groups for a peer: its address is full, not only its own share."""
         return self._left(founder.address if founder is not None else None, is_simple) <= 0
 
     def _left(self, address: str | None, is_simple: bool) -> int:
-        """How many more an address may found: as many as it leaves to others, less what it has."""
+        """Return how many more groups an address may create: the free places less its own groups."""
         left = limits.MAX_GROUPS - self._standing.total()
         if address is not None:
             left -= self._standing[address]
@@ -92,7 +92,7 @@ class Founders:
         return left
 
     def fresh(self, founder: Founder | None, *, is_simple: bool) -> Iterator[str]:
-        """Groups that may hold nothing yet, the peer's own kind and address first; each is named once."""
+        """Yield groups that may be empty, each once, those of the peer's own address and kind first."""
         mine = (founder.address if founder is not None else "", is_simple)
         keys = sorted(self._fresh, key=lambda key: (key != mine, key[0] != mine[0], key))
         for key in keys:

@@ -1,4 +1,4 @@
-"""The memory of frames that are not whole yet: one budget for all peers."""
+"""The memory for incomplete and waiting frames: one budget for all peers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ P = TypeVar("P")
 
 
 class HeldBytes(Generic[P]):
-    """Bytes each peer has sent and that cannot be served yet; those that hold theirs longest come first."""
+    """Bytes that each peer has sent and the broker has not served yet, the longest held first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -16,7 +16,7 @@ class HeldBytes(Generic[P]):
         self._total = 0
 
     def hold(self, peer: P, size: int) -> list[P]:
-        """So many bytes of the peer wait now; who must go for it, already taken out. Cost O(1)."""
+        """Set the held bytes of a peer; remove and return the peers beyond the limit. Cost O(1)."""
         before = self._sizes.get(peer, 0)
         if size == before:
             return []

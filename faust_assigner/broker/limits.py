@@ -1,47 +1,45 @@
-"""What a stranger may ask for: caps on names and counts, each with the Kafka error it earns."""
+"""Limits on requests: names, counts, bytes and times. Kafka's limits are marked as such."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-MAX_TOPIC_NAME: Final = 249  # Kafka's own limit: a topic name becomes a file name there
+MAX_TOPIC_NAME: Final = 249  # Kafka's own limit, because its topic names become file names
 MAX_TOPICS: Final = 20_000
 MAX_PARTITIONS_PER_TOPIC: Final = 10_000
 MAX_PARTITIONS: Final = 200_000
 MAX_GROUPS: Final = 20_000
 MAX_GROUP_ID: Final = 1_024  # bytes
 MAX_OFFSETS_PER_GROUP: Final = 200_000
-MAX_PENDING_MEMBERS: Final = 10_000  # ids handed out in one group and not used yet
+MAX_PENDING_MEMBERS: Final = 10_000  # member ids of one group that are assigned but not used yet
 MAX_PRODUCERS_PER_PARTITION: Final = 10_000
-MAX_TRANSACTIONAL_IDS: Final = 100_000  # the longest idle one goes for a new one
-MAX_ARRAY_ELEMENTS: Final = 250_000  # in one request, nested arrays included
+MAX_TRANSACTIONAL_IDS: Final = 100_000  # at the limit, a new id replaces the longest idle one
+MAX_ARRAY_ELEMENTS: Final = 250_000  # of one request, nested arrays included
 MAX_PROTOCOLS_PER_MEMBER: Final = 1_000
-MAX_LEAVERS: Final = 20_000  # in one LeaveGroup
-MAX_STRING_BYTES: Final = 32_767  # what every version of an answer can carry
-INLINE_ELEMENTS: Final = 500  # a longer request or answer is read or written beside the event loop
-INLINE_BYTES: Final = 2 * 2**20  # of opaque bytes likewise
-MAX_ANSWER_BYTES: Final = 64 * 2**20  # of one answer, record batches apart (fetch.max.bytes)
+MAX_LEAVERS: Final = 20_000  # members in one LeaveGroup request
+MAX_STRING_BYTES: Final = 32_767  # the longest string that every version of an answer can encode
+INLINE_ELEMENTS: Final = 500  # longer requests and answers are decoded and encoded in a thread
+INLINE_BYTES: Final = 2 * 2**20  # answers with more opaque bytes are encoded in a thread
+MAX_ANSWER_BYTES: Final = 64 * 2**20  # of one answer without its record batches (fetch.max.bytes)
 ANSWER_TIMEOUT_S: Final = 30.0  # as long as clients wait
 MAX_UNPACKED_BYTES: Final = 64 * 2**20  # of one record batch
-INLINE_BATCH_BYTES: Final = (
-    16 * 1024
-)  # a larger batch, or a compressed one, is checked beside the loop
-MAX_UNSENT_BYTES: Final = 256 * 2**20  # of all answers that peers have not taken yet
-SMALLEST_ANSWER_BYTES: Final = 64 * 1024  # with records, however much is unsent
+INLINE_BATCH_BYTES: Final = 16 * 1024  # larger batches and compressed ones are checked in a thread
+MAX_UNSENT_BYTES: Final = 256 * 2**20  # of all answers that the peers have not read yet
+SMALLEST_ANSWER_BYTES: Final = 64 * 1024  # for records in an answer, even at MAX_UNSENT_BYTES
 CACHED_METADATA_BYTES: Final = 32 * 2**20
-CACHED_BATCH_BYTES: Final = 64 * 2**20  # of the batches written last, in memory
+CACHED_BATCH_BYTES: Final = 64 * 2**20  # of the latest batches, in memory
 
 FRAME_TIMEOUT_S: Final = (
-    30.0  # from a frame's first byte to its last, and from connect to the first frame
+    30.0  # for a frame to arrive, from its first byte; for the first frame, from the connect
 )
-WRITE_STALL_TIMEOUT_S: Final = 120.0  # a peer that takes nothing of what it asked for
+WRITE_STALL_TIMEOUT_S: Final = 120.0  # for a peer that does not read its answers
 
 _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def topic_name_problem(name: str | None) -> str | None:
-    """Why a topic may not be called that, or None when it may.
+    """Return the reason why a topic name is invalid, or None.
 
     >>> topic_name_problem("orders-changelog"), topic_name_problem("a/b")
     (None, "topic name 'a/b' has characters other than letters, digits, '.', '_' and '-'")
@@ -58,5 +56,5 @@ def topic_name_problem(name: str | None) -> str | None:
 
 
 def is_group_id(group_id: str | None) -> bool:
-    """Group ids are any text, but not empty and not a novel."""
+    """Whether a text is a valid group id: not empty, and at most MAX_GROUP_ID bytes long."""
     return bool(group_id) and len(group_id.encode()) <= MAX_GROUP_ID if group_id else False

@@ -1,7 +1,7 @@
-"""``--metrics-port``: what the broker counts, in Prometheus' words, on loopback.
+"""``--metrics-port``: the broker's metrics for Prometheus, on loopback.
 
-A scrape asks the event loop for one snapshot, and makes its text in a thread of its own. No group, member or
-topic name is ever a label: their number is a stranger's choice.
+A scrape takes one snapshot on the event loop and formats it in a separate thread. Names of groups, members
+and topics are never labels, because clients could create any number of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SNAPSHOT_TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that is shown, at one instant."""
+    """All values of one scrape, taken at one instant."""
 
     events: Mapping[str, int]
     rebalances: Mapping[str, int]
@@ -45,7 +45,7 @@ class Snapshot:
 
 
 def take(server: BrokerServer) -> Snapshot:
-    """Read it, on the event loop; cost O(groups + members)."""
+    """Take a snapshot, on the event loop; cost O(groups + members)."""
     node, meter = server.node, server.node.groups.meter
     groups: Counter[tuple[str, str]] = Counter()
     members: Counter[str] = Counter({"classic": 0, "consumer": 0})
@@ -71,14 +71,14 @@ def _read(spread: Spread) -> tuple[list[tuple[str, float]], float]:
 
 
 class BrokerCollector(Collector):
-    """Asks a running broker whenever Prometheus asks."""
+    """A Prometheus collector that queries the running broker at each scrape."""
 
     def __init__(self, server: BrokerServer, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._loop = loop
 
     def collect(self) -> Iterator[Metric]:
-        """The families, from one snapshot."""
+        """Return the metric families of one snapshot."""
 
         async def snapshot() -> Snapshot:
             return take(self._server)
@@ -87,7 +87,7 @@ class BrokerCollector(Collector):
         yield from _families(asked.result(SNAPSHOT_TIMEOUT_S))
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing before the first scrape: registering must not ask a loop that waits for it."""
+        """Return no families: registration runs on the event loop, so a query would deadlock."""
         return iter(())
 
 
@@ -135,7 +135,7 @@ def _counter(name: str, meaning: str, label: str, counts: Mapping[str, int]) -> 
 
 
 class MetricsPort:
-    """The listening side; ``port`` is where (a free one for 0). Raises OSError where it is taken."""
+    """The HTTP listener at ``port`` (0: any free port). Raises OSError if the port is taken."""
 
     def __init__(
         self, server: BrokerServer, loop: asyncio.AbstractEventLoop, port: int = 0
@@ -146,7 +146,7 @@ class MetricsPort:
         self.port = int(self._listener.server_port)
 
     def close(self) -> None:
-        """Stop listening; waits for the thread, not for a scrape under way."""
+        """Stop listening and wait for the listener's thread, but not for scrapes in progress."""
         self._listener.shutdown()
         self._listener.server_close()
         self._thread.join()

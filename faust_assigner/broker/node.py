@@ -50,23 +50,23 @@ from faust_assigner.coordinator.transactions import TransactionLimits
 logger = logging.getLogger(__name__)
 PRODUCER_ID_BLOCK = 1_000
 READERS = 4
-TELL_AFTER_S = 0.01  # one telling for changes that follow each other closely
-TRANSACTION = "transaction"  # the kind of a transaction's alarm
+TELL_AFTER_S = 0.01  # changes of topics within this time reach the groups together
+TRANSACTION = "transaction"  # the kind of alarm that a transaction sets
 T = TypeVar("T")
 
 
 def wall_ms() -> int:
-    """Milliseconds since 1970, as the machine says now: stamps records, offsets and retention."""
+    """Return the wall clock in ms since 1970: for the timestamps of records and offsets, and retention."""
     return int(time.time() * 1000)
 
 
 def timer_ms() -> int:
-    """Milliseconds that only ever pass: what sessions and rebalances are timed by."""
+    """Return a monotonic clock in ms: for the timers of sessions and rebalances."""
     return int(time.monotonic() * 1000)
 
 
 class Node:
-    """Everything a request handler may touch. One event loop, no locks."""
+    """The state that request handlers share. Used on one event loop, without locks."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class Node:
         clock: Callable[[], int] | None = None,
         progress: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open the store; ``progress`` is called all the while and ends it by raising.
+        """Open the store; ``progress`` is called repeatedly meanwhile, and aborts the start by raising.
 
-        A ``clock`` (ms) takes the place of the wall clock and of the timers' clock.
+        A ``clock`` (ms) replaces both the wall clock and the clock of the timers.
         """
         self.settings = settings
         self.clock, self.timer = clock or wall_ms, clock or timer_ms
@@ -91,12 +91,12 @@ class Node:
         self.line = Line()
         self._crunching = ThreadPoolExecutor(
             1, "broker-crunch"
-        )  # one: pure Python, it would fight the loop
+        )  # one thread: pure Python, so a second one would only compete with the loop for the GIL
         self._reading = ThreadPoolExecutor(READERS, "broker-disk")
         self._assigning = ThreadPoolExecutor(1, "broker-assign")
         self.flushing = Flushing(self.store, self.aside)
-        self.fetch_sessions: WeakSet[object] = WeakSet()  # each is held by its connection
-        self.unsent_bytes = 0  # of answers that peers have not taken yet
+        self.fetch_sessions: WeakSet[object] = WeakSet()  # each session's connection keeps it alive
+        self.unsent_bytes = 0  # of answers that the peers have not read yet
         self._metadata_cache: dict[object, bytes] = {}
         self._metadata_jobs: dict[object, asyncio.Future[bytes]] = {}
         self._cached_version = -1
@@ -178,7 +178,7 @@ class Node:
     # -- time ------------------------------------------------------------------------------------
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to serve timers on ``loop``, with every thread that will be needed."""
+        """Start the timers on ``loop``, and all threads that the node will need."""
         self._loop = loop
         together = threading.Barrier(READERS)
         for _ in range(READERS):
@@ -193,10 +193,10 @@ class Node:
             loop.create_task(self._repeat(s.offsets_retention_check_interval_ms, self._expire)),
         ]
 
-    # -- what groups are told --------------------------------------------------------------------
+    # -- configs and topics for the groups -------------------------------------------------------
 
     def consumer_limits(self, group_id: str) -> ConsumerLimits:
-        """What a consumer group obeys: the broker's settings, under the group's own configs."""
+        """Return the limits of a consumer group: its own configs, else the broker's settings."""
         settings, configs = self.settings, self.group_configs
         return ConsumerLimits(
             configs.number(group_id, "consumer.session.timeout.ms"),
@@ -208,7 +208,7 @@ class Node:
         )
 
     def _topics_changed(self, name: str) -> None:
-        """Tell the groups soon, and once for many changes in a row."""
+        """Schedule the update of the groups; close changes share one update."""
         self._told.changed(name)
         if self._loop is not None and self._telling is None:
             self._telling = self._loop.create_task(self._tell_groups())
@@ -217,14 +217,14 @@ class Node:
         pace = Pace(self.line, timeout_s=math.inf)
         try:
             await asyncio.sleep(TELL_AFTER_S)
-            self._telling = None  # what changes from here on is told next time
+            self._telling = None  # later changes are for the next update
             for _ in self.groups.catalogue_changed():
                 await pace.turn()
         finally:
             pace.end()
 
     def _compute_target(self, spec: GroupSpec, done: Outcome) -> None:
-        """Beside the loop, where there is one; one computation at a time."""
+        """Compute in a thread if the event loop runs; one computation at a time."""
         if self._loop is None:
             compute_now(spec, done)
             return
@@ -241,27 +241,27 @@ class Node:
         self._loop.run_in_executor(self._assigning, work).add_done_callback(finished)
 
     def listen_on(self, host: str, port: int, protocol: str = PLAINTEXT) -> None:
-        """One more address that this broker listens at; the first is its own."""
+        """Add an address at which this broker listens; the first one becomes the node's own."""
         if not self._addresses:
             self.host, self.port = host, port
         self._addresses[protocol] = (host, port)
 
     def address_for(self, local_host: str, protocol: str = PLAINTEXT) -> tuple[str, int]:
-        """Where a client that came in at ``local_host`` is sent: to a listener of the same protocol."""
+        """Return the address to advertise to a client of ``protocol`` that connected to ``local_host``."""
         advertised = self.settings.advertised(protocol)
         if advertised is not None:
             return advertised
         host, port = self._addresses.get(protocol, (self.host, self.port))
         return (local_host if host in WILDCARDS else host), port
 
-    # -- beside the loop -------------------------------------------------------------------------
+    # -- threads ---------------------------------------------------------------------------------
 
     def crunch(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run long pure Python in a thread of its own; it must not touch what the loop changes."""
+        """Run long pure Python in its own thread; it must not use state that the loop changes."""
         return asyncio.get_running_loop().run_in_executor(self._crunching, work)
 
     def aside(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run disk reads, unpacking and checksums in one of a few threads."""
+        """Run disk reads, decompression and checksums in one of a few threads."""
         return asyncio.get_running_loop().run_in_executor(self._reading, work)
 
     async def _repeat(self, interval_ms: int, chore: Callable[[], Iterator[int]]) -> None:
@@ -283,7 +283,7 @@ class Node:
         return sum(self._retain())
 
     def _retain(self) -> Iterator[int]:
-        """How many records went, partition by partition."""
+        """Apply retention; yield the number of deleted records, partition by partition."""
         now = self.clock()
         for topic in list(self.catalogue):
             deletes = "delete" in self.config(topic, "cleanup.policy")
@@ -321,12 +321,12 @@ class Node:
         self.store.close()
 
     def freed(self) -> None:
-        """Something was deleted, and its space is still taken."""
+        """Note that deleted data still takes disk space."""
         self._owes_space = True
         self.give_back()
 
     def give_back(self) -> None:
-        """Where space is short, see that the disk gets back what deletions freed, beside the loop."""
+        """Reclaim the disk space of deleted data in a thread, if free space is short."""
         store = self.store
         if not isinstance(store, RocksStore) or self._reclaiming is not None or self._loop is None:
             return
@@ -341,18 +341,18 @@ class Node:
             logger.error("space could not be given back: %s", done.exception())
         self.give_back()
 
-    # -- what handlers share ---------------------------------------------------------------------
+    # -- shared by the handlers ------------------------------------------------------------------
 
     def config(self, topic: Topic, name: str) -> str:
-        """A topic's effective setting."""
+        """Return the effective value of a topic's config."""
         return topic.configs.get(name, self.defaults[name])
 
     def room_for_answer(self) -> int:
-        """Bytes one more answer with records may have: few, while peers do not take what they were given."""
+        """Return the bytes of records that the next answer may have: fewer while peers do not read."""
         return max((limits.MAX_UNSENT_BYTES - self.unsent_bytes) // 4, limits.SMALLEST_ANSWER_BYTES)
 
     def rules(self, topic: Topic, now_ms: int) -> Rules:
-        """What the topic asks of records that arrive now."""
+        """Return the topic's rules for records that arrive now."""
         stamps = self.config(topic, "message.timestamp.type") == "LogAppendTime"
         return Rules(
             now_ms,
@@ -363,9 +363,9 @@ class Node:
         )
 
     async def cached_metadata(self, key: object, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Encoded metadata, made once per version of the catalogue and kept for the latest version only.
+        """Return encoded metadata, made once per version of the catalogue; only the latest is kept.
 
-        Whoever asks for the same while it is being made waits for it.
+        Concurrent requests for the same key wait for one result.
         """
         version = self.catalogue.version
         if self._cached_version != version:
@@ -383,7 +383,7 @@ class Node:
             frame = await make()
         except BaseException as error:
             job.set_exception(error if isinstance(error, Exception) else TimeoutError())
-            job.exception()  # seen, if nobody waits
+            job.exception()  # avoids asyncio's warning if no request waits for the job
             raise
         finally:
             if self._metadata_jobs.get(key) is job:
@@ -401,7 +401,7 @@ class Node:
         self._cached_bytes += len(frame)
 
     def new_producer_id(self) -> int:
-        """An id no producer ever had here; reserved on disk in blocks."""
+        """Return a producer id that this broker never assigned before; ids are reserved in blocks."""
         if self._next_producer_id >= self._producer_ids_end:
             saved = self.store.get(b"producer")
             first = struct.unpack(">q", saved)[0] if saved else 0

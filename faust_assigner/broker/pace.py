@@ -1,9 +1,9 @@
-"""Long work on the event loop, in slices: nobody's heartbeat waits for anybody's long list.
+"""Run long handlers in slices on the event loop, so that heartbeats do not wait for long lists.
 
-A handler is a coroutine. It runs at once, without a task, as long as it does not wait (:func:`start`). It
-calls :meth:`Pace.turn` for every element of a list, which gives the loop to others every few milliseconds
-and ends an answer that grows beyond its bytes or its time. Few long handlers are under way at a time, the
-others wait in line.
+A handler is a coroutine. It runs at once, without a task, until it waits (:func:`start`). The handler calls
+:meth:`Pace.turn` for every element of a list. This call yields to the loop every few milliseconds, and raises
+an error if the answer exceeds its limit of bytes or of time. At most LONG_AT_A_TIME long handlers run
+concurrently; further long handlers wait in line.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LONG_AT_A_TIME: Final = 4
 
 
 class AnswerTooLarge(FaustAssignerError):
-    """An answer would need more bytes than one answer may have."""
+    """An answer has more than MAX_ANSWER_BYTES bytes."""
 
 
 class Line:
-    """Where long handlers of one broker wait for each other."""
+    """The queue for the long handlers of one broker."""
 
     def __init__(self) -> None:
         self.places = asyncio.Semaphore(LONG_AT_A_TIME)
@@ -44,7 +44,7 @@ class Pace:
         self._slice_since = self._since = time.monotonic()
 
     async def turn(self, size: int = 0) -> None:
-        """One more element, of about so many bytes. Raises AnswerTooLarge, TimeoutError."""
+        """Count one element of about ``size`` bytes and yield. Raises AnswerTooLarge, TimeoutError."""
         self._bytes += size
         if self._bytes > MAX_ANSWER_BYTES:
             raise AnswerTooLarge(f"the answer has more than {MAX_ANSWER_BYTES} bytes")
@@ -52,12 +52,12 @@ class Pace:
         await self.give_way()
 
     def check_time(self) -> None:
-        """Raise TimeoutError where the request has had its time."""
+        """Raise TimeoutError if the request has used up its time."""
         if time.monotonic() - self._since > self._timeout_s:
             raise TimeoutError(f"the answer took more than {self._timeout_s} s")
 
     async def give_way(self) -> None:
-        """Let others run where a slice is over; for work that is done and must be answered, however late."""
+        """Yield to the loop if the slice is over, without a time limit: for work that must complete."""
         if time.monotonic() - self._slice_since < SLICE_S:
             return
         if not self._in_line:
@@ -67,14 +67,14 @@ class Pace:
         self._slice_since = time.monotonic()
 
     def end(self) -> None:
-        """The answer is there, or never will be."""
+        """Leave the line at the end of the request."""
         if self._in_line:
             self._in_line = False
             self._line.places.release()
 
 
 def start(handler: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
-    """Run a handler up to where it waits: (True, its result), or (False, a task that goes on from there)."""
+    """Run a handler until it first waits: return (True, result), or (False, a task with the rest)."""
     try:
         waits_for = handler.send(None)
     except StopIteration as done:

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from faust_assigner.broker.metrics import MetricsPort
 
 logger = logging.getLogger(__name__)
-# A full collection over a few hundred thousand partitions holds everybody up: it comes very rarely, and young
-# ones are small enough not to be felt.
+# A full garbage collection over a few hundred thousand partitions blocks the event loop, so it is very rare.
+# Collections of the young generations are short.
 EVERYBODY: Final = (
     "%s is open to everybody who reaches this machine: no log-in is asked for, and every client may read, "
     "write and delete all topics. Listen on 127.0.0.1, or use a SASL listener."
 )
 COLLECT_AFTER: Final = (50_000, 5, 1_000)
-SWITCH_INTERVAL_S: Final = 0.001  # how long work in a thread may keep the event loop waiting
+SWITCH_INTERVAL_S: Final = 0.001  # after this time a thread must give the GIL to the event loop
 
 
 def parse_assignments(pairs: tuple[str, ...]) -> dict[str, object]:
-    """``NAME=VALUE`` texts as a dict. Raises ConfigError where one has no ``=`` or a name comes twice."""
+    """Parse ``NAME=VALUE`` texts. Raises ConfigError for a text without ``=`` or a repeated name."""
     given: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -56,7 +56,7 @@ def serve(
     *,
     metrics_port: int | None = None,
 ) -> None:
-    """Run one broker until a signal ends it. Raises ConfigError, StoreFailed, OSError before it listens."""
+    """Run one broker until a signal. Raises ConfigError, StoreFailed, OSError before it listens."""
     parsed = Settings.parse(settings)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -81,7 +81,7 @@ async def _serve(
     if node is None:
         return
     gc.collect()
-    gc.freeze()  # what was read at start stays: no collection need look at it again
+    gc.freeze()  # collections skip the objects that the start created
     gc.set_threshold(*COLLECT_AFTER)
     server = BrokerServer(node)
     try:
@@ -108,7 +108,7 @@ async def _serve(
 
 
 async def _show_metrics(server: BrokerServer, port: int, say: Callable[[str], None]) -> MetricsPort:
-    """Raises OSError where the port is taken, ConfigError where prometheus-client is not installed."""
+    """Start the metrics. Raises OSError if the port is taken, ConfigError without prometheus-client."""
     try:
         from faust_assigner.broker.metrics import MetricsPort
     except ModuleNotFoundError as missing:
@@ -119,11 +119,11 @@ async def _show_metrics(server: BrokerServer, port: int, say: Callable[[str], No
 
 
 class _Stopped(Exception):
-    """A signal came before the store was open."""
+    """A signal arrived before the store was open."""
 
 
 async def _open(settings: Settings, data: Path | None, stop: asyncio.Event) -> Node | None:
-    """Open the store beside the loop, so that a signal is heard meanwhile; None where one came."""
+    """Open the store in a thread, so that signals are handled meanwhile; return None after a signal."""
     wanted = threading.Event()
 
     def progress() -> None:
@@ -137,9 +137,7 @@ async def _open(settings: Settings, data: Path | None, stop: asyncio.Event) -> N
         wanted.set()
         await asyncio.wait({opening}, timeout=STOP_GRACE_S)
         if not opening.done():
-            os._exit(
-                0
-            )  # inside RocksDB, which nothing interrupts; its files bear a kill at any time
+            os._exit(0)  # RocksDB cannot be interrupted; its files survive a kill at any time
     signalled.cancel()
     try:
         node = opening.result()

@@ -1,4 +1,4 @@
-"""The only place that listens: who may come in, and how much half-sent frames may hold together."""
+"""The listening sockets: admission of connections, and the limit on memory for waiting frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faust_assigner.broker.security.tls import Certificates
 from faust_assigner.broker.turns import Turns
 
 SWEEP_INTERVAL_S: Final = 1.0
-STOP_GRACE_S: Final = 1.0  # for peers to take the answers they were given
+STOP_GRACE_S: Final = 1.0  # for peers to read their last answers
 
 
 class BrokerServer:
@@ -34,13 +34,13 @@ class BrokerServer:
         node.alarms.hear_first = lambda call: self.turns.after_what_came(call)
         self._listening: list[asyncio.Server] = []
         self._certificates: Certificates | None = None
-        self.listeners: tuple[Listener, ...] = ()  # with the ports that were taken
+        self.listeners: tuple[Listener, ...] = ()  # with their actual ports
         self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> int:
         """Listen; return the port of the first listener (a free one for port 0).
 
-        Raises OSError where a port is taken, ConfigError where the TLS files are unusable.
+        Raises OSError if a port is taken, ConfigError if the TLS files are unusable.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -80,7 +80,7 @@ class BrokerServer:
         self._listening.clear()
 
     async def stop(self) -> None:
-        """Stop listening, drop every peer, close the store. What was acknowledged is on disk already."""
+        """Stop listening, close all connections and the store. Acknowledged writes are on disk."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._stop_listening()
@@ -95,7 +95,7 @@ class BrokerServer:
         self.node.close()
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new peer; False where max.connections or max.connections.per.ip is reached."""
+        """Count a new connection; return False at max.connections or max.connections.per.ip."""
         settings = self.node.settings
         self._connections.add(connection)
         self._per_address[connection.address] += 1
@@ -105,16 +105,16 @@ class BrokerServer:
         )
 
     def hold(self, connection: Connection, size: int) -> None:
-        """So many bytes of a peer wait for the rest of their frame, or for the answer before.
+        """Set the bytes of a peer that wait for the rest of their frame, or for an earlier answer.
 
-        All peers share queued.max.request.bytes: beyond it those go that have held theirs for longest.
+        All peers share queued.max.request.bytes. Beyond it, the peers with the longest wait are closed.
         """
         for oldest in self._held.hold(connection, size):
             oldest.close("frames_over_budget", "half-sent frames hold too much memory")
             oldest.abort()
 
     def forget(self, connection: Connection) -> None:
-        """A peer is gone."""
+        """Remove a closed connection from all counts."""
         self._held.hold(connection, 0)
         self._connections.discard(connection)
         self._per_address[connection.address] -= 1
@@ -123,7 +123,7 @@ class BrokerServer:
 
     @property
     def connections(self) -> int:
-        """How many peers are connected."""
+        """Return the number of connected peers."""
         return len(self._connections)
 
     async def _sweep(self) -> None:

@@ -1,7 +1,7 @@
 """The broker's settings, under Kafka's own names (``num.partitions``), typed and bounded.
 
-The dataclass below is the one schema: defaults, bounds, help text and the reference page come from it. An
-unknown name or an impossible value is a :class:`~faust_assigner.errors.ConfigError` that names both.
+The dataclass below is the one schema: it gives the defaults, bounds, help text and the reference page. An
+unknown name or an invalid value raises :class:`~faust_assigner.errors.ConfigError`, which names both.
 
 >>> Settings.parse({"num.partitions": "12"}).num_partitions
 12
@@ -20,7 +20,7 @@ from faust_assigner.errors import ConfigError
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 DAY_MS = 86_400_000
-WILDCARDS = ("0.0.0.0", "::")  # addresses to listen on, and none to connect to
+WILDCARDS = ("0.0.0.0", "::")  # valid for listening, but not as an address to connect to
 
 
 def _number(default: int, low: int, high: int, doc: str) -> Any:
@@ -49,7 +49,7 @@ def _text(default: str, doc: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Every setting of the embedded broker; a field's Kafka name has dots for underscores."""
+    """All settings of the embedded broker; the Kafka name of a field has dots for underscores."""
 
     node_id: int = _number(1, 0, INT32_MAX, "this broker's id in metadata")
     num_partitions: int = _number(
@@ -242,7 +242,7 @@ class Settings:
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> Settings:
-        """Settings from Kafka names to values (text or typed). Raises ConfigError."""
+        """Parse a mapping from Kafka names to values (text or typed). Raises ConfigError."""
         known = {kafka_name(f): f for f in fields(cls)}
         values: dict[str, Any] = {}
         for name, value in given.items():
@@ -260,12 +260,12 @@ class Settings:
         return settings
 
     def where_to_listen(self, host: str, port: int) -> tuple[Listener, ...]:
-        """The listeners; without the setting one PLAINTEXT listener at ``host`` and ``port``."""
+        """Return the listeners; without the setting, one PLAINTEXT listener at ``host``:``port``."""
         given = parse_listeners("listeners", self.listeners)
         return given or (Listener(PLAINTEXT, host, port),)
 
     def advertised(self, protocol: str = PLAINTEXT) -> tuple[str, int] | None:
-        """Where clients of a protocol are sent; None where no setting says. Raises ConfigError."""
+        """Return the advertised address of a protocol, None if no setting has it. Raises ConfigError."""
         for one in parse_listeners("advertised.listeners", self.advertised_listeners):
             if one.port == 0 or one.host in WILDCARDS:
                 raise ConfigError(f"advertised.listeners: no client can connect to {one}")
@@ -274,7 +274,7 @@ class Settings:
         return None
 
     def mechanisms(self, listener: Listener) -> tuple[str, ...]:
-        """The SASL mechanisms that a listener offers."""
+        """Return the SASL mechanisms of a listener."""
         names = self.sasl_enabled_mechanisms.split(",")
         may_be_plain = listener.has_tls or self.sasl_plain_without_tls
         return tuple(name for name in names if name != "PLAIN" or may_be_plain)
@@ -342,27 +342,27 @@ class Settings:
         return tuple(self.group_consumer_assignors.split(","))
 
     def by_kafka_name(self) -> dict[str, str]:
-        """Every setting as DescribeConfigs shows it."""
+        """Return all settings as DescribeConfigs shows them."""
         return {kafka_name(f): as_text(getattr(self, f.name)) for f in fields(self)}
 
 
 def kafka_name(setting: Field[Any]) -> str:
-    """``num_partitions`` -> ``num.partitions``."""
+    """Return Kafka's name of a setting: ``num_partitions`` -> ``num.partitions``."""
     return setting.name.replace("_", ".")
 
 
 def kafka_default(name: str) -> str:
-    """The default of a setting, by its Kafka name, as DescribeConfigs shows it."""
+    """Return the default of a setting, by its Kafka name, as DescribeConfigs shows it."""
     return as_text(next(f.default for f in fields(Settings) if kafka_name(f) == name))
 
 
 def as_text(value: object) -> str:
-    """A value the way Kafka prints it."""
+    """Format a value as Kafka does."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def describe_settings() -> list[tuple[str, str, str]]:
-    """(name, default, meaning) of every setting, for the reference page and ``--help``."""
+    """Return (name, default, meaning) of every setting, for the reference page and ``--help``."""
     return [
         (kafka_name(f), as_text(f.default) or "(empty)", str(f.metadata["doc"]))
         for f in fields(Settings)

@@ -1,8 +1,8 @@
-"""Settings of a single topic: Kafka's names, what each may be, and the broker setting it falls back to.
+"""Topic configs: Kafka's names, their types and valid values, and their defaults.
 
-All of Kafka's names are known, because applications set them without asking (Faust sets ``retention.ms`` and
-``cleanup.policy`` on every changelog). Those in ``EFFECTIVE`` change what this broker does; the others are
-checked, stored and shown, and have no effect on one node that keeps batches as the producer sent them.
+The broker knows all of Kafka's names, because applications set them unasked: Faust sets ``retention.ms`` and
+``cleanup.policy`` on every changelog. The configs in ``EFFECTIVE`` change the broker's behaviour. All other
+configs are checked, stored and shown, but have no effect: this broker is one node without segment files.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7  # Kafka's numbers o
 
 @dataclass(frozen=True)
 class Kind:
-    """What a config may be: its type, as DescribeConfigs tells it, and whether a text is a value of it."""
+    """The type of a config, as DescribeConfigs reports it, and the check of its values."""
 
     config_type: int
     check: Callable[[str], bool]
 
 
 def number_type(high: int) -> int:
-    """INT, or LONG where INT is too small for the largest value."""
+    """Return INT, or LONG if the largest value does not fit into an INT."""
     return INT if high <= INT32_MAX else LONG
 
 
 def kafka_type(setting: Field[Any]) -> int:
-    """The type of a broker's setting."""
+    """Return Kafka's type number of a broker setting."""
     if setting.metadata.get("several") or setting.name in (
         "advertised_listeners",
         "listeners",
@@ -68,7 +68,7 @@ def _one_of(*choices: str, config_type: int = STRING) -> Kind:
 def _is_cleanup_policy(text: str) -> bool:
     words = (
         [word.strip() for word in text.split(",")] if text else []
-    )  # none: kept for ever (KIP-1161)
+    )  # an empty list keeps records without limit (KIP-1161)
     return set(words) <= {"delete", "compact"}
 
 
@@ -130,7 +130,7 @@ EFFECTIVE: Final = (
 
 
 def check_configs(configs: Mapping[str, str]) -> str | None:
-    """Why these settings cannot be taken, or None when they can."""
+    """Return the reason why configs are invalid, or None."""
     for name, value in configs.items():
         if name not in TOPIC_CONFIGS:
             return f"unknown topic config {name!r}"
@@ -150,7 +150,7 @@ def _lag_problem(configs: Mapping[str, str]) -> str | None:
 
 
 def default_configs(settings: Settings) -> dict[str, str]:
-    """What a topic without settings of its own gets."""
+    """Return the configs of a topic that sets none: Kafka's defaults under the broker's settings."""
     defaults = {name: default for name, (default, _) in TOPIC_CONFIGS.items()}
     return defaults | {
         "cleanup.policy": settings.log_cleanup_policy,

@@ -1,4 +1,4 @@
-"""The catalogue: which topics exist, with their ids, settings and partition logs; restored from the store."""
+"""The catalogue of topics: their ids, configs and partition logs; restored from the store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from faust_assigner.errors import FaustAssignerError
 
 
 class Refused(FaustAssignerError):
-    """A request the broker understands and will not do; carries the Kafka error and a sentence."""
+    """A valid request that the broker refuses; has the Kafka error and a message."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class Refused(FaustAssignerError):
 
 @dataclass(slots=True)
 class Topic:
-    """One topic. ``configs`` are those set explicitly, by Kafka name."""
+    """One topic. ``configs`` are the explicitly set ones, by Kafka name."""
 
     name: str
     topic_id: uuid.UUID
@@ -48,7 +48,7 @@ class Topic:
 
 
 class Catalogue:
-    """All topics by name and by id. ``version`` rises with every change a metadata answer would show."""
+    """All topics by name and by id. ``version`` rises with every change that Metadata would show."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Catalogue:
         self._restore(progress)
 
     def _restore(self, progress: Callable[[], None]) -> None:
-        """All topics and their logs, in one ordered pass over each kind of key; ``progress`` may raise."""
+        """Restore all topics and logs, one ordered scan per kind of key; ``progress`` may raise."""
         for key, value in self._store.scan(b"t"):
             saved = json.loads(value)
             self._open(
@@ -96,7 +96,7 @@ class Catalogue:
             log.restore(starts.get(place), floors.get(place), cleans.get(place), ())
 
     def _by_place(self, kind: bytes) -> dict[bytes, list[tuple[bytes, bytes]]]:
-        """The pairs of one kind of key by topic id and partition."""
+        """Group the pairs of one kind of key by topic id and partition."""
         found: dict[bytes, list[tuple[bytes, bytes]]] = {}
         for key, value in self._store.scan(kind):
             found.setdefault(key[1 : 1 + PLACE_BYTES], []).append((key, value))
@@ -109,15 +109,15 @@ class Catalogue:
         return len(self._topics)
 
     def get(self, name: str | None) -> Topic | None:
-        """By name."""
+        """Return a topic by its name, or None."""
         return self._topics.get(name) if name is not None else None
 
     def by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
-        """By id."""
+        """Return a topic by its id, or None."""
         return self._topics.get(self._names.get(topic_id, "")) if topic_id is not None else None
 
     def partition(self, name: str, number: int) -> PartitionLog | None:
-        """A partition's log, or None where topic or partition do not exist."""
+        """Return a partition's log, or None if the topic or the partition does not exist."""
         topic = self._topics.get(name)
         return (
             topic.partitions[number]
@@ -126,7 +126,7 @@ class Catalogue:
         )
 
     def at(self, topic_id: bytes, number: int) -> tuple[Topic, PartitionLog] | None:
-        """A topic and a partition's log by the bytes of the topic's id, or None."""
+        """Return a topic and a partition's log by the bytes of the topic's id, or None."""
         topic = self.by_id(uuid.UUID(bytes=topic_id))
         if topic is None or not 0 <= number < len(topic.partitions):
             return None
@@ -135,7 +135,7 @@ class Catalogue:
     def create(
         self, name: str, partitions: int, configs: Mapping[str, str], *, validate_only: bool = False
     ) -> Topic:
-        """A new topic; -1 partitions means the default number. Raises Refused."""
+        """Create a topic; -1 partitions means the default number. Raises Refused."""
         problem = limits.topic_name_problem(name)
         if problem is not None:
             raise Refused(ErrorCode.invalid_topic_exception, problem)
@@ -160,7 +160,7 @@ class Catalogue:
         return topic
 
     def grow(self, topic: Topic, count: int, *, validate_only: bool = False) -> None:
-        """More partitions; never fewer. Raises Refused."""
+        """Add partitions up to ``count``; never remove any. Raises Refused."""
         have = len(topic.partitions)
         if count <= have:
             raise Refused(
@@ -186,7 +186,7 @@ class Catalogue:
     def configure(
         self, topic: Topic, configs: Mapping[str, str], *, validate_only: bool = False
     ) -> None:
-        """Replace the explicit settings. Raises Refused."""
+        """Replace the explicit configs. Raises Refused."""
         problem = check_configs(configs)
         if problem is not None:
             raise Refused(ErrorCode.invalid_config, problem)
@@ -195,7 +195,7 @@ class Catalogue:
             topic.configs = dict(configs)
 
     def delete(self, topic: Topic) -> None:
-        """Forget a topic and its records, in one write."""
+        """Delete a topic and its records, in one write."""
 
         def keys() -> Iterator[bytes]:
             return (key for log in topic.partitions for key in log.every_key())
@@ -214,7 +214,7 @@ class Catalogue:
         self.on_change(name)
 
     def _finish_deletions(self) -> None:
-        """Deletions that an earlier version of the broker had begun."""
+        """Complete the deletions that an earlier version of the broker had begun."""
         for note, _ in list(self._store.scan(b"d")):
             ranges: list[Range] = [prefix_range(kind + note[1:]) for kind in KINDS]
             self._store.write((), [note], ranges=ranges)

@@ -1,12 +1,12 @@
-"""Whose turn it is on the event loop: a burst of one peer, or of a thousand, holds nobody up.
+"""The order in which connections are served: a burst from one or many peers delays no other peer for long.
 
-A connection with a whole frame waits in the lane of that frame's kind. Each turn of the loop serves every
-lane for at most a slice of time, one frame per connection, first come first served; then new bytes are read.
-So the first question of a new client waits for a few slices however many members beat, and beats go on
-however many records are produced.
+A connection with a whole frame waits in the lane of that frame's kind. Each turn of the event loop serves
+each lane for at most SLICE_S, one frame per connection, in order of arrival. Then the loop reads new bytes.
+So the first request of a new client waits for a few slices, regardless of the number of heartbeats.
+Heartbeats are served regardless of the amount of produced records.
 
-Where the machine is slow, frames wait here that came in time: who judges their senders by the clock asks for
-``after_what_came`` first.
+On a slow machine, frames that arrived in time wait here. Code that expires their senders by the clock
+therefore calls ``after_what_came`` first.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-SLICE_S: Final = 0.0005  # of each lane in one turn of the loop
+SLICE_S: Final = 0.0005  # per lane in one turn of the loop
 
 QUESTIONS, WORK, BEATS = range(3)  # lanes, in the order of a turn
 _LANES: Final[Mapping[int, int]] = {
     **dict.fromkeys(
         (0, 1, 2, 8, 9, 11, 13, 14, 22, 24, 25, 26, 28), WORK
-    ),  # records, offsets, and members that come and go
+    ),  # records, offsets, and members that join, sync or leave
     **dict.fromkeys((12, 68), BEATS),  # Heartbeat, ConsumerGroupHeartbeat
 }
 
 
 def lane_of(api_key: int) -> int:
-    """The lane of a request; what is no API is as short as a question.
+    """Return the lane of a request; an unknown API key counts as a question.
 
     >>> lane_of(18) == QUESTIONS, lane_of(12) == BEATS
     (True, True)
@@ -41,24 +41,24 @@ class Waiting(Protocol):
     """A connection with a frame to serve."""
 
     def serve_one(self) -> None:
-        """Serve it; where more have come, wait for a turn again."""
+        """Serve one frame; if a further frame is complete, wait for a turn again."""
 
 
 class _Mark:
-    """A place in a lane: what stands before it is served before it is."""
+    """A position in every lane: calls ``done`` once all lanes have been served up to it."""
 
     def __init__(self, lanes: int, done: Callable[[], None]) -> None:
         self._lanes, self._done = lanes, done
 
     def serve_one(self) -> None:
-        """One lane more has come this far."""
+        """Count one lane as served up to this mark."""
         self._lanes -= 1
         if not self._lanes:
             self._done()
 
 
 class Turns:
-    """Connections that wait, by lane. Each waits in one lane at a time."""
+    """The waiting connections, by lane. Each connection waits in at most one lane."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -66,16 +66,16 @@ class Turns:
         self._is_due = False
 
     def wait(self, connection: Waiting, lane: int) -> None:
-        """Serve the connection when its lane has come to it. Cost O(1)."""
+        """Serve the connection when its turn in the lane comes. Cost O(1)."""
         self._lanes[lane].append(connection)
         self._come_back()
 
     def after_what_came(self, call: Callable[[], None]) -> None:
-        """Call once every connection is served that has a whole frame here by now, or in its socket.
+        """Call ``call`` once the frames that have arrived by now, also in sockets, are served.
 
-        One frame of each: bounded by the connections, whatever they send. Cost O(1).
+        This covers one frame per connection, so the delay is bounded by the connections. Cost O(1).
         """
-        # Bytes that are in sockets now are read in the next turn of the loop, before the second of these.
+        # The next turn of the loop reads the sockets, before the second of these two calls runs.
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self._mark, call)
 

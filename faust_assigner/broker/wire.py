@@ -1,10 +1,10 @@
-"""Bytes <-> messages: kio's schemas behind a guard that trusts nothing in a frame.
+"""Decode requests with kio, after a check of all lengths and counts in the frame.
 
-kio reserves memory for whatever array count a frame claims (five bytes can end the process) and refuses
-tagged fields it does not know, which the protocol tells servers to ignore. So every request is walked once
-along kio's own schema before kio decodes it: each length and count must fit into the bytes that are there,
-the number of array elements is capped, unknown tagged fields are cut out. Cost: O(bytes of the request's
-structure); record batches and other opaque bytes are skipped over.
+kio reserves memory for any array count that a frame claims: five bytes can end the process. kio also
+refuses unknown tagged fields, but the protocol requires servers to ignore them. So one pass along kio's
+own schema precedes the decoding. Each length and count must fit into the remaining bytes, the number of
+array elements is limited, and unknown tagged fields are removed. The pass skips over record batches and
+other opaque bytes. Cost: O(bytes of the request's structure).
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ FIXED_SIZES: Final[Mapping[str, int]] = {
 
 
 class MalformedFrame(FaustAssignerError, ValueError):
-    """The bytes are not the message they claim to be; the connection that sent them is closed."""
+    """The bytes are not a valid message; the broker closes the connection that sent them."""
 
 
 class NullArray(FaustAssignerError, ValueError):
-    """A null where the protocol wants a list; its sender is told, and keeps its connection."""
+    """A null array where the protocol requires a list; the answer is an error, the connection stays."""
 
 
 class LongRequest(FaustAssignerError):
-    """More elements than shall be read on the event loop."""
+    """A request has more elements than may be decoded on the event loop."""
 
 
 @dataclass(slots=True)
 class Walk:
-    """One pass over a request: where it is, how many elements it saw, what must be cut out."""
+    """One pass over a request: its bytes, the elements counted so far, and the pieces to remove."""
 
     data: bytes
     limit: int = MAX_ARRAY_ELEMENTS
@@ -87,12 +87,12 @@ Skip = Callable[[Walk, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How to pass over one value: its smallest size, and its size when that never varies."""
+    """The rule to skip one value: its minimum size, and whether its size is fixed."""
 
     minimum: int
     fixed: bool
     skip: Skip
-    #: The same for many in a row, where one call for each would cost more than the rest.
+    #: Skips many values in one call, if one call per value would dominate the cost.
     skip_many: Callable[[Walk, int, int], int] | None = None
 
 
@@ -106,7 +106,7 @@ def _fixed(size: int) -> Shape:
 
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes and its end."""
+    """Read an unsigned varint of at most five bytes; return its value and its end."""
     value = 0
     for shift in range(0, 35, 7):
         if position >= len(data):
@@ -141,7 +141,7 @@ def _length_prefixed(width: int, *, compact: bool) -> Shape:
         return end
 
     def skip_short(walk: Walk, position: int, count: int) -> int:
-        """Values whose length is one byte are most of a list of names."""
+        """Skip many values; most lists of names have lengths of one byte, so these are inlined."""
         data, size = walk.data, len(walk.data)
         for _ in range(count):
             if position < size and 0 < (length := data[position]) < 0x80:
@@ -238,7 +238,7 @@ def _tag_section(known: Mapping[int, Shape]) -> Shape:
 
 @functools.cache
 def entity_shape(entity: type[Any]) -> Shape:
-    """How to pass over one struct of kio's schema."""
+    """Return the rule to skip one struct of kio's schema."""
     flexible = entity.__flexible__
     steps: list[Shape] = []
     tags: dict[int, Shape] = {}
@@ -266,17 +266,17 @@ def entity_shape(entity: type[Any]) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
-    """What precedes every request."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str
-    body: int  # where the message begins
+    body: int  # the position at which the message begins
 
 
 def read_header(frame: bytes, is_flexible: Callable[[int, int], bool]) -> RequestHeader:
-    """The header of a request frame (without its size). Raises MalformedFrame."""
+    """Read the header of a request frame (without its size). Raises MalformedFrame."""
     try:
         api_key, version, correlation, length = struct.unpack_from(">hhih", frame)
         position = 10 + max(length, 0)
@@ -292,7 +292,7 @@ def read_header(frame: bytes, is_flexible: Callable[[int, int], bool]) -> Reques
 
 @functools.lru_cache(maxsize=1024)
 def is_flexible(api_key: int, version: int) -> bool:
-    """Whether requests of that version carry tagged fields (and so a header version 2); False if unknown."""
+    """Whether a request version has tagged fields (and so header version 2); False if unknown."""
     try:
         return bool(load_request_schema(api_key, version).__flexible__)
     except KioIndexError:
@@ -302,13 +302,13 @@ def is_flexible(api_key: int, version: int) -> bool:
 def decode_request(
     api_key: int, version: int, frame: bytes, position: int, *, limit: int = MAX_ARRAY_ELEMENTS
 ) -> Any:
-    """The message in ``frame`` from ``position`` on, whatever the bytes are.
+    """Decode the message in ``frame`` from ``position`` on.
 
-    Raises MalformedFrame, NullArray, and LongRequest where it has more than ``limit`` elements.
+    Raises MalformedFrame, NullArray, and LongRequest if the message has more than ``limit`` elements.
     """
     schema, shape, read = _reading(api_key, version)
     walk = Walk(frame, limit)
-    shape.skip(walk, position)  # what follows is ignored: librdkafka 2.16 sends 3 bytes too many
+    shape.skip(walk, position)  # trailing bytes are ignored: librdkafka 2.16 sends 3 too many
     if walk.cuts:
         frame = _without(frame, walk.cuts)
     try:
@@ -322,13 +322,13 @@ def decode_request(
 def _reading(
     api_key: int, version: int
 ) -> tuple[type[Any], Shape, Callable[[bytes, int], tuple[Any, int]]]:
-    """Schema, shape and reader of a request; kio looks its schemas up by name each time."""
+    """Return schema, shape and reader of a request; kio would look them up by name each time."""
     schema = load_request_schema(api_key, version)
     return schema, entity_shape(schema), entity_reader(schema)
 
 
 def _without(frame: bytes, cuts: Sequence[tuple[int, int, bytes]]) -> bytes:
-    """The frame with pieces (start, stop) replaced; in one pass, however many there are."""
+    """Return the frame with the pieces (start, stop) replaced, in one pass."""
     pieces: list[bytes] = []
     position = 0
     for start, stop, kept in cuts:
@@ -338,5 +338,5 @@ def _without(frame: bytes, cuts: Sequence[tuple[int, int, bytes]]) -> bytes:
 
 
 def milliseconds(span: datetime.timedelta) -> int:
-    """kio hands out time spans; the broker counts in ms."""
+    """Convert a time span of kio to ms."""
     return span // MILLISECOND

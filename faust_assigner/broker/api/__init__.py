@@ -1,4 +1,4 @@
-"""One small module per API family of the Kafka protocol; ``APIS`` is all this broker speaks."""
+"""The APIs of the Kafka protocol, one small module per family; ``APIS`` lists all that are served."""
 
 from __future__ import annotations
 

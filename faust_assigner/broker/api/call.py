@@ -1,4 +1,4 @@
-"""What every request handler gets and gives."""
+"""The input and output types of request handlers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from faust_assigner.broker.security.gate import Gate
 if TYPE_CHECKING:
     from faust_assigner.broker.api.fetch_sessions import FetchSession
 
-Values = Mapping[str, Any]  # a response by kio's field names; fields a version lacks are left out
-NO_RESPONSE: Final = object()  # Produce with acks=0
-CLOSE: Final = object()  # ... that went wrong
+Values = Mapping[str, Any]  # a response by kio's field names; omits fields a version lacks
+NO_RESPONSE: Final = object()  # for Produce with acks=0
+CLOSE: Final = object()  # for Produce with acks=0 that failed
 
 
 class Peer(Founder, Protocol):
-    """What a handler may know of the connection.
+    """The part of the connection that handlers may use.
 
-    ``protocol`` is that of its listener; ``gate`` its log-in, None where there is none; ``fetch_session`` the
-    session of its fetches.
+    ``protocol`` is its listener's. ``gate`` is its log-in, None on a listener without SASL. ``fetch_session``
+    is the session of its fetches.
     """
 
     protocol: str
@@ -31,12 +31,12 @@ class Peer(Founder, Protocol):
     fetch_session: FetchSession | None
 
     def local_host(self) -> str:
-        """The address at which it reached this broker."""
+        """Return the local address to which the peer connected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request's surroundings."""
+    """The context of one request."""
 
     node: Node
     version: int
@@ -48,29 +48,29 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A whole response frame made earlier; only its correlation id is still to be set."""
+    """A prepared response frame; only its correlation id is still to be set."""
 
     frame: bytes
 
     def framed(self, correlation_id: bytes) -> bytes:
-        """The frame as the answer to one request, named by the four bytes of its correlation id."""
+        """Return the frame with the four bytes of a request's correlation id."""
         return self.frame[:4] + correlation_id + self.frame[8:]
 
 
 # A handler returns the response's values, an Encoded frame, NO_RESPONSE or CLOSE, or a coroutine or future of
-# one of them. What it raises becomes an error code, and the connection stays.
+# one of these. An exception from a handler becomes an error code, and the connection stays.
 Handler = Callable[[Call, Any], Any]
 
-# What answers a request when it comes again, word for word: clients repeat their heartbeats for hours.
+# Answers an identical repetition of a request: clients repeat their heartbeats for hours.
 Again = Callable[[], Encoded]
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API: its key and name, the versions served, who serves it, and the oldest one advertised.
+    """One API: its key and name, the versions served, the handler, and the oldest advertised version.
 
-    ``again`` is for requests that clients repeat and that are answered at once: (node, version, request) in,
-    what answers the same bytes the next time out.
+    ``again`` is for requests that clients repeat and that are answered at once. It takes (node, version,
+    request), and returns a function that answers identical later requests.
     """
 
     key: int

@@ -22,17 +22,17 @@ DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
 DESCRIBE_CLUSTER, LIST_CONFIG_RESOURCES = 60, 74
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 DYNAMIC_TOPIC, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT_CONFIG, DYNAMIC_GROUP = 1, 3, 4, 5, 8
-#: A new Kafka cluster sets this one for all its brokers (KIP-966), so that no topic has it by default.
+#: A new Kafka cluster sets this config for all its brokers (KIP-966), so it is never a topic's default.
 CLUSTER_WIDE: Final = {"min.insync.replicas": DYNAMIC_DEFAULT_BROKER}
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-CONFIG_BYTES: Final = 60  # of one setting in an answer
+CONFIG_BYTES: Final = 60  # of one config in an answer
 BROKER_TYPES: Final = {kafka_name(setting): kafka_type(setting) for setting in fields(Settings)}
-#: (call, resource of the request, what is set) -> what shall be set. Raises Refused.
+#: (call, resource of the request, explicit configs) -> the new explicit configs. Raises Refused.
 Change = Callable[[Call, Any, Mapping[str, str]], dict[str, str]]
 
 
 def describe_cluster(call: Call, request: Any) -> Values:
-    """One broker, which is also the controller."""
+    """Return the cluster: this broker, which is also the controller."""
     return {
         "error_code": ErrorCode.none,
         "error_message": None,
@@ -45,7 +45,7 @@ def describe_cluster(call: Call, request: Any) -> Values:
 
 
 async def describe_configs(call: Call, request: Any) -> Values:
-    """Effective settings of topics, groups and this broker; a resource named twice is answered once."""
+    """Return effective configs of topics, groups and this broker; a repeated resource counts once."""
     asked: dict[tuple[int, str], set[str] | None] = {}
     for resource in request.resources:
         key = (resource.resource_type, resource.resource_name)
@@ -132,12 +132,12 @@ def _entry(
 
 
 async def incremental_alter_configs(call: Call, request: Any) -> Values:
-    """Set, unset, or edit list-valued settings of topics (KIP-339), set and unset those of groups."""
+    """Set, unset, or edit list-valued configs of topics (KIP-339); set and unset those of groups."""
     return await _alter_all(call, request, _edited)
 
 
 async def alter_configs(call: Call, request: Any) -> Values:
-    """Replace all settings of a topic or a group (KIP-133): those not named go back to their defaults."""
+    """Replace all configs of a topic or a group (KIP-133): the omitted ones return to their defaults."""
     return await _alter_all(call, request, _replaced)
 
 
@@ -212,7 +212,7 @@ def _edited(call: Call, resource: Any, configs: Mapping[str, str]) -> dict[str, 
 
 
 async def list_config_resources(call: Call, request: Any) -> Values:
-    """Names of what has configs (KIP-1142): topics, this broker, groups with configs of their own."""
+    """List resources with configs (KIP-1142): topics, this broker, groups with explicit configs."""
     node = call.node
     asked = set(getattr(request, "resource_types", ())) if call.version >= 1 else {CLIENT_METRICS}
     named: dict[int, Iterable[str]] = {

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: the consumer group protocol (KIP-848) on the wire."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: the APIs of the consumer group protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from faust_assigner.coordinator.events import ConsumerGroupHeartbeat, Token
 from faust_assigner.coordinator.group import GroupView, MemberView
 
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
-MEMBER_BYTES: Final = 300  # of a member in an answer, its partitions apart
+MEMBER_BYTES: Final = 300  # of a member in an answer, without its partitions
 PARTITION_BYTES: Final = 4
 MEMBER_TYPES: Final = {"classic": 0, "consumer": 1}
 NO_ID: Final = uuid.UUID(int=0)
-KEPT_ID_CHARS: Final = 256  # ids may have 32,767: answers to such are not worth their memory
+KEPT_ID_CHARS: Final = 256  # ids may have 32,767 characters; answers to longer ones are not cached
 
 
 async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded:
-    """Join, go on, acknowledge, leave: one request for all. Answered at once, always."""
+    """Handle a join, a heartbeat, an acknowledgement or a leave; always answered at once."""
     if not call.node.settings.serves_consumer_protocol:
         return {"error_code": ErrorCode.unsupported_version}
     names = request.subscribed_topic_names
@@ -65,14 +65,14 @@ async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded
 
 
 async def _owned(call: Call, request: Any) -> Partitions | None:
-    """What a member says it holds, each partition once; a long list is sorted beside the event loop."""
+    """Return the partitions that a member reports, each once; a long list is sorted in a thread."""
     listed = request.topic_partitions
     if listed is None:
         return None
     if request.member_epoch == JOIN:
         listed = _first(
             listed
-        )  # who joins owns nothing: the first partition refuses it as well as all
+        )  # a joining member owns nothing: one partition is enough to refuse the request
     if sum(len(topic.partitions) for topic in listed) > INLINE_ELEMENTS:
         return await call.node.crunch(lambda: _each_once(listed))
     return _each_once(listed)
@@ -92,7 +92,7 @@ def _each_once(listed: Iterable[Any]) -> Partitions:
 
 @functools.lru_cache(maxsize=8_192)
 def _calm(version: int, member_id: str, epoch: int, interval_ms: int) -> Encoded:
-    """The commonest answer by far, the same each time for a member whose assignment stays."""
+    """Return the most frequent answer, cached: it is constant while a member's assignment stays."""
     values = {
         "error_code": ErrorCode.none,
         "member_id": member_id,
@@ -121,7 +121,7 @@ def _values(call: Call, reply: fx.ConsumerHeartbeatReply) -> Values:
 
 
 async def consumer_group_describe(call: Call, request: Any) -> Values:
-    """Epochs, assignor and members with what they have and shall have. Classic groups are not found here."""
+    """Return epochs, assignor, and members with current and target assignments; only consumer groups."""
     groups, may = [], told(request, "", OF_GROUP)
     for group_id in dict.fromkeys(request.group_ids):
         described = _describe(call, group_id)
@@ -183,7 +183,7 @@ def _member(call: Call, member: MemberView) -> Values:
 
 
 def _held(member: MemberView) -> Partitions:
-    """What a member has until it says otherwise: what it is asked to give up included."""
+    """Return the partitions that a member has until it confirms their revocation."""
     held = dict(member.assigned)
     for topic_id, numbers in member.revoking.items():
         held[topic_id] = tuple(sorted({*held.get(topic_id, ()), *numbers}))
@@ -191,7 +191,7 @@ def _held(member: MemberView) -> Partitions:
 
 
 def _named(call: Call, partitions: Partitions) -> list[Values]:
-    """Partitions with the names of their topics; a topic that is gone is left out, as in Kafka."""
+    """Add topic names to partitions; omit deleted topics, as Kafka does."""
     named: list[Values] = []
     for key, numbers in partitions.items():
         topic = call.node.catalogue.by_id(uuid.UUID(bytes=key))

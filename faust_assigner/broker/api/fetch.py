@@ -1,4 +1,4 @@
-"""Fetch: long poll, byte limits, topic ids, sessions (KIP-227)."""
+"""Fetch: long polls, byte limits, topic ids, sessions (KIP-227)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _waiter_ids = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """One partition a reader asks for; ``log`` is None where ``error`` says why.
+    """One requested partition; ``log`` is None if the partition does not exist (see ``error``).
 
-    ``is_committed``: the reader wants records of committed transactions only (read_committed).
+    ``is_committed``: the consumer reads only committed transactions (read_committed).
     """
 
     topic: Any
@@ -52,12 +52,12 @@ class Want:
 
     @property
     def beyond(self) -> int | None:
-        """The offset the reader may not reach yet; None: it may read to the end."""
+        """The last stable offset, at which read_committed consumers stop; None: read to the end."""
         return self.log.stable_offset if self.log is not None and self.is_committed else None
 
 
 async def fetch(call: Call, request: Any) -> Values:
-    """Answer at once when min_bytes are there, something is wrong or the wait is 0; else when data comes."""
+    """Answer at once if min_bytes are available, a partition has an error or the wait is 0; else wait."""
     session, error = session_of(call, request)
     if error is not ErrorCode.none:
         return {"error_code": error}
@@ -75,7 +75,7 @@ async def fetch(call: Call, request: Any) -> Values:
 async def _wants(
     call: Call, parts: Iterable[tuple[Place, Any]], *, is_committed: bool
 ) -> list[Want]:
-    """What is asked for; the last word on a partition counts."""
+    """Return the requested partitions, each once, with the last values that the request has for it."""
     catalogue = call.node.catalogue
     wants: dict[Place, Want] = {}
     for (key, number), part in parts:
@@ -110,7 +110,7 @@ def _available(want: Want) -> int:
 
 
 async def _data(wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
-    """Wait until min_bytes are there, a topic is deleted, or the time is over."""
+    """Wait until min_bytes are available, a topic is deleted, or the time is over."""
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
     waiter = next(_waiter_ids)
@@ -158,7 +158,7 @@ async def _answer(
     aborted: dict[int, list[Values]] = {}
     for number, want in enumerate(wants):
         if want.log is not None and want.error is ErrorCode.none and not want.log.deleted:
-            # The very first batch is given whatever its size, or a reader could never pass it (KIP-74).
+            # The first batch is returned regardless of its size, so that the consumer can pass it (KIP-74).
             reading = want.log.plan_read(
                 want.offset,
                 min(want.max_bytes, left),
@@ -190,7 +190,7 @@ async def _answer(
 async def _read(
     call: Call, wants: Sequence[Want], readings: Mapping[int, Reading]
 ) -> dict[int, Sequence[bytes] | StoreFailed]:
-    """The batches by number of the want: from memory where they are, the others beside the loop."""
+    """Return the batches by number of the want: from memory if possible, else read in a thread."""
     found: dict[int, Sequence[bytes] | StoreFailed] = {}
     cold: list[tuple[int, PartitionLog, Reading]] = []
     for number, reading in readings.items():
@@ -229,7 +229,7 @@ def _values(
 ) -> Values:
     log, error = want.log, want.error
     if log is not None and log.deleted:
-        error = ErrorCode.unknown_topic_or_partition  # while the reader waited
+        error = ErrorCode.unknown_topic_or_partition  # deleted while the consumer waited
     elif isinstance(data, StoreFailed):
         error = ErrorCode.kafka_storage_error
     elif call.version < ZSTD_SINCE and any(records.has_codec(b, records.ZSTD) for b in data):
@@ -253,7 +253,7 @@ def _values(
 
 
 def _aborted(log: PartitionLog, offset: int, reading: Reading) -> list[Values]:
-    """The aborted transactions among what is to be read: asked before others run, who may trim the log."""
+    """Return the aborted transactions of a planned read, before a concurrent trim can remove them."""
     found = log.aborted(offset, reading.beyond)
     return [{"producer_id": one.producer_id, "first_offset": one.first} for one in found]
 

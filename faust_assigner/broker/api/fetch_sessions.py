@@ -1,7 +1,7 @@
-"""Fetch sessions (KIP-227): a reader names its partitions once, and later only those that change.
+"""Fetch sessions (KIP-227): a consumer names its partitions once, and later only the changed ones.
 
-A session belongs to its connection and ends with it. The answer within a session leaves out the partitions
-that have no records, no error and no new offsets to tell.
+A session belongs to its connection and ends with it. The answers within a session omit partitions without
+records, errors and changed offsets.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from faust_assigner.broker.api.call import Call, Values
 NO_SESSION: Final = 0
 FIRST_EPOCH, FINAL_EPOCH = 0, -1
 LAST_EPOCH: Final = 2**31 - 1
-MAX_PARTITIONS: Final = 10_000  # a reader of more asks in full each time
+MAX_PARTITIONS: Final = 10_000  # a larger request gets no session
 TOPIC_IDS_SINCE: Final = 13
 
 Place = tuple[Any, int]  # topic name or id, partition
 
 
 class FetchSession:
-    """What one reader wants, and the offsets that it was told last."""
+    """The partitions that one consumer fetches, and the offsets last reported to it."""
 
     def __init__(self, *, uses_ids: bool) -> None:
         self.session_id = random.randrange(1, 2**31)
@@ -34,18 +34,18 @@ class FetchSession:
         self._told: dict[Place, tuple[int, int]] = {}
 
     def update(self, parts: Iterable[tuple[Place, Any]], forgotten: Iterable[Place]) -> None:
-        """Take over what changed."""
+        """Apply the changes of one request."""
         self.parts.update(parts)
         for place in forgotten:
             self.parts.pop(place, None)
             self._told.pop(place, None)
 
     def advance(self) -> None:
-        """The next request carries the next epoch."""
+        """Expect the next epoch in the next request."""
         self.epoch = 1 if self.epoch == LAST_EPOCH else self.epoch + 1
 
     def note(self, place: Place, values: Values) -> bool:
-        """Remember an answer; whether it has news. A partition with records goes to the end of the row."""
+        """Record an answer; return whether it has news. Partitions with records move to the end."""
         offsets = (values["high_watermark"], values["log_start_offset"])
         has_records = len(values["records"]) > 0
         is_news = has_records or bool(values["error_code"]) or self._told.get(place) != offsets
@@ -56,7 +56,7 @@ class FetchSession:
 
 
 def asked_in(request: Any, version: int) -> Iterator[tuple[Place, Any]]:
-    """The partitions that a request names itself."""
+    """Yield the partitions that a request itself names."""
     for topic in request.topics:
         key = topic.topic_id if version >= TOPIC_IDS_SINCE else topic.topic
         for part in topic.partitions:
@@ -70,7 +70,7 @@ def _forgotten_in(request: Any, version: int) -> Iterator[Place]:
 
 
 def session_of(call: Call, request: Any) -> tuple[FetchSession | None, ErrorCode]:
-    """The session of a request: one that goes on, a new one, or None; or the error that ends it."""
+    """Return the session of a request (continued, new or None), or the error of an invalid session."""
     session_id = getattr(request, "session_id", NO_SESSION)
     epoch = getattr(request, "session_epoch", FINAL_EPOCH)
     session, uses_ids = call.peer.fetch_session, call.version >= TOPIC_IDS_SINCE

@@ -13,11 +13,11 @@ from faust_assigner.coordinator.group import Group
 
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS = 15, 16, 42
 DEAD: Final = "Dead"
-MEMBER_BYTES: Final = 200  # of a member in an answer, its opaque bytes apart
+MEMBER_BYTES: Final = 200  # of a member in an answer, without its opaque bytes
 
 
 async def describe_groups(call: Call, request: Any) -> Values:
-    """State, protocol and members of each group; a group nobody knows is Dead (an error since version 6)."""
+    """Return state, protocol and members; an unknown group is Dead (an error since version 6)."""
     groups, may = [], told(request, "", OF_GROUP)
     for group_id in dict.fromkeys(request.groups):
         described = _describe(call, group_id)
@@ -65,7 +65,7 @@ def _describe(call: Call, group_id: str) -> Values:
 
 
 async def list_groups(call: Call, request: Any) -> Values:
-    """Every group, filtered by state and type where asked."""
+    """List groups, filtered by state and type on request."""
     states = {s.lower().strip() for s in getattr(request, "states_filter", ())}
     types = {t.lower() for t in getattr(request, "types_filter", ())}
     groups = []

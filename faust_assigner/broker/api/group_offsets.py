@@ -18,13 +18,13 @@ from faust_assigner.coordinator.protocol import CONSUMER_PROTOCOL_TYPE
 
 OFFSET_COMMIT, OFFSET_FETCH, OFFSET_DELETE = 8, 9, 47
 COMMITTED_AT_ONCE: Final = 500
-OFFSET_BYTES: Final = 30  # of an offset in an answer, its note apart
+OFFSET_BYTES: Final = 30  # of an offset in an answer, without its metadata
 
 
 async def offset_commit(call: Call, request: Any) -> Values:
-    """Stored before it is acknowledged; refused as a whole when the group does not admit the member.
+    """Store offsets, then acknowledge them; refuse all if the group does not accept the member.
 
-    What does not exist is refused by itself, and a group that is told of nothing else is not asked.
+    Unknown partitions get their own error. If all partitions are unknown, the group is not asked.
     """
     faults, changes = await weigh(call, request)
     asks = changes or ErrorCode.offset_metadata_too_large in faults.values()
@@ -45,7 +45,7 @@ async def offset_commit(call: Call, request: Any) -> Values:
 async def _carry_out(
     call: Call, request: Any, changes: dict[TopicPartition, Committed]
 ) -> ErrorCode:
-    """Ask the group, then store; the error of all places that exist."""
+    """Ask the group, then store; return the error of all existing partitions."""
     reply = await asked(
         call,
         request.group_id,
@@ -89,7 +89,7 @@ def _find_topic(call: Call, wanted: Any) -> Topic | None:
 async def weigh(
     call: Call, request: Any
 ) -> tuple[dict[tuple[Any, int], ErrorCode], dict[TopicPartition, Committed]]:
-    """What can be said of each place before any group is asked: its fault, or what is to be stored."""
+    """Check each partition before the group is asked: return the errors, and the offsets to store."""
     now, longest = call.node.clock(), call.node.settings.offset_metadata_max_bytes
     retention = getattr(request, "retention_time", None)
     retention_ms = milliseconds(retention) if retention is not None else -1
@@ -119,7 +119,7 @@ async def weigh(
 
 
 async def _commit(call: Call, group_id: str, changes: dict[TopicPartition, Committed]) -> Code:
-    """Slice by slice; the first that cannot be stored decides."""
+    """Store the offsets in slices; stop at the first error and return it."""
     entries = list(changes.items())
     for first in range(0, len(entries), COMMITTED_AT_ONCE):
         stored = call.node.groups.commit(group_id, dict(entries[first : first + COMMITTED_AT_ONCE]))
@@ -130,10 +130,10 @@ async def _commit(call: Call, group_id: str, changes: dict[TopicPartition, Commi
 
 
 async def offset_fetch(call: Call, request: Any) -> Values:
-    """Committed offsets; -1 and no error where there is none.
+    """Return committed offsets; -1 without an error if a partition has none.
 
-    With require_stable an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT (KIP-447).
-    What is asked for twice is answered once.
+    With require_stable, an offset that an open transaction may change is UNSTABLE_OFFSET_COMMIT (KIP-447).
+    A group or partition that is named twice is answered once.
     """
     stable = getattr(request, "require_stable", False)
     if call.version < 8:
@@ -153,7 +153,7 @@ async def offset_fetch(call: Call, request: Any) -> Values:
 
 
 async def _may_fetch(call: Call, reader: Any) -> Code:
-    """Whether a group lets that member read (members name themselves since version 9)."""
+    """Ask the group whether a member may fetch offsets (requests name the member since version 9)."""
     member_id, epoch = getattr(reader, "member_id", None), getattr(reader, "member_epoch", -1)
     reply = await asked(call, reader.group_id, lambda token: FetchOffsets(token, member_id, epoch))
     return Code(reply.error)
@@ -162,7 +162,7 @@ async def _may_fetch(call: Call, reader: Any) -> Code:
 async def _committed(
     call: Call, group_id: str, asked_for: Sequence[Iterable[Any] | None], stable: bool
 ) -> list[Values]:
-    """The topics of one group; None among what is asked for stands for all it has."""
+    """Return the topics of one group; None in ``asked_for`` stands for all its committed offsets."""
     wanted: dict[Any, dict[int, None]] = {}
     for topics in asked_for:
         if topics is None:
@@ -238,7 +238,7 @@ async def _topic_answer(
 
 
 async def offset_delete(call: Call, request: Any) -> Values:
-    """Forget offsets of topics no living member reads (KIP-496)."""
+    """Delete offsets of topics to which no current member subscribes (KIP-496)."""
     group = call.node.groups.get(request.group_id)
     if group is None:
         nameless = not request.group_id

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a log begins, ends, and was at a given time."""
+"""ListOffsets and OffsetForLeaderEpoch: the start and end of a log, and offsets by time."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ UNKNOWN: Final = -1
 
 
 async def list_offsets(call: Call, request: Any) -> Values:
-    """One offset per partition: by special timestamp, or of the first record not older than a time.
+    """Return one offset per partition: of a special timestamp, or of the first record not older.
 
-    Readers of committed records are told of none at or behind the last stable offset.
-
-    A partition named twice is answered once, INVALID_REQUEST, as Kafka does.
+    With read_committed, LATEST is the last stable offset, and lookups by time find no record from there on.
+    A partition that is named twice is answered once with INVALID_REQUEST, as in Kafka.
     """
     is_committed = getattr(request, "isolation_level", 0) == READ_COMMITTED
     asked: dict[str, dict[int, list[Any]]] = {}
@@ -84,7 +83,7 @@ async def _find(
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return log.start_offset, UNKNOWN
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING):
-        return None  # nothing is tiered, or waits to be
+        return None  # there is no tiered storage
     if timestamp == MAX_TIMESTAMP:
         planned = log.plan_newest()
         if planned is None:
@@ -95,7 +94,7 @@ async def _find(
 
 
 async def _at_time(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
-    """(offset, timestamp) of the first record that is not older than ``timestamp``."""
+    """Return (offset, timestamp) of the first record that is not older than ``timestamp``."""
     reading = log.plan_time(timestamp)
     if reading is None:
         return None
@@ -115,7 +114,7 @@ async def _at_time(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, 
 
 
 async def offset_for_leader_epoch(call: Call, request: Any) -> Values:
-    """There has only ever been one leader epoch: it ends where the log ends."""
+    """Return the log end offset as the end of the only leader epoch."""
     topics = []
     for topic in request.topics:
         answers = []

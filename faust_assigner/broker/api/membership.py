@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the classic group protocol on the wire."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the APIs of the classic group protocol."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from faust_assigner.coordinator.events import (
 )
 
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 11, 12, 13, 14
-NO_TOKEN: Final = -1  # nobody waits for a parked answer
+NO_TOKEN: Final = -1  # a heartbeat has no parked answer
 
 
 async def asked(call: Call, group_id: str, event_for: Callable[[Token], Request]) -> Any:
-    """Put an event to a group; its reply, now or once the group answers."""
+    """Send an event to a group; return its reply, after a wait if the group parks the request."""
     replies: list[fx.Reply] = []
     waiting: list[asyncio.Future[fx.Reply]] = []
 
@@ -50,7 +50,7 @@ async def asked(call: Call, group_id: str, event_for: Callable[[Token], Request]
 
 
 async def join_group(call: Call, request: Any) -> Values:
-    """Park until the join phase ends. A new member id is the client id (or instance id) and a random part."""
+    """Park until the join phase ends. New member ids are the client or instance id and a random part."""
     instance_id = getattr(request, "group_instance_id", None)
     session_ms = milliseconds(request.session_timeout)
     rebalance_ms = milliseconds(request.rebalance_timeout) if call.version >= 1 else session_ms
@@ -101,9 +101,7 @@ async def join_group(call: Call, request: Any) -> Values:
 async def sync_group(call: Call, request: Any) -> Values:
     """Park followers until the leader's assignment is stored."""
     if call.version >= 5 and None in (request.protocol_type, request.protocol_name):
-        return {
-            "error_code": ErrorCode.inconsistent_group_protocol
-        }  # they must be there since KIP-559
+        return {"error_code": ErrorCode.inconsistent_group_protocol}  # required since KIP-559
     assignments = {a.member_id: bytes(a.assignment) for a in request.assignments}
 
     def event(token: Token) -> SyncGroup:
@@ -129,12 +127,12 @@ async def sync_group(call: Call, request: Any) -> Values:
 
 
 def heartbeat(call: Call, request: Any) -> Encoded:
-    """Answered at once, always."""
+    """Answer a heartbeat; always at once."""
     return beating(call.node, call.version, request)()
 
 
 def beating(node: Node, version: int, request: Any) -> Again:
-    """What answers this heartbeat now and whenever its member says the same again."""
+    """Return a function that answers this heartbeat, and every identical later one."""
     group_id, instance_id = request.group_id, getattr(request, "group_instance_id", None)
     event = Heartbeat(NO_TOKEN, request.member_id, request.generation_id, instance_id)
     return lambda: _beaten(version, node.groups.beat(group_id, event))
@@ -142,12 +140,12 @@ def beating(node: Node, version: int, request: Any) -> Again:
 
 @functools.cache
 def _beaten(version: int, error: Code) -> Encoded:
-    """The commonest answer of all, made once."""
+    """Return the most frequent answer of all, cached."""
     return Encoded(answers.encode_response(HEARTBEAT, version, 0, {"error_code": ErrorCode(error)}))
 
 
 async def leave_group(call: Call, request: Any) -> Values:
-    """One leaver before version 3, a list since."""
+    """Remove one member (before version 3) or a list of members."""
     if call.version >= 3 and len(request.members) > limits.MAX_LEAVERS:
         return {"error_code": ErrorCode.invalid_request}
     if call.version >= 3:

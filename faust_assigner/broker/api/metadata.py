@@ -1,4 +1,4 @@
-"""Metadata and FindCoordinator: where everything is (here)."""
+"""Metadata and FindCoordinator: this broker leads all partitions and coordinates all groups."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ METADATA: Final = 3
 FIND_COORDINATOR: Final = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 PARTITION_BYTES: Final = 40  # of one partition in an answer
-CACHED_TOPICS: Final = 1_000  # longer questions are rare, and would make long keys
+CACHED_TOPICS: Final = 1_000  # longer requests are rare, and would make long cache keys
 Wanted = tuple[str | None, uuid.UUID | None]
 
 
 async def metadata(call: Call, request: Any) -> Encoded:
-    """Topics by name or id, each once; all of them for null (in version 0: for an empty list)."""
+    """Return topics by name or id, each once; all topics for null (in version 0: an empty list)."""
     node = call.node
     wanted: tuple[Wanted, ...] | None = None
     if request.topics is not None and (request.topics or call.version > 0):
@@ -66,7 +66,7 @@ async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> None:
                 call.node.catalogue.create(name, -1, {})
                 call.node.counters["topics_auto_created"] += 1
             except (Refused, StoreFailed):
-                continue  # the answer below says that it is not there
+                continue  # the answer below reports the missing topic
             finally:
                 await call.pace.turn()
 
@@ -109,7 +109,7 @@ def _topic(call: Call, topic: Topic, operations: int) -> Values:
 
 
 def partition_values(call: Call, number: int) -> Values:
-    """A partition, as metadata shows it: led by this broker, which is its only replica."""
+    """Return the metadata of a partition: this broker is its leader and only replica."""
     me = (call.node.settings.node_id,)
     return {
         "error_code": ErrorCode.none,
@@ -122,7 +122,7 @@ def partition_values(call: Call, number: int) -> Values:
 
 
 def broker_values(call: Call) -> Values:
-    """This broker, as metadata names it to that client."""
+    """Return this broker's id and address, as advertised to the client."""
     host, port = call.node.address_for(call.peer.local_host(), call.peer.protocol)
     return {
         "node_id": call.node.settings.node_id,
@@ -134,7 +134,7 @@ def broker_values(call: Call) -> Values:
 
 
 def find_coordinator(call: Call, request: Any) -> Values:
-    """This broker for every group and every transactional id."""
+    """Return this broker as the coordinator of every group and every transactional id."""
     key_type = int(getattr(request, "key_type", GROUP_KEY))
     if call.version >= 4:
         return {

@@ -1,7 +1,7 @@
-"""Answers to what tools ask of any cluster: log directories, and empty ones for what one node does not have.
+"""APIs that tools call on any cluster: log directories, leaders, reassignments, quotas and ACLs.
 
-There is one replica of each partition, no quota, and no authorizer. The answers are those of a Kafka of one
-node without them.
+Each partition has one replica, and there are no quotas and no authorizer. The answers are those of Apache
+Kafka with one node and the same lack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Parts = dict[str, list[Values]]
 
 
 async def describe_log_dirs(call: Call, request: Any) -> Values:
-    """The one log directory, and bytes of the partitions asked for (null: all of them)."""
+    """Return the one log directory, and the bytes of the requested partitions (null: all)."""
     catalogue = call.node.catalogue
     asked: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:
@@ -64,7 +64,7 @@ async def describe_log_dirs(call: Call, request: Any) -> Values:
 
 
 async def elect_leaders(call: Call, request: Any) -> Values:
-    """Every partition has the one leader that it can have; null asks for those that need another."""
+    """Answer ELECTION_NOT_NEEDED: the only replica leads. For null, no partition needs an election."""
     asked = request.topic_partitions
     parts: Parts = {topic.name: [] for topic in call.node.catalogue} if asked is None else {}
     for topic in asked or ():
@@ -82,7 +82,7 @@ async def elect_leaders(call: Call, request: Any) -> Values:
 
 
 async def alter_reassignments(call: Call, request: Any) -> Values:
-    """A partition stays where it is: this node is its only possible replica."""
+    """Accept only the present replica of each partition: this node is the only possible one."""
     here = (call.node.settings.node_id,)
     parts: Parts = {}
     for topic in request.topics:
@@ -108,27 +108,27 @@ async def alter_reassignments(call: Call, request: Any) -> Values:
 
 
 def list_reassignments(call: Call, request: Any) -> Values:
-    """None is ever under way."""
+    """Return no reassignment: none is ever in progress."""
     return {"error_code": ErrorCode.none, "error_message": None, "topics": ()}
 
 
 def describe_quotas(call: Call, request: Any) -> Values:
-    """There are none."""
+    """Return no quota."""
     return {"error_code": ErrorCode.none, "error_message": None, "entries": ()}
 
 
 def describe_acls(call: Call, request: Any) -> Values:
-    """SECURITY_DISABLED, as of a Kafka without an authorizer."""
+    """Answer SECURITY_DISABLED, as Kafka does without an authorizer."""
     return {**NO_AUTHORIZER, "resources": ()}
 
 
 def create_acls(call: Call, request: Any) -> Values:
-    """SECURITY_DISABLED for each."""
+    """Answer SECURITY_DISABLED for each ACL."""
     return {"results": [NO_AUTHORIZER] * len(request.creations)}
 
 
 def delete_acls(call: Call, request: Any) -> Values:
-    """SECURITY_DISABLED for each filter."""
+    """Answer SECURITY_DISABLED for each filter."""
     return {"filter_results": [{**NO_AUTHORIZER, "matching_acls": ()} for _ in request.filters]}
 
 

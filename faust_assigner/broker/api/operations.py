@@ -1,4 +1,4 @@
-"""What a client is told it may do with a resource: every operation, for there is no authorizer to ask."""
+"""The authorized operations in answers: always all operations, because there is no authorizer."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 NOT_ASKED: Final = -(2**31)
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = range(3, 9)  # Kafka's numbers of them
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = range(3, 9)  # Kafka's codes of operations
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(9, 13)
 
 
 def bits(operations: Iterable[int]) -> int:
-    """A set of operations as the answers carry it."""
+    """Encode a set of operations as a bit field, as answers contain it."""
     return sum(1 << operation for operation in operations)
 
 
@@ -25,7 +25,7 @@ OF_CLUSTER: Final = bits(
 
 
 def told(request: Any, resource: str, operations: int) -> int:
-    """The operations where ``include_{resource}authorized_operations`` is set, else NOT_ASKED."""
+    """Return the operations if ``include_{resource}authorized_operations`` is set, else NOT_ASKED."""
     return (
         operations
         if getattr(request, f"include_{resource}authorized_operations", False)

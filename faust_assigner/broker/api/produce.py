@@ -1,4 +1,4 @@
-"""Produce."""
+"""Produce: check and append record batches."""
 
 from __future__ import annotations
 
@@ -32,13 +32,11 @@ ABORTABLE_SINCE: Final = 11  # older clients do not know TRANSACTION_ABORTABLE
 
 
 async def produce(call: Call, request: Any) -> Values | object:
-    """Append one batch per partition. acks: 0 no answer, 1 and -1 after it is stored (one replica).
+    """Append one batch per partition. acks=0: no answer; 1 and -1: answer once stored (one replica).
 
-    Each partition is answered for itself: a batch that cannot be checked in time is refused before it is
-    appended, and an appended batch is acknowledged however late.
-
-    Of several batches for one partition the last counts, as in Kafka. One transactional batch in a request
-    without a transactional id refuses all of it.
+    Each partition has its own result. A batch that is not checked in time is refused before the append; an
+    appended batch is acknowledged, however late. If a request names a partition several times, the last
+    batch counts, as in Kafka. A transactional batch without a transactional id refuses the whole request.
     """
     asked: dict[Any, dict[int, Any]] = {}
     for topic in request.topic_data:
@@ -64,13 +62,13 @@ async def produce(call: Call, request: Any) -> Values | object:
             await call.pace.give_way()
         answers.append(names | {"partition_responses": partitions})
     if request.acks == 0:
-        # Nobody reads an error code: a closed connection is how such a producer learns of one, as in Kafka.
+        # With acks=0 the producer reads no answer; only a closed connection signals an error, as in Kafka.
         return CLOSE if refused else NO_RESPONSE
     return {"responses": answers}
 
 
 def _find(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, Any]]:
-    """The topic, the error of one that is not there, and how the answer names it."""
+    """Return the topic, the error if it is missing, and its fields in the answer."""
     catalogue = call.node.catalogue
     if call.version >= 13:
         return catalogue.by_id(key), ErrorCode.unknown_topic_id, {"topic_id": key}
@@ -103,7 +101,7 @@ async def _partition(
 
 
 def _check(data: bytes, rules: Rules, version: int, max_bytes: int) -> tuple[bytes, Batch]:
-    """The one sound batch in ``data``, as it is to be stored. Raises BadBatch with Kafka's error."""
+    """Return the one valid batch in ``data``, ready to store. Raises BadBatch with Kafka's error."""
     data = records.cut_batch(data)
     if len(data) > max_bytes:
         raise BadBatch(
@@ -122,7 +120,7 @@ def _check(data: bytes, rules: Rules, version: int, max_bytes: int) -> tuple[byt
 async def _append(
     call: Call, topic: Topic, log: PartitionLog, data: bytes, transactional_id: str | None
 ) -> tuple[int, datetime.datetime | None]:
-    """Check and append one batch; its base offset, and the broker's time where the topic wants that."""
+    """Check and append one batch; return its base offset, and its time for LogAppendTime topics."""
     node, now = call.node, call.node.clock()
     rules = node.rules(topic, now)
     max_bytes = int(node.config(topic, "max.message.bytes"))
@@ -149,7 +147,7 @@ async def _append(
             base = log.append(batch, data, now)
         else:
             node.counters["batches_repeated"] += 1
-        # A batch that comes again may be one whose wait for the disk failed.
+        # A repeated batch may be one whose first wait for the disk failed.
         await flush(node, log, int(node.config(topic, "flush.messages")))
     except StoreFailed as failed:
         node.give_back()
@@ -160,9 +158,9 @@ async def _append(
 def _admit(
     call: Call, topic: Topic, log: PartitionLog, batch: Batch, transactional_id: str | None
 ) -> None:
-    """Refuse a transactional batch whose transaction is not open here (KIP-890). Raises BadBatch.
+    """Refuse a transactional batch without an open transaction here (KIP-890). Raises BadBatch.
 
-    The coordinator is asked for every batch, so a fenced producer writes nothing, whatever it wrote before.
+    The coordinator is asked for every batch, so a fenced producer can write no further record.
     """
     if not batch.is_transactional:
         if log.has_open(batch.producer_id):
@@ -181,7 +179,7 @@ def _admit(
 
 
 async def flush(node: Node, log: PartitionLog, flush_every: int) -> None:
-    """Wait for the disk where so many records of the partition are not on it for sure (flush.messages)."""
+    """Wait for the disk if at least ``flush_every`` records may not be on it (flush.messages)."""
     end = log.end_offset
     if end - log.flushed_to >= flush_every:
         await node.flushing.flushed()
@@ -205,6 +203,6 @@ def _refusal(index: int, error: ErrorCode, message: str | None) -> Values:
 
 
 APIS: Final = (
-    # Version 0 is advertised though 3 is the oldest served, as Kafka 4 does: librdkafka wants to see it.
+    # The oldest served version is 3, but Kafka 4 advertises 0, too: librdkafka expects this.
     Api(PRODUCE, "Produce", 3, 13, produce, advertised_low=0),
 )

@@ -1,4 +1,4 @@
-"""A whole request refused with one error, in the shape its API has for that: at the top, or per element."""
+"""Refuse a whole request with one error, where its API has it: at the top level or per element."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from faust_assigner.broker.api.call import Values
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Where a request's elements are and how the answer repeats them.
+    """The fields of a request's elements, and how the answer repeats them.
 
-    ``names`` maps a field of the answer to one of the request; ``""`` stands for the element itself.
+    ``names`` maps a field of the answer to a field of the request; ``""`` stands for the element itself.
     """
 
     asked: str
@@ -159,7 +159,7 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
 
 
 def refuse(api_key: int, version: int, request: Any, error: ErrorCode) -> Values:
-    """The answer to ``request`` that says ``error``; one that could not be read (None) gets one element."""
+    """Return the answer that refuses ``request``; an unreadable request (None) gets one element."""
     answer = {f.name for f in fields(load_response_schema(api_key, version))}
     if "error_code" in answer:
         return {"error_code": error}

@@ -27,7 +27,7 @@ FAILED: Final = "Authentication failed: invalid user name or password"
 
 
 def handshake(call: Call, request: Any) -> Values:
-    """Choose a mechanism; where there is no log-in, or after it, ILLEGAL_SASL_STATE."""
+    """Choose a mechanism; ILLEGAL_SASL_STATE on listeners without SASL and after the log-in."""
     gate = call.peer.gate
     if gate is None or gate.is_open:
         return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": ()}
@@ -37,7 +37,7 @@ def handshake(call: Call, request: Any) -> Values:
 
 
 async def authenticate(call: Call, request: Any) -> Values:
-    """One message of the log-in; a failure is answered after a while, and ends the connection."""
+    """Handle one message of the log-in; a failed log-in is answered late and ends the connection."""
     gate = call.peer.gate
     if gate is None or gate.is_open:
         return _refused(ErrorCode.illegal_sasl_state, "there is no log-in to go on with")
@@ -57,7 +57,7 @@ def _refused(error: ErrorCode, message: str) -> Values:
 
 
 async def describe_users(call: Call, request: Any) -> Values:
-    """Mechanisms and iterations of users; never salts or keys."""
+    """Return the mechanisms and iterations of users, but never salts or keys."""
     credentials = call.node.credentials
     names = [one.name for one in request.users] if request.users else None
     asked = Counter(names) if names is not None else Counter({user: 1 for user, _ in credentials})
@@ -90,7 +90,7 @@ def _described(call: Call, user: str, times: int) -> Values:
 
 
 async def alter_users(call: Call, request: Any) -> Values:
-    """Store and remove salted credentials, user by user; a user with any mistake is left as it was."""
+    """Store and delete salted credentials, user by user; a user with an invalid change stays as is."""
     changes: dict[str, list[Any]] = {}
     for one in (*request.deletions, *request.upsertions):
         changes.setdefault(one.name, []).append(one)
@@ -127,7 +127,7 @@ def _alter(call: Call, user: str, changes: Sequence[Any]) -> None:
             )
         else:
             deletes.append((user, mechanism))
-    if len(changes) > 1:  # Kafka takes one change of a user in a request, whatever the mechanism
+    if len(changes) > 1:  # Kafka allows one change per user in a request, for any mechanisms
         raise Refused(ErrorCode.duplicate_resource, f"user {user!r} is changed twice")
     call.node.credentials.change(puts, deletes)
 

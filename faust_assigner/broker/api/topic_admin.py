@@ -16,11 +16,11 @@ from faust_assigner.broker.topics import Catalogue, Refused, Topic
 CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, CREATE_PARTITIONS = 19, 20, 21, 37
 DEFAULT: Final = -1
 HIGH_WATERMARK: Final = -1
-TOPIC_BYTES: Final = 2_000  # of a created topic in an answer, with its settings
+TOPIC_BYTES: Final = 2_000  # of a created topic in an answer, with its configs
 
 
 def _attempt(action: Callable[..., Values], *arguments: Any) -> Values:
-    """The values of success, or the error and its sentence."""
+    """Run an action: return its values, or the error and message of its refusal."""
     try:
         return {"error_code": ErrorCode.none, "error_message": None, **action(*arguments)}
     except Refused as refused:
@@ -30,7 +30,7 @@ def _attempt(action: Callable[..., Values], *arguments: Any) -> Values:
 
 
 async def create_topics(call: Call, request: Any) -> Values:
-    """Each topic stands for itself; one this broker could not hold is refused with a reason."""
+    """Create topics, each on its own; a topic beyond this broker's limits is refused with a reason."""
     names = Counter(topic.name for topic in request.topics)
 
     def create(wanted: Any) -> Values:
@@ -60,7 +60,7 @@ async def create_topics(call: Call, request: Any) -> Values:
         }
 
     answers = []
-    for topic in {t.name: t for t in request.topics}.values():  # a name sent twice is answered once
+    for topic in {t.name: t for t in request.topics}.values():  # a repeated name is answered once
         values = {"name": topic.name, "num_partitions": -1, "replication_factor": -1}
         answers.append({**values, **_attempt(create, topic)})
         await call.pace.turn(TOPIC_BYTES)
@@ -93,7 +93,7 @@ def _partition_count(call: Call, wanted: Any) -> int:
 
 
 def _check_replicas(call: Call, assignments: Sequence[Any], partitions: int) -> None:
-    """Every partition's only replica is here. Raises Refused."""
+    """Check that this broker is every partition's only replica. Raises Refused."""
     me = call.node.settings.node_id
     if len(assignments) != partitions:
         raise Refused(
@@ -105,7 +105,7 @@ def _check_replicas(call: Call, assignments: Sequence[Any], partitions: int) -> 
 
 
 async def delete_topics(call: Call, request: Any) -> Values:
-    """By name, or by id since version 6. Committed offsets of the topic go with it."""
+    """Delete topics by name, or by id since version 6, together with their committed offsets."""
     catalogue = call.node.catalogue
     if call.version >= 6:
         wanted = [(t.name, t.topic_id) for t in request.topics]
@@ -144,7 +144,7 @@ async def delete_topics(call: Call, request: Any) -> Values:
 
 
 async def create_partitions(call: Call, request: Any) -> Values:
-    """Grow topics."""
+    """Add partitions to topics."""
     names = Counter(topic.name for topic in request.topics)
 
     def grow(wanted: Any) -> Values:
@@ -154,7 +154,7 @@ async def create_partitions(call: Call, request: Any) -> Values:
             )
         topic = _existing(call.node.catalogue, wanted.name)
         added = wanted.count - len(topic.partitions)
-        if wanted.assignments is not None and added > 0:  # else its count is refused below
+        if wanted.assignments is not None and added > 0:  # an invalid count is refused below
             _check_replicas(call, wanted.assignments, added)
         call.node.catalogue.grow(topic, wanted.count, validate_only=request.validate_only)
         return {}
@@ -174,7 +174,7 @@ def _existing(catalogue: Catalogue, name: str) -> Topic:
 
 
 async def delete_records(call: Call, request: Any) -> Values:
-    """Move log starts forward; -1 is up to the high watermark. The last word on a partition counts."""
+    """Move log starts forward; -1: to the high watermark. A repeated partition's last offset counts."""
     asked: dict[str, dict[int, Any]] = {}
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(

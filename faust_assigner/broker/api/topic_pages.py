@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics in pages of at most so many partitions, by name (KIP-966)."""
+"""DescribeTopicPartitions: topics by name, in pages of a limited number of partitions (KIP-966)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DESCRIBE_TOPIC_PARTITIONS: Final = 75
 NO_ELR: Final[Values] = {
     "eligible_leader_replicas": (),
     "last_known_elr": (),
-}  # Kafka's tools bear no null
+}  # Kafka's tools fail on null
 MAX_PARTITIONS: Final = 2_000  # of one page, Kafka's max.request.partition.size.limit
 
 
 async def describe_topic_partitions(call: Call, request: Any) -> Values:
-    """All topics for an empty list. A page that is full ends with a cursor to where the next one begins."""
+    """Return one page; an empty list means all topics. A full page ends with a cursor to the next one."""
     catalogue, cursor = call.node.catalogue, request.cursor
     names = sorted({t.name for t in request.topics} or {t.name for t in catalogue})
     first = 0

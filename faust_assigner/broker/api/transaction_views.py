@@ -1,4 +1,4 @@
-"""DescribeProducers, DescribeTransactions, ListTransactions (KIP-664): what hangs, and who is to blame."""
+"""DescribeProducers, DescribeTransactions, ListTransactions (KIP-664): find hanging transactions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from faust_assigner.coordinator.transactions import State, Transaction
 DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 ENTRY_BYTES: Final = 40  # of one producer or transaction in an answer
-#: States a Kafka may be in, besides those that exist here: to filter by them is no mistake.
+#: States of Kafka that do not occur in this broker, but are valid filters.
 PASSING_STATES: Final = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence", "Dead"})
 
 
 async def describe_producers(call: Call, request: Any) -> Values:
-    """The producers a partition remembers, and where their open transactions begin."""
+    """Return the known producers of each partition, and the start offsets of their transactions."""
     topics = []
     for wanted in request.topics:
         parts = []
@@ -59,7 +59,7 @@ async def _producers(call: Call, log: PartitionLog) -> list[Values]:
 
 
 async def describe_transactions(call: Call, request: Any) -> Values:
-    """State, producer, times and partitions of each transactional id that is named; once each."""
+    """Return state, producer, times and partitions of each named transactional id, each once."""
     states: list[Values] = []
     for transactional_id in dict.fromkeys(request.transactional_ids):
         known = call.node.transactions.get(transactional_id)
@@ -92,7 +92,7 @@ def _described(call: Call, known: Transaction) -> Values:
 
 
 async def list_transactions(call: Call, request: Any) -> Values:
-    """Transactional ids by state, producer id, how long they are open, and a pattern (KIP-1152)."""
+    """List transactional ids, filtered by state, producer id, duration and pattern (KIP-1152)."""
     known_states = {state.value for state in State} | PASSING_STATES
     wanted_states, wanted_ids = set(request.state_filters), set(request.producer_id_filters)
     longer_than_ms = getattr(request, "duration_filter", -1)

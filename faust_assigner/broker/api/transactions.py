@@ -30,7 +30,7 @@ from faust_assigner.coordinator.transactions.events import (
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 28
 NOBODY: Final = -1
 ABORTABLE_SINCE: Final = 4  # TxnOffsetCommit: older clients do not know TRANSACTION_ABORTABLE
-#: The version from which clients of an API know PRODUCER_FENCED (KIP-588). To older ones it is
+#: The first version of an API whose clients know PRODUCER_FENCED (KIP-588). Older clients get
 #: INVALID_PRODUCER_EPOCH.
 FENCED_SINCE: Final[Mapping[int, int]] = {
     INIT_PRODUCER_ID: 4,
@@ -41,7 +41,7 @@ FENCED_SINCE: Final[Mapping[int, int]] = {
 
 
 def _ask(call: Call, api_key: int, transactional_id: str, event: Event) -> ErrorCode:
-    """Put an event to a transactional id; the error in words that the client's version knows."""
+    """Send an event to a transactional id; return the error, as the client's version knows it."""
     if not limits.is_group_id(transactional_id):
         return ErrorCode.invalid_request
     code = call.node.transactions.ask(transactional_id, event)
@@ -51,10 +51,9 @@ def _ask(call: Call, api_key: int, transactional_id: str, event: Event) -> Error
 
 
 def init_producer_id(call: Call, request: Any) -> Values:
-    """A producer id and an epoch: an idempotent producer gets a fresh id, a transactional one a higher epoch.
+    """Return a producer id and epoch: a fresh id, or for a transactional producer the next epoch.
 
-    The transaction that is open under the transactional id is aborted in the same write, so no producer has
-    to ask again.
+    The same write aborts the open transaction of the transactional id, so no producer has to retry.
     """
     present = (getattr(request, "producer_id", NOBODY), getattr(request, "producer_epoch", NOBODY))
     if (present[0] == NOBODY) is not (present[1] == NOBODY):
@@ -62,7 +61,7 @@ def init_producer_id(call: Call, request: Any) -> Values:
     try:
         fresh_id = call.node.new_producer_id()
     except StoreFailed:
-        # Of an idempotent producer too: none looks for another coordinator after this one.
+        # For an idempotent producer too: no other error makes a client retry on this coordinator.
         return _no_producer(ErrorCode.coordinator_load_in_progress)
     transactional_id = request.transactional_id
     if transactional_id is None:
@@ -86,7 +85,7 @@ def _no_producer(error: ErrorCode) -> Values:
 
 
 async def add_partitions(call: Call, request: Any) -> Values:
-    """All partitions or none: one that does not exist fails the others with OPERATION_NOT_ATTEMPTED."""
+    """Add all partitions or none; if one does not exist, the rest fail: OPERATION_NOT_ATTEMPTED."""
     places: dict[tuple[str, int], Place | None] = {}
     for wanted in request.v3_and_below_topics:
         topic = call.node.catalogue.get(wanted.name)
@@ -119,7 +118,7 @@ async def add_partitions(call: Call, request: Any) -> Values:
 
 
 def add_offsets(call: Call, request: Any) -> Values:
-    """The producer is about to commit offsets of a group."""
+    """Add a group to the transaction; the producer will commit offsets of this group."""
     if not limits.is_group_id(request.group_id):
         return {"error_code": ErrorCode.invalid_group_id}
     event = AddGroup(request.producer_id, request.producer_epoch, request.group_id)
@@ -136,7 +135,7 @@ async def end_txn(call: Call, request: Any) -> Values:
 
 
 async def _flush(call: Call, transactional_id: str) -> ErrorCode:
-    """Wait for the disk where a topic of the transaction asks for that (flush.messages)."""
+    """Wait for the disk if a topic of the transaction requires this (flush.messages)."""
     node = call.node
     try:
         for topic, log in node.transactions.touched(transactional_id):
@@ -150,7 +149,7 @@ async def _flush(call: Call, transactional_id: str) -> ErrorCode:
 
 
 async def txn_offset_commit(call: Call, request: Any) -> Values:
-    """Offsets that count once the transaction commits; until then they are pending."""
+    """Store offsets as pending; they become valid when the transaction commits."""
     faults, changes = await weigh(call, request)
     asks = changes or ErrorCode.offset_metadata_too_large in faults.values()
     verdict = await _carry_out(call, request, changes) if asks else ErrorCode.none
@@ -170,7 +169,7 @@ async def txn_offset_commit(call: Call, request: Any) -> Values:
 async def _carry_out(
     call: Call, request: Any, changes: dict[TopicPartition, Committed]
 ) -> ErrorCode:
-    """Ask the transaction, then the group, then store; the error of all places that exist."""
+    """Ask the transaction and the group, then store; return the error of all existing partitions."""
     error = _may_write(call, request)
     if error is not Code.NONE:
         return ErrorCode(error)
@@ -192,7 +191,7 @@ async def _carry_out(
         return ErrorCode.illegal_generation if stale else ErrorCode(reply.error)
     entries = list(changes.items())
     for first in range(0, len(entries), COMMITTED_AT_ONCE):
-        # Asked again for each slice: the transaction may have ended since the last one.
+        # Checked again before each slice, because the transaction may have ended meanwhile.
         error = _may_write(call, request)
         if error is Code.NONE:
             slice_ = dict(entries[first : first + COMMITTED_AT_ONCE])

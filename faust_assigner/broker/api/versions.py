@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker speaks. Unknown versions get version 0 with error 35 (KIP-511)."""
+"""ApiVersions: the served APIs. Unknown versions get version 0 with error 35 (KIP-511)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from faust_assigner.broker import answers
 from faust_assigner.broker.api.call import Api, Call, Encoded
 
 API_VERSIONS: Final = 18
-#: Lowest and highest level of each feature of Kafka 4.3 that this broker has; the highest is on. Level 1 of
-#: group.version is the consumer protocol (KIP-848).
+#: Lowest and highest level of each feature of Kafka 4.3 that this broker supports; the highest one is
+#: finalized. Level 1 of group.version is the consumer protocol (KIP-848).
 FEATURES: Final = {"group.version": (0, 1), "kraft.version": (0, 1), "metadata.version": (7, 30)}
 ZERO_SINCE: Final = 4  # older clients cannot read a feature whose lowest level is 0
 _advertised: list[dict[str, Any]] = []
 
 
 def advertise(apis: Iterable[Api]) -> None:
-    """Set the list once all APIs are known."""
+    """Set the advertised list once all APIs are known."""
     _advertised[:] = [
         {
             "api_key": api.key,
@@ -32,7 +32,7 @@ def advertise(apis: Iterable[Api]) -> None:
 
 
 def api_versions(call: Call, request: Any) -> Encoded:
-    """Every API with the versions served, and the features of the protocol that are on."""
+    """Return every API with its advertised versions, and the finalized features."""
     return _answer(call.version)
 
 
@@ -56,7 +56,7 @@ def _answer(version: int) -> Encoded:
 
 
 def unsupported_version() -> Mapping[str, Any]:
-    """The answer a client from the future can still read."""
+    """Return the answer to an unknown version of ApiVersions, which any client can decode."""
     return {"error_code": ErrorCode.unsupported_version, "api_keys": _advertised}
 
 

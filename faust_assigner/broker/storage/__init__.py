@@ -1,1 +1,1 @@
-"""What the broker keeps: records on RocksDB or in memory, and how a start knows that all is there."""
+"""The storage of the broker: records in RocksDB or in memory, and the check for lost data at a start."""

@@ -1,4 +1,4 @@
-"""The batches of one partition in memory: columns of numbers, searched by offset, by size and by time."""
+"""The batches of one partition in memory: columns of numbers, searched by offset, size and time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Row(NamedTuple):
 
 
 class BatchIndex:
-    """Rows in ascending order of offsets. Between two rows may be offsets without a batch.
+    """Rows in ascending order of offsets, perhaps with gaps between them.
 
     Cost: O(log batches) for a search, O(1) for :meth:`append`, O(batches) for the rest.
     """
@@ -36,18 +36,18 @@ class BatchIndex:
         self.sizes = array("q")
         self._ends = array("q")  # running total of bytes after each batch
         self._times = array("q")  # greatest timestamps
-        self._peaks: array[int] | None = None  # their running maximum, made for the first search
+        self._peaks: array[int] | None = None  # running maximum of times, made at the first search
 
     def __len__(self) -> int:
         return len(self.bases)
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
+        """The bytes of all batches."""
         return self.bytes_between(0, len(self.bases))
 
     def append(self, base: int, following: int, size: int, max_timestamp: int) -> None:
-        """Add the last batch."""
+        """Append a batch."""
         self.bases.append(base)
         self.nexts.append(following)
         self.sizes.append(size)
@@ -59,13 +59,13 @@ class BatchIndex:
             )
 
     def rows(self, first: int, stop: int) -> list[Row]:
-        """The batches from position ``first`` to before ``stop``."""
+        """Return the batches from position ``first`` to before ``stop``."""
         part = slice(first, stop)
         columns = (self.bases[part], self.nexts[part], self.sizes[part], self._times[part])
         return [Row(*row) for row in zip(*columns, strict=True)]
 
     def replace(self, first: int, stop: int, rows: Iterable[Row]) -> None:
-        """Put other batches in the place of those from position ``first`` to before ``stop``."""
+        """Replace the batches from position ``first`` to before ``stop``."""
         fresh = list(rows)
         self.bases[first:stop] = array("q", (row.base for row in fresh))
         self.nexts[first:stop] = array("q", (row.following for row in fresh))
@@ -76,7 +76,7 @@ class BatchIndex:
         self._peaks = None
 
     def drop(self, count: int) -> None:
-        """Remove the first batches."""
+        """Remove the first ``count`` batches."""
         if count:
             for column in (self.bases, self.nexts, self.sizes, self._ends, self._times):
                 del column[:count]
@@ -85,55 +85,55 @@ class BatchIndex:
     # -- by offset and size ----------------------------------------------------------------------
 
     def first_after(self, offset: int) -> int | None:
-        """The position of the first batch that ends after ``offset``."""
+        """Return the position of the first batch that ends after ``offset``, or None."""
         position = bisect_right(self.nexts, offset)
         return position if position < len(self.nexts) else None
 
     def stop_at(self, beyond: int | None) -> int:
-        """The position behind the last batch that begins before ``beyond`` (None: the end)."""
+        """Return the position after the last batch that begins before ``beyond`` (None: the end)."""
         return len(self.bases) if beyond is None else bisect_left(self.bases, beyond)
 
     def ended_before(self, offset: int) -> int:
-        """How many batches have no record at ``offset`` or later."""
+        """Return how many batches have no record at ``offset`` or later."""
         return bisect_right(self.nexts, offset)
 
     def bytes_between(self, first: int, stop: int) -> int:
-        """Bytes of the batches from position ``first`` to before ``stop``."""
+        """Return the bytes of the batches from position ``first`` to before ``stop``."""
         if stop <= first:
             return 0
         return self._ends[stop - 1] - self._ends[first] + self.sizes[first]
 
     def within(self, first: int, max_bytes: int) -> int:
-        """The position behind the last batch that still fits into ``max_bytes`` from ``first`` on."""
+        """Return the position after the last batch that fits into ``max_bytes`` from ``first`` on."""
         before = self._ends[first] - self.sizes[first]
         return bisect_right(self._ends, before + max_bytes)
 
     # -- by time ---------------------------------------------------------------------------------
 
     def at_time(self, timestamp: int) -> int | None:
-        """The position of the first batch with a record that is not older than ``timestamp``."""
+        """Return the position of the first batch with a record not older than ``timestamp``."""
         if self._peaks is None:
             self._peaks = array("q", accumulate(self._times, max))
         position = bisect_left(self._peaks, timestamp)
         return position if position < len(self._peaks) else None
 
     def newest_time(self) -> int | None:
-        """The greatest timestamp; None without batches."""
+        """Return the greatest timestamp; None without batches."""
         return max(self._times) if self._times else None
 
     def max_timestamp(self, position: int) -> int:
-        """The greatest timestamp of one batch."""
+        """Return the greatest timestamp of one batch."""
         return self._times[position]
 
     def first_newer(self, timestamp: int, first: int, stop: int) -> int:
-        """The first position from ``first`` on with a timestamp beyond ``timestamp``; ``stop`` if none."""
+        """Return the first position from ``first`` with a time above ``timestamp``, else ``stop``."""
         newer = (n for n in range(first, stop) if self._times[n] > timestamp)
         return next(newer, stop)
 
     def overdue(self, oldest_ms: int | None, max_bytes: int | None) -> int:
-        """How many batches from the front are older than ``oldest_ms``, or too much for ``max_bytes``.
+        """Return how many of the first batches are older than ``oldest_ms``, or exceed ``max_bytes``.
 
-        A batch that compaction emptied has no time; it goes with its predecessors.
+        A batch that compaction emptied has no time; it is removed with its predecessors.
         """
         count = 0
         if oldest_ms is not None:

@@ -1,8 +1,8 @@
-"""The records inside a batch: their offsets, times and whether they have keys, many records at a time.
+"""The records inside a batch: read offsets, times and the presence of keys, many records at a time.
 
-A batch of 1 MB may unpack to millions of records of nine bytes, so no Python object is made for a record.
+A batch of 1 MB may decompress to millions of records of nine bytes, so no Python object is made per record.
 Python follows the lengths from record to record; numpy reads the fields of up to 8,192 records together.
-Records that numpy does not take are read again in Python, check by check: that reader alone refuses.
+Records that numpy cannot handle are read again in Python with all checks. Only this exact reader refuses.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ Longs = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 SMALLEST_RECORD: Final = 7  # bytes: length, attributes, time, offset, key, value, headers
 AT_ONCE: Final = 8_192
-FEW: Final = 24  # records below which numpy's fixed cost is higher than Python's
-LONGEST_VARINT: Final = 9  # bytes that numpy reads; ten are left to the exact reader
+FEW: Final = 24  # for fewer records, numpy's fixed cost exceeds Python's
+LONGEST_VARINT: Final = 9  # bytes; only the exact reader handles ten
 PADDING: Final = bytes(LONGEST_VARINT + 1)
 
 
 class BadBody(ValueError):
-    """The bytes are not as many sound records as the batch claims."""
+    """The bytes are not ``count`` valid records, as the batch claims."""
 
 
 class _Unusual(Exception):
-    """Left to the exact reader."""
+    """The exact reader must handle these records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What is inside a batch, record by record: offsets within it, times in ms; which records have no key."""
+    """The content of a batch by record: relative offsets, times in ms, and the records without key."""
 
     offsets: Longs
     timestamps: Longs
@@ -41,7 +41,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the records of a body are, record by record; offsets within the batch, times since its first.
+    """The positions of a body's records; offsets and times are relative to the batch's first record.
 
     Record n is ``body[ends[n - 1]:ends[n]]`` (from 0 for the first). Its key is the ``key_sizes[n]`` bytes
     from ``keys_at[n]`` on. A size of -1 means a null key, or a null value: a tombstone.
@@ -93,7 +93,7 @@ def read_layout(body: bytes, count: int) -> Layout:
 
 
 def _walk(body: bytes, position: int, count: int) -> tuple[Longs, Longs]:
-    """Where the next ``count`` records begin, behind their lengths, and where they end."""
+    """Return where the next ``count`` records begin, after their lengths, and where they end."""
     begins, ends = [], []
     size = len(body)
     for _ in range(count):
@@ -127,7 +127,7 @@ def _read_together(body: bytes, begins: Longs, ends: Longs) -> Longs:
     start = int(begins[0])
     data = np.frombuffer(body[start : int(ends[-1])] + PADDING, np.uint8)
     beyond, ends = ends, ends - start
-    times, at = _varints(data, begins - start + 1, ends)  # behind the attributes
+    times, at = _varints(data, begins - start + 1, ends)  # after the attributes
     offsets, at = _varints(data, at, ends)
     keys, keys_at = _varints(data, at, ends)
     values, at = _varints(data, keys_at + np.maximum(keys, 0), ends)
@@ -140,7 +140,7 @@ def _read_together(body: bytes, begins: Longs, ends: Longs) -> Longs:
 
 
 def _varints(data: Bytes, at: Longs, ends: Longs) -> tuple[Longs, Longs]:
-    """The signed varint at each place, and the places behind them; none may begin at its end or beyond."""
+    """Read the signed varint at each place; return values and next places. Each starts before its end."""
     if (at >= ends).any():
         raise _Unusual
     byte = data[at].astype(np.int64)
@@ -158,7 +158,7 @@ def _varints(data: Bytes, at: Longs, ends: Longs) -> tuple[Longs, Longs]:
 
 
 def _after_all_headers(data: Bytes, at: Longs, ends: Longs, headers: Longs) -> Longs:
-    """The places behind the headers. Few records with many headers each are left to the exact reader."""
+    """Return the places after the headers. Leaves few records with many headers to the exact reader."""
     if headers.min() < 0:
         raise _Unusual
     at, left = at.copy(), headers.copy()
@@ -182,7 +182,7 @@ def _after_all_headers(data: Bytes, at: Longs, ends: Longs, headers: Longs) -> L
 def _read_exactly(
     body: bytes, position: int, count: int, first: int
 ) -> tuple[int, NDArray[np.int64]]:
-    """The next ``count`` records, the first of them number ``first``: the place behind, and the columns."""
+    """Read ``count`` records from record number ``first`` on; return the next position and columns."""
     columns = np.empty((6, count), np.int64)
     try:
         for at in range(count):
@@ -210,7 +210,7 @@ def _after_headers(body: bytes, position: int) -> int:
         raise BadBody(f"a record claims {headers} headers")
     for _ in range(headers):
         length = body[position]
-        if length < 0x80 and not length & 1:  # by far the most names: short, and read at once
+        if length < 0x80 and not length & 1:  # the fast path: most names are short
             position += 1 + (length >> 1)
         else:
             length, position = _signed_varint(body, position)

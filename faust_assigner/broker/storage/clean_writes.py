@@ -1,4 +1,4 @@
-"""Begin, apply and end a pass of compaction over a log. On the broker's event loop only, like the log."""
+"""Begin, apply and end a pass of compaction over a log; on the broker's event loop only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faust_assigner.broker.storage.store import WITH_COMPACTION, raise_format
 
 
 def begin(log: PartitionLog, found: Cleanable, rules: Rules, now_ms: int, max_keys: int) -> Pass:
-    """A pass over what is cleanable now; later appends and trims do not disturb it."""
+    """Begin a pass over the batches that are cleanable now; later appends and trims do not affect it."""
     index, beyond = log.index, log.index.bases[found.stop]
     aborted: dict[int, list[tuple[int, int]]] = {}
     for one in log.aborted(log.start_offset, beyond):
@@ -41,9 +41,9 @@ def begin(log: PartitionLog, found: Cleanable, rules: Rules, now_ms: int, max_ke
 
 
 def apply(log: PartitionLog, chunk: Chunk) -> int:
-    """Carry out what was decided, in one write; return how many bytes went. Raises StoreFailed.
+    """Apply a chunk in one write; return the bytes freed. Raises StoreFailed.
 
-    Batches that were trimmed since the decision are left out.
+    Skips batches that were trimmed after the decision.
     """
     index = log.index
     oldest = index.bases[0] if index.bases else log.end_offset
@@ -76,7 +76,7 @@ def apply(log: PartitionLog, chunk: Chunk) -> int:
 def _kept(
     log: PartitionLog, outcomes: list[Outcome], expected: int
 ) -> tuple[list[Pair], list[Row]]:
-    """The writes and the index rows of the batches that stay."""
+    """Return the writes and the index rows of the batches that stay."""
     puts: list[Pair] = []
     rows: list[Row] = []
     for one in outcomes:
@@ -93,12 +93,12 @@ def _kept(
 
 
 def _linked(entry: Entry, base: int, expected: int) -> Entry:
-    """The entry of the batch at ``base`` where the batch before it ends at offset ``expected``."""
+    """Return the entry of the batch at ``base``, if the batch before it ends at offset ``expected``."""
     return entry if base <= expected else entry._replace(follows=expected)
 
 
 def end(log: PartitionLog, done: Pass) -> None:
-    """Note how far the log is clean, for the next pass and the next start. Raises StoreFailed."""
+    """Store the offset up to which the log is clean, for later passes and starts. Raises StoreFailed."""
     if log.deleted:
         return
     beyond = done.bases[done.stop]

@@ -1,13 +1,13 @@
-"""Compaction of one partition: for each key the latest record stays, at its offset (KIP-58, KIP-534).
+"""Compaction of one partition: the latest record of each key stays, at its offset (KIP-58, KIP-534).
 
-A pass has two parts. First it reads the dirty batches, those behind the last pass, and notes the latest
-offset of each key. Then it goes over all batches in ascending order, in chunks: a record is removed where
-the map has a later offset of its key. Each chunk is one atomic write of the store, so a kill leaves a sound
-log wherever it comes. Ascending order matters: a tombstone goes after everything that it deletes.
+A pass has two parts. First it reads the dirty batches, which follow the last pass, and maps each key to its
+latest offset. Then it goes through all batches in ascending order, in chunks, and removes each record whose
+key has a later offset in the map. Each chunk is one atomic write of the store, so a kill at any time leaves a
+valid log. The ascending order ensures that a tombstone is removed after all records that it deletes.
 
-Nothing at or behind the last stable offset is touched, nor the last batch. Records of aborted transactions
-go at once; a marker goes when no batch of its transaction is left and ``delete.retention.ms`` has passed. The
-last batch of each known producer stays, empty if need be: its sequence number must survive a restart.
+Batches at or after the last stable offset and the last batch stay unchanged. Records of aborted transactions
+are removed at once. A marker is removed when its transaction has no batch left and ``delete.retention.ms``
+has passed. The last batch of each known producer stays, even if empty: a restart needs its sequence number.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from faust_assigner.broker.storage.store import Store
 
 CHUNK_BYTES: Final = 2**20  # of batches, in one step of a pass
 CHUNK_BATCHES: Final = 2_000
-LONGEST_KEY: Final = 31  # bytes; a longer key is in the map as its digest of 32 bytes
+LONGEST_KEY: Final = 31  # bytes; the map has longer keys as digests of 32 bytes
 KEY_COST: Final = 200  # bytes of memory for one key in the map
 NO_TIME: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the topic's configs ask of compaction. Times in ms."""
+    """The topic's configs for compaction. Times in ms."""
 
     min_dirty_ratio: float = 0.5
     delete_retention_ms: int = 86_400_000
@@ -51,7 +51,7 @@ class Rules:
 
 
 class Cleanable(NamedTuple):
-    """How much of a log a pass would read: positions of the first dirty batch and behind the last one."""
+    """The part of a log that a pass would read: positions of the first dirty batch and after the last."""
 
     dirty: int
     stop: int
@@ -60,7 +60,7 @@ class Cleanable(NamedTuple):
 
 
 def cleanable(log: PartitionLog, rules: Rules, now_ms: int) -> Cleanable | None:
-    """What a pass over the log could clean now; None where there is nothing. Cost O(log batches)."""
+    """Return the part of a log that a pass could clean now, or None. Cost O(log batches)."""
     index = log.index
     stop = min(len(index) - 1, bisect_left(index.bases, log.stable_offset))
     dirty = bisect_left(index.bases, log.cleaned_to)
@@ -74,7 +74,7 @@ def cleanable(log: PartitionLog, rules: Rules, now_ms: int) -> Cleanable | None:
 
 
 class Outcome(NamedTuple):
-    """What becomes of one batch: its new bytes (None: as they are), its index entry, or that it goes."""
+    """The result for one batch: new bytes (None: unchanged) and index entry, or its removal."""
 
     base: int
     data: bytes | None
@@ -85,7 +85,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The outcomes of batches that follow each other, and the batch behind them."""
+    """The outcomes of consecutive batches, and the batch after them."""
 
     outcomes: tuple[Outcome, ...]
     next_base: int
@@ -94,7 +94,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class Pass:
-    """One pass over a log: made on the broker's loop, its steps may run in any thread, one at a time."""
+    """One pass over a log: created on the broker's loop; its steps run in any thread, one at a time."""
 
     store: Store
     bases: Sequence[int]
@@ -108,13 +108,13 @@ class Pass:
     index_prefix: bytes
     aborted: Mapping[int, Sequence[tuple[int, int]]]  # by producer id: first offset, marker
     last_batches: Mapping[int, int]  # by producer id: base offset of its last batch with records
-    epochs: Mapping[int, int]  # of producers whose last word is a marker
+    epochs: Mapping[int, int]  # of producers whose last batch is a marker
     latest: dict[bytes, int] = field(default_factory=dict)
-    seen: set[int] = field(default_factory=set)  # producers with batches of the transaction at hand
+    seen: set[int] = field(default_factory=set)  # producers with batches in the current transaction
     position: int = 0
 
     def map_some(self) -> bool:
-        """Read some of the dirty batches into the map; whether more are to be read."""
+        """Read some dirty batches into the map; return whether more remain."""
         self.position = self.position or self.dirty
         first, behind = self.position, self._step()
         for data in self._load(self.batch_prefix, first, behind):
@@ -122,14 +122,14 @@ class Pass:
                 self._map(data)
         self.position = behind
         if len(self.latest) >= self.max_keys:
-            self.stop = behind  # the rest is for the next pass
+            self.stop = behind  # the next pass handles the remaining batches
         is_over = behind >= self.stop
         if is_over:
             self.position = 0
         return not is_over
 
     def clean_some(self) -> Chunk | None:
-        """Decide about some batches, from the oldest on; None at the end."""
+        """Decide on some batches, the oldest first; return None at the end."""
         first = self.position
         if first >= self.stop:
             return None
@@ -145,7 +145,7 @@ class Pass:
         return Chunk(tuple(outcomes), self.bases[behind], Entry.unpack(entries[-1]))
 
     def _step(self) -> int:
-        """The position behind the batches that are read together."""
+        """Return the position after the batches to read in one step."""
         position, size = self.position, 0
         most = min(self.stop, position + CHUNK_BATCHES)
         while position < most and size < CHUNK_BYTES:
@@ -183,7 +183,7 @@ class Pass:
         if not batch.count or self._is_aborted(batch):
             return _emptied(base, data, batch, entry, stays=is_last)
         read = _records(data, batch)
-        if read is None:  # stored before bodies were checked: it cannot be read, and stays
+        if read is None:  # unreadable, from a version without checks of bodies: stays
             return Outcome(base, None, entry, entry)
         return self._filter(base, data, batch, entry, *read, stays=is_last)
 
@@ -239,7 +239,7 @@ class Pass:
 
 
 def _emptied(base: int, data: bytes, batch: Batch, entry: Entry, *, stays: bool) -> Outcome:
-    """A batch whose records all go; a header is left where it ``stays``."""
+    """Return the outcome of a batch that loses all records; if it ``stays``, its header remains."""
     if not stays:
         return Outcome(base, None, entry, entry, is_removed=True)
     if not batch.count:
@@ -258,7 +258,7 @@ def _records(data: bytes, batch: Batch) -> tuple[bytes, Layout] | None:
 
 
 def _keys(body: bytes, layout: Layout) -> list[bytes]:
-    """The key of each record; a long one as its digest, and a missing one as an empty key."""
+    """Return the key of each record; a long key as its digest, a null key as an empty one."""
     spans = zip(layout.keys_at.tolist(), layout.key_sizes.tolist(), strict=True)
     return [
         body[at : at + size] if size <= LONGEST_KEY else _digest(body[at : at + size])
@@ -271,7 +271,7 @@ def _digest(key: bytes) -> bytes:
 
 
 def _offsets(batch: Batch, layout: Layout) -> list[int]:
-    """The offset of each record, within those of the batch whatever the record says."""
+    """Return the offset of each record, limited to the offsets of the batch."""
     offsets: list[int] = (batch.base_offset + layout.offsets.clip(0, batch.last_delta)).tolist()
     return offsets
 
@@ -279,7 +279,7 @@ def _offsets(batch: Batch, layout: Layout) -> list[int]:
 def _picked(
     body: bytes, layout: Layout, keeps: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> bytes:
-    """The records that are kept, one after the other, byte for byte."""
+    """Return the bytes of the records that stay, concatenated."""
     ends = layout.ends.tolist()
     begins = [0, *ends[:-1]]
     return b"".join(body[begins[n] : ends[n]] for n in np.flatnonzero(keeps).tolist())

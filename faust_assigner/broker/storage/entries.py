@@ -1,7 +1,7 @@
 """Keys and values of one partition in the store: batches, index entries, log start, transactions.
 
 Every key of a partition is the kind of the key, the topic id (16 bytes), the partition number (4 bytes), and
-for most kinds an offset or a producer id (8 bytes). Numbers are big-endian, so that keys sort as numbers do.
+for most kinds an offset or a producer id (8 bytes). Numbers are big-endian, so that keys sort by number.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 #: last offset delta, size, max timestamp, append time, producer id, producer epoch, base sequence
 ENTRY: Final = struct.Struct(">iqqqqhi")
-#: ... and of a batch that was cleaned, or whose predecessor was removed: ``follows`` and the delete horizon
+#: the same fields, then ``follows`` and the delete horizon: for a cleaned batch or after a removed one
 CLEANED_ENTRY: Final = struct.Struct(">iqqqqhiqq")
 OFFSET: Final = struct.Struct(">q")
 HOLE: Final = struct.Struct(">qq")
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     """The index entry of one batch. Sizes in bytes, times in ms.
 
     ``follows``: compaction removed the batches in [follows, base offset of this batch); -1: none.
-    ``horizon_ms``: from then on compaction removes the batch's tombstones or marker; -1: not decided yet.
+    ``horizon_ms``: from this time on compaction removes the batch's tombstones or marker; -1: not set.
     """
 
     last_delta: int
@@ -43,14 +43,14 @@ class Entry(NamedTuple):
     horizon_ms: int = NONE
 
     def pack(self) -> bytes:
-        """The value in the store: 42 bytes, or 58 where compaction touched the batch."""
+        """Encode the value: 42 bytes, or 58 if compaction changed the batch."""
         if self.follows == NONE and self.horizon_ms == NONE:
             return ENTRY.pack(*self[:7])
         return CLEANED_ENTRY.pack(*self)
 
     @classmethod
     def unpack(cls, value: bytes) -> Entry:
-        """Read a value of either length. Raises struct.error for any other length."""
+        """Decode a value of either length. Raises struct.error for any other length."""
         if len(value) == ENTRY.size:
             return cls(*ENTRY.unpack(value))
         return cls(*CLEANED_ENTRY.unpack(value))

@@ -1,8 +1,8 @@
-"""What must be on the disk before it is acknowledged: one wait for the disk at a time, beside the event loop.
+"""Wait for the disk before an acknowledgement, in a thread and with one wait at a time.
 
-A write is in the log of RocksDB when it returns, which a kill of the process does not undo; a power loss may.
-Whoever wants more waits here. Those who come while the disk is busy share the next wait, so a thousand
-producers with ``flush.messages=1`` cost as many waits as the disk can do, and nobody else waits with them.
+A write is in RocksDB's log when it returns. A kill of the process does not undo the write, but a power loss
+may. Callers that need more safety wait here. Callers that arrive during a wait share the next one. So a
+thousand producers with ``flush.messages=1`` need only as many waits as the disk can do, and delay no others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from faust_assigner.broker.storage.store import Store
 
 
 class Flushing:
-    """The waits for one store's disk. ``aside`` runs a function in a thread."""
+    """The waits for the disk of one store. ``aside`` runs a function in a thread."""
 
     def __init__(self, store: Store, aside: Callable[[Callable[[], int]], Awaitable[int]]) -> None:
         self._store = store
@@ -23,7 +23,7 @@ class Flushing:
         self._next: asyncio.Task[None] | None = None
 
     async def flushed(self) -> None:
-        """All that was written before the call is on the disk. Raises StoreFailed."""
+        """Wait until all writes before the call are on the disk. Raises StoreFailed."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._flush(self._under_way))
         await asyncio.shield(self._next)
@@ -34,5 +34,5 @@ class Flushing:
         self._under_way, self._next = (
             self._next,
             None,
-        )  # who comes from here on has written too late for this
+        )  # this wait may not cover writes from here on, so later callers need the next one
         self._store.note_flushed(await self._aside(self._store.flush))

@@ -1,8 +1,8 @@
-"""The records of groups as key-value pairs, and back: one pair per fact, so one member's change is small.
+"""Convert the records of groups to key-value pairs and back: one pair per fact, so changes are small.
 
-A key is ``m``, the group id, the kind, the member id; a value is JSON with ``kind`` and ``v``, the version of
-its layout. A classic group is one pair under ``g`` and its id, as it always was; ``kind`` and ``v`` joined it
-later, and a record without them is version 1. A kind or version from the future ends the start.
+A key is ``m``, the group id, the kind, the member id. A value is JSON with ``kind`` and ``v``, the version of
+its layout. A classic group is one pair under ``g`` and its id. Its value had no ``kind`` and ``v`` at first;
+a record without them has version 1. An unknown kind or version ends the start.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ Json = Mapping[str, Any]
 
 
 def records_prefix(group_id: str) -> bytes:
-    """The prefix of every record of a group but the classic one; the length keeps 'a' apart from 'ab'."""
+    """Return the prefix of a group's records, except a classic one; the length separates 'a' from 'ab'."""
     return b"m" + _text(group_id)
 
 
 def record_key(key: Key) -> bytes:
-    """Where a record lives."""
+    """Return the key of a record in the store."""
     if key.kind is Kind.CLASSIC:
         return group_store.group_key(key.group_id)
     return records_prefix(key.group_id) + _text(key.kind.value) + key.member_id.encode()
 
 
 def dump_record(value: Value) -> bytes:
-    """A record's value as bytes; cost O(its size)."""
+    """Encode a record's value; cost O(its size)."""
     if isinstance(value, GroupRecord):
         return group_store.dump_group(value)
     kind, dump, _ = _BY_TYPE[type(value)]
@@ -59,14 +59,14 @@ def dump_record(value: Value) -> bytes:
 
 
 def as_writes(records: Iterable[Record]) -> tuple[list[tuple[bytes, bytes]], list[bytes]]:
-    """What to put and what to delete; of two records with one key the later one counts."""
+    """Return the pairs to put and the keys to delete; of records with equal keys the last one counts."""
     last = {record_key(record.key): record.value for record in records}
     puts = [(key, dump_record(value)) for key, value in last.items() if value is not None]
     return puts, [key for key, value in last.items() if value is None]
 
 
 def load_records(store: Store) -> Iterator[Record]:
-    """Every record in the store, the classic groups first. Raises StoreFailed on one from the future."""
+    """Yield every record, the classic groups first. Raises StoreFailed on a later version's record."""
     for record in group_store.load_groups(store):
         yield Record(Key(Kind.CLASSIC, record.group_id), record)
     for key, value in store.scan(b"m"):
@@ -93,7 +93,7 @@ def _read_text(data: bytes, position: int) -> tuple[str, int]:
     return data[position + 2 : end].decode(), end
 
 
-# -- what each kind holds ------------------------------------------------------------------------
+# -- the content of each kind --------------------------------------------------------------------
 
 
 def _dump_partitions(partitions: Partitions) -> Json:

@@ -1,4 +1,4 @@
-"""Groups and committed offsets as key-value pairs, and back."""
+"""Convert classic groups and committed offsets to key-value pairs and back."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from faust_assigner.coordinator.offsets import Committed, TopicPartition
 
 OFFSET: Final = struct.Struct(">qiqq")
 NEVER: Final = -1
-KIND, VERSION = "classic", 1  # of a group record; earlier ones do not say
+KIND, VERSION = "classic", 1  # of a group record; older records lack both
 
 
 def group_key(group_id: str) -> bytes:
-    """Where a group's record lives."""
+    """Return the key of a group's record."""
     return b"g" + group_id.encode()
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """Where one committed offset lives; all offsets of a group share a prefix."""
+    """Return the key of one committed offset; all offsets of a group share a prefix."""
     return offsets_prefix(group_id) + _text(topic) + struct.pack(">i", partition)
 
 
 def offsets_prefix(group_id: str) -> bytes:
-    """The prefix of a group's offsets; the length in front keeps 'a' apart from 'ab'."""
+    """Return the prefix of a group's offsets; the length in front separates 'a' from 'ab'."""
     return b"o" + _text(group_id)
 
 
 def pending_key(group_id: str, producer_id: int, topic: str, partition: int) -> bytes:
-    """Where an offset waits for the end of a producer's transaction."""
+    """Return the key of an offset that waits for the end of a producer's transaction."""
     place = _text(topic) + struct.pack(">i", partition)
     return b"w" + _text(group_id) + struct.pack(">q", producer_id) + place
 
 
 def dump_pending(entry: Committed, *, is_outdated: bool) -> bytes:
-    """A pending offset as bytes; outdated: a later commit outside of the transaction takes its place."""
+    """Encode a pending offset; ``is_outdated``: a later commit outside the transaction replaces it."""
     return bytes([is_outdated]) + dump_offset(entry)
 
 
 def load_pending(store: Store) -> Iterator[tuple[str, int, TopicPartition, Committed, bool]]:
-    """Every pending offset in the store: group, producer id, partition, offset, whether it is outdated."""
+    """Yield every pending offset: group, producer id, partition, offset, whether it is outdated."""
     for key, value in store.scan(b"w"):
         group_id, position = _read_text(key, 1)
         (producer_id,) = struct.unpack_from(">q", key, position)
@@ -60,7 +60,7 @@ def _text(value: str) -> bytes:
 
 
 def dump_offset(entry: Committed) -> bytes:
-    """One committed offset as bytes."""
+    """Encode one committed offset."""
     expires = NEVER if entry.expires_at_ms is None else entry.expires_at_ms
     return (
         OFFSET.pack(entry.offset, entry.leader_epoch, entry.committed_at_ms, expires)
@@ -69,7 +69,7 @@ def dump_offset(entry: Committed) -> bytes:
 
 
 def load_offsets(store: Store) -> Iterator[tuple[str, TopicPartition, Committed]]:
-    """Every committed offset in the store."""
+    """Yield every committed offset in the store."""
     for key, value in store.scan(b"o"):
         group_id, position = _read_text(key, 1)
         topic, position = _read_text(key, position)
@@ -95,7 +95,7 @@ def _read_text(data: bytes, position: int) -> tuple[str, int]:
 
 
 def record_size(record: GroupRecord) -> int:
-    """Bytes Kafka's own group record of this content would have, give or take a few per member."""
+    """Return the approximate bytes of Kafka's own record of this group."""
     return sum(
         len(m.member_id)
         + len(m.client_id)
@@ -109,7 +109,7 @@ def record_size(record: GroupRecord) -> int:
 
 
 def dump_group(record: GroupRecord) -> bytes:
-    """A group record as JSON, opaque bytes in base64."""
+    """Encode a group record as JSON, opaque bytes in base64."""
     return json.dumps(
         {
             "kind": KIND,
@@ -139,7 +139,7 @@ def _dump_member(member: MemberRecord) -> dict[str, Any]:
 
 
 def load_groups(store: Store) -> Iterator[GroupRecord]:
-    """Every classic group in the store. Raises StoreFailed on one from the future."""
+    """Yield every classic group. Raises StoreFailed on a record of a later version."""
     for key, value in store.scan(b"g"):
         saved = json.loads(value)
         if saved.get("v", VERSION) != VERSION or saved.get("kind", KIND) != KIND:

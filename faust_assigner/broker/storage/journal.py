@@ -1,4 +1,4 @@
-"""Log lines about strangers: the first few of each kind, then one that counts the rest."""
+"""Log lines about peers, limited per kind: the first few lines, then the count of the omitted ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INTERVAL_S: Final = 60.0
 
 
 class Journal:
-    """At most ten lines a minute for each kind; what is left out is told as a number after the minute."""
+    """At most ten lines a minute for each kind; then the number of omitted lines."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
@@ -27,7 +27,7 @@ class Journal:
         level: int = logging.INFO,
         trace: BaseException | None = None,
     ) -> None:
-        """Log one line, unless there were many of its kind (``now`` in seconds)."""
+        """Log one line, unless its kind had too many in this minute (``now`` in seconds)."""
         if now - self._since.setdefault(kind, now) > INTERVAL_S:
             self._close(kind)
             self._since[kind] = now
@@ -38,7 +38,7 @@ class Journal:
             logger.info("more of %s: counted, and told in a minute", kind)
 
     def sweep(self, now: float) -> None:
-        """Tell what was left out in minutes that are over."""
+        """Log the number of omitted lines for the minutes that have ended."""
         for kind, since in list(self._since.items()):
             if now - since > INTERVAL_S:
                 self._close(kind)

@@ -1,9 +1,9 @@
-"""One partition's log: opaque record batches in the store, a small index of them in memory.
+"""One partition's log: opaque record batches in the store, and a small index of them in memory.
 
-Offsets are contiguous: the next batch starts where the last one ended. A batch and its index entry are one
-atomic write; after a crash the log is what the store gives back. A gap is damage: the start refuses it, or
-goes on with the loss named, and then readers step over it. The high watermark is the log end offset (one
-replica).
+Offsets are contiguous: each batch starts at the end of the previous one. One atomic write stores a batch and
+its index entry, so a restart rebuilds the log from the store alone. A gap is damage. The start refuses a gap,
+or continues with the loss logged; consumers then skip it. The high watermark is the log end offset, because
+there is one replica.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ from faust_assigner.broker.storage.transactions import (
     marker_batch,
 )
 
-LEADER_EPOCH: Final = 0  # one broker is the leader from the first record to the last
+LEADER_EPOCH: Final = 0  # this broker is the leader for the whole life of a log
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Which batches answer a read; ``first`` is the base offset of the first, ``size`` all their bytes.
+    """A planned read. ``first`` is the base offset of its first batch, ``size`` the bytes of all batches.
 
-    ``beyond`` is the offset after the last. ``cleanings`` tells whether the log was compacted since.
+    ``beyond`` is the offset after the last batch. ``cleanings`` is the log's count of compactions at the
+    time of the plan: a higher count later shows that a compaction changed the log.
     """
 
     first: int
@@ -59,7 +60,7 @@ class Reading:
 
 
 class Ending(NamedTuple):
-    """The writes that end a transaction in one partition, and what to call once they are stored."""
+    """The writes that end a transaction in one partition, and a function to call after them."""
 
     puts: tuple[Pair, ...]
     deletes: tuple[bytes, ...]
@@ -67,9 +68,9 @@ class Ending(NamedTuple):
 
 
 class PartitionLog:
-    """Append, read, trim. Not thread-safe; used from the broker's event loop only, save for :meth:`load`.
+    """Append, read, trim. Used on the broker's event loop only, except :meth:`load` (any thread).
 
-    A broker has many: each is one object to Python's garbage collector until somebody uses it.
+    A broker has many logs, so an unused log is a single object for Python's garbage collector.
     """
 
     __slots__ = (
@@ -97,14 +98,14 @@ class PartitionLog:
         self.start_offset = 0
         self.end_offset = 0
         self._index: BatchIndex | None = None
-        self.flushed_to = 0  # the offset up to which records were waited for on the disk
+        self.flushed_to = 0  # records before this offset are known to be on the disk
         self.holes: tuple[
             tuple[int, int], ...
         ] = ()  # offsets [first, beyond) without a batch, found at start
         self.accepted: tuple[
             tuple[int, int], ...
-        ] = ()  # those named to somebody who started all the same
-        self.cleaned_to = 0  # the offset up to which the log was compacted
+        ] = ()  # losses that a start with log.recovery.accept.loss accepted
+        self.cleaned_to = 0  # the offset up to which the log is compacted
         self.cleanings = 0  # how many times compaction changed the log since the start
         self._producers: ProducerBook | None = None
         self._transactions: TransactionIndex | None = None
@@ -124,20 +125,20 @@ class PartitionLog:
 
     @property
     def producers(self) -> ProducerBook:
-        """What is known of idempotent producers."""
+        """The state of the idempotent producers."""
         if self._producers is None:
             self._producers = ProducerBook()
         return self._producers
 
     @property
     def waiters(self) -> dict[int, Callable[[], None]]:
-        """Readers to wake when there is more."""
+        """Callbacks of the fetches that wait for more records."""
         if self._waiters is None:
             self._waiters = {}
         return self._waiters
 
     def expire_producers(self, idle_since_ms: int) -> None:
-        """Forget producers not seen since then."""
+        """Forget the producers that were last seen before ``idle_since_ms``."""
         if self._producers is not None:
             kept = self._transactions.open if self._transactions is not None else ()
             self._producers.expire(idle_since_ms, kept)
@@ -150,12 +151,12 @@ class PartitionLog:
         return self._transactions
 
     def has_open(self, producer_id: int) -> bool:
-        """Whether a producer has a transaction open here."""
+        """Whether a producer has an open transaction in this partition."""
         return self._transactions is not None and producer_id in self._transactions.open
 
     @property
     def stable_offset(self) -> int:
-        """Where readers of committed records end: the first record of an open transaction, or the log end."""
+        """The last stable offset: the first record of the oldest open transaction, or the log end."""
         return self._stable(self.end_offset)
 
     def _stable(self, end: int, *, without: int | None = None) -> int:
@@ -173,15 +174,15 @@ class PartitionLog:
     # -- keys ------------------------------------------------------------------------------------
 
     def batch_key(self, base: int) -> bytes:
-        """The key of the batch that begins at offset ``base``."""
+        """Return the key of the batch that begins at offset ``base``."""
         return BATCHES + self.place + OFFSET.pack(base)
 
     def index_key(self, base: int) -> bytes:
-        """The key of its index entry."""
+        """Return the key of the index entry of the batch at offset ``base``."""
         return INDEX + self.place + OFFSET.pack(base)
 
     def ended_key(self, last: int) -> bytes:
-        """The key of the aborted transaction whose marker is at offset ``last``."""
+        """Return the key of the aborted transaction whose marker is at offset ``last``."""
         return ENDED + self.place + OFFSET.pack(last)
 
     def _open_key(self, producer_id: int) -> bytes:
@@ -196,7 +197,7 @@ class PartitionLog:
         clean: bytes | None,
         entries: Iterable[tuple[bytes, bytes]],
     ) -> None:
-        """Take over what the store has: log start, end after a named loss, cleaning, index in key order."""
+        """Restore log start, end after an accepted loss, cleaning, and the index in key order."""
         if start is not None:
             (self.start_offset,) = OFFSET.unpack(start)
         if clean is not None:
@@ -231,7 +232,7 @@ class PartitionLog:
             )
 
     def restore_transactions(self, opened: Iterable[Pair], ended: Iterable[Pair]) -> None:
-        """Take over the open and the aborted transactions that the store has, in key order."""
+        """Restore the open and the aborted transactions from the store, in key order."""
         behind = slice(1 + PLACE_BYTES, None)
         firsts = [(OFFSET.unpack(k[behind])[0], OFFSET.unpack(value)[0]) for k, value in opened]
         aborted = []
@@ -248,18 +249,18 @@ class PartitionLog:
 
     @property
     def number(self) -> int:
-        """Which partition of its topic this is."""
+        """The partition's number within its topic."""
         return int.from_bytes(self.place[-4:], "big")
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
+        """The bytes of all batches."""
         return 0 if self._index is None else self._index.size
 
     # -- writing ---------------------------------------------------------------------------------
 
     def append(self, batch: Batch, data: bytes, now_ms: int) -> int:
-        """Store one checked batch; return its base offset. Raises StoreFailed, and then nothing changed."""
+        """Store one checked batch; return its base offset. Raises StoreFailed without any change."""
         base = self.end_offset
         puts = self._places(batch, data, base, now_ms)
         opens = batch.is_transactional and batch.producer_id not in self.transactions.open
@@ -283,7 +284,7 @@ class PartitionLog:
         return base
 
     def _places(self, batch: Batch, data: bytes, base: int, now_ms: int) -> tuple[Pair, ...]:
-        """A batch and its index entry as they are stored at offset ``base``."""
+        """Return the writes of a batch and its index entry at offset ``base``."""
         entry = Entry(
             batch.last_delta,
             batch.size,
@@ -301,9 +302,10 @@ class PartitionLog:
     def end_transaction(
         self, producer_id: int, epoch: int, now_ms: int, *, commits: bool
     ) -> Ending:
-        """Plan the marker that ends a producer's transaction here; ``stored`` is called after its writes.
+        """Plan the marker that ends a producer's transaction here.
 
-        Nothing changes before, and nothing else may be appended in between.
+        The caller writes the plan, then calls ``stored``, which updates the log. Nothing else may be appended
+        between the plan and this call.
         """
         base = self.end_offset
         data, batch = marker_batch(producer_id, epoch, now_ms, commits=commits)
@@ -331,7 +333,7 @@ class PartitionLog:
         return Ending(puts, deletes, stored)
 
     def aborted(self, offset: int, beyond: int) -> list[Aborted]:
-        """The aborted transactions with records in [offset, beyond)."""
+        """Return the aborted transactions with records in [offset, beyond)."""
         return (
             [] if self._transactions is None else list(self._transactions.between(offset, beyond))
         )
@@ -339,24 +341,24 @@ class PartitionLog:
     # -- reading ---------------------------------------------------------------------------------
 
     def _span_of(self, offset: int, beyond: int | None) -> tuple[int, int]:
-        """Positions [first, stop) of the batches for a reader at ``offset``; none begins at ``beyond``."""
+        """Return positions [first, stop) of the batches from ``offset`` on; all begin before ``beyond``."""
         index = self._index
         if index is None or offset >= self.end_offset or (beyond is not None and offset >= beyond):
-            return 0, 0  # a log may begin amid a batch whose transaction is still open
+            return 0, 0  # a log may begin within a batch whose transaction is still open
         first = index.first_after(offset)
         return (0, 0) if first is None else (first, index.stop_at(beyond))
 
     def available(self, offset: int, beyond: int | None = None) -> int:
-        """Bytes a reader at ``offset`` could get, up to ``beyond``; cost O(log batches)."""
+        """Return the bytes to read from ``offset``, up to ``beyond``; cost O(log batches)."""
         first, stop = self._span_of(offset, beyond)
         return self.index.bytes_between(first, stop) if stop > first else 0
 
     def plan_read(
         self, offset: int, max_bytes: int, *, at_least_one: bool, beyond: int | None = None
     ) -> Reading | None:
-        """Whole batches from that of ``offset`` on, up to ``max_bytes``; the first always, if asked.
+        """Plan a read of whole batches from ``offset`` on, up to ``max_bytes`` and before ``beyond``.
 
-        None of them begins at ``beyond`` or later.
+        With ``at_least_one``, the first batch is included even if it exceeds ``max_bytes``.
         """
         first, limit = self._span_of(offset, beyond)
         if limit <= first:
@@ -375,17 +377,17 @@ class PartitionLog:
         return Reading(index.bases[first], keys, size, beyond, self.cleanings)
 
     def peek(self, reading: Reading) -> list[bytes] | None:
-        """The batches of a reading where no disk is needed, else None."""
+        """Return the batches of a planned read if all are in memory, else None."""
         return self.store.peek(reading.keys)
 
     def load(self, reading: Reading) -> list[bytes | None]:
-        """The batches of a reading, from the disk; in any thread. Raises StoreFailed."""
+        """Read the planned batches from the disk; in any thread. Raises StoreFailed."""
         return self.store.get_many(reading.keys)
 
     def settle(self, found: Sequence[bytes | None], reading: Reading) -> list[bytes]:
-        """What a reading found, without the batches that were trimmed or compacted away meanwhile.
+        """Return the batches that were read, without those trimmed or compacted away meanwhile.
 
-        Raises StoreFailed where a batch is missing for no such reason.
+        Raises StoreFailed if a batch is missing for any other reason.
         """
         there = [data for data in found if data is not None]
         if len(there) == len(found) or reading.cleanings != self.cleanings:
@@ -395,23 +397,23 @@ class PartitionLog:
         return []
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
-        """Plan, load and settle in one go."""
+        """Plan, load and settle a read in one call."""
         reading = self.plan_read(offset, max_bytes, at_least_one=at_least_one)
         return b"" if reading is None else b"".join(self.settle(self.load(reading), reading))
 
     def plan_time(self, timestamp: int) -> Reading | None:
-        """The batch that holds the first record not older than ``timestamp``; cost O(log batches)."""
+        """Plan a read of the batch with the first record not older than ``timestamp``; O(log batches)."""
         position = self.index.at_time(timestamp)
         return None if position is None else self._reading(position, position + 1)
 
     def plan_newest(self) -> tuple[Reading, int] | None:
-        """The batch of the record with the greatest timestamp (KIP-734), and that time."""
+        """Plan a read of the batch with the greatest timestamp (KIP-734); return the plan and this time."""
         newest = self.index.newest_time()
         reading = None if newest is None else self.plan_time(newest)
         return None if reading is None or newest is None else (reading, newest)
 
     def find_time(self, timestamp: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record not older than ``timestamp``, in one go."""
+        """Return (offset, timestamp) of the first record not older than ``timestamp``, in one call."""
         reading = self.plan_time(timestamp)
         if reading is None:
             return None
@@ -419,14 +421,14 @@ class PartitionLog:
         return max(found[0], self.start_offset), found[1]
 
     def newest_time(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the record with the greatest timestamp, in one go."""
+        """Return (offset, timestamp) of the record with the greatest timestamp, in one call."""
         planned = self.plan_newest()
         return None if planned is None else self.find_time(planned[1])
 
     # -- deleting --------------------------------------------------------------------------------
 
     def trim(self, new_start: int) -> None:
-        """Forget what is before ``new_start``: whole batches on disk, part of one by offset alone."""
+        """Move the log start: delete whole batches before it; a batch around it stays on disk."""
         new_start = min(max(new_start, self.start_offset), self.end_offset)
         gone = self.index.ended_before(new_start)
         keys = (self.batch_key, self.index_key) if gone else ()
@@ -441,18 +443,18 @@ class PartitionLog:
         self.index.drop(gone)
 
     def _ended_keys(self, before: int | None = None) -> list[bytes]:
-        """The keys of aborted transactions that were over before an offset (None: of all)."""
+        """Return the keys of aborted transactions that ended before an offset (None: all)."""
         lasts = self._transactions.lasts() if self._transactions is not None else ()
         count = len(lasts) if before is None else bisect_left(lasts, before)
         return [self.ended_key(last) for last in lasts[:count]]
 
     def _range(self, key: Callable[[int], bytes], count: int) -> Range:
-        """The keys of the first ``count`` batches."""
+        """Return the key range of the first ``count`` batches."""
         bases = self.index.bases[:count]
         return Range(key(bases[0]), key(bases[-1]) + b"\0", count, lambda: map(key, bases))
 
     def retain(self, now_ms: int, *, retention_ms: int, retention_bytes: int) -> int:
-        """Delete the oldest batches past their age or over the size; return how many records went."""
+        """Delete the oldest batches beyond the age or size; return the number of deleted records."""
         oldest_ms = now_ms - retention_ms if retention_ms >= 0 else None
         drop = self.index.overdue(oldest_ms, retention_bytes if retention_bytes >= 0 else None)
         if not drop:
@@ -462,7 +464,7 @@ class PartitionLog:
         return self.start_offset - old_start
 
     def every_key(self) -> Iterator[bytes]:
-        """Every key of this partition."""
+        """Yield every key of this partition."""
         for key in (self.batch_key, self.index_key):
             yield from map(key, self.index.bases)
         yield from (kind + self.place for kind in (START, FLOOR, CLEAN))
@@ -471,12 +473,12 @@ class PartitionLog:
             yield from self._ended_keys()
 
     def close(self) -> None:
-        """The partition is gone from the store: wake whoever waits for more."""
+        """Note that the partition was deleted, and wake all waiting fetches."""
         self.deleted = True
         self._wake()
 
     def erase(self) -> None:
-        """Drop every byte of this partition."""
+        """Delete all data of this partition."""
         self.store.write(
             (), ranges=[prefix_range(kind + self.place, None, self.every_key) for kind in KINDS]
         )

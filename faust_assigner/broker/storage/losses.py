@@ -1,4 +1,4 @@
-"""Damage of one partition's log: find the batches that are missing or broken, and go on without them."""
+"""Damage of one partition's log: find missing or broken batches, and continue without them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from faust_assigner.broker.storage.store import StoreFailed
 
 
 def unexplained_holes(log: PartitionLog) -> list[tuple[int, int]]:
-    """Offsets [first, beyond) that should be here and are not, save for losses accepted before."""
+    """Return missing offsets [first, beyond), except losses that an earlier start accepted."""
     return [hole for hole in log.holes if not _covers(log.accepted, hole)]
 
 
 def _covers(accepted: Sequence[tuple[int, int]], hole: tuple[int, int]) -> bool:
-    """Whether ranges in ascending order leave nothing of ``hole`` uncovered."""
+    """Whether ranges in ascending order cover all of ``hole``."""
     reached, beyond = hole
     for first, end in accepted:
         if first <= reached < end:
@@ -27,7 +27,7 @@ def _covers(accepted: Sequence[tuple[int, int]], hole: tuple[int, int]) -> bool:
 def unreadable(
     log: PartitionLog, chunk_bytes: int, progress: Callable[[], None]
 ) -> Iterator[tuple[int, int]]:
-    """Offsets [first, beyond) of batches that are gone or broken. Reads all; ``progress`` may raise."""
+    """Yield offsets [first, beyond) of missing or broken batches. Reads all; ``progress`` may raise."""
     index, first = log.index, 0
     while first < len(index):
         stop = max(index.within(first, chunk_bytes), first + 1)
@@ -53,7 +53,7 @@ def _are_whole(log: PartitionLog, rows: Sequence[Row]) -> bool:
 def accept_losses(
     log: PartitionLog, losses: Sequence[tuple[int, int]], lost_batches: Iterable[int]
 ) -> None:
-    """Go on without what is gone: no offset is given a second time, and no later start asks again."""
+    """Continue without the lost data: no offset is reused, and later starts accept the loss."""
     gone, index = set(lost_batches), log.index
     keys = [key(base) for base in gone for key in (log.batch_key, log.index_key)]
     end = max(log.end_offset, *(beyond for _, beyond in losses))

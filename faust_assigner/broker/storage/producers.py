@@ -1,4 +1,4 @@
-"""Idempotent producers of one partition: a retry is recognised, a gap is refused (KIP-98, KIP-360)."""
+"""Idempotent producers of one partition: recognise retries, refuse gaps (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from faust_assigner.broker.limits import MAX_PRODUCERS_PER_PARTITION
 from faust_assigner.broker.storage.records import Batch
 
 REMEMBERED_BATCHES: Final = 5  # as many as a producer may have in flight
-COORDINATOR_EPOCH: Final = 0  # there has only ever been one coordinator
+COORDINATOR_EPOCH: Final = 0  # the only coordinator never changes
 MAX_SEQUENCE: Final = 2**31 - 1
 
 
@@ -28,25 +28,25 @@ class ProducerState:
     last_seen_ms: int = 0
     #: The epoch of the coordinator that ended a transaction of the producer; -1 before the first end.
     coordinator_epoch: int = -1
-    #: Whether its batches were trimmed and are forgotten: the next one may have any sequence.
+    #: Whether retention deleted the producer's batches: the next batch may have any sequence.
     is_forgotten: bool = False
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; -1 where the epoch has none yet."""
+        """The sequence of the last record; -1 if the epoch has none yet."""
         return self.batches[-1][1] if self.batches else -1
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do with a batch: append it, refuse it, or repeat the answer the first copy got."""
+    """The decision on a batch: append or refuse it, or repeat the answer to its first copy."""
 
     error: ErrorCode = ErrorCode.none
     duplicate_of: int | None = None
 
 
 class ProducerBook:
-    """Producer id -> state, for one partition; the longest idle one goes when there are too many."""
+    """Producer id -> state, for one partition; at the limit the longest idle producer is dropped."""
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
@@ -55,7 +55,7 @@ class ProducerBook:
         return len(self._states)
 
     def judge(self, batch: Batch) -> Verdict:
-        """Whether the batch continues its producer's sequence."""
+        """Decide whether the batch continues its producer's sequence."""
         if not batch.has_producer:
             return Verdict()
         state = self._states.get(batch.producer_id)
@@ -84,7 +84,7 @@ class ProducerBook:
         base_offset: int,
         now_ms: int,
     ) -> None:
-        """Remember an appended batch."""
+        """Record an appended batch."""
         state = self._states.pop(producer_id, None)
         if state is None or state.epoch != epoch:
             marked = -1 if state is None else state.coordinator_epoch
@@ -92,14 +92,14 @@ class ProducerBook:
         state.is_forgotten = False
         state.batches.append((base_sequence, advance(base_sequence, last_delta), base_offset))
         state.last_seen_ms = now_ms
-        self._states[producer_id] = state  # re-inserted: the dict runs from longest idle to latest
+        self._states[producer_id] = state  # re-inserted, so the longest idle producer is first
         if len(self._states) > MAX_PRODUCERS_PER_PARTITION:
             del self._states[next(iter(self._states))]
 
     def mark(self, producer_id: int, epoch: int, now_ms: int, *, is_trimmed: bool = False) -> None:
-        """A marker ended the producer's transaction; under a later epoch its sequence begins again.
+        """Record the marker of a transaction's end; under a later epoch the sequence restarts.
 
-        ``is_trimmed``: what the log had before was deleted, and maybe batches of this epoch with it.
+        ``is_trimmed``: older batches were deleted, perhaps also batches of this epoch.
         """
         state = self._states.pop(producer_id, None)
         if state is None or state.epoch != epoch:
@@ -108,11 +108,11 @@ class ProducerBook:
         self._states[producer_id] = state
 
     def items(self) -> Iterator[tuple[int, ProducerState]]:
-        """Producer ids and their states, the longest idle one first."""
+        """Return producer ids and their states, the longest idle first."""
         return iter(self._states.items())
 
     def expire(self, idle_since_ms: int, kept: Container[int] = ()) -> None:
-        """Forget producers not seen since then, save for ``kept``: they have a transaction open."""
+        """Forget producers last seen before ``idle_since_ms``, except ``kept`` (open transactions)."""
         idle = [p for p, s in self._states.items() if s.last_seen_ms < idle_since_ms]
         for producer_id in idle:
             if producer_id not in kept:
@@ -120,5 +120,5 @@ class ProducerBook:
 
 
 def advance(sequence: int, by: int) -> int:
-    """Sequences wrap after 2**31 - 1, back to 0."""
+    """Advance a sequence number; after 2**31 - 1 it wraps to 0."""
     return (sequence + by) % (MAX_SEQUENCE + 1)

@@ -1,8 +1,7 @@
 """Record batches (message format v2): header, body, and the two fields the broker sets before the CRC.
 
-What is accepted and what is refused, and with which error, is what Apache Kafka does, record by record;
-batches that are sound are stored as they came. Everything here is a pure function of bytes, safe in any
-thread.
+The broker accepts and refuses the same records as Apache Kafka, with the same errors. Valid batches are
+stored unchanged. All functions here are pure functions of bytes, safe in any thread.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from faust_assigner.broker.storage.bodies import BadBody, Contents, read_body
 from faust_assigner.broker.storage.unpacking import TooMuch, Unreadable, pack, unpack
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")  # 61 bytes
-LENGTH_OVERHEAD: Final = 12  # base offset and length itself are not counted by the length field
+LENGTH_OVERHEAD: Final = 12  # the length field does not count the base offset and itself
 SMALLEST_LENGTH: Final = 14
 UP_TO_MAGIC: Final = 17
 CRC_AT: Final = 17
@@ -39,12 +38,12 @@ DELETE_HORIZON: Final = 0x40
 KNOWN_ATTRIBUTES: Final = COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 ZSTD: Final = 4
 NO_TIMESTAMP: Final = -1
-NAMED_RECORDS: Final = 100  # record errors told one by one
+NAMED_RECORDS: Final = 100  # the most record errors in one answer
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What the broker knows of one record batch. Sizes in bytes, times in ms."""
+    """The header of one record batch. Sizes in bytes, times in ms."""
 
     base_offset: int
     size: int
@@ -59,27 +58,27 @@ class Batch:
 
     @property
     def has_producer(self) -> bool:
-        """Whether it belongs to an idempotent producer."""
+        """Whether the batch belongs to an idempotent producer."""
         return self.producer_id >= 0
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it belongs to a transaction."""
+        """Whether the batch belongs to a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether it is the marker that ends a transaction."""
+        """Whether the batch is the marker that ends a transaction."""
         return bool(self.attributes & CONTROL)
 
     @property
     def codec(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """Compression: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK
 
 
 class BadBatch(ValueError):
-    """The bytes are refused with ``error``; ``records`` are (number, why) where records are to blame."""
+    """A batch is refused with ``error``; ``records`` are the (number, reason) of invalid records."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class BadBatch(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a topic asks of the records it takes. Times in ms."""
+    """A topic's requirements on new records. Times in ms."""
 
     now_ms: int
     stamps: bool = False  # message.timestamp.type=LogAppendTime
@@ -104,7 +103,7 @@ class Rules:
 
 
 def cut_batch(data: bytes) -> bytes:
-    """The one batch in ``data``; bytes behind it that begin no other one are left out. Raises BadBatch."""
+    """Return the one batch in ``data``; drop trailing bytes that are no further batch. Raises BadBatch."""
     size = _batch_size(data, 0)
     if size is None:
         raise BadBatch(f"{len(data)} bytes hold no record batch")
@@ -116,7 +115,7 @@ def cut_batch(data: bytes) -> bytes:
 
 
 def _batch_size(data: bytes, position: int) -> int | None:
-    """The size of the batch that begins there; None where the bytes end before it does."""
+    """Return the size of the batch at ``position``, or None if the bytes end before the batch."""
     left = len(data) - position
     if left < LENGTH_OVERHEAD:
         return None
@@ -135,13 +134,13 @@ def _batch_size(data: bytes, position: int) -> int | None:
 
 
 def read_header(data: bytes) -> Batch:
-    """The header of a batch that the broker stored itself; nothing in it is checked."""
+    """Read the header of a batch from the store, without checks."""
     base_offset, _, _, _, _, attributes, last_delta, *rest = HEADER.unpack_from(data)
     return Batch(base_offset, len(data), attributes, last_delta, *rest)
 
 
 def parse_batch(data: bytes) -> Batch:
-    """The header of a batch that was cut out, every claim in it checked. Raises BadBatch; cost: a CRC."""
+    """Read the header of a batch from a client and check its fields. Raises BadBatch; cost: a CRC."""
     if len(data) < HEADER.size:
         raise BadBatch(f"{len(data)} bytes are no record batch", ErrorCode.corrupt_message)
     batch = read_header(data)
@@ -159,9 +158,9 @@ def parse_batch(data: bytes) -> Batch:
 
 
 def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch]:
-    """The batch as it is to be stored: each record read, the greatest time in the header. Raises BadBatch.
+    """Check every record; return the batch to store, with the greatest timestamp. Raises BadBatch.
 
-    Cost: about 0.15 us a record, and the unpacking.
+    Cost: about 0.15 us a record, and the decompression.
     """
     contents = read_contents(data, batch)
     if rules.keys and contents.without_key.size:
@@ -201,7 +200,7 @@ def _refuse_records(why: str, error: ErrorCode, numbers: Sequence[int]) -> NoRet
 
 
 def read_contents(data: bytes, batch: Batch) -> Contents:
-    """Read every record. Raises BadBatch."""
+    """Read every record of a batch. Raises BadBatch."""
     try:
         return read_body(unpacked_body(data, batch), batch.count, batch.base_timestamp)
     except BadBody as error:
@@ -209,7 +208,7 @@ def read_contents(data: bytes, batch: Batch) -> Contents:
 
 
 def unpacked_body(data: bytes, batch: Batch) -> bytes:
-    """The records of a batch without their compression. Raises BadBatch."""
+    """Decompress the records of a batch. Raises BadBatch."""
     body = data[HEADER.size :]
     if not batch.codec:
         return body
@@ -227,9 +226,9 @@ def unpacked_body(data: bytes, batch: Batch) -> bytes:
 
 
 def with_records(data: bytes, batch: Batch, body: bytes, count: int, max_timestamp: int) -> bytes:
-    """The batch with ``count`` of its records, which are ``body``; its offsets and its producer stay.
+    """Replace the records of a batch by ``count`` records in ``body``; keep its offsets and producer.
 
-    A batch without records keeps the greatest timestamp that it had, and is not compressed, as in Kafka.
+    A batch without records keeps its greatest timestamp, and is not compressed, as in Kafka.
     """
     attributes = batch.attributes if count else batch.attributes & ~COMPRESSION_MASK
     packed = pack(batch.codec, body) if count and batch.codec else body
@@ -243,12 +242,12 @@ def with_records(data: bytes, batch: Batch, body: bytes, count: int, max_timesta
 
 
 def place(data: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """The batch at its place in the log; the checksum does not cover what changes."""
+    """Set base offset and leader epoch of a batch; the checksum does not cover these fields."""
     return struct.pack(">q", base_offset) + data[8:12] + struct.pack(">i", leader_epoch) + data[16:]
 
 
 def _with_time(data: bytes, attributes: int, max_timestamp: int) -> tuple[bytes, Batch]:
-    """The batch with other attributes and greatest time, and a checksum that is right for them."""
+    """Replace the attributes and the greatest timestamp of a batch, and update its checksum."""
     changed = bytearray(data)
     struct.pack_into(">h", changed, CRC_FROM, attributes)
     struct.pack_into(">q", changed, MAX_TIMESTAMP_AT, max_timestamp)
@@ -257,7 +256,7 @@ def _with_time(data: bytes, attributes: int, max_timestamp: int) -> tuple[bytes,
 
 
 def has_codec(data: bytes, codec: int) -> bool:
-    """Whether any of the batches in ``data`` is compressed that way."""
+    """Whether any of the batches in ``data`` uses a codec."""
     position = 0
     while position + HEADER.size <= len(data):
         (length,) = struct.unpack_from(">i", data, position + 8)
@@ -268,22 +267,22 @@ def has_codec(data: bytes, codec: int) -> bool:
 
 
 def has_any_codec(data: bytes) -> bool:
-    """Whether a batch, of which nothing is checked yet, says that it is compressed."""
+    """Whether an unchecked batch claims to be compressed."""
     return len(data) > CRC_FROM + 1 and bool(data[CRC_FROM + 1] & COMPRESSION_MASK)
 
 
 def claims_transaction(data: bytes) -> bool:
-    """Whether a batch, of which nothing is checked yet, says that it belongs to a transaction."""
+    """Whether an unchecked batch claims to belong to a transaction."""
     if len(data) < HEADER.size or data[UP_TO_MAGIC - 1] != MAGIC:
         return False
     return bool(data[CRC_FROM + 1] & TRANSACTIONAL)
 
 
 def find_timestamp(data: bytes, timestamp: int) -> tuple[int, int]:
-    """(offset, timestamp) of the first record in the batch that is not older than ``timestamp``.
+    """Return (offset, timestamp) of the batch's first record that is not older than ``timestamp``.
 
-    A batch stored before bodies were checked may be unreadable: then it is the batch's first offset, so that
-    a reader sees at most a batch too much and never misses a record.
+    A batch stored by a version without checks of bodies may be unreadable. The result is then its first
+    offset: the consumer reads at most one batch too much and never misses a record.
     """
     batch = read_header(data)
     whole = (batch.base_offset, batch.max_timestamp)

@@ -1,8 +1,8 @@
-"""What a start checks before it serves: is everything there that was acknowledged?
+"""Check at a start that all acknowledged data is present, before the broker serves.
 
-Three witnesses: the count of writes beside the store, the end of each partition beside the store, and the
-checksums the store keeps of every value. Damage ends the start with the loss named, or, with
-``log.recovery.accept.loss``, is named in the log and left behind: no offset is given a second time.
+There are three sources: the count of writes in the witness, the end of each partition in the witness, and the
+store's checksums of every value. Damage ends the start with an error that names the loss. With
+``log.recovery.accept.loss`` the broker logs the loss and starts without the data; no offset is reused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from faust_assigner.broker.storage.store import RocksStore, Store, StoreFailed
 from faust_assigner.broker.topics import Catalogue
 
 logger = logging.getLogger(__name__)
-CHECK_BYTES = 4 * 2**20  # read at a time
-NAMED = 20  # losses spelled out in one message
+CHECK_BYTES = 4 * 2**20  # read in one step
+NAMED = 20  # the most losses in one message
 
 
 class StoreDamaged(StoreFailed):
@@ -28,7 +28,7 @@ class StoreDamaged(StoreFailed):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What one partition lost: offsets [first, beyond); ``is_batch``: the index still names that batch."""
+    """Lost offsets [first, beyond) of one partition; ``is_batch``: one batch that the index still has."""
 
     name: str
     log: PartitionLog
@@ -41,7 +41,7 @@ class Loss:
 
 
 def refuse_empty_after_loss(store: Store, settings: Settings) -> None:
-    """Before anything is written: a store that lost all it had must not be taken for a new one."""
+    """Refuse a store that lost all its data, before the broker writes and takes it for a new one."""
     lost = (
         store.lost_writes if isinstance(store, RocksStore) and store.get(b"cluster") is None else 0
     )
@@ -55,7 +55,7 @@ def examine(
     settings: Settings,
     progress: Callable[[], None] = lambda: None,
 ) -> None:
-    """Compare what is there with what was acknowledged. Raises StoreDamaged; ``progress`` may raise, too."""
+    """Compare the store with the witness. Raises StoreDamaged; ``progress`` may raise, too."""
     if not isinstance(store, RocksStore):
         return
     losses = [*_missing_ends(store, catalogue), *_holes(catalogue)]

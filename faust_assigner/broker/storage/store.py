@@ -1,9 +1,9 @@
-"""Where bytes live: an ordered key-value store, in RocksDB or in memory.
+"""The store of bytes: ordered key-value pairs, in RocksDB or in memory.
 
-A write is atomic over all its keys. RocksDB's write-ahead log is written before a write returns, so what was
-acknowledged survives ``kill -9``; a tail torn by a power loss is cut back to the last whole write
-(point-in-time recovery), never further. Whether more than that is missing is what the witness beside the
-store says (:mod:`faust_assigner.broker.storage.witness`).
+A write is atomic over all its keys. RocksDB writes its write-ahead log before a write returns, so
+acknowledged data survives ``kill -9``. A power loss may tear the log's tail: recovery then keeps all complete
+writes before it (point-in-time recovery). The witness beside the store detects any further loss
+(:mod:`faust_assigner.broker.storage.witness`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from faust_assigner.errors import FaustAssignerError
 
 logger = logging.getLogger(__name__)
 FORMAT = b"format"  # the key of the version
-#: Version 2 has transactions. It is written when a producer first asks for one: an older broker would serve
-#: the aborted records of such a store as committed ones. Version 3 has compacted logs, which an older broker
-#: would take for damaged ones.
+#: Version 2 has transactions. It is written at the first use of transactions: an older broker would serve the
+#: aborted records of such a store as committed ones. Version 3 has compacted logs, which an older broker
+#: would treat as damaged.
 FORMAT_VERSIONS = (b"1", b"2", b"3")
 WITH_TRANSACTIONS, WITH_COMPACTION = FORMAT_VERSIONS[1:]
 BLOB_FROM_BYTES = 1_024
@@ -33,22 +33,22 @@ KEEP_INFO_LOGS = 2
 SMALLEST_BUFFER, LARGEST_BUFFER = (
     2**20,
     16 * 2**20,
-)  # of writes in memory; a sixteenth of the disk between
-ROOM_IN_BUFFERS = 3  # kept free: one is being flushed, one fills, one for compaction
+)  # bytes of buffered writes; in this range, a sixteenth of the disk
+ROOM_IN_BUFFERS = 3  # free space to keep: a buffer in flush, one being filled, one for compaction
 FEW_KEYS = (
-    16  # fewer are deleted one by one: a range tombstone costs every read until it is compacted
+    16  # up to this many keys are deleted singly: range tombstones slow reads until compaction
 )
 
 
 class StoreFailed(FaustAssignerError, OSError):
-    """The disk refused (no space, i/o error, corruption); nothing of the write holds."""
+    """The disk failed (no space, i/o error, corruption); no part of the write is stored."""
 
 
 Keys = Callable[[], Iterable[bytes]]
 
 
 class Range(NamedTuple):
-    """Keys to delete, from ``first`` to before ``beyond``: how many, and which, where the caller knows."""
+    """Keys to delete, from ``first`` to before ``beyond``; their number and the keys, if known."""
 
     first: bytes
     beyond: bytes
@@ -57,7 +57,7 @@ class Range(NamedTuple):
 
 
 def prefix_range(prefix: bytes, size: int | None = None, known: Keys | None = None) -> Range:
-    """Every key that starts with ``prefix``.
+    """Return the range of all keys that start with ``prefix``.
 
     >>> prefix_range(b"ab")[:2], prefix_range(b"a\\xff")[:2]
     ((b'ab', b'ac'), (b'a\\xff', b'b'))
@@ -68,21 +68,21 @@ def prefix_range(prefix: bytes, size: int | None = None, known: Keys | None = No
 
 
 def raise_format(store: Store, version: bytes) -> tuple[tuple[bytes, bytes], ...]:
-    """The write that makes the store's format ``version``; none where it is that or a later one."""
+    """Return the write that raises the store's format to ``version``; empty if no raise is needed."""
     return () if (store.get(FORMAT) or b"") >= version else ((FORMAT, version),)
 
 
 class Store(Protocol):
-    """Ordered keys to values."""
+    """The interface of a store: ordered keys with values."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value, or None. From any thread."""
+        """Return the value, or None. From any thread."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values in the order of the keys. From any thread."""
+        """Return the values in the order of the keys. From any thread."""
 
     def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
-        """The values, where all of them are in memory; else None."""
+        """Return the values if all of them are in memory, else None."""
 
     def write(
         self,
@@ -94,41 +94,41 @@ class Store(Protocol):
     ) -> None:
         """Delete and put, all or nothing. Raises StoreFailed.
 
-        ``is_rewrite``: the batches are old ones in a new form, and no reader waits for them.
+        ``is_rewrite``: the batches are rewritten old ones, which no reader waits for.
         """
 
     def flush(self) -> int:
-        """Wait for the disk: how many writes are on it for sure. From any thread. Raises StoreFailed."""
+        """Wait for the disk; return how many writes are synced. From any thread. Raises StoreFailed."""
 
     def note_flushed(self, writes: int) -> None:
-        """So many writes are on the disk, for the witness."""
+        """Record in the witness that ``writes`` writes are on the disk."""
 
     def note_end(self, place: bytes, end: int) -> None:
-        """Where a partition ends, for the witness."""
+        """Record the end of a partition in the witness."""
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Every pair whose key starts with ``prefix``, in key order; never walks beyond it."""
+        """Yield every pair whose key starts with ``prefix``, in key order; never reads other keys."""
 
     def close(self) -> None:
         """Release files and locks."""
 
 
 class MemoryStore:
-    """A dict; gone with the process."""
+    """A store in a dict, lost at the end of the process."""
 
     def __init__(self) -> None:
         self._pairs: dict[bytes, bytes] = {}
 
     def get(self, key: bytes) -> bytes | None:
-        """The value, or None."""
+        """Return the value, or None."""
         return self._pairs.get(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values in the order of the keys."""
+        """Return the values in the order of the keys."""
         return [self._pairs.get(key) for key in keys]
 
     def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
-        """The values."""
+        """Return the values, or None if one is missing."""
         found = [self._pairs.get(key) for key in keys]
         return None if None in found else found  # type: ignore[return-value]
 
@@ -140,7 +140,7 @@ class MemoryStore:
         ranges: Iterable[Range] = (),
         is_rewrite: bool = False,
     ) -> None:
-        """Delete and put; a range whose keys are not given costs O(all keys)."""
+        """Delete and put; a range without known keys costs O(all keys)."""
         for first, beyond, _, known in ranges:
             for key in (
                 [k for k in self._pairs if first <= k < beyond] if known is None else known()
@@ -151,25 +151,25 @@ class MemoryStore:
             self._pairs.pop(key, None)
 
     def flush(self) -> int:
-        """Nothing outlives the process."""
+        """Return 0: memory is never synced."""
         return 0
 
     def note_flushed(self, writes: int) -> None:
-        """Nothing outlives the process."""
+        """Ignore the call: memory has no witness."""
 
     def note_end(self, place: bytes, end: int) -> None:
-        """Nothing outlives the process."""
+        """Ignore the call: memory has no witness."""
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Every pair whose key starts with ``prefix``; cost O(all keys)."""
+        """Yield every pair whose key starts with ``prefix``; cost O(all keys)."""
         return iter(sorted((k, v) for k, v in self._pairs.items() if k.startswith(prefix)))
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there is nothing to release."""
 
 
 class RecentBatches:
-    """The batches written last, in memory: a reader at the end of a log asks no disk. One thread only."""
+    """The latest batches in memory, so that readers at a log's end need no disk. One thread only."""
 
     def __init__(self, limit_bytes: int = CACHED_BATCH_BYTES) -> None:
         self._limit = limit_bytes
@@ -177,11 +177,11 @@ class RecentBatches:
         self._pairs: OrderedDict[bytes, bytes] = OrderedDict()
 
     def get(self, key: bytes) -> bytes | None:
-        """The value, if it is still here."""
+        """Return a cached value, or None."""
         return self._pairs.get(key)
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Remember; the oldest go when there is too much."""
+        """Cache a value; drop the oldest values beyond the limit."""
         self.drop(key)
         self._pairs[key] = value
         self._size += len(value)
@@ -189,24 +189,24 @@ class RecentBatches:
             self._size -= len(self._pairs.popitem(last=False)[1])
 
     def drop(self, key: bytes) -> None:
-        """Forget."""
+        """Remove a value from the cache."""
         self._size -= len(self._pairs.pop(key, b""))
 
 
 class RocksStore:
-    """RocksDB through rocksdict, values above 1 KiB in blob files (a log is written once, read forward).
+    """RocksDB through rocksdict, with values above 1 KiB in blob files (logs are written once, read forward).
 
-    ``get``, ``get_many``, ``scan`` and ``flush`` may run in any thread, the rest in one.
+    ``get``, ``get_many``, ``scan`` and ``flush`` may run in any thread, all other methods in one.
     """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        # What is written is in memory and in the write-ahead log, and needs that room again to be flushed.
+        # A buffered write is in memory and in the write-ahead log; its flush needs the same space again.
         self._buffer = max(
             min(shutil.disk_usage(folder).total // 16, LARGEST_BUFFER), SMALLEST_BUFFER
         )
-        self._unmeasured = self._buffer  # bytes written since free space was looked at
+        self._unmeasured = self._buffer  # bytes written since the last check of free space
         self._is_low = False
         self._is_broken = False
         self._db: Any = self._open()
@@ -220,12 +220,12 @@ class RocksStore:
 
     @property
     def sequence(self) -> int:
-        """How many writes the store holds."""
+        """The number of writes in the store."""
         return int(self._db.latest_sequence_number())
 
     def _open(self) -> Any:
         options = Options(raw_mode=True)
-        # Where a store has been, a missing one is a loss and no fresh start.
+        # A missing store beside a witness is a loss, so RocksDB must not create a new one.
         options.create_if_missing(not Witness.stands_in(self._folder))
         options.set_enable_blob_files(True)
         options.set_min_blob_size(BLOB_FROM_BYTES)
@@ -239,17 +239,17 @@ class RocksStore:
             raise StoreFailed(f"cannot open {self._folder}: {error}") from error
 
     def get(self, key: bytes) -> bytes | None:
-        """The value, or None."""
+        """Return the value, or None."""
         value: bytes | None = _guarded(self._db.get, key)
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values in the order of the keys."""
+        """Return the values in the order of the keys."""
         values: list[bytes | None] = _guarded(self._db.get, list(keys))
         return values
 
     def peek(self, keys: Sequence[bytes]) -> list[bytes] | None:
-        """The values, where all of them were written lately; else None."""
+        """Return the values if all of them are in the cache of latest batches, else None."""
         found = [self._recent.get(key) for key in keys]
         return None if None in found else found  # type: ignore[return-value]
 
@@ -263,7 +263,7 @@ class RocksStore:
     ) -> None:
         """Delete and put, all or nothing.
 
-        Records are refused while the disk is nearly full, so that there is room to delete some.
+        Records are refused while the disk is nearly full, so that space remains for deletions.
         """
         if self._is_broken:
             self._reopen()
@@ -283,13 +283,13 @@ class RocksStore:
             batch.delete(key)
             self._recent.drop(
                 key
-            )  # a range leaves its batches there until newer ones push them out
+            )  # batches of deleted ranges stay in this cache until newer ones displace them
         if fresh:
             self._need_room(sum(len(value) for _, value in fresh))
         try:
             _guarded(self._db.write, batch)
         except StoreFailed:
-            self._is_broken = True  # RocksDB takes nothing more until it is opened again
+            self._is_broken = True  # RocksDB accepts no further write until it is reopened
             raise
         self.witness.note(self.sequence)
         for key, value in fresh:
@@ -318,16 +318,16 @@ class RocksStore:
 
     @property
     def is_low(self) -> bool:
-        """Whether records are refused for want of space."""
+        """Whether records are refused because space is short."""
         return self._is_low
 
     def reclaim(self) -> None:
-        """Give back what deletions freed; in any thread, takes a while."""
+        """Return the space of deleted data to the disk; in any thread, slow."""
         _guarded(self._db.flush)
         _guarded(self._db.compact_range, None, None)
 
     def flush(self) -> int:
-        """Wait for the disk: how many writes are on it for sure. A disk that fails breaks the store."""
+        """Wait for the disk; return how many writes are synced. A failing disk breaks the store."""
         writes = self.sequence
         try:
             _guarded(self._db.flush_wal, True)
@@ -337,15 +337,15 @@ class RocksStore:
         return writes
 
     def note_flushed(self, writes: int) -> None:
-        """So many writes are on the disk, for the witness."""
+        """Record in the witness that ``writes`` writes are on the disk."""
         self.witness.note_synced(writes)
 
     def note_end(self, place: bytes, end: int) -> None:
-        """Where a partition ends, for the witness."""
+        """Record the end of a partition in the witness."""
         self.witness.note_end(place, end)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Every pair whose key starts with ``prefix``, in key order; never walks beyond it."""
+        """Yield every pair whose key starts with ``prefix``, in key order; never reads other keys."""
         span = prefix_range(prefix)
         bounded = ReadOptions()
         bounded.set_iterate_upper_bound(span.beyond)
@@ -355,7 +355,7 @@ class RocksStore:
             raise StoreFailed(str(error)) from error
 
     def close(self) -> None:
-        """Flush and release the lock."""
+        """Flush, and release files and lock."""
         try:
             self._db.close()
         except Exception as error:
@@ -373,5 +373,5 @@ def _guarded(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def open_store(folder: Path | None) -> Store:
-    """RocksDB in ``folder``, or memory without one."""
+    """Open RocksDB in ``folder``, or a store in memory if ``folder`` is None."""
     return MemoryStore() if folder is None else RocksStore(folder)

@@ -1,4 +1,4 @@
-"""Transactional ids as key-value pairs, and back."""
+"""Convert transactional ids to key-value pairs and back."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ VERSION: Final = 1
 
 
 def transaction_key(transactional_id: str) -> bytes:
-    """Where a transactional id lives."""
+    """Return the key of a transactional id."""
     return PREFIX + transactional_id.encode()
 
 
 def dump_transaction(value: Transaction) -> bytes:
-    """A transactional id as JSON; cost O(partitions)."""
+    """Encode a transactional id as JSON; cost O(partitions)."""
     return json.dumps(
         {
             "kind": "transaction",
@@ -40,7 +40,7 @@ def dump_transaction(value: Transaction) -> bytes:
 
 
 def load_transactions(store: Store) -> Iterator[Transaction]:
-    """Every transactional id in the store. Raises StoreFailed on one that a later version wrote."""
+    """Yield every transactional id. Raises StoreFailed on a record of a later version."""
     for key, value in store.scan(PREFIX):
         transactional_id, saved = key[len(PREFIX) :].decode(), json.loads(value)
         if saved.get("v") != VERSION:

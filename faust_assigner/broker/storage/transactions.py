@@ -1,7 +1,7 @@
-"""Transactions of one partition: those that are open, those that were aborted, and the markers that end them.
+"""Transactions of one partition: the open ones, the aborted ones, and their end markers.
 
-A reader of committed records goes no further than the first record of the oldest open transaction (the last
-stable offset), and is given the aborted transactions among what it reads, to skip their records (KIP-98).
+A read_committed consumer reads up to the last stable offset: the first record of the oldest open transaction.
+It receives the list of aborted transactions in its range, and skips their records (KIP-98).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from faust_assigner.broker.storage.records import (
 ABORTED: Final = struct.Struct(">qqq")  # producer id, first offset, stable offset
 NO_SEQUENCE: Final = -1
 #: A record: length, attributes, time, offset, a key of 4 bytes, a value of 6 bytes, no headers. The key is a
-#: version and a type, the value a version and the epoch of a coordinator that never changes here.
+#: version and a type. The value is a version and the coordinator epoch, which never changes here.
 RECORD: Final = struct.Struct(">bbbbbhhbhib")
 ABORT_TYPE, COMMIT_TYPE = 0, 1
 
@@ -34,7 +34,7 @@ ABORT_TYPE, COMMIT_TYPE = 0, 1
 class Aborted(NamedTuple):
     """One aborted transaction: offsets of its first record and of its marker.
 
-    ``stable`` is the last stable offset once it was over: no transaction that is aborted later begins before.
+    ``stable`` is the last stable offset after its end: all later aborted transactions begin at or after it.
     """
 
     producer_id: int
@@ -44,7 +44,7 @@ class Aborted(NamedTuple):
 
 
 class TransactionIndex:
-    """Open and aborted transactions by producer id and offset; in memory, as the store has them."""
+    """The open and aborted transactions in memory, as in the store."""
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}  # producer id -> first offset, in ascending order of offsets
@@ -52,22 +52,22 @@ class TransactionIndex:
         self._lasts: list[int] = []
 
     def restore(self, opened: Iterable[tuple[int, int]], aborted: Iterable[Aborted]) -> None:
-        """Take over (producer id, first offset) pairs in any order, and aborted transactions in theirs."""
+        """Restore (producer id, first offset) pairs in any order, and aborted transactions in order."""
         self.open = dict(sorted(opened, key=lambda pair: pair[1]))
         for one in aborted:
             self.add(one)
 
     def add(self, aborted: Aborted) -> None:
-        """One more; its marker is behind all others."""
+        """Add an aborted transaction; its marker is after all earlier ones."""
         self._aborted.append(aborted)
         self._lasts.append(aborted.last)
 
     def first_open(self, *, without: int | None = None) -> int | None:
-        """The first offset of the oldest open transaction, leaving out that of one producer id."""
+        """Return the first offset of the oldest open transaction, except that of one producer id."""
         return next((first for pid, first in self.open.items() if pid != without), None)
 
     def between(self, offset: int, beyond: int) -> Iterator[Aborted]:
-        """Those with records in [offset, beyond); cost O(log all + those that are looked at)."""
+        """Yield aborted transactions with records in [offset, beyond); cost O(log all + examined)."""
         for position in range(bisect_left(self._lasts, offset), len(self._aborted)):
             found = self._aborted[position]
             if found.first < beyond:
@@ -76,13 +76,13 @@ class TransactionIndex:
                 return
 
     def trim(self, start: int) -> int:
-        """Forget those whose marker is before ``start``; how many went."""
+        """Forget transactions whose marker is before ``start``; return their number."""
         gone = bisect_right(self._lasts, start - 1)
         del self._aborted[:gone], self._lasts[:gone]
         return gone
 
     def forget(self, last: int) -> bool:
-        """Forget the one whose marker is at offset ``last``; whether there was one."""
+        """Forget the transaction whose marker is at offset ``last``; return whether there was one."""
         position = bisect_left(self._lasts, last)
         if position == len(self._lasts) or self._lasts[position] != last:
             return False
@@ -90,16 +90,16 @@ class TransactionIndex:
         return True
 
     def lasts(self) -> tuple[int, ...]:
-        """The offset of the marker of each aborted transaction."""
+        """Return the marker offsets of all aborted transactions."""
         return tuple(self._lasts)
 
 
 def marker_batch(
     producer_id: int, epoch: int, now_ms: int, *, commits: bool
 ) -> tuple[bytes, Batch]:
-    """The control batch that ends a transaction, at offset 0."""
+    """Build the control batch that ends a transaction, at offset 0."""
     fields = RECORD.pack(0, 0, 0, 0, 8, 0, COMMIT_TYPE if commits else ABORT_TYPE, 12, 0, 0, 0)
-    body = bytes([2 * (len(fields) - 1)]) + fields[1:]  # zigzag: lengths are twice what they say
+    body = bytes([2 * (len(fields) - 1)]) + fields[1:]  # a zigzag varint holds twice the length
     attributes = TRANSACTIONAL | CONTROL
     size = HEADER.size + len(body)
     header = HEADER.pack(

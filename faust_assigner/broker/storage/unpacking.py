@@ -1,4 +1,4 @@
-"""The codecs of record batches, with a cap on what unpacks. Safe in any thread; the work frees the GIL."""
+"""The codecs of record batches, with a limit on the decompressed size. Thread-safe; releases the GIL."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ XERIAL: Final = b"\x82SNAPPY\0"
 XERIAL_HEADER: Final = 16
 GZIP_MEMBER: Final = b"\x1f\x8b\x08"
 LZ4_MAGIC: Final = 0x184D2204
-#: A frame of independent blocks of at most 64 KiB, without checksums of content or blocks; the last byte is a
-#: checksum of the two before it.
+#: A frame of independent blocks of at most 64 KiB, without checksums of content or blocks. The last byte is
+#: the checksum of the two bytes before it.
 LZ4_HEADER: Final = struct.pack("<I", LZ4_MAGIC) + b"\x60\x40\x82"
 LZ4_BLOCK: Final = 64 * 1024
 LZ4_PLAIN: Final = 0x80000000  # the block is not compressed
 XERIAL_VERSIONS: Final = struct.pack(">ii", 1, 1)
-MOST_OF_SNAPPY: Final = 32  # bytes out for one in: a copy of 64 takes three
+MOST_OF_SNAPPY: Final = 32  # the most output bytes per input byte: a copy of 64 takes three bytes
 FIRST_GUESS: Final = 256 * 1024
 TOO_SMALL: Final = "failed to write whole buffer"
 
 
 class Unreadable(ValueError):
-    """The bytes are not what their codec makes."""
+    """The bytes are invalid for their codec."""
 
 
 class TooMuch(ValueError):
-    """The bytes unpack to more than the cap."""
+    """The decompressed bytes would exceed the limit."""
 
 
 def unpack(codec: int, body: bytes, limit: int) -> bytes:
-    """Unpack codec 1 gzip, 2 snappy, 3 lz4, 4 zstd to at most ``limit`` bytes. Raises Unreadable, TooMuch."""
+    """Decompress 1 gzip, 2 snappy, 3 lz4, 4 zstd to at most ``limit`` bytes. Raises Unreadable, TooMuch."""
     try:
         return _CODECS[codec](body, limit)
     except KeyError:
@@ -43,7 +43,7 @@ def unpack(codec: int, body: bytes, limit: int) -> bytes:
 
 
 def pack(codec: int, body: bytes) -> bytes:
-    """Compress for readers of every client; the codecs as for :func:`unpack`."""
+    """Compress in a form that every client can read; codecs as in :func:`unpack`."""
     return _PACKERS[codec](body)
 
 
@@ -74,7 +74,7 @@ def _pack_zstd(body: bytes) -> bytes:
 
 
 def _gzip(body: bytes, limit: int) -> bytes:
-    """One member or several; what follows the last one is ignored, as Java does."""
+    """Decompress one or more members; ignore bytes after the last one, as Java does."""
     out: list[bytes] = []
     while True:
         member = zlib.decompressobj(wbits=31)
@@ -90,7 +90,7 @@ def _gzip(body: bytes, limit: int) -> bytes:
 
 
 def _snappy(body: bytes, limit: int) -> bytes:
-    """A bare block, or blocks with lengths as Java's streams write them."""
+    """Decompress a bare block, or blocks with lengths, which Java's streams write."""
     if not body.startswith(XERIAL):
         return _snappy_block(body, limit)
     out: list[bytes] = []
@@ -120,7 +120,7 @@ def _lz4(body: bytes, limit: int) -> bytes:
 
 
 def _lz4_end(body: bytes) -> int:
-    """Where the first frame ends. Blocks that depend on each other are refused (KIP-57)."""
+    """Return the end of the first frame. Refuses blocks that depend on each other (KIP-57)."""
     magic, flags = struct.unpack_from("<IB", body)
     if magic != LZ4_MAGIC or flags & 0xE3 != 0x60:
         raise Unreadable("no lz4 frame of independent blocks")
@@ -139,7 +139,7 @@ def _zstd(body: bytes, limit: int) -> bytes:
 
 
 def _into(decompress: Callable[[bytes, bytearray], int], body: bytes, limit: int) -> bytes:
-    """Into a buffer that grows until all fits; what does not fit into ``limit`` is never made."""
+    """Decompress into a growing buffer, which never exceeds ``limit``."""
     size = min(max(FIRST_GUESS, 4 * len(body)), limit)
     while True:
         buffer = bytearray(size)

@@ -1,10 +1,10 @@
-"""A witness beside the store: how much was written and where each partition ended, for the next start to see.
+"""The witness: a file beside the store with the count of writes and the end of each partition.
 
-RocksDB's recovery stops at the first damaged byte of its write-ahead log and calls what it has whole; that is
-right after a power loss, and silently loses acknowledged records after any other damage. The witness is a
-small file mapped into memory and touched at each write, so it survives ``kill -9`` as the log itself does. At
-start the store must hold at least as many writes as the witness saw. Only where the machine was restarted
-meanwhile may the end be missing, and then never what was synced.
+RocksDB's recovery stops at the first damaged byte of its write-ahead log and drops the rest. This is right
+after a power loss, but after any other damage it would silently lose acknowledged records. The witness is a
+small memory-mapped file, updated at each write, so it survives ``kill -9`` as the log itself does. At a start
+the store must hold at least as many writes as the witness recorded. Only after a restart of the machine may
+the latest writes be missing, and never synced ones.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ NAME: Final = "WITNESS"
 MAGIC: Final = b"FAWITNS1"
 HEAD: Final = struct.Struct(
     ">8s16sqqI"
-)  # magic, boot, writes, synced writes, checksum of what precedes
+)  # magic, boot, writes, synced writes, checksum of these fields
 HEAD_BYTES: Final = 64
-COPIES: Final = 2  # written in turn: a kill in the middle of one leaves the other
+COPIES: Final = 2  # written alternately: a kill during a write leaves the other copy valid
 FIRST_ENTRY: Final = HEAD_BYTES * COPIES
 ENTRY: Final = struct.Struct(">20sqI")  # topic id and partition, end offset, checksum of both
 GROW_BYTES: Final = 64 * 1024
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-UNKNOWN_BOOT: Final = bytes(16)  # not on Linux: the machine may have been restarted
+UNKNOWN_BOOT: Final = bytes(16)  # not on Linux: assume that the machine was restarted
 
 
 def boot_id() -> bytes:
-    """Which run of this machine it is; zeros where the system does not say."""
+    """Return the id of the machine's current boot; zeros if the system does not provide one."""
     try:
         return bytes.fromhex(BOOT_ID.read_text().strip().replace("-", ""))
     except (OSError, ValueError):
@@ -41,7 +41,7 @@ def boot_id() -> bytes:
 
 
 class Witness:
-    """The file of one store. ``writes``, ``synced`` and ``ends`` are what the last run said."""
+    """The file of one store. ``writes``, ``synced`` and ``ends`` are first those of the last run."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
@@ -61,7 +61,7 @@ class Witness:
 
     @staticmethod
     def stands_in(folder: Path) -> bool:
-        """Whether a broker has kept its data there before."""
+        """Whether a broker has kept its data in ``folder`` before."""
         return (folder / NAME).exists()
 
     def _read(self) -> None:
@@ -84,17 +84,20 @@ class Witness:
         self._next = position
 
     def lacks(self, writes: int) -> int:
-        """How many acknowledged writes a store with ``writes`` of them lost; a power loss excuses a tail."""
+        """Return how many acknowledged writes are lost from a store that holds ``writes`` of them.
+
+        After a restart of the machine only synced writes count, because a power loss may take the latest.
+        """
         seen = (self.writes or 0) if self.same_boot else self.synced
         return max(seen - writes, 0)
 
     def note_synced(self, writes: int) -> None:
-        """The first ``writes`` of them are on the disk, whatever becomes of the machine."""
+        """Record that the first ``writes`` writes are synced to the disk."""
         self.synced = max(self.synced, writes)
         self.note(max(self.writes or 0, writes))
 
     def note(self, writes: int) -> None:
-        """The store holds so many writes now."""
+        """Record that the store holds ``writes`` writes."""
         self.writes = writes
         self.synced = min(self.synced, writes)
         head = HEAD.pack(MAGIC, self._boot, writes, self.synced, 0)[:-4]
@@ -103,7 +106,7 @@ class Witness:
         self._turn = 1 - self._turn
 
     def note_end(self, place: bytes, end: int) -> None:
-        """A partition (16 bytes of topic id, 4 of number) ends there now. A full disk leaves it unwatched."""
+        """Record the end of a partition (16 bytes of topic id, 4 of number); skipped on a full disk."""
         position = self._slots.get(place)
         if position is None:
             position = self._slot()
@@ -124,7 +127,7 @@ class Witness:
         return position
 
     def _grow(self) -> None:
-        """Map a longer file. The new map is made before the old one is closed: a failure changes nothing."""
+        """Map a longer file. The old map is closed last, so a failure changes nothing."""
         size = len(self._map)
         self._reserve(size, size + GROW_BYTES)
         grown = mmap.mmap(self._file, size + GROW_BYTES)
@@ -132,30 +135,30 @@ class Witness:
         self._map = grown
 
     def _reserve(self, start: int, end: int) -> None:
-        """Write zeros from ``start`` to ``end``, so that the disk has room for what the map will hold.
+        """Write zeros from ``start`` to ``end``, so that the disk has space for the whole map.
 
-        Every platform can do this; posix_fallocate and mmap.resize do not exist on macOS.
+        This works on every platform; posix_fallocate and mmap.resize do not exist on macOS.
         """
         while start < end:
             start += os.pwrite(self._file, bytes(end - start), start)
 
     def restart(self, writes: int, ends: Mapping[bytes, int]) -> None:
-        """Begin this run's account: what the store holds now is what it must hold at the next start."""
+        """Reset the witness to the present content of the store, which the next start then requires."""
         self._map[FIRST_ENTRY:] = bytes(len(self._map) - FIRST_ENTRY)
         self._slots.clear()
         self._next = FIRST_ENTRY
         self.ends = {}
-        for _ in range(COPIES):  # an older copy of more writes would count after an accepted loss
+        for _ in range(COPIES):  # an old copy with more writes would win after an accepted loss
             self.note(writes)
         for place, end in ends.items():
             self.note_end(place, end)
 
     def close(self) -> None:
-        """On disk, then closed."""
+        """Flush the file to the disk and close it."""
         try:
             self._map.flush()
             os.fsync(self._file)
         except OSError:
-            pass  # a full or failing disk; what it says is on the page cache's side
+            pass  # a full or failing disk; the page cache still has the contents
         self._map.close()
         os.close(self._file)
