@@ -1,4 +1,4 @@
-"""The groups of one broker, around their pure machines: events in, effects out, offsets, configs, numbers."""
+"""The groups of one broker around the pure state machines: events, effects, offsets, configs, metrics."""
 
 from faust_assigner.broker.groups.service import GroupService, Outcome, compute_now
 

@@ -1,39 +1,39 @@
-"""When each group and transaction wants to be rung, on the event loop, once what was said to it is heard."""
+"""The timers of groups and transactions; each runs only after the requests that have already arrived."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-Key = str | tuple[str, str]  # a group id, or another kind of name and its word
+Key = str | tuple[str, str]  # a group id, or the kind of another name and the name
 HearFirst = Callable[[Callable[[], None]], None]
 
 
 class Alarms:
-    """One alarm at most for each key.
+    """The alarms, at most one for each key.
 
-    A broker that is slow finds frames in its sockets that came in time, and a member whose sign of life is
-    among them is not silent. Were that not looked at first, a rebalance of many members on a busy machine
-    would throw members out, who join again, which is the next rebalance.
+    On a slow broker, sockets hold frames that arrived in time, among them heartbeats of members whose
+    session seems to have expired. Alarms therefore wait for these frames. Otherwise a rebalance of many
+    members on a busy machine would remove members, which would rejoin and cause the next rebalance.
     """
 
     def __init__(self, clock: Callable[[], int], tick: Callable[[Key], None]) -> None:
         self._clock, self._tick = clock, tick
         self._armed: dict[Key, tuple[int, asyncio.TimerHandle]] = {}
-        self._rung: set[Key] = set()  # their tick is on its way, and sets the next alarm
+        self._rung: set[Key] = set()  # keys with a tick in progress, which sets the next alarm
         self._waiting: dict[Key, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        #: Runs something once all that came by now is heard; at once where nobody listens.
+        #: Calls a function once all arrived requests are served; at once if no server runs.
         self.hear_first: HearFirst = lambda call: call()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Ring from now on; alarms that were set before among them."""
+        """Start all alarms, including those that were set before."""
         self._loop = loop
         for key, when in self._waiting.items():
             self.set(key, when)
 
     def set(self, key: Key, when_ms: int) -> None:
-        """Ring at that time or before; an earlier alarm finds nothing due and is set anew."""
+        """Ring at ``when_ms`` or earlier; an earlier tick finds nothing due and sets the alarm again."""
         if self._loop is None:
             self._waiting[key] = when_ms
             return
@@ -46,7 +46,7 @@ class Alarms:
         self._armed[key] = (when_ms, self._loop.call_later(delay, self._ring, key))
 
     def ring_until(self, now_ms: int, set_clock: Callable[[int], None]) -> None:
-        """Ring what is due up to a time, each alarm at its own: for clocks that do not run by themselves."""
+        """Ring all alarms due by ``now_ms``, each at its own time: for clocks that are set by hand."""
         for key in sorted(self._rung, key=str):
             self._heard(key)
         while self._armed:
@@ -60,7 +60,7 @@ class Alarms:
         set_clock(now_ms)
 
     def close(self) -> None:
-        """Ring no more."""
+        """Stop all alarms."""
         for _, handle in self._armed.values():
             handle.cancel()
         self._armed.clear()

@@ -1,4 +1,4 @@
-"""The committed offsets of all groups: stored first, remembered after, expired in the end."""
+"""The committed offsets of all groups: store first, then update memory; expire at the end."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ logger = logging.getLogger(__name__)
 
 
 class GroupBooks:
-    """One book of offsets for each group that ever committed, whatever its protocol."""
+    """The offsets of every group that has ever committed, in either protocol."""
 
     def __init__(self, store: Store, clock: Callable[[], int], counters: Counter[str]) -> None:
         self._store = store
         self._clock = clock
         self._counters = counters
         self._books: dict[str, OffsetBook] = {}
-        self._readers: dict[str, set[str]] = {}  # topic -> groups that may have offsets of it
+        self._readers: dict[
+            str, set[str]
+        ] = {}  # topic -> groups that may have offsets of this topic
         self.pending = PendingOffsets(store)
         for group_id, key, entry in group_store.load_offsets(store):
             self._remember(group_id, {key: entry})
@@ -36,7 +38,7 @@ class GroupBooks:
             self._readers.setdefault(topic, set()).add(group_id)
 
     def commit(self, group_id: str, changes: Mapping[TopicPartition, Committed]) -> Code:
-        """Store offsets a group has admitted; on disk before this returns."""
+        """Store offsets that a group has accepted; they are stored before this returns."""
         book = self._books.setdefault(group_id, OffsetBook())
         if not self._has_space(group_id, book, changes):
             return Code.INVALID_REQUEST
@@ -52,7 +54,7 @@ class GroupBooks:
     def commit_later(
         self, group_id: str, producer_id: int, changes: Mapping[TopicPartition, Committed]
     ) -> Code:
-        """Store offsets that count once the producer's transaction commits; on disk before this returns."""
+        """Store offsets as pending until the producer's transaction commits, before this returns."""
         if not self._has_space(group_id, self.offsets(group_id), changes):
             return Code.INVALID_REQUEST
         if not self._stored(group_id, self.pending.puts(group_id, producer_id, changes)):
@@ -65,7 +67,7 @@ class GroupBooks:
     def end_transaction(
         self, group_id: str, producer_id: int, *, commits: bool
     ) -> tuple[list[tuple[bytes, bytes]], list[bytes], Callable[[], None]]:
-        """Plan a transaction's end for one group: puts, deletes, and the call that follows them."""
+        """Plan a transaction's end for one group: return puts, deletes, and the call after the write."""
         changes, deletes = self.pending.ending(group_id, producer_id)
         applied = changes if commits else {}
 
@@ -91,11 +93,11 @@ class GroupBooks:
         return True
 
     def offsets(self, group_id: str) -> OffsetBook:
-        """A group's offsets; an empty book for a group nobody knows."""
+        """Return a group's offsets; an empty book for an unknown group."""
         return self._books.get(group_id) or OffsetBook()
 
     def delete_offsets(self, group_id: str, keys: Iterable[TopicPartition]) -> None:
-        """Forget some offsets of one group, and what transactions that are open have for these partitions."""
+        """Delete offsets of one group, also pending ones of open transactions."""
         named = set(keys)
         self._drop_offsets(group_id, named, named.__contains__)
 
@@ -112,14 +114,14 @@ class GroupBooks:
             self._write_quietly([], [*stored, *pending])
 
     def topic_deleted(self, topic: str) -> Iterator[str]:
-        """Drop offsets of a deleted topic, they would make no sense in a new one; yields group by group."""
+        """Delete the offsets of a deleted topic, which are invalid for a new one; yield each group."""
         for group_id in self._readers.pop(topic, ()):
             named = self.offsets(group_id).of_topic(topic)
             self._drop_offsets(group_id, named, lambda key: key[0] == topic)
             yield group_id
 
     def _close_book(self, group_id: str) -> list[bytes]:
-        """Forget all offsets of a group; their keys, to be deleted."""
+        """Forget all offsets of a group; return their keys for deletion."""
         book = self._books.pop(group_id, OffsetBook())
         for topic in {topic for topic, _ in book.entries}:
             self._readers.get(topic, set()).discard(group_id)
@@ -127,7 +129,7 @@ class GroupBooks:
         return [*(group_store.offset_key(group_id, *key) for key in book.entries), *pending]
 
     def _expire(self, group: Group, retention_ms: int) -> tuple[TopicPartition, ...]:
-        """Apply KIP-211 to one group; what went."""
+        """Apply KIP-211 to one group; return the expired partitions."""
         book = self.offsets(group.group_id)
         old = book.expired(group, retention_ms=retention_ms, now_ms=self._clock())
         expired = tuple(key for key in old if not self.pending.is_pending(group.group_id, key))

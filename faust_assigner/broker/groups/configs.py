@@ -1,6 +1,6 @@
-"""Settings of a single group (KIP-848's resource type GROUP): kept in the store, over the broker's own.
+"""Configs of single groups (KIP-848's resource type GROUP), stored, with priority over the broker's settings.
 
-A config may be set for a group that does not exist yet; it outlives the group, as in Kafka.
+A config may be set before its group exists; it outlives the group, as in Kafka.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PREFIX: Final = b"c\0"
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """One config: the broker setting it falls back to, and what bounds it (a setting's name or a number)."""
+    """One config: the broker setting that is its default, and its bounds (setting names or numbers)."""
 
     fallback: str
     least: str | int
@@ -47,7 +47,7 @@ GROUP_CONFIGS: Final[Mapping[str, GroupConfig]] = {
 
 
 class GroupConfigs:
-    """What was set for which group, restored from the store and written to it."""
+    """The explicit configs of all groups, restored from the store and written to it."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store = store
@@ -60,20 +60,20 @@ class GroupConfigs:
         return iter(self._set)
 
     def explicit(self, group_id: str) -> Mapping[str, str]:
-        """What was set for this group alone."""
+        """Return the explicit configs of a group."""
         return self._set.get(group_id, {})
 
     def number(self, group_id: str, name: str) -> int:
-        """The value that holds for a group; cost O(1)."""
+        """Return the effective value for a group; cost O(1)."""
         return int(self.explicit(group_id).get(name) or self._broker[GROUP_CONFIGS[name].fallback])
 
     def is_broker_default(self, name: str) -> bool:
-        """Whether the broker's setting behind a config is as Kafka's default."""
+        """Whether the broker setting behind a config has Kafka's default value."""
         fallback = GROUP_CONFIGS[name].fallback
         return self._broker[fallback] == kafka_default(fallback)
 
     def configure(self, group_id: str, configs: Mapping[str, str], *, validate_only: bool) -> None:
-        """Replace what is set for a group. Raises Refused, StoreFailed."""
+        """Replace the explicit configs of a group. Raises Refused, StoreFailed."""
         if not limits.is_group_id(group_id):
             raise Refused(ErrorCode.invalid_request, "Default group resources are not allowed.")
         for name, value in configs.items():

@@ -1,4 +1,4 @@
-"""Who fenced whom and why, in one sentence with both epochs, made only when it is written down."""
+"""The log message of a fenced request, with both epochs; formatted only when it is logged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from faust_assigner.coordinator.group import Group
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that was fenced, and the group as it stands. ``str()`` costs O(members)."""
+    """A fenced request and the present state of its group. ``str()`` costs O(members)."""
 
     group_id: str
     group: Group | None
@@ -51,7 +51,7 @@ class Refusal:
 
 
 def _asked_by(event: Request) -> tuple[str, str | None, int | None]:
-    """Member id, instance id and epoch or generation a request names."""
+    """Return the member id, instance id and epoch or generation of a request."""
     match event:
         case ConsumerGroupHeartbeat():
             return event.member_id, event.instance_id, event.member_epoch

@@ -1,4 +1,4 @@
-"""What the broker counts about its groups, in plain numbers: cheap to keep, read only when somebody asks."""
+"""The metrics of the groups as plain numbers: cheap to update, read only by a scrape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from faust_assigner.coordinator.errors import Code
 
 HEARTBEAT_BOUNDS_S: Final = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 REBALANCE_BOUNDS_S: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-#: Answers that tell a member it is not, or no longer, who it believes to be.
+#: Errors for members whose id, instance, generation or epoch is invalid or outdated.
 FENCING: Final = frozenset(
     {
         Code.ILLEGAL_GENERATION,
@@ -29,7 +29,7 @@ SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
 
 
 class Spread:
-    """A histogram: how many values up to each bound, and their sum."""
+    """A histogram: the number of values up to each bound, and their sum."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -37,12 +37,12 @@ class Spread:
         self.total = 0.0
 
     def add(self, value: float) -> None:
-        """One more value; cost O(log bounds)."""
+        """Add a value; cost O(log bounds)."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """(upper bound, values up to it), as Prometheus wants them."""
+        """Return (upper bound, number of values up to it) pairs, in Prometheus' format."""
         sums, so_far = [], 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             so_far += count
@@ -52,7 +52,7 @@ class Spread:
 
 @dataclass(slots=True)
 class Meter:
-    """Rebalances by reason and duration, fenced requests by error, how long heartbeats took."""
+    """Rebalances by reason and duration, fenced requests by error, durations of heartbeats."""
 
     rebalances: Counter[str] = field(default_factory=Counter)
     rebalance_s: Spread = field(default_factory=lambda: Spread(REBALANCE_BOUNDS_S))
@@ -62,16 +62,16 @@ class Meter:
             kind: Spread(HEARTBEAT_BOUNDS_S) for kind in ("classic", "consumer")
         }
     )
-    _unsettled: dict[str, int] = field(default_factory=dict)  # group -> since when, in ms
+    _unsettled: dict[str, int] = field(default_factory=dict)  # group -> rebalance start in ms
 
     def served(self, frame: bytes, heard_at: float) -> None:
-        """How long a heartbeat took since its bytes came (by ``time.monotonic``); others are not timed."""
+        """Record the time from a heartbeat's arrival (``time.monotonic``); ignores other requests."""
         protocol = HEARTBEATS.get(frame[:2])
         if protocol is not None:
             self.heartbeat_s[protocol].add(time.monotonic() - heard_at)
 
     def state_seen(self, group_id: str, state: str, now_ms: int, reason: str) -> None:
-        """The state of a group after an event; a rebalance lasts from the first unsettled one to Stable."""
+        """Record a group's state after an event; a rebalance lasts from leaving SETTLED to Stable."""
         if state not in SETTLED:
             if group_id not in self._unsettled:
                 self._unsettled[group_id] = now_ms
@@ -82,5 +82,5 @@ class Meter:
             self.rebalance_s.add((now_ms - since) / 1000)
 
     def forget(self, group_id: str) -> None:
-        """The group is gone."""
+        """Forget a deleted group."""
         self._unsettled.pop(group_id, None)

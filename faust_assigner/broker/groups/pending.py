@@ -1,4 +1,4 @@
-"""Offsets that wait for the end of the transaction they were committed in (KIP-98, KIP-447)."""
+"""Committed offsets that wait for the end of their transaction (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from faust_assigner.broker.storage import group_store
 from faust_assigner.broker.storage.store import Store
 from faust_assigner.coordinator.offsets import Committed, TopicPartition
 
-#: An offset, and whether a later commit outside of the transaction takes its place.
+#: An offset, and whether a later commit outside the transaction replaces it.
 Waiting = tuple[Committed, bool]
 Pair = tuple[bytes, bytes]
 
 
 class PendingOffsets:
-    """By group, producer id and partition; restored from the store."""
+    """The pending offsets by group, producer id and partition; restored from the store."""
 
     def __init__(self, store: Store) -> None:
         self._groups: dict[str, dict[int, dict[TopicPartition, Waiting]]] = {}
@@ -22,24 +22,24 @@ class PendingOffsets:
             self._of(group_id, producer_id)[key] = entry, is_outdated
 
     def __iter__(self) -> Iterator[str]:
-        """The groups with pending offsets."""
+        """Return the groups with pending offsets."""
         return iter(self._groups)
 
     def _of(self, group_id: str, producer_id: int) -> dict[TopicPartition, Waiting]:
         return self._groups.setdefault(group_id, {}).setdefault(producer_id, {})
 
     def count(self, group_id: str) -> int:
-        """How many offsets of a group wait."""
+        """Return the number of pending offsets of a group."""
         return sum(map(len, self._groups.get(group_id, {}).values()))
 
     def is_pending(self, group_id: str, key: TopicPartition) -> bool:
-        """Whether the offset of a partition may change when a transaction ends; cost O(transactions)."""
+        """Whether an open transaction may change a partition's offset; cost O(transactions)."""
         return any(key in waiting for waiting in self._groups.get(group_id, {}).values())
 
     def puts(
         self, group_id: str, producer_id: int, changes: Mapping[TopicPartition, Committed]
     ) -> list[Pair]:
-        """The writes of :meth:`add`."""
+        """Return the writes that belong to :meth:`add`."""
         return [
             (
                 group_store.pending_key(group_id, producer_id, *key),
@@ -51,14 +51,14 @@ class PendingOffsets:
     def add(
         self, group_id: str, producer_id: int, changes: Mapping[TopicPartition, Committed]
     ) -> None:
-        """Remember; a later offset of the same transaction wins."""
+        """Add pending offsets; a later offset of the same transaction replaces an earlier one."""
         waiting = self._of(group_id, producer_id)
         waiting.update((key, (entry, False)) for key, entry in changes.items())
 
     def outdating(
         self, group_id: str, changes: Mapping[TopicPartition, Committed]
     ) -> list[tuple[Pair, dict[TopicPartition, Waiting], TopicPartition]]:
-        """The pending offsets that a commit outside of their transactions outlives, with their writes."""
+        """Return the pending offsets that a commit outside their transactions replaces, with the writes."""
         return [
             (
                 (
@@ -76,13 +76,13 @@ class PendingOffsets:
     def ending(
         self, group_id: str, producer_id: int
     ) -> tuple[dict[TopicPartition, Committed], list[bytes]]:
-        """The offsets that a commit of the transaction would set, and the keys that go with its end."""
+        """Return the offsets that the transaction's commit sets, and the keys that its end deletes."""
         waiting = self._groups.get(group_id, {}).get(producer_id, {})
         changes = {key: entry for key, (entry, is_outdated) in waiting.items() if not is_outdated}
         return changes, [group_store.pending_key(group_id, producer_id, *key) for key in waiting]
 
     def end(self, group_id: str, producer_id: int) -> None:
-        """The transaction is over."""
+        """Forget the pending offsets of a transaction that has ended."""
         by_producer = self._groups.get(group_id, {})
         by_producer.pop(producer_id, None)
         if not by_producer:
@@ -91,7 +91,7 @@ class PendingOffsets:
     def drop(
         self, group_id: str, which: Callable[[TopicPartition], bool] = lambda key: True
     ) -> list[bytes]:
-        """Forget a group's pending offsets of which ``which`` is true; their keys, to be deleted."""
+        """Forget the pending offsets for which ``which`` is true; return their keys for deletion."""
         keys = []
         for producer_id, waiting in list(self._groups.get(group_id, {}).items()):
             for key in list(filter(which, waiting)):

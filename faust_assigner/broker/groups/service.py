@@ -1,7 +1,7 @@
-"""All groups of this broker: events in, effects carried out (stored first, answered after), timers kept.
+"""All groups of this broker: pass events to them, store before answering, keep their timers.
 
-The machines are pure (:mod:`faust_assigner.coordinator`); this is their surroundings. Parked requests are
-callbacks by token. Single-threaded: called from the broker's event loop only.
+The state machines are pure (:mod:`faust_assigner.coordinator`); this module does their I/O. Parked requests
+are callbacks by token. Single-threaded: called from the broker's event loop only.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from faust_assigner.coordinator.unknown import answer_unknown
 
 logger = logging.getLogger(__name__)
 Answer = Callable[[fx.Reply], None]
-Alarm = Callable[[str, int], None]  # (group id, when in ms): call GroupService.tick then
-Outcome = Callable[[Target | None, str], None]  # the target, or None and why there is none
+Alarm = Callable[[str, int], None]  # (group id, time in ms): schedules GroupService.tick
+Outcome = Callable[[Target | None, str], None]  # the target, or None and the reason
 Compute = Callable[[GroupSpec, Outcome], None]
-STATE: Final = "state"  # what a machine says when its state changes; every other word is a reason
+STATE: Final = "state"  # the event of a changed state; any other event name is a reason
 
 
 def compute_now(spec: GroupSpec, done: Outcome) -> None:
-    """Compute a target in place. A fault of an assignor is an outcome, too: the group goes on as it is."""
+    """Compute a target synchronously. An assignor's exception is an outcome: the group keeps its target."""
     try:
         target = compute(spec)
     except Exception as error:
@@ -68,7 +68,7 @@ def compute_now(spec: GroupSpec, done: Outcome) -> None:
 
 
 class GroupService(GroupBooks):
-    """Every group and its offsets, restored from the store and written to it."""
+    """All groups and their offsets, restored from the store and written to it."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class GroupService(GroupBooks):
         self._limits = group_limits
         self._consumer_limits = consumer_limits
         self._catalogue = catalogue
-        self._told: dict[str, Catalogue] = {}  # what each group was told last of the topics
+        self._told: dict[str, Catalogue] = {}  # the topics as each group last received them
         self._compute = compute_target
         self._max_record_bytes = max_record_bytes
         self._alarm = alarm
@@ -124,7 +124,7 @@ class GroupService(GroupBooks):
         return iter(self._groups.values())
 
     def get(self, group_id: str) -> Group | None:
-        """The group, or None."""
+        """Return the group, or None."""
         return self._groups.get(group_id)
 
     # -- events ----------------------------------------------------------------------------------
@@ -136,9 +136,9 @@ class GroupService(GroupBooks):
         answer: Answer,
         founder: Founder | None = None,
     ) -> None:
-        """Put a request to a group; ``answer`` is called now, or when the group lets a parked request go.
+        """Send a request to a group; ``answer`` is called at once, or when a parked request ends.
 
-        ``founder`` is who may make a group by asking; it is counted how many it made.
+        ``founder`` is the peer that may create the group with this request; its groups are counted.
         """
         token = next(self._tokens)
         event = event_for(token)
@@ -156,22 +156,22 @@ class GroupService(GroupBooks):
         ):
             self._feed(
                 group, CatalogueChanged(self._tell(group_id))
-            )  # who created a topic finds it here
+            )  # a member that has just created a topic gets its partitions
             group = self._groups[group_id]
         self._feed(group, event)
         if not isinstance(event, CommitOffsets):
-            self._set_alarm(group_id)  # a commit only ever moves a deadline back
+            self._set_alarm(group_id)  # a commit can only postpone a deadline
         if known is None:
             self._keep_founded(group_id)
 
     def beat(self, group_id: str, event: Heartbeat) -> Code:
-        """A heartbeat's verdict, at once: no machine ever parks one."""
+        """Return the result of a heartbeat at once: state machines never park heartbeats."""
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             replies: list[fx.Reply] = []
             self.ask(group_id, lambda token: replace(event, token=token), replies.append)
             return replies[0].error
-        # In a classic group it stores nothing, and only ever moves a deadline back.
+        # In a classic group a heartbeat stores nothing and can only postpone a deadline.
         (reply,) = (self._unknown(group_id, event),) if group is None else self._step(group, event)
         error = cast(fx.HeartbeatReply, reply).error
         if error in FENCING:
@@ -192,7 +192,7 @@ class GroupService(GroupBooks):
         return group
 
     def _keep_founded(self, group_id: str) -> None:
-        """A group that its founder's request did not bring to life is none."""
+        """Forget a new consumer group if the request that created it added no member."""
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup) and group.is_unproven:
             self._forget(group_id)
@@ -204,10 +204,10 @@ class GroupService(GroupBooks):
         self.meter.forget(group_id)
 
     def _refusal_code(self, group_id: str, event: Event, founder: Founder | None) -> Code | None:
-        is_nameless_commit = not group_id and isinstance(event, CommitOffsets)  # Kafka bears it
+        is_nameless_commit = not group_id and isinstance(event, CommitOffsets)  # allowed in Kafka
         is_refused_inside = not group_id and isinstance(
             event, ConsumerGroupHeartbeat
-        )  # with its words
+        )  # the state machine refuses it with Kafka's message
         if not limits.is_group_id(group_id) and not is_nameless_commit and not is_refused_inside:
             return Code.INVALID_GROUP_ID
         if isinstance(event, JoinGroup):
@@ -218,7 +218,7 @@ class GroupService(GroupBooks):
         return None if has_room else Code.GROUP_MAX_SIZE_REACHED
 
     def _has_room(self, founder: Founder | None, *, is_simple: bool) -> bool:
-        """Where an address has its part, the oldest group goes that holds nothing but ids handed out."""
+        """Whether a peer may create a group; if its address is full, first forget the oldest empty group."""
         if self._founders.makes_room(founder, is_simple=is_simple):
             for group_id in self._founders.fresh(founder, is_simple=is_simple):
                 group = self._groups.get(group_id)
@@ -240,7 +240,7 @@ class GroupService(GroupBooks):
         return answer_unknown(event, group_id, self._limits, self._consumer_limits(group_id))
 
     def tick(self, group_id: str) -> None:
-        """A timer of the group is due."""
+        """Process a timer of the group that is due."""
         self._put(group_id, Tick())
 
     def _tell(self, group_id: str) -> Catalogue:
@@ -248,14 +248,14 @@ class GroupService(GroupBooks):
         return topics
 
     def catalogue_changed(self) -> Iterator[str]:
-        """Topics came, went or grew: tell every group that has not heard of it, one by one."""
+        """Inform each group of changed topics, one at a time; yields after each group."""
         for group_id in list(self._groups):
             if group_id in self._groups and self._told.get(group_id) is not self._catalogue():
                 self._put(group_id, CatalogueChanged(self._tell(group_id)))
             yield group_id
 
     def limits_changed(self, group_id: str) -> None:
-        """The group's own configs are other ones now."""
+        """Apply the group's changed configs."""
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             group.limits = self._consumer_limits(group_id)
@@ -271,7 +271,7 @@ class GroupService(GroupBooks):
     # -- effects ---------------------------------------------------------------------------------
 
     def _feed(self, group: Group, event: Event) -> None:
-        """Carry out the effects in order; the outcome of a save goes back to the machine in place then."""
+        """Carry out effects in order; the result of a save returns to the state machine at once."""
         group_id = group.group_id
         reason = ""
         for effect in self._step(group, event):
@@ -361,7 +361,7 @@ class GroupService(GroupBooks):
             )
             return (
                 Code.UNKNOWN_SERVER_ERROR
-            )  # what Kafka answers for a group record that is too large
+            )  # as Kafka answers for a group record that is too large
         try:
             self._store.write(puts, deletes)
         except StoreFailed as error:
@@ -374,10 +374,10 @@ class GroupService(GroupBooks):
         deletes = [*self._close_book(group_id), group_store.group_key(group_id)]
         self._write_quietly([], deletes, [prefix_range(group_records.records_prefix(group_id))])
 
-    # -- offsets that are no longer wanted -------------------------------------------------------
+    # -- expired offsets -------------------------------------------------------------------------
 
     def expire_offsets(self, retention_ms: int) -> Iterator[int]:
-        """Apply KIP-211, group by group: how many offsets went. Empty groups without offsets go too."""
+        """Apply KIP-211; yield each group's number of expired offsets. Deletes empty groups without any."""
         for group in list(self):
             expired = self._expire(group, retention_ms)
             waited_for = isinstance(group, ClassicGroup) and group.roster.pending
@@ -391,7 +391,7 @@ class GroupService(GroupBooks):
             yield len(expired)
 
     def subscribed(self, group: Group) -> Callable[[str], bool]:
-        """Whether members of the group read a topic (KIP-496); unknown counts as yes."""
+        """Return a test whether members of the group read a topic (KIP-496); true if unknown."""
         if group.state_name == "Empty":
             return lambda topic: False
         topics = group.subscribed_topics()
@@ -399,7 +399,7 @@ class GroupService(GroupBooks):
 
 
 def _founds(event: Event) -> bool:
-    """Whether an event may make a group that is not there."""
+    """Whether an event may create a missing group."""
     match event:
         case JoinGroup():
             return not event.member_id

@@ -1,4 +1,4 @@
-"""The broker's topics as the groups are told of them: pure values, made anew only where something changed."""
+"""The broker's topics as the groups receive them: an immutable value, replaced only after a change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from faust_assigner.coordinator.catalogue import Catalogue, Topic
 
 
 class ToldTopics:
-    """The topics of one broker as one value per change; cost per change O(topics) of copying, one digest."""
+    """The topics of one broker as one value per change; a change costs a copy of O(topics), one digest."""
 
     def __init__(self, catalogue: BrokerCatalogue) -> None:
         self._catalogue = catalogue
@@ -17,16 +17,16 @@ class ToldTopics:
         self._changed: set[str] = set()
 
     def changed(self, name: str) -> None:
-        """A topic came, went or grew."""
+        """Note that a topic was created, deleted or extended."""
         self._changed.add(name)
 
     @property
     def is_stale(self) -> bool:
-        """Whether something changed since :meth:`now` was asked last."""
+        """Whether a topic has changed since the last call of :meth:`now`."""
         return bool(self._changed)
 
     def now(self) -> Catalogue:
-        """The topics as they are; the same object as long as nothing changes."""
+        """Return the current topics; the same object until a change."""
         if not self._changed:
             return self._told
         by_name, by_id = dict(self._told.by_name), dict(self._told.by_id)

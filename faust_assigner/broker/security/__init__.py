@@ -1,1 +1,1 @@
-"""Who may speak to the broker: listeners with TLS, log-ins by SASL, and the users' salted credentials."""
+"""Access to the broker: listeners with TLS, log-ins by SASL, and the users' salted credentials."""

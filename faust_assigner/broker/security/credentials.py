@@ -1,7 +1,7 @@
-"""Users and their salted credentials (RFC 5802): no password is stored, and none can be read back.
+"""Users and their salted credentials (RFC 5802): passwords are not stored and cannot be recovered.
 
-A credential belongs to a user and a SCRAM mechanism. A password that comes by PLAIN is checked against any of
-the user's credentials.
+A credential belongs to a user and a SCRAM mechanism. A PLAIN log-in checks the password against any of the
+user's credentials.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 from faust_assigner.broker.storage.store import Store
 from faust_assigner.errors import ConfigError
 
-PREFIX: Final = b"z"  # the kind of key; then the number of the mechanism and the user's name
+PREFIX: Final = b"z"  # the kind of key; followed by the mechanism's number and the user name
 HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MECHANISMS: Final = tuple(HASHES)  # Kafka's numbers of them begin at 1
+MECHANISMS: Final = tuple(HASHES)  # Kafka numbers them from 1
 ITERATIONS: Final = 4_096
 MOST_ITERATIONS: Final = 16_384
 SALT_BYTES: Final = 16
@@ -27,7 +27,7 @@ LONGEST_USER: Final = 1_024  # bytes
 
 
 class Credential(NamedTuple):
-    """Proof that a user knows a password, for one mechanism."""
+    """The data to verify a user's password, for one mechanism."""
 
     salt: bytes
     stored_key: bytes
@@ -36,7 +36,7 @@ class Credential(NamedTuple):
 
 
 def from_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Credential:
-    """The credential of a password that is salted already."""
+    """Derive a credential from a salted password."""
     name = HASHES[mechanism]
     client_key = hmac.digest(salted, b"Client Key", name)
     stored_key = hashlib.new(name, client_key).digest()
@@ -46,7 +46,7 @@ def from_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> 
 def from_password(
     mechanism: str, password: str, salt: bytes | None = None, iterations: int = ITERATIONS
 ) -> Credential:
-    """Salt a password. Cost: some milliseconds; may run in any thread."""
+    """Derive a credential from a password. Cost: some milliseconds; may run in any thread."""
     salt = os.urandom(SALT_BYTES) if salt is None else salt
     salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
     return from_salted(mechanism, salted, salt, iterations)
@@ -70,15 +70,15 @@ class Credentials:
             )
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """(user, mechanism) pairs in order."""
+        """Return (user, mechanism) pairs in order."""
         return iter(sorted(self._known))
 
     def get(self, user: str, mechanism: str) -> Credential | None:
-        """The user's credential for a mechanism, or None."""
+        """Return the user's credential for a mechanism, or None."""
         return self._known.get((user, mechanism))
 
     def made_up(self, user: str, mechanism: str) -> Credential:
-        """For a user who does not exist: always the same, so that no stranger learns who exists."""
+        """Return a constant fake credential for an unknown user, which hides that the user is unknown."""
         name = HASHES[mechanism]
         keys = [
             hmac.digest(self._secret, part + user.encode(), name) for part in (b"salt", b"a", b"b")
@@ -90,7 +90,7 @@ class Credentials:
         puts: Mapping[tuple[str, str], Credential],
         deletes: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Store and remove credentials by (user, mechanism), all or nothing. Raises StoreFailed."""
+        """Store and delete credentials by (user, mechanism), all or nothing. Raises StoreFailed."""
         gone = list(deletes)
         self._store.write(
             [(_key(*name), _value(credential)) for name, credential in puts.items()],
@@ -101,14 +101,14 @@ class Credentials:
         self._known.update(puts)
 
     def set_password(self, user: str, password: str) -> None:
-        """Create a user with credentials for every mechanism, or change the password of one."""
+        """Create a user with credentials for all mechanisms, or change the password of a user."""
         if not self.is_password(user, password) or not all(
             (user, mechanism) in self._known for mechanism in MECHANISMS
         ):
             self.change({(user, m): from_password(m, password) for m in MECHANISMS})
 
     def is_password(self, user: str, password: str) -> bool:
-        """Whether it is the user's password; as slow for a user who does not exist. In any thread."""
+        """Check a user's password; equally slow for an unknown user. In any thread."""
         name = next(((user, m) for m in MECHANISMS if (user, m) in self._known), None)
         mechanism = MECHANISMS[0] if name is None else name[1]
         known = self.made_up(user, mechanism) if name is None else self._known[name]
@@ -117,7 +117,7 @@ class Credentials:
 
 
 def read_users(path: Path) -> list[tuple[str, str]]:
-    """(name, password) of each ``NAME=PASSWORD`` line. Raises ConfigError, which names no password."""
+    """Parse ``NAME=PASSWORD`` lines. Raises ConfigError, whose message contains no password."""
     found = []
     try:
         lines = path.read_text().splitlines()

@@ -1,6 +1,6 @@
-"""The log-in of one connection (SASL): PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, and the price of failed ones.
+"""The log-in of one connection (SASL): PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, and delays after failures.
 
-Before it is through, a peer may ask for ApiVersions and the two SASL APIs, and for nothing else.
+Before the log-in is complete, a peer may send only ApiVersions and the two SASL requests.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ FRAME_BYTES: Final = 64 * 1024  # the largest request before log-in
 LOG_IN_TIMEOUT_S: Final = 10.0
 LONGEST_DELAY_S: Final = 5.0
 FORGET_AFTER_S: Final = 60.0
-ADDRESSES: Final = 10_000  # with failed log-ins; the longest quiet one is forgotten
+ADDRESSES: Final = 10_000  # with failed log-ins; at the limit the longest quiet one is dropped
 
 
 class LogInFailed(Exception):
-    """The peer is not who it claims to be, or does not keep to the protocol."""
+    """The peer sent wrong credentials or violated the protocol."""
 
 
 class FailedLogIns:
-    """How long each address waits for the answer to its next failure: twice as long each time."""
+    """The delay of the answer to each address's next failed log-in; it doubles each time."""
 
     def __init__(self, base_ms: int, now: Callable[[], float]) -> None:
         self._base_s = base_ms / 1000
@@ -37,18 +37,18 @@ class FailedLogIns:
         self._failures: dict[str, tuple[int, float]] = {}
 
     def delay_s(self, address: str) -> float:
-        """Count one more failure of an address; how long it waits for the answer."""
+        """Count a failure of an address; return the delay of its answer in seconds."""
         now = self._now()
         count, last = self._failures.pop(address, (0, now))
         count = 1 if now - last > FORGET_AFTER_S else count + 1
-        self._failures[address] = (count, now)  # re-inserted: the longest quiet one is first
+        self._failures[address] = (count, now)  # re-inserted, so the longest quiet one is first
         if len(self._failures) > ADDRESSES:
             del self._failures[next(iter(self._failures))]
         return min(self._base_s * 2.0 ** min(count - 1, 30), LONGEST_DELAY_S)
 
 
 class Gate:
-    """What one peer has proved so far. ``aside`` runs work in a thread."""
+    """The state of one connection's log-in. ``aside`` runs work in a thread."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Gate:
         self.mechanisms = mechanisms
         self.user: str | None = None
         self.has_failed = False
-        self.is_raw = False  # tokens come without a request around them (SaslHandshake 0)
+        self.is_raw = False  # frames are bare tokens without request headers (SaslHandshake 0)
         self._credentials = credentials
         self._failures = failures
         self._address = address
@@ -76,11 +76,11 @@ class Gate:
         return self.user is not None
 
     def admits(self, api_key: int) -> bool:
-        """Whether the peer may ask for that API now."""
+        """Whether the peer may call the API in its present state."""
         return self.is_open or (not self.has_failed and api_key in BEFORE_LOG_IN)
 
     def choose(self, mechanism: str, *, is_raw: bool) -> bool:
-        """Begin a log-in; False where the mechanism is not offered, which ends the connection."""
+        """Start a log-in; return False if the mechanism is not offered, which ends the connection."""
         if mechanism not in self.mechanisms or self._mechanism:
             self.has_failed = True
             return False
@@ -88,7 +88,7 @@ class Gate:
         return True
 
     async def answer(self, token: bytes) -> bytes:
-        """What the peer's token is answered with. Raises LogInFailed, after a while."""
+        """Return the answer to a peer's token. Raises LogInFailed after a delay."""
         try:
             return await self._answer(token)
         except (LogInFailed, ScramException, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Listeners: where the broker listens, with TLS or without, with log-in or without. Names are Kafka's."""
+"""Listeners: addresses of the broker, with or without TLS and log-in. Names are Kafka's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ADDRESS: Final = re.compile(r"(?:([A-Z_]+)://)?\[?([^\[\],/]*?)\]?:(\d{1,5})")
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One address to listen on, or to advertise. ``protocol`` is one of PROTOCOLS."""
+    """One address to listen on or to advertise. ``protocol`` is one of PROTOCOLS."""
 
     protocol: str
     host: str
@@ -23,12 +23,12 @@ class Listener:
 
     @property
     def has_tls(self) -> bool:
-        """Whether clients speak TLS here."""
+        """Whether clients must use TLS."""
         return self.protocol.endswith("SSL")
 
     @property
     def has_sasl(self) -> bool:
-        """Whether clients must log in here."""
+        """Whether clients must log in."""
         return self.protocol.startswith("SASL")
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class Listener:
 
 
 def parse_listeners(setting: str, text: str) -> tuple[Listener, ...]:
-    """``PROTOCOL://HOST:PORT,...``, each protocol once; PLAINTEXT without one. Raises ConfigError.
+    """Parse ``PROTOCOL://HOST:PORT,...``, each protocol once, default PLAINTEXT. Raises ConfigError.
 
     >>> parse_listeners("listeners", "SASL_SSL://127.0.0.1:9093, 127.0.0.1:9092")[1].protocol
     'PLAINTEXT'

@@ -1,4 +1,4 @@
-"""The TLS side of a listener: its context, and certificates that are read again when their files change."""
+"""The TLS context of listeners, with certificates that are reloaded when their files change."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CLIENT_CERTIFICATES = {
 
 
 class Certificates:
-    """One TLS context. Connections that exist keep their certificate; later ones get the newest."""
+    """One TLS context. Open connections keep their certificate; new ones get the latest."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises ConfigError where a file is missing or unusable."""
+        """Load the files. Raises ConfigError if a file is missing or unusable."""
         self._settings = settings
         self._seen = self._stamps()
         try:
@@ -55,13 +55,13 @@ class Certificates:
             context.load_verify_locations(settings.ssl_truststore_location)
 
     def reload(self) -> bool:
-        """Read the files again where they changed; files that do not fit together are not used."""
+        """Load changed files; if they do not match, keep the previous certificate."""
         stamps = self._stamps()
         if not stamps or stamps == self._seen:
             return False
         self._seen = stamps
         try:
-            self._load()  # into a context of its own first: a bad key must not spoil the good one
+            self._load()  # into a separate context first, so that a bad key cannot break the used one
             self._fill(self.context)
         except OSError as error:
             logger.error(
@@ -74,7 +74,7 @@ class Certificates:
 
 
 def _no_password() -> str:
-    """Without this OpenSSL asks the terminal for the password of an encrypted key."""
+    """Refuse encrypted keys; without this callback OpenSSL would ask the terminal for a password."""
     raise ConfigError(
         "ssl.keystore.location has an encrypted key; only keys without a password are read"
     )

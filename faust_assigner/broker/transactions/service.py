@@ -1,8 +1,8 @@
-"""All transactional ids of this broker: decisions are stored, then remembered; timeouts are kept.
+"""All transactional ids of this broker: store each decision, then apply it; abort transactions on timeout.
 
-The machine is pure (:mod:`faust_assigner.coordinator.transactions`). A decision, the markers in every
-partition and the offsets of every group are one write of the store: after a kill either all of a transaction
-is committed or aborted, or none. Single-threaded: called from the broker's event loop only.
+The state machine is pure (:mod:`faust_assigner.coordinator.transactions`). A decision, the markers in all
+partitions and the offsets of all groups are one write of the store. So after a kill a transaction is either
+completely committed, completely aborted or still open. Single-threaded: called from the event loop only.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from faust_assigner.coordinator.transactions.events import Event, Tick
 logger = logging.getLogger(__name__)
 Alarm = Callable[
     [str, int], None
-]  # (transactional id, when in ms): call TransactionService.tick then
-RETRY_MS: Final = 1_000  # until an abort that could not be stored is tried again
+]  # (transactional id, time in ms): schedules TransactionService.tick for that time
+RETRY_MS: Final = 1_000  # until the retry of an abort that could not be stored
 
 
 class TransactionService:
-    """Every transactional id, restored from the store and written to it."""
+    """All transactional ids, restored from the store and written to it."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class TransactionService:
         return iter(self._known.values())
 
     def get(self, transactional_id: str) -> Transaction | None:
-        """What is known of a transactional id, or None."""
+        """Return the state of a transactional id, or None."""
         return self._known.get(transactional_id)
 
     def ask(self, transactional_id: str, event: Event) -> Code:
-        """Put an event to a transactional id; what it changes is on disk before this returns.
+        """Send an event to a transactional id; its changes are stored before this returns.
 
-        COORDINATOR_NOT_AVAILABLE: the store refused, nothing has changed, and the client may try again.
+        COORDINATOR_NOT_AVAILABLE: the store refused, nothing has changed, and the client may retry.
         """
         known = self._known.get(transactional_id)
         decision = step(transactional_id, known, event, self._clock(), self._limits)
@@ -100,11 +100,11 @@ class TransactionService:
         return decision.error
 
     def touched(self, transactional_id: str) -> tuple[tuple[Topic, PartitionLog], ...]:
-        """The partitions in which the last transaction ended, until they are flushed."""
+        """Return the partitions in which the last transaction ended, until :meth:`flushed`."""
         return self._unflushed.get(transactional_id, ())
 
     def flushed(self, transactional_id: str) -> None:
-        """Whatever the end of the last transaction wrote is where its topics want it."""
+        """Note that the end of the last transaction is flushed as its topics require."""
         self._unflushed.pop(transactional_id, None)
 
     def _carry_out(self, decision: Decision, transaction: Transaction) -> None:
@@ -135,7 +135,7 @@ class TransactionService:
         deletes: list[bytes],
         then: list[Callable[[], None]],
     ) -> tuple[tuple[Topic, PartitionLog], ...]:
-        """Add the marker's writes; a partition whose topic was deleted meanwhile has none."""
+        """Add the writes of the marker; skips partitions of topics that were deleted meanwhile."""
         now = self._clock()
         found = [self._catalogue.at(*place) for place in sorted(marker.partitions)]
         ended = tuple(pair for pair in found if pair is not None)
@@ -163,7 +163,7 @@ class TransactionService:
             self._alarm(transaction.transactional_id, self._timer() + max(due - self._clock(), 0))
 
     def tick(self, transactional_id: str) -> None:
-        """Abort the transaction if it has taken too long."""
+        """Abort the transaction if it exceeds its timeout."""
         known = self._known.get(transactional_id)
         if known is None or known.aborts_at_ms is None:
             return
@@ -182,10 +182,10 @@ class TransactionService:
         )
 
     def expire(self, retention_ms: int) -> Iterator[int]:
-        """Forget transactional ids that were not used for so long; how many went, one by one."""
+        """Forget ids unused for ``retention_ms``; yield 1 for each forgotten id, 0 for each kept one."""
         idle_since = self._clock() - retention_ms
         for transactional_id in list(self._known):
-            found = self._known.get(transactional_id)  # others were served since the last one
+            found = self._known.get(transactional_id)  # requests may run between two ids
             if found is None or found.state is State.ONGOING or found.updated_ms > idle_since:
                 yield 0
             else:
@@ -199,7 +199,7 @@ class TransactionService:
         self._counters["transactional_ids_forgotten"] += 1
 
     def _has_room(self) -> bool:
-        """Beyond the limit the longest idle id without an open transaction goes."""
+        """Make room at the limit: forget the longest idle id without an open transaction."""
         if len(self._known) < MAX_TRANSACTIONAL_IDS:
             return True
         idle = (t.transactional_id for t in self if t.state is not State.ONGOING)
