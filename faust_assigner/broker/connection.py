@@ -2,9 +2,9 @@
 
 While an answer is pending (a parked join, a long poll), the connection serves no further frame. A frame
 that breaks a rule closes its own connection, is counted in ``Node.counters`` and affects no other peer.
-A whole frame waits for the turn of its lane (``turns``). A short request is read, handled and answered at
-once. A long request is decoded and its answer encoded in a thread; its handler runs in slices (``pace``).
-A frame that repeats the previous one, as heartbeats do, is answered without decoding.
+A whole frame waits for the turn of its lane (``turns``). Short requests are decoded, handled and answered at
+once. Long requests are decoded, and long answers encoded, in a thread; long handlers run in slices
+(``pace``). A frame that repeats the previous one, as heartbeats do, is answered without decoding.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Limits on requests: names, counts, bytes and times. Kafka's limits are marked as such."""
+"""Limits on requests, answers and stored state: names, counts, bytes and times."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class BrokerServer:
         self.node.close()
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new connection; return False at max.connections or max.connections.per.ip."""
+        """Count a new connection; return False beyond max.connections(.per.ip)."""
         settings = self.node.settings
         self._connections.add(connection)
         self._per_address[connection.address] += 1
@@ -123,7 +123,7 @@ class BrokerServer:
 
     @property
     def connections(self) -> int:
-        """Return the number of connected peers."""
+        """The number of connected peers."""
         return len(self._connections)
 
     async def _sweep(self) -> None:

@@ -61,7 +61,7 @@ def init_producer_id(call: Call, request: Any) -> Values:
     try:
         fresh_id = call.node.new_producer_id()
     except StoreFailed:
-        # For an idempotent producer too: no other error makes a client retry on this coordinator.
+        # Also for an idempotent producer: after this error it does not look for another coordinator.
         return _no_producer(ErrorCode.coordinator_load_in_progress)
     transactional_id = request.transactional_id
     if transactional_id is None:
