@@ -1,9 +1,10 @@
-"""Claims that cannot be true: Kafka's generations or the leader's own answers contradict them. Pure.
+"""False claims: Kafka's generations or the leader's own answers contradict them. Pure.
 
-One member with false claims would date them after everybody else's, or contest what others own in the same
-generation, and keep the group in rounds. So claims are checked where they enter, before anything is planned.
-A refused member keeps its place in the group: it counts as owning what this leader gave it in the round
-before, or as a new member where that is unknown.
+A single member with false claims could date them later than all other claims, or claim partitions
+of other members in the same generation, and so keep the group rebalancing. So the leader checks
+claims on receipt, before it plans. A refused member stays in the group. It counts as the owner of
+the partitions that this leader gave it in the previous round, or as a new member if they are
+unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from faust_assigner.wire.runs import Runs
 
 @dataclass(frozen=True)
 class Record:
-    """What this leader answered in ``generation``: what each member truthfully claims from then on."""
+    """This leader's answers in ``generation``: the true claims of each member since then."""
 
     generation: int = -1
     given: Mapping[str, JoinData] = field(default_factory=dict)
@@ -29,12 +30,13 @@ class Record:
 def checked(
     said: Sequence[MemberClaims], generation: int, last_generation: int, record: Record
 ) -> tuple[MemberClaims, ...]:
-    """``said`` with false claims replaced, and ``refused`` saying why.
+    """Replace the false claims in ``said`` and set ``refused`` to the reason.
 
-    ``generation`` is Kafka's number of the round being formed. Nothing is checked where it is unknown (below
-    0), or where the leader's own ``last_generation`` is no older: then the group's count began anew. A member
-    that the record does not know and that processes nothing may have been expelled and have come back: its
-    claims count as older than those of the record. Cost: O(claims).
+    ``generation`` is Kafka's number of the round being formed. Nothing is checked if it is unknown
+    (below 0) or if the leader's own ``last_generation`` is not older: then the group's generations
+    restarted. A member that the record does not list and that processes no partition may have been
+    expelled and have come back. Its claims count as older than the record's claims. Cost:
+    O(claims).
     """
     if generation < 0 or last_generation >= generation:
         return tuple(said)
@@ -62,7 +64,7 @@ def _checked(one: MemberClaims, generation: int, record: Record) -> MemberClaims
 
 
 def _beyond(claims: Claims, given: Claims) -> list[str]:
-    """Up to three topics of which more is claimed than was given."""
+    """Return up to three topics with claims beyond the given partitions."""
     found = (
         topic
         for topic in sorted(claims)

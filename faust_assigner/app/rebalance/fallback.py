@@ -1,4 +1,4 @@
-"""Answers that need nothing but names and counts: for the day something of ours is broken."""
+"""Answers from names and counts alone, for a failure in the other parts of this package."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from faust_assigner.wire.join import url_of
 
 
 def plain_metadata(app: Any) -> bytes:
-    """User_data of a member that remembers nothing."""
+    """Return the user_data of a member without memory."""
     return _stock({}, {}, str(app.conf.canonical_url))
 
 
 def deal(
     cluster: Any, metadata: Mapping[str, Any], replicas: int
 ) -> dict[str, ConsumerProtocolMemberAssignment]:
-    """Valid answers that stock and our members read; topics named like Faust's changelogs get standbys."""
+    """Return valid answers for stock members and ours.
+
+    Topics that are named like Faust's changelogs get standbys.
+    """
     members = [Member(m, _topics(metadata[m])) for m in sorted(metadata)]
     counts = {topic: _count(cluster, topic) for member in members for topic in member.topics}
     partitions = {topic: count for topic, count in counts.items() if count}
@@ -46,7 +49,7 @@ def _topics(said: Any) -> list[str]:
 def _count(cluster: Any, topic: str) -> int:
     try:
         return len(cluster.partitions_for_topic(topic) or ())
-    except Exception:  # whatever it is, this topic has no partitions we could give
+    except Exception:  # on any failure the topic counts as having no partitions
         return 0
 
 

@@ -1,15 +1,15 @@
-"""What is said of a round: one line by the leader, one by each worker, warnings to act on, and counters.
+"""Reports on a round: the leader's log line, each worker's log line, warnings and counters.
 
-``assignments``, ``fallbacks``          rounds led, and those the planner failed in
-``refused_members``                     members whose claims were refused, over all rounds
-``missing_topics``, ``shrunk_topics``   subscribed but not there; claimed with partitions it has no more
-``disbelieved_positions``               copies said to be further than their changelog's owner
+``assignments``, ``fallbacks``          rounds led, and rounds in which the planner failed
+``refused_members``                     members with refused claims, over all rounds
+``missing_topics``, ``shrunk_topics``   topics without partitions; topics with claims on removed partitions
+``disbelieved_positions``               copies with a position beyond the end of their changelog
 ``duplicate_urls``                      URLs that more than one member gave
 ``unknown_tables``                      changelogs of tables that the leader's code does not know
-``directories_left_out``                rounds whose directory would have burst Kafka's record
-``memory_failures``, ``memories_ignored``  what this member owns was not written, what it owned not read
-``follow_ups``                          rounds this member asked for (follow_up.py)
-``unreadable_partitions``               tries of partitions whose records cannot be read (set_aside.py)
+``directories_left_out``                rounds without a directory, because the group's record has a limit
+``memory_failures``, ``memories_ignored``  failed writes and reads of this member's memory file
+``follow_ups``                          rounds that this member requested (follow_up.py)
+``unreadable_partitions``               attempts at partitions with unreadable records (set_aside.py)
 ``unreadable_answers``, ``foreign_urls``, ``metadata_failures``, ``weights_failures``, ``sensor_failures``
                                         see the warnings of the same round
 """
@@ -30,14 +30,14 @@ from faust_assigner.wire.join import JoinData
 
 logger = get_logger(__name__)
 
-#: Names listed in one warning; the rest is counted.
+#: The maximum of names in one warning; further names are only counted.
 MOST_NAMED = 20
 
 
 def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
-    """Log what was decided and what is wrong with it, and count that.
+    """Log the decision and its problems, and count the problems.
 
-    ``own`` are the tables of the leader itself.
+    ``own`` are the leader's own tables.
     """
     counters["assignments"] += 1
     logger.info("%s", outcome(found))
@@ -94,7 +94,7 @@ def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
 
 
 def outcome(found: Round) -> str:
-    """The leader's line: why there was a round, what became of the tasks and which rules placed how many."""
+    """Return the leader's log line: the cause, the task counts and the tasks placed per rule."""
     told = found.outcome
     start = f"Generation {found.inputs.generation} ({told.trigger}): {told.members} members, "
     if found.plan is None:
@@ -110,7 +110,10 @@ def outcome(found: Round) -> str:
 
 
 def why_eager(found: Round) -> str | None:
-    """Who has to be rolled before rebalances stop nobody; None where all offer that, or nobody does."""
+    """Return a line on the members that still need a roll for cooperative rebalances.
+
+    None if all members offer cooperative rebalances, or if no member does.
+    """
     able = {one.member_id for one in found.member_claims if one.data.cooperative}
     others = [
         f"{one.member_id} ({'eager, its log says why' if one.data.is_ours else 'stock Faust'})"
@@ -127,9 +130,10 @@ def why_eager(found: Round) -> str | None:
 
 
 def taken(memory: Memory, claimed: JoinData | None, own: TableFacts) -> str:
-    """A worker's line: its partitions, and for how many changelogs of its own it held state as it joined.
+    """Return a worker's log line: its partitions, and how many active changelogs were warm or cold.
 
-    ``claimed`` is what it said when it joined; None where that is unknown, and all counts as cold.
+    A changelog partition is warm if ``claimed``, the metadata at the join, contains it. If
+    ``claimed`` is None, all partitions count as cold.
     """
     warm = cold = 0
     for topic in memory.actives.keys() & own.stateful:

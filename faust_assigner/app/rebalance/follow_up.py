@@ -1,15 +1,17 @@
-"""A follow-up round, Kafka's probing rebalance: a task is brought to its place once it is warm there.
+"""Follow-up rounds (Kafka: probing rebalances): a task moves to its target member's warm copy.
 
-It was promoted away from there, or its owner kept it until its state had moved. The leader tells each member
-which of its standbys are awaited. This service of the worker compares them with the ends of their changelogs,
-as the broker knows them, and when all have caught up asks for one round. An eager round stops the whole group
-for a moment, a cooperative one costs requests: none is asked for within ``FAUST_ASSIGNER_FOLLOW_UP_S`` of the
-last, whoever caused that, by default less after a cooperative one; nor twice for one assignment. Where
-the last one that was asked for changed nothing, one waits twice as long.
+Such a task was promoted to a different member, or its owner kept it until the state had moved. The
+leader tells each member which of its standbys are awaited. This service of the worker compares the
+awaited standbys with the ends of their changelogs at the broker. When all have caught up, it
+requests a round. An eager round stops the whole group for a moment, and a cooperative round costs
+requests. So the service waits ``FAUST_ASSIGNER_FOLLOW_UP_S`` after each round, whatever its cause;
+the default is shorter after a cooperative round. It requests at most one round per assignment. If
+the last requested round changed nothing, the wait doubles.
 
-With warm-ups a round moves only what has caught up. So where some have and others take long, a round is asked
-for after a while, and one that is not done by ``FAUST_ASSIGNER_WARMUP_DEADLINE_S`` is given up: the leader is
-told, and asks for another one.
+With warm-ups a round moves only tasks whose copy has caught up. If some standbys have caught up and
+the rest take long, the service requests a round after a while. A standby that has not caught up
+within ``FAUST_ASSIGNER_WARMUP_DEADLINE_S`` is given up: the member reports it, and the leader picks
+another task.
 """
 
 from __future__ import annotations
@@ -28,30 +30,31 @@ from faust_assigner.settings.table import FOLLOW_UP_S, WARMUP_DEADLINE_S, WARMUP
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks.
+#: Seconds between two checks of the awaited standbys.
 LOOK_INTERVAL_S = 1.0
-#: Seconds between a round and one that is asked for, where nothing else is set: after one in which everybody
-#: went on, and after one that stopped all.
+#: The default seconds between a round and a requested round: after a cooperative and after an eager
+#: round.
 COOPERATIVE_S, EAGER_S = 5.0, 30.0
-#: Seconds between two lines about what is waited for.
+#: Seconds between two log lines about the awaited standbys.
 TELL_S = 60.0
-#: A question to the consumer about one partition, None where it does not know.
+#: A request to the consumer about one partition; the result is None if the consumer does not know.
 Ask: TypeAlias = Callable[[Any, TP], Coroutine[Any, Any, int | None]]
 MARK = "_faust_assigner_follow_up"
-#: After so many cool-downs those that have caught up no longer wait for the others.
+#: After this many cool-downs the caught-up standbys no longer wait for the rest.
 PATIENCE = 4
-#: Seconds that brokers have to say where changelogs end.
+#: Seconds to wait for the ends and positions of changelogs.
 ASK_S = 2.0
-#: A round that changes nothing makes the next one wait twice as long, up to this many times.
+#: A requested round that changes nothing doubles the wait before the next, up to this factor.
 MOST_PATIENCE = 32
 
 
 @dataclass(frozen=True)
 class Awaited:
-    """Of the assignment of ``generation``, the standbys that a follow-up round waits for.
+    """The standbys that a follow-up round waits for, from the assignment of ``generation``.
 
-    Those of one partition number whose topics have one id in ``group_ids`` are the state of one task.
-    ``follows``: a second round follows at once, and only that one's answer names them.
+    The changelogs with one id in ``group_ids`` and one partition number are the state of one task.
+    ``follows``: a second round follows at once, and only the answer of that round names the
+    standbys.
     """
 
     generation: int = -1
@@ -60,7 +63,7 @@ class Awaited:
     follows: bool = False
 
     def whole(self, done: frozenset[TP]) -> frozenset[TP]:
-        """Those of ``done`` whose task can move: all of its state is there."""
+        """Return the partitions in ``done`` of the tasks whose state has all caught up."""
         behind = {self._task(tp) for tp in self.tps - done}
         return frozenset(tp for tp in done if self._task(tp) not in behind)
 
@@ -69,7 +72,7 @@ class Awaited:
 
 
 def by_topic(tps: Iterable[TP]) -> dict[str, list[int]]:
-    """The same as claims."""
+    """Convert partitions to claims: topic -> partition numbers."""
     found: dict[str, list[int]] = {}
     for tp in sorted(tps):
         found.setdefault(tp.topic, []).append(tp.partition)
@@ -77,11 +80,12 @@ def by_topic(tps: Iterable[TP]) -> dict[str, list[int]]:
 
 
 class FollowUp(Service):  # type: ignore[misc]
-    """Watches one worker's awaited standbys; started after the first recovery, ends with the app.
+    """Service that watches one worker's awaited standbys, from the first recovery on.
 
-    ``cool_down_s`` None depends on what the last round was. ``deadline_s`` is how long one of them is waited
-    for; None without warm-ups, when a round moves all of them, caught up or not, and is therefore asked for
-    when all have.
+    If ``cool_down_s`` is None, the cool-down depends on whether the last round was cooperative.
+    ``deadline_s`` limits the wait for each standby. Without warm-ups it is None. Then a round moves
+    all awaited standbys, caught up or not, so the service requests a round only when all have
+    caught up.
     """
 
     def __init__(
@@ -94,12 +98,12 @@ class FollowUp(Service):  # type: ignore[misc]
         self._slower = 1
         self._seen = Awaited()
         self._since = 0.0
-        #: What the round that was asked for was to move; None before one was.
+        #: The standbys that the requested round should move; None before a request.
         self._asked_for: frozenset[TP] | None = None
-        #: What the last one was to move and did not.
+        #: The standbys that the last requested round should have moved and did not.
         self._in_vain: frozenset[TP] = frozenset()
         self._ends: Mapping[TP, int] | None = None
-        self._told, self._behind = 0.0, 0  # the last line's time, and the records that lack
+        self._told, self._behind = 0.0, 0  # time of the last line; missing records
         super().__init__(**kwargs)
 
     @Service.task  # type: ignore[untyped-decorator]
@@ -108,11 +112,11 @@ class FollowUp(Service):  # type: ignore[misc]
             await self.sleep(LOOK_INTERVAL_S)
             try:
                 await self.look(asyncio.get_running_loop().time())
-            except Exception as exc:  # a broker that does not answer; there is another look
+            except Exception as exc:  # the broker did not answer; the next check follows
                 logger.debug("No look at the awaited standbys: %r", exc)
 
     async def look(self, now: float) -> None:
-        """One look at ``now``, in seconds of any clock that only goes forward."""
+        """Check the awaited standbys once; ``now`` is in seconds of any monotonic clock."""
         awaited: Awaited = self.app.assignor.awaited
         if awaited.follows:
             return
@@ -132,9 +136,9 @@ class FollowUp(Service):  # type: ignore[misc]
         is_first = self._ends is None
         read = await self._caught_up(awaited)
         if is_first:
-            return  # nothing to compare with, so nothing is known to be late
+            return  # no earlier ends to compare with, so no standby is known to be late
         done = awaited.whole(frozenset(read))
-        # What the leader does not take for done, moves no round either.
+        # A standby that the leader did not accept as caught up (``_in_vain``) can be late as well.
         late = self._late(awaited.tps - (done - self._in_vain), now)
         enough = (
             done == awaited.tps
@@ -159,12 +163,13 @@ class FollowUp(Service):  # type: ignore[misc]
         return COOPERATIVE_S if self.app.assignor.stops_nobody else EAGER_S
 
     def _begin(self, awaited: Awaited, now: float) -> None:
-        """Another assignment; what it goes on to wait for has been waited for since it first was."""
+        """Start with a new assignment; a standby that was awaited before keeps its first time."""
         asked_for = self._asked_for or frozenset()
         if asked_for or not awaited.tps <= self._seen.tps:
             self._in_vain = asked_for if asked_for <= awaited.tps else frozenset()
             self._slower = min(2 * self._slower, MOST_PATIENCE) if self._in_vain else 1
-        # Else another one asked, and nothing came of that here: two who ask in turn would never slow down.
+        # Otherwise this worker did not request the round and awaits no new standby. The delay is
+        # kept: two workers that request rounds in turn would never slow down.
         self._first = {tp: self._first.get(tp, now) for tp in awaited.tps}
         self._seen, self._since, self._asked_for, self._ends, self._told = (
             awaited,
@@ -187,7 +192,7 @@ class FollowUp(Service):  # type: ignore[misc]
         return frozenset(tp for tp in behind if now - self._first[tp] >= self.deadline_s)
 
     def _at_rest(self) -> bool:
-        """No rebalance is under way and no table is being restored."""
+        """Return whether the app runs without a rebalance, a restore or a stop under way."""
         recovery = self.app.tables.recovery
         return not (
             self.app.rebalancing
@@ -197,9 +202,9 @@ class FollowUp(Service):  # type: ignore[misc]
         )
 
     async def _caught_up(self, awaited: Awaited) -> Mapping[TP, int]:
-        """Those that have all that their changelog held at the last look: the end itself runs away.
+        """Return standby -> offset read, of the standbys that reached the end of the last check.
 
-        Each with the offset up to which it has been read.
+        The current end is no criterion, because it keeps moving.
         """
         ends = self._ends or {}
         read = await read_to(self.app, ends)
@@ -215,7 +220,10 @@ class FollowUp(Service):  # type: ignore[misc]
         return done
 
     async def _ask_to_be_heard(self, generation: int) -> None:
-        """A static member came back with other offers or topics, and without a round no leader knows it."""
+        """Request a round for a static member that restarted with different metadata.
+
+        Its capacity, rack or subscription changed, and a leader reads them only in a round.
+        """
         thread = self.app.consumer._thread
         if await thread.call_thread(_rejoin, self.app, generation, {}):
             self.app.assignor.is_unheard = False
@@ -244,19 +252,22 @@ class FollowUp(Service):  # type: ignore[misc]
 
 
 async def ends_of(app: Any, tps: Sequence[TP]) -> dict[TP, int]:
-    """Where each of ``tps`` ends, as far as its broker answers in time."""
+    """Return the end offset of each partition in ``tps`` whose broker answers in time."""
     return await _ask_of_each(app, _end_of, tps)
 
 
 async def read_to(app: Any, ends: Mapping[TP, int]) -> dict[TP, int]:
-    """The offset up to which each copy has been read; what is no record, before its end, is read as well."""
+    """Return the offset up to which each copy has been read.
+
+    Offsets before the end that hold no record, such as transaction markers, count as read.
+    """
     tables = app.tables
     offsets = tables.recovery.standby_offsets
     read = {tp: 0 if (offset := offsets.get(tp)) is None else offset + 1 for tp in ends}
     positions = await _ask_of_each(
         app, _position_of, [tp for tp, end in ends.items() if read[tp] < end]
     )
-    # What was fetched before them may wait here still; what waits of other partitions says nothing.
+    # The position does not count while fetched records of the same partition wait in the queue.
     waiting = {event.message.tp for event in tables.changelog_queue._queue} if positions else ()
     for tp, position in positions.items():
         if tp not in waiting:
@@ -265,9 +276,9 @@ async def read_to(app: Any, ends: Mapping[TP, int]) -> dict[TP, int]:
 
 
 async def _ask_of_each(app: Any, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
-    """What the consumer says of each of ``tps`` in time, by a question on its thread.
+    """Run ``ask`` on the consumer's thread per partition; return the answers that arrive in time.
 
-    Not by call_thread(), which serves two questions at a time, and commits are among them.
+    Does not use call_thread(): it serves only two calls at a time, and commits use it too.
     """
     if not tps:
         return {}
@@ -277,9 +288,10 @@ async def _ask_of_each(app: Any, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
 
 
 async def _known(ask: Ask, consumer: Any, tps: Sequence[TP]) -> dict[TP, int]:
-    """What is told in time of each of ``tps``, asked for by itself.
+    """Send one request per partition; return the answers that arrive in time.
 
-    aiokafka asks for the ends of all until all are there, and what is gone never is; nor has it a position.
+    A joint request to aiokafka waits until all partitions answer. A deleted partition never
+    answers; it has neither an end nor a position.
     """
     asked = {tp: asyncio.ensure_future(ask(consumer, tp)) for tp in tps}
     _, late = await asyncio.wait(asked.values(), timeout=ASK_S)
@@ -298,11 +310,12 @@ async def _position_of(consumer: Any, tp: TP) -> int | None:
 
 
 async def _rejoin(app: Any, generation: int, read: Mapping[TP, int]) -> bool:
-    """On the consumer's thread: leave ``generation`` for the next, unless that has happened.
+    """Request a rejoin on the consumer's thread, unless ``generation`` is over or a rejoin is due.
 
-    How far copies were ``read`` is noted here, where each answer is taken, so that it is of no other one. A
-    follower's JoinGroup starts a round because its metadata names the generation of its claims, and so
-    differs from what it said before.
+    Returns whether the rejoin was requested. The offsets ``read`` of the copies are stored here, on
+    the thread that receives each answer, so that they belong to this generation. A follower's
+    JoinGroup starts a round because its metadata contains the claims' generation, and so differs
+    from the previous metadata.
     """
     coordinator = app.consumer._thread._consumer._coordinator
     if coordinator.generation != generation:
@@ -315,7 +328,7 @@ async def _rejoin(app: Any, generation: int, read: Mapping[TP, int]) -> bool:
 
 
 def install(app: Any) -> FollowUp | None:
-    """Add the service to ``app``, to be called before that starts; None where the setting is 0."""
+    """Add the service to ``app`` before the app starts; return None if the setting is 0."""
     cool_down_s = settings.read_or_default(app, FOLLOW_UP_S)
     present: FollowUp | None = getattr(app, MARK, None)
     if present is not None or cool_down_s == 0:

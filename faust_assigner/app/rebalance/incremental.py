@@ -1,6 +1,7 @@
-"""Faust's part of a cooperative round: some partitions go, some come, the others flow on.
+"""Faust's part of a cooperative round: only the moving partitions stop; the rest are processed.
 
-Mixed into the app's own consumer, after the repairs; all but ``ThreadListener`` runs on the app's thread.
+Mixed into the app's own consumer, after the repairs. All code except ``ThreadListener`` runs on the
+app's thread.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ else:
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks whether the records under way are done.
+#: Seconds between two checks whether the records in progress are finished.
 LOOK_S = 0.002
-#: The part of the rebalance timeout that records under way may take; the next owner repeats the rest.
+#: The share of the rebalance timeout for records in progress; the next owner repeats the rest.
 PATIENT_SHARE = 0.5
 
 
 class ThreadListener:
-    """What the coordinator tells, carried from the consumer's thread to the app's."""
+    """Carries the coordinator's calls from the consumer's thread to the app's thread."""
 
     def __init__(self, thread: Any) -> None:
         self._thread = thread
@@ -70,13 +71,13 @@ class ThreadListener:
         return bool(self._thread.app.tables.recovery.is_taking_on)
 
     def joins(self) -> None:
-        """A round begins."""
+        """Report the beginning of a round."""
         consumer = self._thread.consumer
         with contextlib.suppress(RuntimeError):  # its loop is closed: the worker stops
             consumer.loop.call_soon_threadsafe(consumer.rounds.begin)
 
     async def gives_up(self) -> None:
-        """Everything is about to be revoked: a round under way comes to nothing."""
+        """End the round under way without a result: all partitions are about to be revoked."""
         await self._tell(self._thread.consumer.give_up)
 
     async def revoke(self, revoked: Collection[Any]) -> None:
@@ -91,7 +92,7 @@ class ThreadListener:
         roles: Any,
         generation: int,
     ) -> None:
-        """Begin with ``gained``."""
+        """Take over the assignment ``tps`` and start with the partitions in ``gained``."""
         await self._tell(
             self._thread.consumer.assign,
             ensure_TPset(tps),
@@ -102,57 +103,58 @@ class ThreadListener:
         )
 
     def gave_away(self, everything: bool) -> None:
-        """The round that gives everything away has been answered."""
+        """Report the answer to the round that gives all partitions away."""
         consumer = self._thread.consumer
         consumer.loop.call_soon_threadsafe(consumer.left.set)
         consumer.loop.call_soon_threadsafe(consumer.rounds.end)
 
     async def stand_still(self) -> None:
         """Stop processing."""
-        # At once, from this thread: the app's may be busy, and both are plain assignments.
+        # At once, from this thread: the app's thread may be busy, and both are plain assignments.
         self._thread.consumer.stop_flow_now()
         await self._tell(self._thread.consumer.stand_still)
 
 
 class IncrementalRebalance(Consumer):
-    """Of the consumer: partitions come and go while others flow."""
+    """The consumer's part: revoke and assign some partitions while the rest are processed."""
 
     #: The partition of the record that is being handed to streams.
     _delivering: Any = None
-    #: Partitions whose records are finished and committed before they go.
+    #: The partitions being revoked, whose records are finished and committed first.
     leaving: frozenset[Any] = frozenset()
-    #: Once the client has started.
+    #: The fetcher; None until the client has started.
     fetcher: FairFetcher | None = None
 
-    # Of the parts that the composition places before this one.
+    # Attributes of the parts that ``compose.py`` places before this class.
     callback: Callable[[Any], Awaitable[Any]]
     _forget: Callable[[set[Any]], None]
     fence: HeartbeatFence
     first_read: dict[Any, int]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        #: Set when a worker that leaves need not wait any longer for a round.
+        #: Set when a leaving worker no longer has to wait for a round.
         self.left = asyncio.Event()
         super().__init__(*args, **kwargs)
-        #: What the app and its sensors are told of rounds.
+        #: Reports rounds to the app and its sensors.
         self.rounds = Rounds(self.app)
         self.callback = partial(self._deliver, self.callback)
         #: The batch whose records are being handed to streams.
         self._in_hand: Mapping[Any, list[Any]] = {}
-        #: Partitions that were wanted at the last look whether their records come.
+        #: The partitions that were wanted at the last check for missing records.
         self._looked_at: set[Any] = set()
 
     def _new_consumer_thread(self) -> Any:
         thread = super()._new_consumer_thread()
-        # The driver names its thread class in code, so this one instance is told.
+        # The driver hard-codes its thread class, so the methods of this instance are replaced.
         thread._create_worker_consumer = partial(_create, thread, thread._create_worker_consumer)
         thread.verify_event_path = partial(self._verify, thread.verify_event_path)
         return thread
 
     def _verify(self, verify: Callable[[float, Any], None], now: float, tp: Any) -> None:
-        """Complain of a partition whose records do not come; what is paused is not fetched.
+        """Report a partition whose records do not arrive, unless it was paused at the last check.
 
-        Nor was what has just come, or was resumed; Faust counts from the start of the worker.
+        A paused partition is not fetched, and a new or resumed partition was not fetched before.
+        Faust counts the time from the start of the worker.
         """
         if not self.is_wanted(tp):
             self._looked_at.discard(tp)
@@ -161,15 +163,15 @@ class IncrementalRebalance(Consumer):
         else:
             self._looked_at.add(tp)
 
-    # -- what the fetcher asks, and what it is told
+    # -- calls from and to the fetcher
 
     def is_wanted(self, tp: Any) -> bool:
-        """Whether records of ``tp`` are passed on, now or once a queue has room; asked from any thread."""
+        """Return whether records of ``tp`` are wanted, now or once a queue has room; any thread."""
         return tp not in self._paused_partitions and self._flows(tp)
 
     def _set_active_tps(self, tps: set[Any]) -> set[Any]:
         active = super()._set_active_tps(tps)
-        self._wake_fetcher()  # for a moment there were none
+        self._wake_fetcher()  # the set was empty for a moment
         return active
 
     def resume_partitions(self, tps: Iterable[Any]) -> None:
@@ -186,26 +188,27 @@ class IncrementalRebalance(Consumer):
         self, active_partitions: set[Any] | None, timeout: float
     ) -> Mapping[Any, list[Any]]:
         found = await super()._getmany(active_partitions, timeout)
-        # Faust asks for each record whether its partition is paused, and it may be resumed by then.
+        # Faust checks for a pause at each record; the partition may be resumed by then.
         self._in_hand = {tp: batch for tp, batch in found.items() if self._flows(tp)}
         return self._in_hand
 
     def _flows(self, tp: Any) -> bool:
-        """Whether records of ``tp`` are wanted now; a client without a group is assigned nothing."""
+        """Return whether records of ``tp`` are wanted now; a client-only app has no assignment."""
         return (
             self.app.client_only or tp in self._active_partitions or tp in self._buffered_partitions
         )
 
     def _put_down(self, tps: Collection[Any]) -> None:
-        """Drop what is at hand of ``tps``: it may be under way for as long as an agent's queue is full.
+        """Drop the fetched records of ``tps`` that are not delivered yet.
 
-        By then they may flow again, from an earlier record.
+        Their delivery waits while an agent's queue is full. By then the partitions may be processed
+        again, from an earlier record.
         """
         for tp in self._in_hand.keys() & tps:
             self._in_hand[tp].clear()
 
     async def _deliver(self, deliver: Callable[[Any], Awaitable[Any]], message: Any) -> Any:
-        """Hand a record to the streams, unless its partition was paused or went since it was fetched."""
+        """Deliver a record to the streams, unless its partition was paused or revoked meanwhile."""
         tp = message.tp
         if not self._flows(tp):
             return None
@@ -215,14 +218,14 @@ class IncrementalRebalance(Consumer):
         finally:
             self._delivering = None
 
-    # -- partitions that go
+    # -- revoked partitions
 
     @Service.transitions_to(CONSUMER_PARTITIONS_REVOKED)  # type: ignore[untyped-decorator]
     async def revoke(self, revoked: set[Any]) -> None:
-        """Stop ``revoked``, let the records under way end, commit and flush them, forget the partitions."""
+        """Stop ``revoked``; finish, commit and flush its records; forget the partitions."""
         began = monotonic()
         if self.app.should_stop and not self.app.assignor.leaves:
-            return  # the whole worker says goodbye
+            return  # the whole worker leaves the group
         self.leaving = frozenset(revoked)
         try:
             with waits_of(self.app).during(
@@ -241,13 +244,14 @@ class IncrementalRebalance(Consumer):
         )
 
     async def _finish_and_commit(self, revoked: set[Any], wait: Wait) -> None:
-        """Let the records of ``revoked`` under way end, and commit and flush them.
+        """Finish, commit and flush the records of ``revoked`` that are in progress.
 
-        After the rebalance timeout others own ``revoked``; changes that are still unsent would reach the
-        changelogs behind theirs. So the worker ends where that takes longer.
+        After the rebalance timeout ``revoked`` has new owners. Changes that are still unsent would
+        reach the changelogs after the new owners' changes. So the worker stops if this step takes
+        longer.
         """
         app = self.app
-        # What is being restored must not resume what goes; it is taken up again with the answer.
+        # A running recovery must not resume revoked partitions; it continues after the answer.
         await app.tables.recovery.interrupt()
         self.pause_partitions(revoked)
         self._buffered_partitions -= revoked
@@ -265,14 +269,15 @@ class IncrementalRebalance(Consumer):
         wait.pass_on_to("the delivery of what was sent", lambda: unsent(app))
         await app.producer.flush()
         await told()
-        # Of all tables: which of them go with the topics is known with the answer.
+        # For all tables: only the answer shows which tables move with the topics.
         pause(app, {tp.partition for tp in revoked})
         app.tables.recovery.flush_buffers()
 
     async def _send_revoked(self, revoked: set[Any]) -> None:
-        """Send ``app.on_partitions_revoked`` of what goes, once its records are done and committed.
+        """Send ``app.on_partitions_revoked`` for ``revoked``, after the commit of its records.
 
-        As in Faust a handler that raises ends the worker. One that takes too long goes on beside the round.
+        As in Faust, a handler that raises stops the worker. A handler that takes too long continues
+        while the round goes on.
         """
         app = self.app
         with app._start_span_from_rebalancing("on_partitions_revoked"):
@@ -295,7 +300,7 @@ class IncrementalRebalance(Consumer):
             await app.crash(error)
 
     async def _finish(self, revoked: set[Any]) -> None:
-        """Drop what waits in queues; wait for what streams have begun."""
+        """Drop the queued records; wait for the records that streams have begun."""
         timeout_s = self.app.conf.broker_rebalance_timeout * PATIENT_SHARE
         deadline = monotonic() + timeout_s
         while True:
@@ -317,13 +322,16 @@ class IncrementalRebalance(Consumer):
                 return
             await asyncio.sleep(LOOK_S)
 
-    # -- partitions that come
+    # -- assigned partitions
 
     @Service.transitions_to(CONSUMER_PARTITIONS_ASSIGNED)  # type: ignore[untyped-decorator]
     async def assign(
         self, assigned: set[Any], revoked: set[Any], gained: set[Any], roles: Any, generation: int
     ) -> None:
-        """Tell agents, topics and tables; what is gained stays paused until its tables are restored."""
+        """Inform agents, topics and tables.
+
+        Gained partitions stay paused until their tables are restored.
+        """
         app, recovery = self.app, self.app.tables.recovery
         if app.should_stop:
             return
@@ -351,16 +359,22 @@ class IncrementalRebalance(Consumer):
             await app.crash(error)
 
     async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
-        """All of an eager round comes; a recovery that ends at once does not end the round unanswered."""
+        """Take over an eager round's assignment.
+
+        A recovery that ends at once does not end the round before the app knows its answer.
+        """
         with self.rounds.answering():
             await super().on_partitions_assigned(assigned, generation_id)
 
     async def give_up(self) -> None:
-        """End a round under way, before the eager one begins that takes everything."""
+        """End a round under way, before an eager round begins and revokes all partitions."""
         self.rounds.give_up()
 
     async def hold_back(self, changelogs: Collection[Any]) -> None:
-        """Pause ``changelogs`` and drop what of them waits; they are read again from where tables stand."""
+        """Pause ``changelogs`` and drop their queued records.
+
+        They are read again later, from the tables' offsets.
+        """
         tps = ensure_TPset(changelogs)
         self.pause_partitions(tps)
         self._buffered_partitions -= tps
@@ -371,7 +385,10 @@ class IncrementalRebalance(Consumer):
             drop(self.app.tables.changelog_queue, tps)
 
     async def seek_some(self, tps: set[Any]) -> None:
-        """Seek ``tps`` to their committed offsets, all asked for at once; else to what was read first."""
+        """Seek ``tps`` to their committed offsets; all these offsets are fetched in one step.
+
+        A partition without a committed offset gets the first offset read.
+        """
         offsets = await self._thread.call_thread(
             seek_committed, self._thread._ensure_consumer(), self.first_read, tps
         )
@@ -380,16 +397,17 @@ class IncrementalRebalance(Consumer):
             if offset:
                 self._committed_offset[tp] = offset
 
-    # -- a coordinator that is silent
+    # -- a coordinator that does not answer
 
     def stop_flow_now(self) -> None:
-        """Hand over nothing from here on, and write to no changelog what others may have written."""
+        """Stop delivering records and writing to changelogs, which may have new owners."""
         self.flow_active = False
-        # What is held until the group answers would be waited for before it can be asked.
+        # Held changes wait for the group's answer, and the request to the group would wait for
+        # them.
         self.fence.lose()
 
     async def stand_still(self) -> None:
-        """Stop all streams; what their agents have begun is not committed."""
+        """Stop all streams; the records that their agents have begun are not committed."""
         app = self.app
         app.tables.recovery.stop_assigning()
         self.stop_flow()
@@ -399,13 +417,13 @@ class IncrementalRebalance(Consumer):
 
 
 def _log_late(sending: asyncio.Future[Any]) -> None:
-    """The handlers came to their end after the round that they were told of."""
+    """Log a failure of handlers that ended after their round."""
     if not sending.cancelled() and (error := sending.exception()) is not None:
         logger.error("A handler of on_partitions_revoked failed after its round: %r", error)
 
 
 def drop(queue: Any, tps: Collection[Any]) -> None:
-    """Take the events of ``tps`` out of a stream's queue."""
+    """Remove the events of ``tps`` from a stream's queue."""
     kept = [
         event
         for event in queue._queue
@@ -421,7 +439,7 @@ def drop(queue: Any, tps: Collection[Any]) -> None:
 
 
 def _create(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any:
-    """An AIOKafkaConsumer as Faust creates it, cooperative from its start on."""
+    """Create Faust's AIOKafkaConsumer, which becomes cooperative when it starts."""
     consumer = create(transport)
     consumer.start = partial(_start, thread, consumer, consumer.start)
     return consumer
@@ -429,7 +447,7 @@ def _create(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any:
 
 async def _start(thread: Any, consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
     await start()
-    # Faust subscribes later, so the coordinator has not joined a group yet.
+    # Faust subscribes later, so the coordinator has not joined the group yet.
     if hasattr(consumer._coordinator, "ensure_active_group"):
         listener, fetcher = ThreadListener(thread), consumer._fetcher
         take_over(consumer, thread.app.assignor, listener, thread.consumer.fence)

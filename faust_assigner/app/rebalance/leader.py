@@ -1,4 +1,4 @@
-"""The leader's work in one round: what members said -> planner's input -> placement -> every answer."""
+"""The leader's part of a round: metadata -> the planner's input -> placement -> every answer."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ from faust_assigner.wire.outcome import Outcome
 
 logger = get_logger(__name__)
 
-#: Faust's protocol version; an answer carries the lowest of the members'.
+#: Faust's protocol version; an answer carries the lowest version among the members.
 PROTOCOL_VERSION = 4
 
 
 def no_warmups(is_cooperative: bool) -> WarmupPolicy | None:
-    """All moves at once."""
+    """Return no policy: all tasks move at once."""
 
 
 @dataclass(frozen=True)
 class LeaderView:
-    """What the leader knows beside what members say.
+    """The leader's knowledge beside the members' metadata.
 
-    ``generation`` is Kafka's number of the round being formed, -1 when the consumer cannot tell.
-    ``last`` and ``last_generation``: the directory and date of the leader's own last assignment.
-    ``warmups``: how work waits for state, by whether everybody goes on through this round.
-    ``names_standbys``: members are told who has copies, where that fits. ``held_up``: member -> how many
-    rounds in a row it has held up with old claims, of rounds that this leader led. ``record``: what it
-    answered in the last of these rounds, ``before`` what it decided that one from. ``member_id`` is the
-    leader's own, and ``now`` the time in seconds since 1970. ``first``: what the last round decided, where
-    it left something to this one.
+    ``generation`` is Kafka's number of the round being formed, -1 if the consumer does not know it.
+    ``last`` and ``last_generation`` are the directory and generation of the leader's own last
+    assignment. ``warmups`` returns the warm-up policy; its argument is whether all members are
+    cooperative. ``names_standbys``: the answers name the holders of copies, if there is room.
+    ``held_up``: member -> number of consecutive rounds of this leader that the member delayed with
+    old claims. ``record`` is the leader's answers in the last of these rounds, ``before`` the
+    inputs of that decision. ``member_id`` is the leader's own, ``now`` the time in seconds since
+    1970. ``first`` is the outcome of the last round, if this round is its second round.
     """
 
     app_id: str
@@ -85,13 +85,14 @@ class LeaderView:
 
 @dataclass(frozen=True)
 class Round:
-    """One round, decided: the inputs, the planner's answer (None when it failed) and all answers.
+    """One decided round: the inputs, the plan (None if the planner failed) and all answers.
 
-    ``awaited``: member -> changelog -> partitions that a follow-up round would move onto that member's
-    standbys. ``promised``: the same of partitions that it gets in a second round, ``placement`` is without
-    them. ``follows``: a second round follows at once. ``failure`` is what the planner raised. ``oversize``
-    is the size of the group's record with the directory of owners, where that was too large and the
-    directory left out; else 0. ``held_up`` is the view's, after this round.
+    ``awaited``: member -> changelog -> partitions that a follow-up round would move to this
+    member's standbys. ``promised``: member -> topic -> partitions that the member gets in a second
+    round; ``placement`` omits them. ``follows``: a second round follows at once. ``failure`` is the
+    planner's exception. ``oversize`` is the size in bytes of the group's record with the directory
+    of owners, if this was too large and the directory was omitted; else 0. ``held_up`` is the
+    view's, after this round.
     """
 
     inputs: DecisionInputs
@@ -112,12 +113,12 @@ class Round:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Members whose claims are refused, and why."""
+        """Return the members with refused claims -> the reason."""
         return dict(self.inputs.refused)
 
     @property
     def record(self) -> Record:
-        """What the members of this round claim in the next one if they are truthful."""
+        """Return the claims that truthful members of this round make in the next round."""
         placement, among = self.placement, self.inputs.members if self.follows else ()
         return Record(
             self.inputs.generation,
@@ -136,7 +137,7 @@ class Round:
 
     @property
     def shared_urls(self) -> dict[str, list[str]]:
-        """URLs that more than one member gave, with those members."""
+        """Return each URL that more than one member gave -> these members."""
         by_url: dict[str, list[str]] = {}
         for one in self.member_claims:
             by_url.setdefault(one.data.url, []).append(one.member_id)
@@ -146,7 +147,7 @@ class Round:
 def decide(
     view: LeaderView, partitions_of: Callable[[str], Any], metadata: Mapping[str, Any]
 ) -> Round:
-    """All answers for ``metadata``, aiokafka's member id -> ConsumerProtocolMemberMetadata."""
+    """Decide a round from ``metadata``, aiokafka's member id -> ConsumerProtocolMemberMetadata."""
     said = checked(read_members(metadata), view.generation, view.last_generation, view.record)
     said = disbelieved(said, view.held_up)
     topics = sorted({topic for one in said for topic in one.topics})
@@ -157,7 +158,7 @@ def decide(
     if generation < 0:
         dates = [max(j.data.generation, j.data.former_generation) for j in said]
         generation = min(max([view.last_generation, *dates]) + 1, LARGEST_INT - 1)
-    # Those who are about to leave get nothing; unless all are, whose partitions then stay where they are.
+    # A leaving member gets no partitions. If all members are leaving, their partitions do not move.
     staying = tuple(j for j in said if not j.data.leaves) or said
     claimed = claims_of(
         staying,
@@ -221,17 +222,18 @@ def decide(
 
 
 def _is_new(one: MemberClaims, last: Directory) -> bool:
-    # Without a directory (it was too large) only members that never had an assignment are known to be new.
+    # Without a directory (it was too large) only members that never had an assignment are surely
+    # new.
     return one.data.generation < 0 or (bool(last.urls) and one.data.url not in last.urls)
 
 
 def leader_topic(app_id: str) -> str:
-    """The topic whose one partition makes its owner the leader of a Faust app; it carries no work."""
+    """Return Faust's leader topic: its one partition's owner leads the app. It carries no work."""
     return f"{app_id}-__assignor-__leader"
 
 
 def _previous_ids(said: Sequence[MemberClaims]) -> dict[str, int]:
-    """Topic -> the id its group had; the newest member's word counts."""
+    """Return topic -> the previous id of its group; the newest metadata has priority."""
     ids: dict[str, int] = {}
     for one in sorted(said, key=lambda j: (j.data.generation, j.data.version)):
         ids.update(one.data.group_ids)
@@ -242,14 +244,14 @@ def _place(
     inputs: DecisionInputs,
     said: Sequence[MemberClaims],
 ) -> tuple[Plan | None, Placement, Exception | None]:
-    """(the plan, its placement, what the planner raised)."""
+    """Return (the plan, its placement, the planner's exception)."""
     try:
         anew = _plan(inputs, inputs.members)
         found = landed(anew, said)
         if found is not anew and inputs.warmups is not None:
             found = _going_on(found, inputs)
         return found, of_plan(found), None
-    except Exception as exc:  # any answer is better than a group without one
+    except Exception as exc:  # any answer is better for the group than no answer
         return (
             None,
             dealt(
@@ -277,23 +279,23 @@ def _plan(inputs: DecisionInputs, members: Sequence[Member]) -> Plan:
 
 
 def _going_on(found: Plan, inputs: DecisionInputs) -> Plan:
-    # What a plan says of the round after it, it says of its own owners, not of those of the round before.
+    # ``onward`` of a plan refers to the plan's own owners, not to the owners of the previous round.
     try:
         return going_on(found, inputs.members, partial(_plan, inputs))
-    except Exception:  # this round stands without the next
+    except Exception:  # this round is valid without the next
         logger.exception("Could not plan the follow-up round; warm-ups under way continue")
         return found
 
 
 def _awaited(found: Plan, inputs: DecisionInputs, follows: bool) -> dict[str, ByTopic]:
     if inputs.warmups is not None:
-        # Told in the first of two rounds as well: members repeat it, and it stays the target.
+        # Also sent in the first of two rounds: members report it back, so that the target is kept.
         return {m: topics for m in found.member_ids if (topics := found.awaited(m))}
-    if follows:  # asked again in the second round
+    if follows:  # the second round computes the awaited standbys
         return {}
     try:
         return awaited(found, inputs.members, partial(_plan, inputs))
-    except Exception:  # this round stands without the next
+    except Exception:  # this round is valid without the next
         logger.exception("Could not plan the follow-up round; no member asks for one")
         return {}
 
@@ -310,7 +312,7 @@ def _answer(
     tables: TableFacts,
     metadata: Mapping[str, Any],
 ) -> tuple[dict[str, ConsumerProtocolMemberAssignment], int]:
-    """Each member's assignment; and how large, at least, the group's record would be, were it too large."""
+    """Return each member's assignment, and the least size of a too large group record (else 0)."""
     placement = now.placement
     given = with_globals(
         placement, {j.member_id: j.topics for j in staying}, partitions, tables.globals_
@@ -388,7 +390,7 @@ def _directory(
 
 
 def _record_bytes(one: MemberClaims, said: Any, answer: ConsumerProtocolMemberAssignment) -> int:
-    """What Kafka stores of one member: its metadata, its assignment and about 150 bytes more."""
+    """Return the bytes that Kafka stores per member: metadata, assignment and about 150 more."""
     size = 150 + 2 * len(one.member_id) + len(said.user_data or b"") + len(answer.user_data)
     size += sum(2 + len(topic) for topic in one.topics)
     return size + sum(10 + len(topic) + 4 * len(numbers) for topic, numbers in answer.assignment)
@@ -398,6 +400,6 @@ def protocol_list(
     actives: Mapping[str, list[int]],
     standbys: Mapping[str, list[int]],
 ) -> list[tuple[str, list[int]]]:
-    """What the consumer is told to fetch: actives, then standbys, per topic; stock members compare it."""
+    """Return topic -> partitions to fetch, actives before standbys; stock members compare this."""
     topics = sorted(actives.keys() | standbys.keys())
     return [(topic, [*actives.get(topic, ()), *standbys.get(topic, ())]) for topic in topics]

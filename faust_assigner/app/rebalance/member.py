@@ -1,4 +1,4 @@
-"""What this member says when it joins, and what it remembers of its last assignment."""
+"""This member's metadata when it joins, and its memory of the last assignment."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ from faust_assigner.wire.runs import Runs
 
 logger = get_logger(__name__)
 
-#: Stock's part of the metadata repeats the claims up to this size; beyond it, only a group that has
-#: stock members is worth the bytes.
+#: Up to this size, stock's part of the metadata repeats the claims. Larger metadata repeats them
+#: only in a group with stock members.
 STOCK_PART_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A member's last assignment, immutable: the router reads it on another thread.
+    """A member's last assignment, immutable because the router reads it on a different thread.
 
-    ``answer`` is None before the first one. ``generation`` dates it. ``group_ids`` keeps the ids of topics
-    that are gone: producers still end transactions on what was revoked.
+    ``answer`` is None before the first assignment; ``generation`` dates the answer. ``group_ids``
+    keeps the ids of topics that are gone, because producers still end transactions on revoked
+    partitions.
     """
 
     answer: Answer | None = None
@@ -47,14 +48,14 @@ class Memory:
     group_ids: Mapping[str, int] = field(default_factory=dict)
 
     def owned(self, tables: TableFacts) -> Mapping[str, Runs]:
-        """The actives without the synthetic ones of global tables."""
+        """Return the actives without the synthetic actives of global tables."""
         if self.answer is None:
             return {}
         return own_topics(tables.globals_.keys(), replace(self.answer, actives=self.actives))
 
     @cached_property
     def directory(self) -> Directory:
-        """Who owns what; empty where a stock leader, or none, has told."""
+        """Return the owners of all partitions; empty without an answer or under a stock leader."""
         if self.answer is None:
             return Directory()
         try:
@@ -92,14 +93,14 @@ def said_by(
     leaves: bool = False,
     cooperative: bool = False,
 ) -> JoinData:
-    """This member's word for the next round.
+    """Collect this member's metadata for the next round.
 
-    Files on disk are named until the first assignment, those of promised partitions until the next one; from
-    then on the assignment says what is owned and warm, and files of partitions that left long ago would be
-    taken for standbys. What a ``former`` process
-    owned is named as long as this one lives: another may start much later, and then it tells which of
-    what was taken in for that one is to go, and what to stay. ``holds``: what is owned goes on being
-    processed. ``leaves``: it is to be given away.
+    Files on disk are reported until the first assignment, files of promised partitions until the
+    next one. After that the assignment determines the owned and warm partitions: files of
+    partitions that left long ago would count as standbys. The partitions of a ``former`` process
+    are reported for the whole life of this process. A different member may restart much later. The
+    leader then decides which of the partitions taken over from this member return to it. ``holds``:
+    this member keeps processing its partitions. ``leaves``: it gives them away.
     """
     on_disk: dict[str, list[int]] = {}
     actives: Mapping[str, Runs] = {}
@@ -109,7 +110,7 @@ def said_by(
     if memory.answer is None:
         on_disk = partitions_on_disk(app, stores)
     else:
-        # What others let go of for this worker comes with the second round: its files count until then.
+        # Promised partitions arrive with the second round; until then the files of these count.
         promised = memory.answer.promised
         on_disk = {
             t: here
@@ -140,7 +141,7 @@ def said_by(
         changelogs=tables.changelogs & set(topics),
         globals_={t: full for t, full in tables.globals_.items() if t in topics},
         software=faust_assigner.__version__,
-        # A leader that is set otherwise would wait for ever for one that asks for no round.
+        # A leader with warm-ups would wait for ever for a member that requests no rounds.
         positions=_positions(app, (actives, standbys, on_disk), tables.stateful & set(topics))
         if takes_part(app)
         else None,
@@ -150,9 +151,9 @@ def said_by(
 
 
 def _positions(app: Any, claims: tuple[Claims, ...], changelogs: Collection[str]) -> Any:
-    """How far the state has come; None where that cannot be told, and then nothing waits for it.
+    """Return this member's positions; None if they cannot be read, so that no task waits for them.
 
-    The first of ``claims`` is what is owned.
+    The first entry of ``claims`` holds the owned partitions.
     """
     try:
         held = {t: {p for side in claims for p in side.get(t, ())} for t in changelogs}
@@ -164,7 +165,7 @@ def _positions(app: Any, claims: tuple[Claims, ...], changelogs: Collection[str]
         return None
 
 
-#: Claims in the order in which they are left out.
+#: The claims, in the order of omission.
 _LEAVE_OUT: tuple[tuple[str, Callable[[JoinData], JoinData]], ...] = (
     ("how far it has come", lambda data: replace(data, positions=None, awaited={}, overdue={})),
     ("what it owned", lambda data: replace(data, former_actives={})),
@@ -175,11 +176,11 @@ _LEAVE_OUT: tuple[tuple[str, Callable[[JoinData], JoinData]], ...] = (
 
 
 def user_data(data: JoinData, topics: Collection[str], *, is_uniform: bool) -> bytes:
-    """The bytes to join with, always within what a leader takes.
+    """Encode the metadata to join with, always within the size that a leader accepts.
 
-    A member with so many scattered partitions that they do not fit leaves claims out: first the copy
-    for stock leaders, then how far its state has come, then what its former process owned, then files, then
-    standbys, then all.
+    A member with too many scattered partitions omits claims in this order: the copy for stock
+    leaders, the positions, the partitions of its former process, the files, the standbys, the
+    actives.
     """
     packed = encode_join(data, topics)
     if len(packed) <= STOCK_PART_BYTES or (not is_uniform and len(packed) <= USER_DATA_BYTES):
@@ -200,11 +201,11 @@ def user_data(data: JoinData, topics: Collection[str], *, is_uniform: bool) -> b
 def remember(
     answer: Answer, given: Mapping[str, Collection[int]], *, kafkas: int, before: Memory
 ) -> Memory:
-    """The memory after ``answer``, cut to what the consumer was really ``given``.
+    """Return the memory after ``answer``, limited to the partitions ``given`` to the consumer.
 
-    Stock leaders name standbys of source topics that nobody reads. What was given and not named counts
-    as active: a table must rather recover than be used empty. ``kafkas`` is Kafka's generation where
-    known, else -1.
+    Stock leaders name standbys of source topics, which no member reads. A given partition that the
+    answer does not name counts as active: a needless recovery is better than the use of an empty
+    table. ``kafkas`` is Kafka's generation if known, else -1.
     """
     actives = _within(answer.actives, given)
     standbys = _within(answer.standbys, given)
@@ -229,7 +230,7 @@ def remember(
 def _within(claims: Mapping[str, Runs], given: Mapping[str, Collection[int]]) -> dict[str, Runs]:
     found = {}
     for topic, runs in claims.items():
-        # The other way round a leader could have us walk through two billion numbers.
+        # A loop over ``runs`` could be made to run two billion times by the leader's answer.
         kept = [p for p in given.get(topic, ()) if p in runs]
         if kept:
             found[topic] = Runs.of(kept)

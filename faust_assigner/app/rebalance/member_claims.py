@@ -1,7 +1,7 @@
-"""What every member said at this rebalance, as the leader may believe it.
+"""The members' metadata at a rebalance, as far as the leader may believe it.
 
-Nothing a member sends raises, hangs or costs another member anything: what cannot be taken is refused
-with a reason, and that member takes part as one that remembers nothing.
+Metadata never raises, never blocks, and never costs another member its partitions. Unacceptable
+metadata is refused with a reason, and its member takes part as a member without memory.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from faust_assigner.wire.join import STOCK, JoinData, Memo, decode_join, url_of
 from faust_assigner.wire.positions import within
 from faust_assigner.wire.runs import Numbers, Runs
 
-#: Numbers that all claims of a round may expand to, whatever the cluster's size: 128 MiB of them.
+#: The least limit of partition numbers in all claims of a round, for a cluster of any size: 128
+#: MiB.
 LEAST_BUDGET = 16 * 1024 * 1024
-#: What becomes of a member whose metadata cannot be taken.
+#: The consequence for a member with refused metadata.
 STATELESS = "; it counts as stateless"
 
 
 @dataclass(frozen=True)
 class MemberClaims:
-    """One member, its topics ascending and each once; ``refused`` says why its claims are refused."""
+    """One member's metadata: ``topics`` sorted and unique, ``refused`` the reason of a refusal."""
 
     member_id: str
     topics: tuple[str, ...]
@@ -36,7 +37,7 @@ class MemberClaims:
 
 
 def read_members(metadata: Mapping[str, Any]) -> tuple[MemberClaims, ...]:
-    """All members by id, from aiokafka's ``{member_id: ConsumerProtocolMemberMetadata}``."""
+    """Decode all members by id, from aiokafka's ``{member_id: ConsumerProtocolMemberMetadata}``."""
     memo: Memo = {}
     return tuple(_read(member_id, metadata[member_id], memo) for member_id in sorted(metadata))
 
@@ -52,7 +53,7 @@ def _read(member_id: str, said: Any, memo: Memo) -> MemberClaims:
             data = decode_join(said.user_data, topics, memo=memo)
         except MetadataRefused as exc:
             refused = str(exc)
-        except Exception as exc:  # a hole in the decoder must not cost the group its leader
+        except Exception as exc:  # a bug in the decoder must not stop the leader
             refused = f"{type(exc).__name__} while reading"
     if refused is not None:
         refused += STATELESS
@@ -68,10 +69,10 @@ def _topics(subscription: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Claimed:
-    """The planner's members, and what had to be left out of their claims.
+    """The planner's members, and the omitted claims.
 
-    ``beyond`` maps topics to how many claims were on partitions they no longer have; ``refused`` maps
-    members whose claims did not fit into the round's budget to the reason.
+    ``beyond`` maps topics to the number of claims on partitions that no longer exist. ``refused``
+    maps members whose claims exceeded the round's budget to the reason.
     """
 
     members: tuple[Member, ...]
@@ -89,22 +90,20 @@ def claims_of(
     last: Directory,
     last_generation: int,
 ) -> Claimed:
-    """The members as the planner takes them.
+    """Convert the metadata to the planner's members.
 
-    ``generation`` is the one being formed; when it is Kafka's own (``is_kafkas``), no claim can be from
-    it or from a later one. ``last`` is the directory of the leader's own last assignment: a static
-    member that comes back without memory is known there by its instance id.
+    ``generation`` is the generation being formed. If it is Kafka's own (``is_kafkas``), a claim
+    from it or from a later generation is impossible. ``last`` is the directory of the leader's own
+    last assignment: it lists a static member that comes back without memory under its instance id.
     """
     reader = _ClaimReader(partitions, globals_)
     budget = max(LEAST_BUDGET, 8 * sum(partitions.values()))
     refused: dict[str, str] = {}
     members: dict[str, Member] = {}
     sizes = dict.fromkeys((j.member_id for j in said), 0)
-    if (
-        4 * len(said) * sum(partitions.values()) > budget
-    ):  # else not even claims on everything pass it
+    if 4 * len(said) * sum(partitions.values()) > budget:  # otherwise claims on all partitions fit
         sizes = {j.member_id: reader.size(j.data) for j in said}
-    # The modest first: whoever claims the most is the one to go without.
+    # Smallest claims first: the members with the largest claims are refused.
     for one in sorted(said, key=lambda j: (sizes[j.member_id], j.member_id)):
         data = one.data
         budget -= sizes[one.member_id]
@@ -131,13 +130,13 @@ def claims_of(
 
 
 def _remember(data: JoinData, last: Directory, generation: int) -> JoinData:
-    """A static member back from a restart: what it held is still its own, unless claimed since."""
+    """Restore a static member's claims after a restart; claims made since then have priority."""
     held = last.held_by_instance(data.instance_id or "")
     return replace(data, actives=held, generation=generation) if held else data
 
 
 def _with_promises(data: JoinData) -> JoinData:
-    """What the last round keeps for a member counts as its own: the plan is to hold."""
+    """Add the promised partitions to the member's actives, which keeps the last round's plan."""
     if not data.promised:
         return data
     topics = data.actives.keys() | data.promised.keys()
@@ -148,7 +147,7 @@ def _with_promises(data: JoinData) -> JoinData:
 
 
 class _ClaimReader:
-    """Expands claims, once for topics that share them, and counts what does not exist any more."""
+    """Expands claims, shared claims only once, and counts the claims on missing partitions."""
 
     def __init__(self, partitions: Mapping[str, int], globals_: Mapping[str, bool]) -> None:
         self._partitions = partitions
@@ -156,7 +155,7 @@ class _ClaimReader:
         self.beyond: dict[str, int] = {}
 
     def size(self, data: JoinData) -> int:
-        """How many numbers the claims expand to; those that topics share count once."""
+        """Return how many partition numbers the claims expand to; a shared claim counts once."""
         distinct = {
             (id(claim), self._partitions[topic]): claim
             for claims in (
@@ -174,9 +173,11 @@ class _ClaimReader:
         return sum(Runs.of(claim).below(count).size for (_, count), claim in distinct.items())
 
     def member(self, one: MemberClaims, data: JoinData, newest: int, *, is_kafkas: bool) -> Member:
-        """``one`` with its claims laid out; of a global table only what a member of ours says it writes.
+        """Return the planner's member for ``one``, with expanded claims.
 
-        What it owned before it stopped is as old as it says: as its claims where it has none.
+        Claims on a global table count only from members of ours, which report the partitions they
+        write. Former partitions keep their own generation. A member without current claims has this
+        generation too.
         """
         mine = set(one.topics)
         skipped = set() if data.is_ours else set(self._globals)

@@ -1,12 +1,13 @@
-"""What this member owned, on its own disk: written with each assignment, read when a process first joins.
+"""This member's partitions on its own disk: written at each assignment, read at the first join.
 
-A stop of everybody leaves no living owner. What each member remembers lets the leader put every task back;
-see ``Member.former_actives``. The file lies in the app's data directory beside its tables:
+After a stop of all workers no living owner exists. The members' memories let the leader return
+every task to its former owner; see ``Member.former_actives``. The file lies in the app's data
+directory beside its tables:
 
     {"version": 1, "app": "shop", "generation": 7, "actives": {"orders": [0, 3], ...},
      "offers": {"capacity": 1.0, "rack": null, "topics": "9f86d081..."}}
 
-It may be lost, old, torn or someone else's: then it counts as not there. Nothing here raises.
+A lost, outdated, torn or foreign file counts as absent. :class:`MemoryFile` never raises.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ MOST_BYTES = UNPACKED_BYTES
 
 @dataclass(frozen=True)
 class Former:
-    """What a member owned in ``generation``, before its process ended; -1 and nothing where it cannot say.
+    """A member's partitions in ``generation``, before its process ended; -1 and empty if unknown.
 
-    ``offers`` are the capacity, the rack and a digest of the subscription that the leader knew of it; empty
-    where that is not known.
+    ``offers`` are the capacity, the rack and a digest of the subscription, as the leader knew them;
+    empty if unknown.
     """
 
     generation: int = -1
@@ -50,7 +51,7 @@ class Former:
 
 
 class MemoryFile:
-    """One app's file. ``counters`` counts ``memory_failures`` (not written) and ``memories_ignored``."""
+    """One app's file; counts ``memory_failures`` (not written) and ``memories_ignored``."""
 
     def __init__(self, app: Any, counters: Counter[str]) -> None:
         self._app = app
@@ -59,7 +60,7 @@ class MemoryFile:
         self._failing = False
 
     def former(self) -> Former:
-        """What the last process here owned: read at the first call, the same ever after."""
+        """Return the partitions of the last process here; cached after the first call."""
         if self._former is None:
             try:
                 self._former = read(self._path(), str(self._app.conf.id))
@@ -74,9 +75,9 @@ class MemoryFile:
     def keep(
         self, generation: int, actives: Claims, offers: Mapping[str, Any] | None = None
     ) -> None:
-        """Replace the file; trouble is counted each time, and said when it begins.
+        """Replace the file; every failure is counted, the first failure in a row is logged.
 
-        An app whose folder is not there was never started as a worker, and has nothing to remember.
+        An app without a data directory was never started as a worker, so the file is not written.
         """
         try:
             path = self._path()
@@ -99,8 +100,8 @@ class MemoryFile:
 
 
 def read(path: Path, app_id: str) -> Former:
-    """The file's content. Raises MetadataRefused or OSError; reads no more than ``MOST_BYTES`` + 1."""
-    # Not blocking: what lies there may be a pipe that nobody writes to.
+    """Read the file, at most ``MOST_BYTES`` + 1 bytes. Raises MetadataRefused or OSError."""
+    # Non-blocking: the path may be a pipe without a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise MetadataRefused(f"{path} is no file")
@@ -120,7 +121,7 @@ def read(path: Path, app_id: str) -> Former:
 def write(
     path: Path, app_id: str, generation: int, actives: Claims, offers: Mapping[str, Any]
 ) -> None:
-    """Replace ``path`` in one step: after a crash it is the old file or the new one. Raises on failure."""
+    """Replace ``path`` atomically: a crash leaves the old or the new file. Raises on failure."""
     owned = {topic: list(Runs.of(actives[topic])) for topic in sorted(actives)}
     text = json.dumps(
         {
@@ -148,7 +149,7 @@ def write(
 
 
 def _sync_folder(folder: Path) -> None:
-    """The new name outlives a power cut, too."""
+    """Sync the folder, so that the new name survives a power failure."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -1,7 +1,8 @@
-"""Whether one more round would move anything, and on which warm copies it waits. Pure.
+"""Whether a further round would move tasks, and the warm copies that it waits for. Pure.
 
-A promoted task goes where its state lives, even against the balance. Once its owner is alive the next
-round, whoever causes it, puts it right. The planner itself tells what that round would do.
+A promoted task goes to a member with its state, even against the balance. Its owner is alive
+afterwards, so the next round of any cause restores the balance. The planner itself computes this
+next round.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from faust_assigner.app.rebalance.placement import ByTopic
 from faust_assigner.model import NOBODY, Bools, Ints, Member
 from faust_assigner.planner import Plan
 
-#: The planner with everything but the members settled.
+#: The planner with all arguments except the members fixed.
 Planner: TypeAlias = Callable[[Sequence[Member]], Plan]
 
 
 def awaited(found: Plan, members: Sequence[Member], plan: Planner) -> dict[str, ByTopic]:
-    """Member -> changelog -> partitions that come to it in the next round, out of its standbys of this one.
+    """Return member -> changelog -> partitions that the next round moves to the member's standbys.
 
-    Empty where nothing is off target, or where off target is as balanced, so that nothing would move.
-    Cost: one plan more where something is off target; else O(tasks).
+    Empty if no task is off target, or if the current owners are as balanced, so that no task would
+    move. Cost: one more plan if a task is off target; else O(tasks).
     """
     following = _following(found, members, plan)
     if following is None:
@@ -34,10 +35,10 @@ def awaited(found: Plan, members: Sequence[Member], plan: Planner) -> dict[str, 
 
 
 def going_on(found: Plan, members: Sequence[Member], plan: Planner) -> Plan:
-    """``found``, which only reaches the target of the round before, with the warm-ups that come after it.
+    """Add the next round's warm-ups to ``found``, which only reaches the previous round's target.
 
-    Who is to get a task and does not stand by gets its copy now: a group without anybody who waits for a
-    copy would rest where it is. Cost: as :func:`awaited`.
+    A member that is to get a task and has no standby of it gets a copy now. Without an awaited copy
+    the group would stay off target. Cost: as :func:`awaited`.
     """
     following = _following(found, members, plan)
     if following is None or following.onward is None:
@@ -50,7 +51,7 @@ def going_on(found: Plan, members: Sequence[Member], plan: Planner) -> Plan:
 
 
 def _following(found: Plan, members: Sequence[Member], plan: Planner) -> Plan | None:
-    """The next round, None where it would move nothing."""
+    """Plan the next round; return None if no stateful task is off target or warming up."""
     off = (found.flat_warmup != NOBODY) | (found.flat_owner != found.flat_target)
     if not bool((_stateful(found) & off).any()):
         return None
@@ -58,7 +59,7 @@ def _following(found: Plan, members: Sequence[Member], plan: Planner) -> Plan | 
 
 
 def _moves(found: Plan, following: Plan) -> Ints:
-    """int64[T]: the new owner of each stateful task that moves, or ``NOBODY``."""
+    """Return int64[T]: the new owner of each stateful task that moves, or ``NOBODY``."""
     moves = _stateful(found) & (following.flat_owner != found.flat_owner)
     return np.where(moves, following.flat_owner, NOBODY)
 
@@ -68,9 +69,9 @@ def _stateful(found: Plan) -> Bools:
 
 
 def _settled(member: Member, found: Plan) -> Member:
-    """The member as it will say of itself what this round gives it.
+    """Return the member with the claims that it makes after this round.
 
-    What it owned before it stopped it goes on saying as long as it lives.
+    A member reports its former partitions for its whole life.
     """
     return replace(
         member,

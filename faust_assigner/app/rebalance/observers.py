@@ -1,4 +1,4 @@
-"""Who wants to know of decisions is told on a thread of its own: never able to fail or to slow one."""
+"""Observers of decisions, called on a separate thread: they cannot fail or delay a decision."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from faust_assigner.wire.directory import Directory
 
 logger = get_logger(__name__)
 
-#: Decisions that may wait for slow observers; more are dropped and counted.
+#: The maximum of decisions that wait for slow observers; further decisions are dropped and counted.
 MOST_WAITING = 8
 
 
 @dataclass(frozen=True)
 class DecisionInputs:
-    """What a decision was made from; ``plan(members, partitions, ...)`` gives the same plan again.
+    """The inputs of a decision; ``plan(members, partitions, ...)`` returns the same plan again.
 
-    ``generation`` is the one being formed. ``refused`` maps members whose metadata could not be taken
-    to the reason; ``software`` maps members to their version of this package ("" for stock Faust).
-    ``weightless`` topics are assigned and count in no load; ``warmups`` is how work waits for state.
-    ``joined`` and ``left`` are the URLs of members that are new, and gone, since the leader's own last
-    assignment; ``trigger`` is what changed since its last decision. ``urls`` are of all members, those
-    included that are ``leaving``, which give away what they have and get nothing. ``follows``: a second
-    round follows at once; ``completes`` is the trigger of the round that this one completes, else "".
-    ``last`` and ``last_generation``: the round before as its leader told it, where that was another member.
+    ``generation`` is the generation being formed. ``refused`` maps members with unacceptable
+    metadata to the reason; ``software`` maps members to their version of this package ("" for stock
+    Faust). ``weightless`` topics are assigned without counting as load; ``warmups`` is the warm-up
+    policy. ``joined`` and ``left`` are the URLs of members that came and went since the leader's
+    own last assignment; ``trigger`` is the change since its last decision. ``urls`` are the URLs of
+    all members. The ``leaving`` members are included; they give their partitions away and get none.
+    ``follows``: a second round follows at once; ``completes`` is the trigger of the round that this
+    round completes, else "". ``last`` and ``last_generation`` are the previous round's directory
+    and generation, if its leader was another member.
     """
 
     group_id: str
@@ -63,7 +64,7 @@ Observer: TypeAlias = Callable[[DecisionInputs, Plan], object]
 
 
 class Decisions:
-    """The observers of one assignor. ``dropped`` and ``failed`` count what they missed and raised."""
+    """One assignor's observers; counts ``dropped`` decisions and ``failed`` calls."""
 
     def __init__(self) -> None:
         self._observers: list[Observer] = []
@@ -79,7 +80,7 @@ class Decisions:
         return observer
 
     def tell(self, inputs: DecisionInputs, plan: Plan) -> None:
-        """Hand a decision over; returns at once."""
+        """Queue a decision for the observers; returns at once."""
         if not self._observers:
             return
         try:
@@ -95,11 +96,11 @@ class Decisions:
                 self._thread.start()
 
     def join(self) -> None:
-        """Wait until every decision handed over has been told."""
+        """Wait until the observers were called with every queued decision."""
         self._waiting.join()
 
     def _next(self) -> tuple[DecisionInputs, Plan] | None:
-        """A decision to tell; None where there is none: the thread ends then, and keeps nothing alive."""
+        """Return the next queued decision; None ends the thread, so that it keeps nothing alive."""
         with self._telling:
             try:
                 return self._waiting.get_nowait()

@@ -1,4 +1,4 @@
-"""Why there was a round, and what became of the tasks: for log, metrics, ledger and members."""
+"""The cause and the result of a round, for the log, the metrics, the ledger and the members."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from faust_assigner.model import NOBODY
 from faust_assigner.planner import Plan
 from faust_assigner.wire.outcome import MOST_NAMED, Outcome
 
-#: A longer URL is cut: the leader's answer counts in the group's record.
+#: The maximum length of a URL; longer URLs are cut, because answers are part of the group's record.
 _NAME_CHARS = 120
 
 
 def outcome_of(
     inputs: DecisionInputs, plan: Plan | None, *, at: float, first: Outcome | None = None
 ) -> Outcome:
-    """What members are told of a round that was decided ``at`` (seconds since 1970).
+    """Return the outcome, as sent to members, of a round decided ``at`` (seconds since 1970).
 
-    ``first`` is the outcome of the round that left something to this one: its reason is that of both.
+    ``first`` is the outcome of the round that this round completes; its trigger is the cause of
+    both.
     """
     told = Outcome(
         trigger=inputs.trigger,
@@ -51,18 +52,18 @@ def _named(urls: Iterable[str]) -> tuple[str, ...]:
 
 
 def moved_tasks(plan: Plan) -> int:
-    """How many tasks have another owner than before, those of a dead owner that a copy takes over included.
+    """Count the tasks with a new owner, including tasks that a copy takes over from a dead owner.
 
-    Topics that carry no work do not count. The log, the ledger and ``history`` all mean this number.
+    Topics that carry no work do not count. The log, the ledger and ``history`` all use this number.
     """
     works = plan.layout.per_task(lambda group: not group.weightless)
     return int(np.count_nonzero(plan.flat_moved & works))
 
 
 def trigger(before: DecisionInputs | None, now: DecisionInputs) -> str:
-    """What changed since the last decision, the likely cause of the rebalance.
+    """Return the changes since the last decision, the likely cause of the rebalance.
 
-    A leader that made no decision before compares with the last assignment that it was given.
+    A leader without an earlier decision compares with its own last assignment.
     """
     if before is None:
         if not any(m.actives for m in now.members):

@@ -1,4 +1,4 @@
-"""Who gets what in one round, by name: from the planner, or, should it fail, dealt out in turn."""
+"""The placement of one round by names: from the planner or, if the planner fails, round-robin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ByTopic = dict[str, list[int]]
 
 @dataclass(frozen=True)
 class Placement:
-    """Per member (in the order of ``member_ids``) what it owns and what it keeps warm, by topic.
+    """The actives and standbys of each member (in the order of ``member_ids``), by topic.
 
     ``owners`` topic -> int64[partitions], indexes into ``member_ids`` or ``NOBODY``; co-partitioned
     topics may share one array. ``group_ids`` topic -> id of its co-partitioned group.
@@ -31,7 +31,7 @@ class Placement:
 
 
 def of_plan(plan: Plan) -> Placement:
-    """The planner's answer."""
+    """Convert the planner's result."""
     return Placement(
         plan.member_ids,
         _by_member(plan, plan.actives_by_member, [group.topics for group in plan.groups]),
@@ -46,7 +46,7 @@ def of_plan(plan: Plan) -> Placement:
 
 
 def _by_member(plan: Plan, placed: ByMember, topics: Sequence[Sequence[str]]) -> dict[str, ByTopic]:
-    """``plan.actives`` or ``plan.standbys`` of all members at once; topics of a group share their lists."""
+    """Return all members' actives or standbys; the topics of a group share their lists."""
     found: dict[str, ByTopic] = {m: {} for m in plan.member_ids}
     for named, (numbers, offsets) in zip(topics, placed, strict=True):
         flat, at = numbers.tolist(), offsets.tolist()
@@ -64,10 +64,10 @@ def dealt(
     changelogs: Collection[str],
     previous_ids: Mapping[str, int],
 ) -> Placement:
-    """The last resort: valid, even and co-partitioned, but without memory.
+    """Deal the partitions out round-robin: valid, even and co-partitioned, but without memory.
 
-    Number p of a topic goes to its p-th subscriber by id, round and round, and its standbys to the next
-    ones; topics with equal counts and subscribers therefore travel together.
+    Partition p of a topic goes to the p-th subscriber by id, modulo their number, and its standbys
+    go to the next subscribers. So topics with equal counts and subscribers stay co-partitioned.
     """
     ids = tuple(sorted(m.member_id for m in members))
     actives: dict[str, ByTopic] = {m: {} for m in ids}
@@ -113,10 +113,11 @@ def with_globals(
     partitions: Mapping[str, int],
     globals_: Mapping[str, bool],
 ) -> Placement:
-    """As Faust acts on it: each subscriber of a global table's changelog has all of its partitions.
+    """Give each subscriber of a global table's changelog all its partitions, as Faust expects.
 
-    They are its actives, so that it recovers them first, and its standbys, so that it follows what
-    others write: all of them where the table says so, else those it does not write itself.
+    They are actives, so that the subscriber restores them first. They are also standbys, so that it
+    follows other writers: all partitions if the table's flag is set, else the partitions that it
+    does not write.
     """
     if not globals_:
         return placement
@@ -145,14 +146,17 @@ def directory_of(
     *,
     with_standbys: bool = False,
 ) -> Directory:
-    """Who owns what by URL, and on demand who has copies; ranks follow first ownership: runs are short."""
+    """Return the owners by URL, and the holders of copies if ``with_standbys`` is set.
+
+    The members are ranked by the first partition that they own, which keeps the runs short.
+    """
     columns = {id(owner): owner for _, owner in sorted(placement.owners.items())}
     seen = [owner[owner != NOBODY] for owner in columns.values()]
     everyone = np.arange(len(placement.member_ids), dtype=np.int64)
     flat = np.concatenate([*seen, everyone])
     values, first = np.unique(flat, return_index=True)
     order = values[np.argsort(first, kind="stable")]
-    rank = np.full(order.size + 1, NOBODY, dtype=np.int64)  # the last entry is NOBODY's
+    rank = np.full(order.size + 1, NOBODY, dtype=np.int64)  # the last entry is for NOBODY
     rank[order] = np.arange(order.size)
     ranked = {key: rank[owner] for key, owner in columns.items()}
     names = [placement.member_ids[m] for m in order.tolist()]
@@ -167,7 +171,7 @@ def directory_of(
 
 
 def _copies(placement: Placement, rank: Ints) -> dict[str, tuple[Ints, ...]]:
-    """Changelog -> columns of the ranks of its standbys, each partition's in the order of member ids."""
+    """Return changelog -> columns of its standbys' ranks; within a partition by member id."""
     columns: dict[str, list[Ints]] = {}
     for m, member_id in enumerate(placement.member_ids):
         for topic, numbers in placement.standbys[member_id].items():

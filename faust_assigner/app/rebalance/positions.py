@@ -1,8 +1,9 @@
-"""How far this member's state has come: of each table partition it holds, the offset up to which it was read.
+"""This member's positions: for each of its table partitions, the offset up to which it was read.
 
-Asked for when the member joins, on the consumer's thread, and before that in a thread of its own, so that
-reading files holds up nobody. What is open is asked; of files that no process has
-open yet the offset inside is read without a lock (:mod:`faust_assigner.app.tables.disk`).
+The positions are read on the consumer's thread when the member joins. Before that, a separate
+thread reads them once, so that file access blocks no other thread. The offset in an open database
+is read from it. The offset in files that no process has open is read without a lock
+(:mod:`faust_assigner.app.tables.disk`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ logger = get_logger(__name__)
 
 Found = dict[str, dict[int, int]]
 
-#: Where a store has what its files said when they were closed.
+#: The attribute of a store with the offsets of its closed files.
 _READ = "_faust_assigner_read"
 
 
@@ -33,13 +34,13 @@ def positions_of(
     held: Mapping[str, Collection[int]],
     owned: Mapping[str, Collection[int]] | None = None,
 ) -> Found:
-    """Changelog -> partition -> the next offset to read, of tables kept in RocksDB; 0 is left out.
+    """Return changelog -> partition -> the next offset to read, of tables in RocksDB, without 0.
 
-    ``held`` is what this member says that it owns, keeps warm or has files of. Of what is ``owned`` the end
-    of the log is told as far as it is known: while it is restored that is further than the state is. Tables
-    kept in memory are replayed whenever they change hands, so that nothing is won by waiting for them: they
-    say nothing. Of copies that had caught up when a round was asked for it is at least what was read then,
-    though there be no record in it, as of transactions that were aborted.
+    ``held`` are the partitions that this member reports to own, to keep warm or to have files of.
+    The position of an ``owned`` partition is at least the known end of its log; during a restore
+    this end is beyond the state. Tables in memory are replayed at every move, so waiting for them
+    has no benefit: they have no position. A copy that had caught up when a round was requested has
+    at least the position of that time, even if no record is there, as after aborted transactions.
     """
     recovery = app.tables.recovery
     found: Found = {}
@@ -56,7 +57,7 @@ def positions_of(
                 read=vars(store).setdefault(_READ, {}),
             )
         )
-        # What is applied is on disk a little later; what was written by an owner is on disk at its commit.
+        # Applied records reach the disk a little later, an owner's changes at its commit.
         for offsets in (recovery.standby_offsets, recovery.active_offsets):
             for tp, offset in tuple(offsets.items()):
                 if tp.topic == topic and offset is not None and not is_doubtful(recovery, tp):
@@ -77,25 +78,29 @@ def positions_of(
 
 
 def is_doubtful(recovery: Any, tp: TP) -> bool:
-    """Whether the database of ``tp`` may lack what counts as read; never without the repairs."""
+    """Return whether the database of ``tp`` may lack records that count as read.
+
+    Always false without the repairs.
+    """
     return hasattr(recovery, "is_doubtful") and bool(recovery.is_doubtful(tp))
 
 
 def _for_reading(store: Any, path: Path) -> Any:
-    """Faust's own ``open`` writes, whatever it is asked."""
+    """Open a database read-only; Faust's own ``open`` always writes."""
     return rocksdict.Rdict(
         str(path), store.rocksdb_options.as_options(), access_type=rocksdict.AccessType.read_only()
     )
 
 
 def _opened(store: Any, topic: str) -> dict[int, int]:
-    """Partition -> the offset inside, of databases that are open."""
+    """Return partition -> stored offset, for open databases."""
     found: dict[int, int] = {}
     for partition, database in tuple(store._dbs.items()):
         try:
-            # Not by the store, which would open it again; that is for the thread of the streams.
+            # Not through the store: it would reopen the database, which only the streams' thread
+            # may do.
             offset = database.get(store.offset_key)
-        except Exception as exc:  # it may be closed just now
+        except Exception as exc:  # the database may have just been closed
             logger.debug("The offset of %s-%d cannot be read: %r", topic, partition, exc)
             continue
         if offset is not None:

@@ -1,7 +1,8 @@
 """A cooperative round as the app, its sensors and its tracer see it: begun, answered, ended.
 
-Faust calls it a rebalance: ``app.rebalancing`` is true from the beginning to the end, and sensors get
-``on_rebalance_start``, ``on_rebalance_return`` and ``on_rebalance_end``. Kept partitions flow all the while.
+Faust calls a round a rebalance: ``app.rebalancing`` is true from the beginning to the end, and
+sensors get ``on_rebalance_start``, ``on_rebalance_return`` and ``on_rebalance_end``. Kept
+partitions are processed throughout the round.
 """
 
 from __future__ import annotations
@@ -16,33 +17,34 @@ logger = get_logger(__name__)
 
 
 class Rounds:
-    """Tells ``app`` of each round exactly one beginning, one answer and one end; on the app's thread.
+    """Reports one beginning, one answer and one end of each round to ``app``, on the app's thread.
 
-    A round that begins before the former has ended, as the second round of a hand-over does, ends the former
-    first: Faust forgets the former's sensor state, and gauges of rounds under way never come down again.
+    The second round of a hand-over begins before the first round has ended. Then the first round is
+    ended before the second begins. Otherwise Faust would forget the first round's sensor state, and
+    gauges of rounds under way would never go down again.
     """
 
     def __init__(self, app: Any) -> None:
         self.app = app
-        #: Whether a round has begun whose answer the app does not know yet.
+        #: Whether a round has begun and the app does not know its answer yet.
         self.is_unanswered = False
-        #: Whether all was restored before Faust told the app of its answer.
+        #: Whether all partitions were restored before Faust reported the answer to the app.
         self._is_restored = False
 
     def begin(self) -> None:
-        """This member joins a round; what it owns flows on."""
+        """Report that this member joins a round; its partitions are still processed."""
         self.end()
         self.is_unanswered = True
         self.app.on_rebalance_start()
 
     def give_up(self) -> None:
-        """Faust begins an eager round next: the one under way comes to nothing."""
+        """End the round under way without a result, because Faust begins an eager round next."""
         self.end()
         self.is_unanswered = True
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """At the end of the block Faust tells the app of an eager round's answer; the end comes then."""
+        """Wrap the block in which Faust reports an eager round's answer; the round may end then."""
         self.is_unanswered, self._is_restored = True, False
         yield
         self.is_unanswered = False
@@ -50,16 +52,16 @@ class Rounds:
             self._ready()
 
     def answered(self) -> None:
-        """The app knows what it has by now; what it gained is not restored yet."""
+        """Report the answer: the app knows its partitions, but has not restored the gained ones."""
         if self.is_unanswered:
             self.is_unanswered = False
             self.app.on_rebalance_return()
 
     def restored(self) -> None:
-        """All that is owned is restored: a round that is answered ends with it.
+        """Note that all owned partitions are restored, which ends an answered round.
 
-        One that is not goes on. What was restored belongs to the round before, or Faust is about to answer,
-        see :meth:`answering`.
+        An unanswered round goes on. Then the restored partitions belong to the previous round, or
+        Faust is about to report the answer (see :meth:`answering`).
         """
         self._is_restored = self.is_unanswered
         if not self.is_unanswered:
@@ -70,7 +72,7 @@ class Rounds:
             logger.info("Worker ready")
 
     def end(self) -> bool:
-        """The round is over, or the next one begins; returns whether a round was under way."""
+        """End the round under way, if any; return whether there was one."""
         if not self.app.rebalancing:
             return False
         self.answered()
@@ -79,7 +81,7 @@ class Rounds:
         return True
 
     def _subscribe_what_came_meanwhile(self) -> None:
-        """Have Faust's conductor look again: it passes over topics that are added during a rebalance."""
+        """Wake Faust's conductor, which ignores topics that are added during a rebalance."""
         topics = self.app.topics
         changed = getattr(topics, "_subscription_changed", None)
         if changed is None:

@@ -1,4 +1,4 @@
-"""What an app's tables mean to the assignor: which topics are changelogs, and of which kind."""
+"""An app's tables from the assignor's view: the topics that are changelogs, and their kinds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from faust_assigner.wire.join import JoinData
 
 @dataclass(frozen=True)
 class TableFacts:
-    """``changelogs``: topics behind tables; ``globals_``: those behind global tables.
+    """The topics behind tables (``changelogs``) and behind global tables (``globals_``).
 
-    A global table's changelog maps to whether every partition must also be a standby, the ones written
-    here included: another worker, or another app, writes to them as well (``use_partitioner``,
-    ``synchronize_all_active_partitions``).
+    ``globals_`` maps a changelog to whether every partition must also be a standby, including the
+    partitions written here. This is necessary if a different worker or app writes to them as well
+    (``use_partitioner``, ``synchronize_all_active_partitions``).
     """
 
     changelogs: frozenset[str] = frozenset()
@@ -23,12 +23,12 @@ class TableFacts:
 
     @property
     def stateful(self) -> frozenset[str]:
-        """Changelogs whose partitions have an owner and standbys; a global table is everywhere anyway."""
+        """Return the changelogs with owners and standbys; every worker has all global tables."""
         return self.changelogs - self.globals_.keys()
 
 
 def facts_of(app: Any) -> TableFacts:
-    """The tables this app declared so far."""
+    """Return the tables that this app has declared so far."""
     tables = dict(app.tables._changelogs)
     return TableFacts(
         frozenset(tables),
@@ -43,11 +43,12 @@ def facts_of(app: Any) -> TableFacts:
 def agreed(
     own: TableFacts, said: Iterable[tuple[Collection[str], JoinData]], app_id: str
 ) -> TableFacts:
-    """The leader's own tables, and those of members that run newer or older code than the leader.
+    """Combine the leader's own tables with tables of members that run newer or older code.
 
-    ``said`` pairs each member's topics with what it said. A topic the leader's code does not know is a
-    changelog when all its subscribers say so (one member alone must not be able to turn another's
-    source into a changelog); a stock member cannot say, so there the name must be Faust's own.
+    ``said`` pairs each member's topics with its metadata. A topic that the leader's code does not
+    know is a changelog if all its subscribers report this. Otherwise a single member could turn a
+    different member's source into a changelog. A stock member cannot report changelogs; then the
+    name must follow Faust's pattern.
     """
     subscribers: dict[str, list[JoinData]] = {}
     for topics, data in said:

@@ -1,9 +1,10 @@
-"""The two-phase rule: what another living member still processes is given to nobody yet. Pure.
+"""The two-phase rule: a partition that a living member still processes gets no new owner yet. Pure.
 
-A member that keeps its partitions through a round says so (``JoinData.holds``). What the plan would move from
-it to another is left out of this round's answers and promised to the other: the owner lets go, and a second
-round, which follows at once, gives it away (KIP-429). That round carries the first one's target, which
-travels in what members say, so that whoever leads it knows it.
+A member that keeps its partitions during a round reports this (``JoinData.holds``). If the plan
+moves such a partition, this round's answers omit it and promise it to the new owner. The current
+owner revokes the partition; a second round, which follows at once, assigns it (KIP-429). The second
+round keeps the first round's target. The members report this target in their metadata, so any
+leader of the second round has it.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from faust_assigner.model import NOBODY, Bools, Claims, Group, Ints, Onward
 from faust_assigner.planner import Plan
 from faust_assigner.wire.runs import Runs
 
-#: So many rounds in a row may a member hold up with claims that are older than the last round. One that has
-#: missed an answer joins again, and takes the next.
+#: The maximum of consecutive rounds in which a member's claims, older than the last round, delay
+#: the group. A member that missed an answer joins again and receives the next answer.
 MOST_HELD_UP = 10
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is answered now, and member -> topic -> partitions that it gets once their owners have let go.
+    """The answers of this round, and member -> topic -> promised partitions.
 
-    ``follows``: whether a second round has to. ``held_up_by``: those whose claims are older than the last
-    round and hold up others.
+    A member gets its promised partitions once their owners have revoked them. ``follows``: a second
+    round is necessary. ``held_up_by``: the members with claims that are older than the last round
+    and delay a move.
     """
 
     placement: Placement
@@ -39,11 +41,13 @@ class Step:
 
 
 def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
-    """``placement`` as far as it can be answered now. Cost: O(claims).
+    """Reduce ``placement`` to the part that can be answered now. Cost: O(claims).
 
-    A claim is believed whatever its generation: a member that missed the last answer still processes. Not
-    that of a member which has been told otherwise, in the generation it names itself: its claims would keep
-    partitions from everybody for ever. One that always names an old generation is :func:`disbelieved`.
+    A claim counts even if its generation is old: a member that missed the last answer still
+    processes its partitions. A claim is ignored from the generation on in which the new owner was
+    promised the partition: that answer told the claimant to revoke. Otherwise a false claim would
+    block the partition for ever. A member that always reports an old generation is handled by
+    :func:`disbelieved`.
     """
     blocked, held_up_by = _blocked(placement, said)
     if not blocked:
@@ -65,7 +69,8 @@ def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
                 )
             if later:
                 promised.setdefault(m, {})[topic] = later
-                # What it stands by already it goes on following until then.
+                # The new owner keeps its existing standbys of these partitions until the second
+                # round.
                 if kept := [p for p in later if p in Runs.of(claims[m].standbys.get(topic, ()))]:
                     standbys[m][topic] = sorted({*standbys[m].get(topic, ()), *kept})
     return Step(
@@ -77,14 +82,14 @@ def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
 
 
 def held_up(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
-    """Member -> how many rounds in a row it holds up, after one more."""
+    """Count this round: return member -> consecutive rounds that the member has delayed."""
     return {m: before.get(m, 0) + 1 for m in by}
 
 
 def disbelieved(
     said: Sequence[MemberClaims], rounds: Mapping[str, int]
 ) -> tuple[MemberClaims, ...]:
-    """``said``, where those that hold up the group for too many ``rounds`` process nothing."""
+    """Ignore that a member processes its partitions after ``MOST_HELD_UP`` ``rounds`` of delay."""
     return tuple(
         replace(
             one,
@@ -103,10 +108,11 @@ def disbelieved(
 def _kept(
     placement: Placement, said: Sequence[MemberClaims], blocked: Mapping[tuple[int, str], Bools]
 ) -> Placement:
-    """What another processes stays with it, in a group with members that cannot say what they were promised.
+    """Leave blocked partitions with their current owners, in a group that has stock members.
 
-    With such members rounds are eager: before the second one everything is given up, and that one is planned
-    anew. What was let go and not claimed by anybody would go back to who has its copies.
+    Stock members cannot report promised partitions. With stock members rounds are eager: all
+    members revoke all partitions before the second round, and the leader plans that round anew. A
+    revoked partition without a claim would return to a member that has a copy.
     """
     actives = {
         m: {
@@ -147,10 +153,11 @@ def _blocked(
     placement: Placement,
     said: Sequence[MemberClaims],
 ) -> tuple[dict[tuple[int, str], Bools], frozenset[str]]:
-    """(group id, member) -> bool[partitions]: the tasks that another member processes; none where empty.
+    """Return (group id, new owner) -> bool[partitions], and the members that delay moves.
 
-    And those of these others whose claims are older than the last round. A task is blocked as a whole where
-    one of its topics is.
+    A partition is true if a different member still processes it; one blocked topic blocks the whole
+    task. The first result is empty if no task is blocked. The claims of the returned members are
+    older than the last round.
     """
     index = {m: i for i, m in enumerate(placement.member_ids)}
     holders = [one for one in said if one.data.holds]
@@ -184,9 +191,9 @@ def _blocked(
 def _settled(
     placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]
 ) -> dict[str, Ints]:
-    """Topic -> int64[partitions]: from which generation on a claim of another than its owner is false.
+    """Return topic -> int64[partitions]: the generation of the promise to the new owner.
 
-    From that on in which it was promised to its owner.
+    From this generation on, a claim by any other member is false.
     """
     never = np.iinfo(np.int64).max
     settled = {topic: np.full(owner.size, never) for topic, owner in placement.owners.items()}
@@ -199,9 +206,12 @@ def _settled(
 def _processed(
     placement: Placement, said: Sequence[MemberClaims], index: Mapping[str, int]
 ) -> dict[str, Ints]:
-    """Topic -> int64[partitions]: up to which generation it is false since its owner processes it itself.
+    """Return topic -> int64[partitions]: the generation of the new owner's own claim, if any.
 
-    Up to that of the owner's own claim: a newer one of another tells that it has missed a round.
+    Only members that process their partitions during the round count.
+
+    Up to this generation, a claim by any other member is false. A newer claim of a different member
+    shows that the new owner missed a round.
     """
     nobody = np.iinfo(np.int64).min
     theirs = {topic: np.full(owner.size, nobody) for topic, owner in placement.owners.items()}
@@ -214,7 +224,7 @@ def _processed(
 def _own(
     placement: Placement, one: MemberClaims, claims: Claims, index: Mapping[str, int]
 ) -> Iterator[tuple[str, Ints]]:
-    """Topic -> those of ``claims`` that ``placement`` gives that member."""
+    """Yield (topic, the partitions in ``claims`` that ``placement`` gives to the member)."""
     for topic in claims.keys() & placement.owners.keys():
         owner = placement.owners[topic]
         numbers = _numbers(claims[topic], owner.size)
@@ -222,10 +232,11 @@ def _own(
 
 
 def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
-    """``found``, or the target of the round before where this one is only there to reach it.
+    """Return ``found``, or the previous round's target if this round exists only to reach it.
 
-    That is so when everybody, and nobody else, was in that round and took its answer. Planned anew, tasks
-    would go back to old owners, which by now stand by, and the group would rebalance for ever.
+    This is the case if the members are exactly those of the previous round and all received its
+    answer. A new plan would return tasks to their old owners, now standbys, and the group would
+    rebalance for ever.
     """
     dates = {(one.data.generation, one.data.among) for one in said}
     if len(dates) != 1 or min(dates)[1] != len(said):
@@ -252,7 +263,10 @@ def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
 
 
 def _all(claims: Claims, group: Group, *, every: bool) -> Ints:
-    """The numbers of a group's tasks that are claimed, in each of its topics."""
+    """Return the claimed task numbers of ``group``, as claimed for its first topic.
+
+    ``every`` reads all topics, otherwise the changelogs. Empty unless each of them is claimed.
+    """
     named = group.topics if every else group.changelogs
     if not named or not all(topic in claims for topic in named):
         return np.empty(0, dtype=np.int64)
@@ -260,9 +274,10 @@ def _all(claims: Claims, group: Group, *, every: bool) -> Ints:
 
 
 def _seat(seats: Ints, spare: Ints, owner: Ints, claims: Sequence[Claims], group: Group) -> None:
-    """Fill int64[n, R] with those who claim to stand by, owners left out, by member.
+    """Fill ``seats``, int64[n, R], with the claimants of standbys, by member, without owners.
 
-    Who is left is ``spare``: one more was given to a member whose copy is to catch up.
+    A claimant without a free seat goes into ``spare``: its copy is the warm-up, which is still
+    catching up.
     """
     taken = np.zeros(owner.size, dtype=np.int64)
     for m, claim in enumerate(claims):

@@ -1,4 +1,4 @@
-"""Warm-ups as an app is set to have them."""
+"""The warm-up policy from an app's settings."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from faust_assigner.app.settings import read_or_default
 from faust_assigner.settings import table
 from faust_assigner.warmup import WarmupPolicy
 
-#: Where a follow-up round comes soon and stops nobody: newcomers take over what they would read in no time.
+#: Records that a member without state reads almost at once. In a cooperative group longer logs
+#: wait: a follow-up round comes soon and stops no member.
 SHORT = 100
 
 
 def takes_part(app: Any) -> bool:
-    """Whether this worker waits for state, and asks for the round that ends the waiting."""
+    """Return whether this worker waits for state and requests the round that ends the wait."""
     return (
         bool(read_or_default(app, table.WARMUPS)) and read_or_default(app, table.FOLLOW_UP_S) != 0
     )
 
 
 def policy_of(app: Any, is_cooperative: bool) -> WarmupPolicy | None:
-    """None where they are off, or where nobody would ask for the round that ends the waiting."""
+    """Return the policy; None if warm-ups are off or this worker requests no follow-up rounds."""
     if not takes_part(app):
         return None
     lag = read_or_default(app, table.ACCEPTABLE_RECOVERY_LAG)
