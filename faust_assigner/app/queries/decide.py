@@ -1,4 +1,4 @@
-"""Who answers a request for a key: the owner, a copy that is fresh enough, or nobody. Pure."""
+"""The choice of the worker that answers a request for a key: the owner or a fresh copy. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Generic, TypeVar
 
 U = TypeVar("U")
 
-#: So many copies of other workers are asked: each may take a while, and whoever asked waits.
+#: The maximum of copies on other workers to ask: each request may take a while, and the client
+#: waits.
 MOST_COPIES = 2
 
 
 @dataclass(frozen=True)
 class Here:
-    """What this worker knows of a key's partition.
+    """This worker's knowledge of a key's partition.
 
-    ``is_owner``: it owns it, has restored it, and can be sure that nobody else owns it by now. A copy of it
-    lacks ``lag`` records, as far as is known, and nothing that was written more than ``age_s`` ago; None
-    where there is no copy, or one that was never seen to catch up.
+    ``is_owner``: this worker owns the partition, has restored it, and no other worker can own it by
+    now. A copy lacks ``lag`` records, as far as known, and no record that is older than ``age_s``.
+    Both are None without a copy. ``age_s`` is also None if the copy was never seen to catch up.
     """
 
     is_owner: bool = False
@@ -27,20 +28,20 @@ class Here:
     age_s: float | None = None
 
     def is_fresh(self, bound_s: float) -> bool:
-        """Whether a copy is here that lacks nothing older than ``bound_s``; a bound of 0 allows none."""
+        """Return whether a copy has all records older than ``bound_s``; a bound of 0 allows no copy."""
         return bound_s > 0 and self.age_s is not None and self.age_s <= bound_s
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The request: ``changes_nothing`` for GET and HEAD, ``is_forwarded`` by another worker."""
+    """A request: ``changes_nothing`` for GET and HEAD; ``is_forwarded`` if a worker sent it."""
 
     changes_nothing: bool = True
     is_forwarded: bool = False
 
 
 class Who(Enum):
-    """Who is to answer."""
+    """The worker that is to answer."""
 
     OWNER_HERE = "this worker, as the owner"
     COPY_HERE = "this worker, from its copy"
@@ -49,7 +50,7 @@ class Who(Enum):
 
 @dataclass(frozen=True)
 class Step(Generic[U]):
-    """One try; ``at`` is the URL of another worker."""
+    """One attempt; ``at`` is the URL of a different worker."""
 
     who: Who
     at: U | None = None
@@ -58,12 +59,12 @@ class Step(Generic[U]):
 def steps(
     here: Here, asked: Asked, bound_s: float, *, own: U, owner: U | None, copies: Sequence[U] = ()
 ) -> tuple[Step[U], ...]:
-    """Whom to try, in this order, the answer of the first that has one; none means 503.
+    """Return the attempts in order; the first answer counts, and without one the client gets a 503.
 
-    ``own`` is this worker's URL, ``owner`` that of the worker known to own the partition, ``copies`` those of
-    workers known to have one. Where this worker owns it nobody else is asked as the owner: they know no more.
-    A request that was forwarded goes no further, so that no two workers send it to each other, and one that
-    may change something goes to no copy.
+    ``own`` is this worker's URL, ``owner`` the URL of the partition's known owner, ``copies`` the
+    URLs of workers with a known copy. If this worker is the owner, no other worker is asked. A
+    forwarded request is not forwarded again, so that no two workers send it to each other. A
+    request that may change data is never answered from a copy.
     """
     if here.is_owner:
         return (Step(Who.OWNER_HERE),)

@@ -1,9 +1,9 @@
-"""Forwards a request for a key to the worker that has it: only to URLs we may trust.
+"""Forwards a request for a key to the worker that has the key, but only to trusted URLs.
 
-Any member may advertise any URL, and stock Faust sends each request there, headers included. Ours goes to
-allowed URLs only (``FAUST_ASSIGNER_URLS``), with ``Authorization`` and ``Cookie`` only to those that
-``FAUST_ASSIGNER_CREDENTIALS_TO`` names, follows no redirect, and carries the body along (stock announces its
-length and never sends it).
+Any member may advertise any URL, and stock Faust sends every request there, headers included. This
+router sends requests to allowed URLs only (``FAUST_ASSIGNER_URLS``). It sends ``Authorization`` and
+``Cookie`` only to URLs that ``FAUST_ASSIGNER_CREDENTIALS_TO`` names. It follows no redirect, and it
+forwards the body (stock announces the length of the body and never sends the body).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ else:
 
 logger = get_logger(__name__)
 
-#: Who the caller is: for us alone, unless a setting names the next one.
+#: The client's credentials: not forwarded, unless a setting names the next worker.
 CREDENTIALS = frozenset({"authorization", "cookie"})
-#: Of this connection, not of the next one.
+#: Headers of this connection only; never forwarded.
 KEPT_BACK = frozenset(
     {
         "proxy-authorization",
@@ -55,13 +55,13 @@ PASSED_BACK = (
 
 
 class AllowlistRouter(Router):
-    """Mixed over the app's router."""
+    """The forwarding part, mixed over the app's router."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(app)
         self._patterns = settings.read(app, table.URLS)
         self._trusted = settings.read(app, table.CREDENTIALS_TO)
-        #: URL -> requests refused so far; each is said once.
+        #: URL -> requests refused so far; each URL is logged once.
         self.refused: Counter[URL] = Counter()
 
     async def _route_req(self, dest_url: URL, web: Any, request: Any) -> Any:
@@ -76,9 +76,10 @@ class AllowlistRouter(Router):
         also: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Any:
-        """The answer of the worker at ``dest_url``, asked with headers ``also`` too; SameNode if it is us.
+        """Return the answer of the worker at ``dest_url``; ``also`` are headers to add to the request.
 
-        ``options`` are the HTTP client's. Raises ServiceUnavailable where the URL is not allowed.
+        ``options`` are the HTTP client's. Raises SameNode if the URL is this worker's own,
+        ServiceUnavailable if the URL is not allowed.
         """
         own = URL(str(self.app.conf.canonical_url))
         host, port = self._urlident(dest_url)

@@ -1,4 +1,4 @@
-"""One request for a key that this worker answers: what its view may read, and what is said of the answer."""
+"""A request for a key that this worker answers: the rows that its view may read; the headers."""
 
 from __future__ import annotations
 
@@ -16,33 +16,36 @@ from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedStore, ScopedT
 
 logger = get_logger(__name__)
 
-#: Under this name the request carries its reading from the router to the view.
+#: The key under which the request carries its reading from the router to the view.
 KEY: Any = getattr(aiohttp_web, "RequestKey", lambda name, _: name)(
     "faust_assigner_reading", object
 )
-#: Of each answer: who gave it, `owner`, `standby`, or `none` with a 503 of ours.
+#: Header of each answer: the answering worker's role `owner` or `standby`, or `none` with our 503.
 ROLE = "X-Faust-Assigner-Role"
-#: Of a copy's: the records it lacked, as far as known, and the seconds since it was known to lack nothing.
+#: Headers of a copy's answer: the records that it lacked, as far as known, and the seconds since
+#: the copy surely had all records.
 LAG, AGE = "X-Faust-Assigner-Lag", "X-Faust-Assigner-Age"
-#: Seconds after which whoever asked may ask again.
+#: Seconds after which the client may try again.
 RETRY_AFTER_S = 1
 
 
 class Reading:
-    """A scope: the key that was asked for, its partition, and in which role this worker answers."""
+    """A scope: the requested key, its partition, and the role in which this worker answers."""
 
     def __init__(self, standing: ReplicaStatus, table: Any, key: Any, tp: Any, who: Who) -> None:
         self.standing, self.table, self.key, self.tp, self.who = standing, table, key, tp, who
-        #: The worst of what was read.
+        #: The largest lag and age of the partitions read.
         self.lag, self.age_s = 0, 0.0
         if who is Who.COPY_HERE:
             _guard_others(standing.app)
             self._vouch(tp)
 
     def partitions_for(self, store: Any, key: bytes) -> Sequence[int] | None:
-        """The key's partition; of other keys an owner reads what it can, a copy nothing.
+        """Return the partitions to search for ``key``, the requested key's partition first.
 
-        Of an owner, the others that it owns follow: whoever produced the key may place it in its own way.
+        An owner's other partitions follow, because the key's producer may have its own partitioner.
+        For a different key an owner may search all its partitions (None), and a copy raises
+        NotHere.
         """
         if not self._is_key(store, key):
             if self.who is Who.COPY_HERE:
@@ -61,12 +64,15 @@ class Reading:
         return [self.tp.partition, *(tp.partition for tp in others if self.standing.is_owner(tp))]
 
     def may_read_all(self, table: Any) -> None:
-        """An owner may, as ever: what it has."""
+        """Allow an owner to read all rows that it has; raise NotHere for a copy."""
         if self.who is Who.COPY_HERE and not table.is_global:
             raise NotHere("from a copy only the row of the key itself can be read")
 
     def _is_key(self, store: Any, key: bytes) -> bool:
-        """Whether it is the row's, or a window's of it; what is a number to the table is text in a URL."""
+        """Return whether ``key`` is the requested key or a window of it.
+
+        Keys are compared as text, because a number in the table is text in a URL.
+        """
         try:
             said = store._decode_key(key)
             return str(said if store.table.window is None else said[0]) == str(self.key)
@@ -74,7 +80,7 @@ class Reading:
             return False
 
     def _beside(self, table: Any) -> Any:
-        """The partition of this number of another table of the same group: its key is there, too."""
+        """Return the same partition number of a second table in the group: it has the same keys."""
         topic = table.changelog_topic.get_topic_name()
         ids = self.standing.app.assignor.group_for_topic
         if topic != self.tp.topic and ids(topic) != ids(self.tp.topic):
@@ -90,31 +96,31 @@ class Reading:
         self.lag, self.age_s = max(self.lag, here.lag or 0), max(self.age_s, here.age_s or 0.0)
 
     def headers(self) -> dict[str, str]:
-        """What the answer says of itself."""
+        """Return the headers that describe the answer."""
         if self.who is Who.OWNER_HERE:
             return {ROLE: "owner"}
         return {ROLE: "standby", LAG: str(self.lag), AGE: f"{self.age_s:.3f}"}
 
 
 def _guard_others(app: Any) -> None:
-    """Tables kept elsewhere than in RocksDB, and sets, are no copies: see ``ScopedTable``."""
+    """Guard tables outside RocksDB, and sets, because they are no copies: see ``ScopedTable``."""
     for table in app.tables.values():
         if not isinstance(table.data, ScopedStore) and not isinstance(table, ScopedTable):
             table.__class__ = over(ScopedTable, type(table))
 
 
 def table_route(declare: Callable[..., Any], table: Any, *args: Any, **options: Any) -> Any:
-    """``app.table_route`` whose views read within the scope of their request."""
+    """Wrap ``app.table_route``: its views read within the scope of their request."""
     route = declare(table, *args, **options)
     return lambda view: route(scoped(view))
 
 
 def scoped(answer: Callable[..., Any]) -> Callable[..., Any]:
-    """A view that reads in the scope which the router gave its request, and says so."""
+    """Wrap a view to read in the scope that the router gave its request, and to set the headers."""
 
     @wraps(answer)
     async def scoped_answer(view: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        # A view may be called by hand, and with a request of another web server.
+        # A view may be called directly, and with a request of a different web server.
         reading = request.get(KEY) if hasattr(request, "get") else None
         if not isinstance(reading, Reading):
             return await answer(view, request, *args, **kwargs)
@@ -133,7 +139,7 @@ def scoped(answer: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def unavailable(web: Any, why: str) -> Any:
-    """503, with when to ask again."""
+    """Return a 503 with a ``Retry-After``."""
     return web.json(
         {"error": f"Cannot answer for this key right now: {why}"},
         status=503,

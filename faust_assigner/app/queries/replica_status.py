@@ -1,4 +1,4 @@
-"""What this worker knows of each partition that it may be asked about, and keeps knowing."""
+"""This worker's knowledge of the partitions that requests may read, and its update."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from faust_assigner.app.tables.scope import ScopedStore
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks at the ends of the changelogs: a quarter of the bound, within these.
+#: Limits of the seconds between two looks at the ends of the changelogs, else a quarter of the
+#: bound.
 LEAST_LOOK_S, MOST_LOOK_S = 0.1, 0.5
 
 
 class _HandedOut(NamedTuple):
-    """By this round of the fetcher all records before ``end`` had been handed out; the recovery ``began``."""
+    """A round of the fetcher by which all records before ``end`` had been handed out.
+
+    ``began`` identifies the generation and the recovery.
+    """
 
     rounds: int
     end: int
@@ -27,10 +31,11 @@ class _HandedOut(NamedTuple):
 
 
 class ReplicaStatus(Service):  # type: ignore[misc]
-    """One app's; looks after copies while it runs, where a bound allows to answer from them.
+    """One app's service that watches its copies, if a bound allows answers from copies.
 
-    A copy is a RocksDB database that stands by, or stood by until this worker was made the owner and restores
-    it now. What is in memory is no copy: its rows do not say how far they have come.
+    A copy is the RocksDB database of a standby, or of a former standby that this worker now
+    restores as the owner. A table in memory is no copy, because its rows do not contain their
+    offset.
     """
 
     def __init__(self, app: Any, bound_s: float, **kwargs: Any) -> None:
@@ -41,7 +46,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
         super().__init__(**kwargs)
 
     def here(self, tp: Any) -> Here:
-        """What is known of a changelog partition now; cheap."""
+        """Return the current knowledge of a changelog partition; cheap."""
         if self.is_owner(tp):
             return Here(is_owner=True)
         applied, marks = self._applied(tp), self.marks.get(tp)
@@ -53,7 +58,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
         )
 
     def is_owner(self, tp: Any) -> bool:
-        """Whether rows of ``tp`` are this worker's, restored, and can be nobody else's by now."""
+        """Return whether this worker surely owns ``tp`` at this moment and has restored it."""
         app = self.app
         return bool(
             self._owns(tp)
@@ -62,7 +67,10 @@ class ReplicaStatus(Service):  # type: ignore[misc]
         )
 
     def _owns(self, tp: Any) -> bool:
-        """Of a global table every worker has everything, and one writes it."""
+        """Return whether this worker owns ``tp``.
+
+        Every worker has all partitions of a global table, and one worker writes each of them.
+        """
         assignor = self.app.assignor
         if not assignor.is_active(tp):
             return False
@@ -78,7 +86,10 @@ class ReplicaStatus(Service):  # type: ignore[misc]
     # -- copies
 
     def _applied(self, tp: Any) -> int | None:
-        """The offset inside the copy, what has been read and not written included; None without one."""
+        """Return the offset in the copy; None without a copy.
+
+        If possible, buffered records are written first, so that they count.
+        """
         app, assignor = self.app, self.app.assignor
         store = self.app.tables._changelogs[tp.topic].data
         database = store._dbs.get(tp.partition) if isinstance(store, ScopedStore) else None
@@ -99,11 +110,11 @@ class ReplicaStatus(Service):  # type: ignore[misc]
             await self.sleep(min(MOST_LOOK_S, max(LEAST_LOOK_S, self.bound_s / 4)))
             try:
                 await self.look()
-            except Exception as exc:  # a broker that does not answer: copies age meanwhile
+            except Exception as exc:  # the broker did not answer: copies grow older meanwhile
                 logger.debug("No look at the ends of changelogs: %r", exc)
 
     async def look(self) -> None:
-        """Ask the broker once where the changelogs of all copies end."""
+        """Ask the broker once for the ends of all copies' changelogs."""
         app, assignor = self.app, self.app.assignor
         for tp in [
             tp for tp in self.marks if not (assignor.is_standby(tp) or assignor.is_active(tp))
@@ -116,24 +127,25 @@ class ReplicaStatus(Service):  # type: ignore[misc]
             return
         asked_at = monotonic()
         thread = app.consumer._thread
-        # Of the broker itself: under exactly_once Faust tells the ends that the consumer has read.
+        # From the broker itself: under exactly_once Faust returns the ends that the consumer has
+        # read.
         ends = await thread.call_thread(thread._ensure_consumer().end_offsets, copies)
         for tp in copies:
             if (end := ends.get(tp)) is not None and assignor.is_standby(tp):
                 self.marks.setdefault(tp, Marks()).note(Look(asked_at, end))
         if app.in_transaction:
-            # One that left while the broker was asked has no mark.
+            # A copy that left during the request has no mark.
             await self._pass_markers([tp for tp in copies if tp in self.marks])
 
     async def _pass_markers(self, copies: Collection[Any]) -> None:
-        """Note where nothing but markers of transactions lies between a copy and an end.
+        """Note the copies with only transaction markers between their offset and an end.
 
-        What had been handed out in an earlier round of the fetcher has reached the queue by now; queue and
-        buffer are empty.
+        Records handed out in an earlier round of the fetcher have reached the queue by now. If the
+        queue and the buffer are empty, all these records are written.
         """
         app, recovery = self.app, self.app.tables.recovery
         for tp in copies:
-            # Faust's own number of the generation stands still in cooperative rounds, the group's does not.
+            # Faust's generation number does not change in cooperative rounds; the group's does.
             began = (
                 app.assignor.generation,
                 app.consumer_generation_id,

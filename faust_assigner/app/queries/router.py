@@ -1,4 +1,4 @@
-"""Brings a request for a key to whoever can answer it, within a bounded time."""
+"""Routes a request for a key to a worker that can answer it, within a bounded time."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from faust_assigner.settings import table as settings_table
 logger = get_logger(__name__)
 
 MARK = "_faust_assigner_standing"
-#: A request that has this was forwarded: it goes no further.
+#: The header of a forwarded request, which is not forwarded again.
 HOP = "X-Faust-Assigner-Hop"
-#: Seconds that a connection to another worker may take to come about.
+#: Seconds to connect to a different worker.
 CONNECT_S = 1.0
-#: And the answer to what may change something: nobody else can give it. aiohttp's own limit.
+#: Seconds for the answer to a request that may change data, because only the owner can answer such
+#: a request; aiohttp's own limit.
 PATIENT_S = 300.0
-#: Seconds for which a worker that did not answer is asked last.
+#: Seconds during which an unresponsive worker is asked last.
 SHUNNED_S = 2.0
-#: The last one is said by the HTTP client of a worker that stops.
+#: The errors of an unreachable worker. The HTTP client of a stopping worker raises RuntimeError.
 UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError, RuntimeError)
 
 
@@ -43,19 +44,19 @@ def _group(app: Any, topic: str) -> int | None:
 
 
 class KeyRouter(AllowlistRouter):
-    """Of the app's router: ``standing`` tells what this worker knows of a partition."""
+    """The app's router for keys; ``standing`` is this worker's knowledge of its partitions."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(app)
         self.standing: ReplicaStatus = getattr(app, MARK)
-        #: Worker -> until when it is asked last.
+        #: Worker -> the time until which this worker is asked last.
         self._shunned: dict[URL, float] = {}
         self._forward_s = settings.read(app, settings_table.FORWARD_S)
 
     async def route_req(self, table_name: str, key: Any, web: Any, request: Any) -> Any:
-        """The answer of another worker, or 503; raises SameNode where this one is to answer.
+        """Return a different worker's answer, or 503; raise SameNode if this worker is to answer.
 
-        The request then carries a :class:`Reading`.
+        With SameNode the request carries a :class:`Reading`.
         """
         try:
             table = self._get_table(table_name)
@@ -75,17 +76,18 @@ class KeyRouter(AllowlistRouter):
                 continue
             try:
                 request[KEY] = Reading(self.standing, table, key, tp, step.who)
-            except NotHere:  # it has grown old while others were asked
+            except NotHere:  # the copy has become too old meanwhile
                 continue
             raise SameNode
         return unavailable(web, why)
 
     @classmethod
     def _get_serialized_key(cls, table: Any, key: Any) -> bytes:
-        """The key as the streams' topics have it: that is what its partition goes by.
+        """Serialize the key as the streams' topics do: this form determines the partition.
 
-        Stock takes the changelog's, which is JSON where theirs is not, unless it was told otherwise: another
-        partition, for most keys. Where the topics beside the table do not agree, or there is none, so do we.
+        Stock uses the changelog's form, which is JSON unless configured otherwise. If the topics'
+        form differs, most keys get a wrong partition. If the topics beside the table disagree, or
+        if there is none, the changelog's form is used here, too.
         """
         app, changelog = table.app, cls._get_table_topic(table)
         own: bytes = table.changelog_topic.prepare_key(key, None)[0]
@@ -99,7 +101,7 @@ class KeyRouter(AllowlistRouter):
         for topic in tuple(app.topics):
             names = set(getattr(topic, "topics", None) or ()) - app.tables.changelog_topics
             if any(_group(app, name) == group for name in names):
-                with suppress(Exception):  # keys of another kind
+                with suppress(Exception):  # keys of a different type
                     said.add(topic.prepare_key(key, None)[0])
         return said.pop() if len(said) == 1 else own
 
@@ -118,11 +120,11 @@ class KeyRouter(AllowlistRouter):
         )
 
     def _is_shunned(self, step: Step[URL]) -> bool:
-        """So that not every request waits for a worker that is frozen, as long as a copy can stand in."""
+        """Return whether the worker is asked last, so that few requests wait for a frozen worker."""
         return step.at is not None and self._shunned.get(step.at, 0.0) > monotonic()
 
     async def _ask(self, url: URL, asked: Asked, web: Any, request: Any) -> Any:
-        """The answer of the worker at ``url``; None where it has none."""
+        """Return the answer of the worker at ``url``; None if the worker has none."""
         total = self._forward_s if asked.changes_nothing else PATIENT_S
         try:
             answer = await self.forward(
@@ -139,7 +141,7 @@ class KeyRouter(AllowlistRouter):
         return None if answer.status == 503 and answer.headers.get(ROLE) == "none" else answer
 
     async def route_topic_req(self, topic: Any, key: Any, web: Any, request: Any) -> Any:
-        """As :meth:`route_req`, of a topic: only its reader can answer."""
+        """Route a request for a key of a topic as :meth:`route_req`; only its reader can answer."""
         try:
             return await super().route_topic_req(topic, key, web, request)
         except (*UNREACHABLE, ServiceUnavailable) as error:

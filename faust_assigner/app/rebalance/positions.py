@@ -34,7 +34,9 @@ def positions_of(
     held: Mapping[str, Collection[int]],
     owned: Mapping[str, Collection[int]] | None = None,
 ) -> Found:
-    """Return changelog -> partition -> the next offset to read, of tables in RocksDB, without 0.
+    """Return changelog -> partition -> the next offset to read, of tables in RocksDB.
+
+    Partitions with offset 0 are omitted.
 
     ``held`` are the partitions that this member reports to own, to keep warm or to have files of.
     The position of an ``owned`` partition is at least the known end of its log; during a restore

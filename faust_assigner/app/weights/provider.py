@@ -1,8 +1,8 @@
-"""Weights for the assignor: read on a thread of their own, handed over in memory, never waited for.
+"""Weights for the assignor: read on a separate thread and kept in memory, so that no round waits.
 
-The settings are ``WEIGHTS*`` of :mod:`faust_assigner.settings.table`. A rebalance takes what is in memory at
-that moment; while nothing is there, or what came is missing, stale or invalid, every partition weighs
-1.0 and the reason is logged once.
+The settings are ``WEIGHTS*`` of :mod:`faust_assigner.settings.table`. A rebalance uses the weights
+in memory at this moment. If the weights are not loaded yet, missing, stale or invalid, every
+partition weighs 1.0, and the reason is logged once.
 """
 
 from __future__ import annotations
@@ -41,17 +41,18 @@ from faust_assigner.weights.trial import TrialScore, score
 
 logger = get_logger(__name__)
 
-#: How often a file is looked at, and how long a topic is waited for before looking at the clock.
+#: Seconds between two checks of a file, and the longest wait for a topic's records between two
+#: checks.
 POLL_S = 2.0
 
-#: Seconds that a source has to close what it opened.
+#: Seconds that a source has to close its resources.
 CLOSE_S = 2.5
 
 Clock: TypeAlias = Callable[[], dt.datetime]
 
 
 class Mode(Enum):
-    """What is done with the weights."""
+    """The use of the weights."""
 
     ON = "on"
     SHADOW = "shadow"
@@ -68,7 +69,7 @@ class PartitionWeights(dict[tuple[str, int], float]):
 
 @dataclass(frozen=True)
 class WeightSettings:
-    """Where the weights are and what to do with them."""
+    """The source of the weights and their use."""
 
     source: Source
     mode: Mode = Mode.ON
@@ -78,10 +79,10 @@ class WeightSettings:
 
 
 class WeightsProvider:
-    """Call it for the weights of the next decision, or None; it answers from memory.
+    """Callable that returns the weights for the next decision from memory, or None.
 
-    ``current`` is what was found last, with the version or the reason; ``last_trial`` the last score in
-    mode ``shadow``. ``close()`` ends the thread and waits for it.
+    ``current`` is the last result of reading, with the version or the reason. ``last_trial`` is the
+    last score in mode ``shadow``. ``close()`` ends the thread and waits for its end.
     """
 
     def __init__(
@@ -98,13 +99,16 @@ class WeightsProvider:
         self._follower: _Follower | None = None
 
     def __call__(self) -> PartitionWeights | None:
-        """The weights in force at this moment; None means that everything weighs 1.0. Never waits."""
+        """Return the current weights; None means that every partition weighs 1.0. Never waits."""
         self.start()
         found = self.current
         return PartitionWeights(found) if found.in_force and self.wanted.mode is Mode.ON else None
 
     def start(self) -> None:
-        """Begin to read, once, or again where the thread has ended; returns at once; not once closed."""
+        """Start the reading thread, or restart it if it has ended; return at once.
+
+        Does nothing after :meth:`close`.
+        """
         if self._closed or self.wanted.mode is Mode.OFF or (self._follower and self._follower.runs):
             return
         if self._follower is not None:
@@ -116,17 +120,17 @@ class WeightsProvider:
         self._follower.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """For tests and tools: whether the source was looked at within ``timeout_s``."""
+        """Return whether the source was read within ``timeout_s``; for tests and tools."""
         return self._first_look.wait(timeout_s)
 
     def close(self) -> None:
-        """Stop reading, and wait for the thread; what was found stays in force until it is stale."""
+        """Stop reading and wait for the thread; the last weights stay in force until stale."""
         self._closed = True
         if self._follower is not None and not self._follower.close(2 * CLOSE_S):
             logger.error("The thread that follows %s did not end in time", self.wanted.source)
 
     def take(self, found: Found) -> None:
-        """A new document, the reason why there is none, or None: nothing new, but time has passed."""
+        """Take a new document, or the reason for its absence, or None if only time has passed."""
         if isinstance(found, bytes):
             try:
                 self._document = decode(found)
@@ -149,7 +153,7 @@ class WeightsProvider:
         self._first_look.set()
 
     def observe(self, inputs: DecisionInputs, made: Plan) -> None:
-        """Score the weights on a decision that was made without them; runs on the observers' thread."""
+        """Score the weights on a decision made without weights; runs on the observers' thread."""
         if self.wanted.mode is not Mode.SHADOW or not self.current.in_force:
             return
         self.last_trial = found = score(
@@ -173,7 +177,7 @@ class WeightsProvider:
         )
 
     def _say(self) -> None:
-        """Each version and each kind of trouble is logged once, when it begins."""
+        """Log each version and each kind of problem once, when it begins."""
         now = (self.current.version, self.current.code)
         if now == self._said:
             return
@@ -195,7 +199,7 @@ class WeightsProvider:
 
 
 class _Follower:
-    """A thread with an event loop of its own; it holds the provider only while it hands something over."""
+    """A thread with its own event loop; refers to the provider only while it delivers a result."""
 
     def __init__(self, provider: weakref.ref[WeightsProvider], wanted: WeightSettings) -> None:
         self.provider, self.wanted = provider, wanted
@@ -204,27 +208,28 @@ class _Follower:
         self._thread = threading.Thread(target=self._run, name="assignor-weights", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; return at once."""
         self._thread.start()
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended."""
+        """Return whether the thread is alive."""
         return self._thread.is_alive()
 
     def close(self, wait_s: float = 0.0) -> bool:
-        """End it: its tasks, its sockets, the thread; returns whether it ended within ``wait_s``."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed, which is all that was wanted
+        """End the tasks, the sockets and the thread; return whether it ended within ``wait_s``."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed already
             self._loop.call_soon_threadsafe(self._closing.set)
         if wait_s and self._thread is not threading.current_thread():
             self._thread.join(wait_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        # The runner cancels every task that is left and closes the loop, and with it the sockets.
+        # The runner cancels all remaining tasks and closes the loop, which closes the sockets.
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._until_closed())
-        # aiokafka forgets a connection that is cancelled in the making; only its finaliser closes the socket.
+        # aiokafka drops a connection that is cancelled during its setup; only the finaliser closes
+        # its socket.
         gc.collect()
 
     async def _until_closed(self) -> None:
@@ -238,7 +243,7 @@ class _Follower:
         await asyncio.wait({work, closed}, timeout=CLOSE_S)
         await asyncio.sleep(
             0.01
-        )  # a transport closes its socket a turn of the loop after it is told to
+        )  # a transport closes its socket one iteration of the loop after close()
 
     async def _follow(self) -> None:
         while not self._closing.is_set():
@@ -249,8 +254,8 @@ class _Follower:
                     async for found in changes:
                         if not self._hand_over(found):
                             return
-            # The thread must outlive whatever a source does; aiokafka's own cancelled tasks come through
-            # when a consumer stops, and only a cancellation of this task is meant for it.
+            # The thread must survive every error of a source. When a consumer stops, aiokafka's own
+            # cancelled tasks raise here as well; only a cancellation of this task ends the loop.
             except (Exception, asyncio.CancelledError) as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
@@ -260,7 +265,7 @@ class _Follower:
                 await asyncio.sleep(self.wanted.poll_s)
 
     def _hand_over(self, found: Found) -> bool:
-        """Whether anybody was there to take it."""
+        """Deliver a result; return whether the provider still exists."""
         provider = self.provider()
         if provider is not None and not self._closing.is_set():
             provider.take(found)
@@ -268,11 +273,11 @@ class _Follower:
 
 
 class WeightsUnreachable(FaustAssignerError):
-    """A source could not be read; it is tried again."""
+    """A source could not be read; the reading is tried again."""
 
 
 def configured(app: Any) -> WeightSettings | None:
-    """What the app's settings say; None where no weights are wanted. Raises ConfigError."""
+    """Return the app's settings for weights; None if no weights are wanted. Raises ConfigError."""
     place = read(app, table.WEIGHTS)
     if place is None:
         return None
@@ -285,7 +290,7 @@ def configured(app: Any) -> WeightSettings | None:
 
 
 def _source(app: Any, place: str) -> Source:
-    """A path, unless it says that it is a topic."""
+    """Return the source for ``place``: a topic if its prefix names a topic, else a file."""
     if place.startswith("topic:"):
         return TopicSource(place.removeprefix("topic:"), app.conf.id, connection_of(app))
     if place.startswith("kafka://"):
@@ -301,7 +306,7 @@ def _source(app: Any, place: str) -> Source:
 
 
 def connection_of(app: Any) -> Mapping[str, Any]:
-    """How the app itself reaches its brokers: servers, TLS and SASL."""
+    """Return the app's own connection to its brokers: servers, TLS and SASL."""
     from faust.transport.drivers import aiokafka as driver
 
     transport = app.transport
@@ -312,10 +317,10 @@ def connection_of(app: Any) -> Mapping[str, Any]:
 
 
 def install(app: Any) -> WeightsProvider | None:
-    """Give the app's assignor its weights, when they are configured; called once its settings are known.
+    """Give the app's assignor its weights, if configured; called once the settings are known.
 
-    In mode ``shadow`` the assignor goes on counting and every decision is scored. Returns the provider.
-    A setting that cannot be used is said, and every partition then weighs 1.0.
+    In mode ``shadow`` the assignor still counts partitions, and every decision is scored. Returns
+    the provider. An invalid setting is logged, and every partition then weighs 1.0.
     """
     try:
         wanted = configured(app)
@@ -334,12 +339,12 @@ def install(app: Any) -> WeightsProvider | None:
 
 
 class _EndsWithTheApp(Service):  # type: ignore[misc]
-    """Closes a provider when the app stops, after everything that may still ask it."""
+    """Closes a provider when the app stops, after all services that may still call the provider."""
 
     def __init__(self, provider: WeightsProvider) -> None:
         self.provider = provider
         super().__init__()
 
     async def on_stop(self) -> None:
-        """Wait for its thread without holding up the loop."""
+        """Wait for the provider's thread without blocking the loop."""
         await asyncio.to_thread(self.provider.close)

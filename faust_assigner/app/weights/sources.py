@@ -1,4 +1,4 @@
-"""Where weights are read from: a file that is replaced, or a compacted topic that grows."""
+"""The sources of weights: a file that writers replace, or a compacted topic."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from faust_assigner.weights.document import MAX_BYTES
 
 
 class NoWeights(FaustAssignerError):
-    """There is nothing to read; says where it was looked for."""
+    """No document exists; the message names the place that was read."""
 
 
-#: The document, the reason why there is none, or None: nothing new, but time has passed.
+#: The document, the reason for its absence, or None if only time has passed.
 Found: TypeAlias = bytes | FaustAssignerError | None
 
 
 class Source(Protocol):
-    """Yields the document whenever it changed, the reason there is none, or None when time passed."""
+    """Yields the document after a change, the reason for its absence, or None after a time."""
 
     def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
-        """At least one item every ``poll_s`` seconds or so, without an end; what it opened it closes."""
+        """Yield an item at least about every ``poll_s`` seconds, without end; close all resources."""
 
 
 @dataclass(frozen=True)
 class FileSource:
-    """A file, looked at every few seconds; whoever writes it renames a whole new one into place."""
+    """A file, checked every few seconds; its writer renames a complete new file into place."""
 
     path: str
 
@@ -40,7 +40,7 @@ class FileSource:
         return self.path
 
     async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
-        """The file's bytes whenever its size, time or inode changed."""
+        """Yield the file's bytes whenever its size, time or inode has changed."""
         seen: tuple[int, int, int] | None = None
         while True:
             try:
@@ -61,7 +61,7 @@ class FileSource:
 class TopicSource:
     """A compacted topic whose newest record under the group's id is the document.
 
-    ``connection`` are aiokafka's keywords; no consumer group is joined and nothing is committed.
+    ``connection`` are aiokafka's keywords; no consumer group is joined and no offset is committed.
     """
 
     topic: str
@@ -72,7 +72,7 @@ class TopicSource:
         return f"topic {self.topic}"
 
     async def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
-        """The newest record of ours, then every further one."""
+        """Yield the group's newest record, then every later record."""
         async with consumer_of(self.connection) as consumer:
             await self._assign(consumer)
             yield await self._first(consumer, poll_s)
@@ -80,8 +80,8 @@ class TopicSource:
                 yield await self._newest(consumer, poll_s)
 
     async def _assign(self, consumer: AIOKafkaConsumer) -> None:
-        """Put the consumer at the beginning of every partition of the topic; raises NoWeights for none."""
-        # Asking for the topic by name would create it on brokers that do so.
+        """Seek to the beginning of every partition. Raises NoWeights if the topic does not exist."""
+        # A request for the topic by name would create it on brokers with automatic topic creation.
         cluster = await consumer._client.fetch_all_metadata()
         numbers = cluster.partitions_for_topic(self.topic)
         if not numbers:
@@ -91,7 +91,7 @@ class TopicSource:
         await consumer.seek_to_beginning(*partitions)
 
     async def _first(self, consumer: AIOKafkaConsumer, poll_s: float) -> bytes | FaustAssignerError:
-        """The newest record as the topic stands now: a later partition may hold a newer one."""
+        """Return the newest record up to the current ends: any partition may hold it."""
         newest: bytes | FaustAssignerError = NoWeights(
             f"topic {self.topic} has no record of group {self.group_id!r}"
         )
@@ -101,7 +101,7 @@ class TopicSource:
         return newest
 
     async def _newest(self, consumer: AIOKafkaConsumer, poll_s: float) -> Found:
-        """The last record of our group among those that came within ``poll_s``; None when there is none."""
+        """Return the group's last record received within ``poll_s``; None without a record."""
         batches = await consumer.getmany(timeout_ms=int(poll_s * 1000))
         key = self.group_id.encode()
         ours = [record for batch in batches.values() for record in batch if record.key == key]
