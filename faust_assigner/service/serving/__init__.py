@@ -1,1 +1,1 @@
-"""Every instance: the consumers that are connected to it, what they are told and what they say."""
+"""The part that runs on every instance: connected consumers, their commands, their answers."""

@@ -1,7 +1,7 @@
-"""What consumers say of a hand-off: checked against who they are, which hand-off they mean and where it is.
+"""Consumers' answers about hand-offs: the caller, the hand-off's id and its state are checked.
 
-Saying a thing twice is saying it once. Each answer is one transaction on the hand-off's own revision, so that
-none brings back a hand-off that is gone, and none takes one back that has moved on.
+Answers are idempotent. Each answer is one transaction on the hand-off's own revision. So an answer
+neither recreates a deleted hand-off nor returns an advanced hand-off to an earlier state.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from faust_assigner.service.records import names_itself
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import rewritten
 
-#: Seconds between two reports of progress on one hand-off that are written down.
+#: Least seconds between two stored progress reports of one consumer on one partition.
 PROGRESS_EVERY_S = 5.0
 
 _S, _H = State, Happening
-#: States in which an answer has been taken already: it is taken again and changes nothing.
+#: The states after an answer: the same answer is accepted again and changes nothing.
 SAID: dict[Happening, frozenset[State]] = {
     _H.WARM: frozenset({_S.READY, _S.RELEASING, _S.RELEASED, _S.COMPLETE, _S.HANDED}),
     _H.LET_GO: frozenset({_S.RELEASED, _S.HANDED}),
     _H.CANNOT: frozenset({_S.UNRELEASED}),
     _H.GAVE_UP: frozenset({_S.FAILED}),
 }
-#: What the old owner says; everything else is the new owner's.
+#: The answers of the old owner; all other answers are the new owner's.
 OF_OLD_OWNER = frozenset({_H.LET_GO, _H.CANNOT})
 
-#: What to write for a hand-off; ``None``: nothing, it has been said.
+#: Returns the hand-off to write, a State to delete the hand-off, or ``None`` to write nothing.
 Decide = Callable[[Handoff], "Handoff | State | None"]
 
 
@@ -64,7 +64,10 @@ class Acks:
     async def ready(
         self, name: str, at: TopicPartition, handoff_id: int | None, incarnation: str = ""
     ) -> None:
-        """The new owner is warm. Raises NotFound, WrongCaller, WrongPhase, Replaced or Expelled."""
+        """Record that the new owner is warm.
+
+        Raises NotFound, WrongCaller, WrongPhase, Replaced or Expelled.
+        """
         await self._answer(
             (name, incarnation),
             at,
@@ -81,7 +84,10 @@ class Acks:
         offset: int | None,
         incarnation: str = "",
     ) -> None:
-        """The old owner let go. Raises as :meth:`ready`, and BadRequest for an offset that is none."""
+        """Record that the old owner released the partition.
+
+        Raises as :meth:`ready`, and BadRequest for an offset out of range.
+        """
         if offset is not None and not 0 <= offset <= MAX_OFFSET:
             raise BadRequest(f"{at}: an offset is 0 to {MAX_OFFSET}, got {offset}")
         await self._answer(
@@ -101,7 +107,9 @@ class Acks:
         incarnation: str = "",
         granted: int | None = None,
     ) -> None:
-        """The old owner cannot release. ``granted``: the revision of the grant that it speaks of.
+        """Record that the old owner cannot release.
+
+        ``granted`` is the revision of the grant to which the answer refers.
 
         Raises as :meth:`ready`.
         """
@@ -125,7 +133,7 @@ class Acks:
         reason: str,
         incarnation: str = "",
     ) -> None:
-        """The new owner cannot. Raises as :meth:`ready`."""
+        """Record that the new owner cannot warm the partition. Raises as :meth:`ready`."""
         await self._answer(
             (name, incarnation),
             at,
@@ -135,7 +143,7 @@ class Acks:
         )
 
     async def abort(self, at: TopicPartition, handoff_id: int | None) -> None:
-        """An operator gives it up. Raises NotFound or WrongPhase."""
+        """Give the hand-off up by an operator's order. Raises NotFound or WrongPhase."""
         await self._answer(
             None,
             at,
@@ -152,11 +160,14 @@ class Acks:
         fraction: float,
         incarnation: str = "",
     ) -> None:
-        """How far it is, written down every few seconds at most."""
+        """Store the warm-up's progress, 0 to 1, at most every :data:`PROGRESS_EVERY_S` seconds.
+
+        Raises as :meth:`ready`.
+        """
         now = self._clock.monotonic()
         if now - self._reported.get((at, name), -float("inf")) < PROGRESS_EVERY_S:
             return
-        said = min(max(0.0, fraction), 1.0)  # in this order, so that what is no number is 0
+        said = min(max(0.0, fraction), 1.0)  # in this order, NaN becomes 0
         await self._answer(
             (name, incarnation),
             at,
@@ -164,7 +175,7 @@ class Acks:
             Happening.WARM,
             lambda h: replace(h, progress=said) if state_of(h) is State.WARMING else None,
         )
-        # Only what was true is remembered: who makes partitions up leaves nothing here.
+        # Remember accepted reports only: a caller that invents partitions does not fill the memory.
         self._reported[at, name] = now
         if now - self._tidied_at >= PROGRESS_EVERY_S:
             self._tidied_at = now
@@ -205,14 +216,20 @@ class Acks:
         await rewritten(self._store, key, answered, unless=unless)
 
     async def _check_not_expelled(self, caller: tuple[str, str] | None) -> None:
-        """Where nothing is written, no transaction compares the mark of an expelled process."""
+        """Raise Expelled if the caller is expelled.
+
+        An answer that writes nothing has no transaction that compares the mark.
+        """
         if caller is not None and await self._store.get(self._keys.expelled(*caller)) is not None:
             raise expelled(*caller)
 
     async def _afterwards(
         self, caller: tuple[str, str] | None, at: TopicPartition, happening: Happening
     ) -> None:
-        """No hand-off: the answer came before, if what it leads to is the case."""
+        """Accept an answer without a hand-off if the assignment already shows its result.
+
+        Raises NotFound and Expelled.
+        """
         kv = await self._store.get(self._keys.assignment(at))
         said = (
             None
@@ -228,14 +245,17 @@ class Acks:
 
 
 def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:
-    """Whether the caller is that process; where that one names itself by no incarnation its name does."""
+    """Return whether the caller is that process.
+
+    The name is enough if the process sends no incarnation itself.
+    """
     return caller[0] == name and (
         caller[1] == incarnation or (caller[1] == "" and not names_itself(incarnation))
     )
 
 
 def _asked(handoff: Handoff, happening: Happening) -> tuple[str, str]:
-    """The process whose word this is."""
+    """Return the process that may give this answer, as (name, incarnation)."""
     if happening in OF_OLD_OWNER:
         return handoff.old_owner, handoff.old_incarnation
     return handoff.new_owner, handoff.new_incarnation
@@ -244,7 +264,7 @@ def _asked(handoff: Handoff, happening: Happening) -> tuple[str, str]:
 def _check_caller(
     at: TopicPartition, caller: tuple[str, str], expected: str, incarnation: str
 ) -> None:
-    """Raises WrongCaller and Replaced."""
+    """Raise WrongCaller or Replaced if the caller is not the expected process."""
     if caller[0] != expected:
         raise WrongCaller(f"{at}: {expected} is asked, not {caller[0]}")
     if not _is(caller, expected, incarnation):

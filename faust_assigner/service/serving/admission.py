@@ -1,7 +1,8 @@
-"""How many registrations are carried out at once, and how many wait.
+"""Limits on the registrations under way and on the registrations that wait.
 
-After an instance stopped, its consumers register at the others within a second. All at once, each would take
-so long that heartbeats time out and the consumers give up and register again. A few at a time, each is short.
+After an instance stops, its consumers register at the other instances within a second. All at once,
+each registration takes so long that heartbeats time out and the consumers register again. A few at
+a time, each registration is short.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from faust_assigner.service.errors import Busy
 
 logger = logging.getLogger(__name__)
 
-#: Registrations under way; most of their time is the store's.
+#: Registrations under way; they mostly wait for the store.
 AT_ONCE = 16
 #: Registrations that wait for a place.
 MOST_WAITING = 4_096
-#: Seconds that one waits: below the client's patience for a first answer, 12 s.
+#: Seconds that a registration waits: less than the client's 12 s for a first answer.
 PATIENCE_S = 8.0
 
 
 class Admission:
-    """Places for registrations, given in the order of asking."""
+    """Places for registrations, given in the order of arrival."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class Admission:
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Hold a place. Raises ``Busy`` where too many wait already, or none gets free in time."""
+        """Hold a place. Raises ``Busy`` if too many registrations wait, or after ``patience_s``."""
         if self._waiting >= self._most_waiting:
             raise Busy(f"{self._waiting} registrations wait here already: try again")
         self._waiting += 1

@@ -1,7 +1,7 @@
-"""Signs of life: they keep a registration alive at whichever instance they arrive.
+"""Heartbeats: each renews its consumer's registration, at whichever instance the heartbeat arrives.
 
-The lease of a consumer that sends heartbeats is renewed by them and by nothing else, so that it runs out a
-time to live after the last of them, whatever becomes of the instance that has the consumer's stream.
+Only heartbeats renew the lease of a consumer that sends heartbeats. So the lease expires one time
+to live after the last heartbeat, whether or not the instance with the consumer's stream still runs.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from faust_assigner.service.view import Change
 
 logger = logging.getLogger(__name__)
 
-#: Of the time to live: a difference that has not changed for so long is no news on its way.
+#: A difference unchanged for this share of the time to live is not a message under way.
 LASTS = 1 / 3
 
 
 class _Doubt(NamedTuple):
-    """What a consumer says that it holds, what it should hold, and when the two first differed so."""
+    """The reported and the expected partitions of a consumer, and since when they differ."""
 
     held: Held
     expected: Held
@@ -60,26 +60,28 @@ class Beats:
         self._doubts: dict[str, _Doubt] = {}
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """A listener of the mirror."""
+        """Listen to the mirror."""
         self._holdings.heard(self._mirror.view, changes)
         for change in changes:
             if change.kind == "consumers" and change.after is None:
                 self._leases.pop(change.name, None)
                 self._doubts.pop(change.name, None)
             elif change.kind == "resyncs" and change.name in self._doubts:
-                # One is told everything again once in a time to live, whichever instance asked for it.
+                # At most one repair in a time to live for each consumer, from all instances.
                 doubt, rest_s = self._doubts[change.name], self._settings.consumer_ttl_s
                 since = self._clock.monotonic() + rest_s * (1 - LASTS)
                 self._doubts[change.name] = doubt._replace(since=since)
 
     def take(self, name: str, session: str, lease: HeldLease) -> None:
-        """A registration that was made at this instance."""
+        """Note the lease of a registration that was made at this instance."""
         self._leases[name] = session, lease
 
     async def beat(self, name: str, identity: str, session: str, held: Held | None) -> float | None:
-        """Renew the registration ``session``: the seconds that it lives for sure, None where it is over.
+        """Renew the registration ``session``.
 
-        ``held`` is what the consumer says it holds. Raises StoreError where nobody knows.
+        Return the seconds that the registration surely lives, or None if it is over. ``held`` is
+        the digest of the partitions that the consumer reports to hold. Raises WrongCaller, and
+        StoreError if the outcome is unknown.
         """
         lease = await self._lease(name, identity, session)
         if lease is None:
@@ -98,7 +100,7 @@ class Beats:
         entry = self._mirror.view.consumers.get(name)
         consumer, lease_id = (entry.value, entry.kv.lease) if entry else (None, 0)
         if consumer is None or consumer.session != session:
-            # This instance may not have heard of it yet.
+            # The registration may not be in this instance's mirror yet.
             kv = await self._store.get(self._keys.consumer(name))
             consumer = None if kv is None else codec.readable(codec.load_consumer, kv.value)
             if kv is None or consumer is None or consumer.session != session:
@@ -117,10 +119,10 @@ class Beats:
         self._leases[name] = session, lease
         return lease
 
-    # -- holdings ------------------------------------------------------------------------------------
+    # -- holdings ----------------------------------------------------------------------------------
 
     def _is_lasting(self, name: str, session: str, held: Held) -> bool:
-        """Whether the consumer has held something else than it should for long, with no change in between."""
+        """Return whether a difference between held and expected partitions is old and unchanged."""
         view, now = self._mirror.view, self._clock.monotonic()
         entry = view.consumers.get(name)
         expected = self._holdings.of(view, name)
@@ -133,7 +135,7 @@ class Beats:
         return now - doubt.since >= LASTS * self._settings.consumer_ttl_s
 
     async def _repair(self, name: str, session: str, held: Held) -> None:
-        """Ask the instance that has the consumer's stream, through the store, to tell it everything again."""
+        """Ask the instance with the consumer's stream, through the store, for a full assignment."""
         kv = self._mirror.view.consumers[name].kv
         put = Put(self._keys.resync(name), session.encode(), kv.lease)
         try:

@@ -1,4 +1,4 @@
-"""What a consumer may say of itself, so that it neither fills the store nor harms the others' plan."""
+"""Limits on a registration, so that it neither fills the store nor harms the group's plan."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from faust_assigner.service.errors import MAX_CLAIMS, BadRequest, TooManyClaims
 from faust_assigner.service.keys import MAX_PARTITIONS, checked_topic
 from faust_assigner.service.records import Consumer
 
-#: Topics that it declares co-partitioned: each look of the leader goes through them.
+#: Topics that one consumer may declare co-partitioned: the leader reads them at each look.
 MAX_BOUND: Final = 1_000
 MAX_RACK: Final = 256  #: characters
-MAX_NUMBER: Final = 1e18  #: of a weight or a capacity: their sums and quotients stay numbers
+MAX_NUMBER: Final = 1e18  #: for a weight or a capacity: sums and quotients stay finite
 
 
 def check_claims(consumer: Consumer) -> None:
-    """Raises ``BadRequest`` for what a consumer may not say of itself."""
+    """Raise ``BadRequest`` or ``TooManyClaims`` if the registration exceeds a limit."""
     if not 1 / MAX_NUMBER <= consumer.capacity <= MAX_NUMBER:
         raise BadRequest(
             f"{consumer.name}: capacity must be above 0, up to {MAX_NUMBER:g}, "

@@ -1,7 +1,7 @@
-"""What each consumer should hold, as a digest, to be compared with what it says in its heartbeats.
+"""The digest of each consumer's expected partitions, to compare with the digest in its heartbeats.
 
-A consumer holds what is its own in the store, but for what it was asked to release: its answer may be on
-its way.
+Expected are the partitions that the consumer owns in the store, without those that it was asked to
+release in strict mode: its answer may be on the way.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from faust_assigner.service.view import Change, View, leaving
 
 
 class Holdings:
-    """Digests by process, of those that were asked for; kept with each change of the view."""
+    """Digests by process, computed at the first request and updated with each change."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], Held] = {}
 
     def heard(self, view: View, changes: Sequence[Change]) -> None:
-        """Take changes that the view has already."""
+        """Apply changes that are already in the view."""
         if any(change.kind == "bases" for change in changes):
-            self._held.clear()  # every epoch is another one
+            self._held.clear()  # all epochs have changed
             return
         for change in changes:
             if change.kind == "assignments":
@@ -34,7 +34,7 @@ class Holdings:
         process = assigned.owner, assigned.incarnation
         before = self._held.get(process)
         if before is None:
-            return  # counted when it is asked for
+            return  # of() counts on request
         change = before.plus if more else before.minus
         after = change(*assigned.at, assigned.epoch)
         if after.count:
@@ -43,8 +43,10 @@ class Holdings:
             del self._held[process]
 
     def of(self, view: View, name: str) -> Held:
-        """What the registered process of that name should hold. Cost: a pass over its hand-offs, and at the
-        first time one over its assignments."""
+        """Return the digest of the partitions that the registered process should hold.
+
+        Cost: a pass over its hand-offs; at the first request also a pass over its assignments.
+        """
         process = name, view.incarnation(name)
         found = self._held.get(process)
         if found is None:

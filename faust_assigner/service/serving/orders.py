@@ -1,4 +1,4 @@
-"""An operator's orders to the leader, as keys of the store: pauses, pins, moves, and drains taken back."""
+"""An operator's orders to the leader, as keys of the store: pause, pin, move, undrain."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from faust_assigner.service.serving.registered import Registered
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import Decide, rewritten
 
-#: Characters of a reason.
+#: Most characters of a reason.
 MOST_SAID = 500
 
 
 class Orders:
-    """Each order returns the revision from which it holds, on the scale of epochs; each may be repeated."""
+    """The orders. Each returns the revision from which it holds, on the scale of epochs.
+
+    Each order may be repeated.
+    """
 
     def __init__(
         self, store: Store, keys: Keys, clock: Clock, mirror: Mirror, registered: Registered
@@ -32,7 +35,7 @@ class Orders:
         self._registered = registered
 
     async def pause(self, reason: str) -> int:
-        """Begin no move for balance from now on. A second pause keeps the first one's time."""
+        """Begin no move for balance from now on. A second pause keeps the first start time."""
 
         async def paused(kv: KeyValue | None) -> Write | None:
             before = None if kv is None else codec.readable(codec.load_pause, kv.value)
@@ -47,17 +50,23 @@ class Orders:
         return await self._ended(self._keys.paused)
 
     async def pin(self, at: TopicPartition, name: str) -> int:
-        """Keep the partition on the consumer from now on, whenever that is registered. Raises NotFound."""
+        """Keep the partition on the consumer whenever that consumer is registered.
+
+        Raises NotFound.
+        """
         self._check_exists(at)
         return await self._pinned(Pin(at, checked_consumer(name)))
 
     async def unpin(self, at: TopicPartition) -> int:
-        """End the partition's pin, or its move, if there is one."""
+        """End the partition's pin or pending move, if there is any."""
         return await self._ended(self._keys.pin(at))
 
     async def move(self, at: TopicPartition, name: str) -> int:
-        """Hand the partition to the consumer now; later plans may move it on. Raises NotFound, and WrongPhase
-        where the consumer leaves, does not want the topic, or another one has the partition pinned."""
+        """Hand the partition to the consumer now; later plans may move the partition on.
+
+        Raises NotFound, and WrongPhase if the consumer leaves, does not want the topic, or the
+        partition is pinned.
+        """
         self._check_exists(at)
         view = self._mirror.view
         entry = view.consumers.get(checked_consumer(name))
@@ -73,8 +82,10 @@ class Orders:
         return await self._pinned(Pin(at, name, once=True))
 
     async def undrain(self, name: str) -> int:
-        """Take an operator's drain back: the consumer is given partitions again. Raises NotFound, and
-        WrongPhase where the process itself leaves."""
+        """Take an operator's drain back: the consumer gets partitions again.
+
+        Raises NotFound, and WrongPhase if the process itself leaves or was already told to stop.
+        """
 
         def kept(consumer: Consumer) -> Consumer:
             if consumer.status is Status.READY:
@@ -111,6 +122,6 @@ class Orders:
         return await self._seen(await rewritten(self._store, key, decide))
 
     async def _seen(self, revision: int) -> int:
-        """Return once this instance has the order in its copy: whoever asks it next sees the order."""
+        """Wait until this instance's mirror has the order: its next answers reflect the order."""
         await self._mirror.reached(revision)
         return self._mirror.view.base + revision

@@ -1,4 +1,4 @@
-"""What changes of a registration while it lives: the replicas that are held, and that the consumer leaves."""
+"""Changes to a living registration: the consumer's replicas, its drain and its leave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from faust_assigner.service.view import has_more, waits_in_vain
 
 
 class Registered:
-    """The registrations in the store, of all instances."""
+    """The registrations of all instances, in the store."""
 
     def __init__(self, store: Store, keys: Keys, mirror: Mirror) -> None:
         self._store = store
@@ -25,7 +25,7 @@ class Registered:
         self._mirror = mirror
 
     async def hold(self, name: str, incarnation: str, held: Mapping[str, tuple[int, ...]]) -> None:
-        """The replicas that a process keeps by now. Raises NotFound, Replaced and BadRequest."""
+        """Record the replicas that a process keeps. Raises NotFound, Replaced and BadRequest."""
 
         def holding(consumer: Consumer) -> Consumer:
             _check_incarnation(consumer, incarnation)
@@ -35,7 +35,7 @@ class Registered:
         await self.change(name, holding)
 
     async def leave(self, name: str, incarnation: str) -> Action:
-        """A process wants to stop. Raises NotFound and Replaced."""
+        """Begin the leave of a process. Raises NotFound and Replaced."""
 
         def leaving(consumer: Consumer) -> Consumer:
             _check_incarnation(consumer, incarnation)
@@ -44,7 +44,10 @@ class Registered:
         return await self._drained(name, leaving)
 
     async def drain(self, name: str) -> Action:
-        """An operator wants the consumer to stop, whichever process uses the name. Raises NotFound."""
+        """Drain the consumer by an operator's order, whichever process uses the name.
+
+        Raises NotFound.
+        """
 
         def draining(consumer: Consumer) -> Consumer:
             return replace(consumer, status=Status.DRAINING, by_operator=True)
@@ -53,7 +56,7 @@ class Registered:
 
     async def _drained(self, name: str, change: Callable[[Consumer], Consumer]) -> Action:
         revision = await self.change(name, change)
-        # The leader decides by the same view: what is assigned from here on is not assigned to this one.
+        # The leader decides by the same keys: from this revision on the consumer gets no partition.
         await self._mirror.reached(revision)
         entry = self._mirror.view.consumers.get(name)
         if entry is None:
@@ -61,7 +64,8 @@ class Registered:
         if has_more(self._mirror.view, name):
             if not waits_in_vain(self._mirror.view, name):
                 return Action.WAIT_FOR_DRAIN
-            # Nobody can relieve it: its key stays, so that nobody takes over before it has stopped.
+            # No ready consumer can take its partitions. The key stays, so that no consumer takes
+            # over before the process has stopped.
             await self.change(
                 name,
                 lambda consumer: replace(consumer, dismissed=True),
@@ -74,7 +78,10 @@ class Registered:
     async def change(
         self, name: str, change: Callable[[Consumer], Consumer], *, beside: Sequence[Write] = ()
     ) -> int:
-        """The revision of the change, or of what was so before. Raises NotFound."""
+        """Change a registration; return the revision of the write, or of the unchanged value.
+
+        Raises NotFound.
+        """
         key = self._keys.consumer(name)
 
         async def changed(kv: KeyValue | None) -> Sequence[Write] | None:
@@ -90,8 +97,10 @@ class Registered:
 
 
 def _check_incarnation(registered: Consumer, incarnation: str) -> None:
-    """Raises ``Replaced`` where another process is registered. One without an incarnation is believed where
-    the registered one has none either."""
+    """Raise ``Replaced`` if another process is registered.
+
+    A caller without an incarnation is accepted if the registered process sends none either.
+    """
     if incarnation != registered.incarnation and (
         incarnation or names_itself(registered.incarnation)
     ):

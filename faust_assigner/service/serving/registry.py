@@ -1,4 +1,4 @@
-"""The consumers that are connected to this instance, each with its stream of commands."""
+"""The consumers connected to this instance, each with its stream of commands."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from faust_assigner.service.commands import Command, Pulse
 from faust_assigner.service.records import Ended
 
-#: What of a stream's queue is still true when it has ended so.
+#: The ends of a stream after which its queued commands are stale.
 _STALE = (Ended.REPLACED, Ended.EXPELLED, Ended.LEASE_LOST)
 
 
 class Stream:
-    """One consumer's commands. What does not fit is not lost: a snapshot takes the place of the whole queue.
+    """The stream of one consumer's commands. A snapshot replaces a queue that overflows.
 
-    It begins with a snapshot too, taken when it is read: no change can slip in between.
+    The stream also begins with a snapshot. A snapshot is taken when the stream is read, so it
+    misses no change.
     """
 
     def __init__(
@@ -36,14 +37,14 @@ class Stream:
         self.consumer_name = consumer_name
         self.session = session
         self.incarnation = incarnation
-        self.beats = beats  # the consumer sends heartbeats, and is told that the stream lives
+        self.beats = beats  # the consumer sends heartbeats and receives pulses
         self.ended: Ended | None = None
         self._limit = limit
         self._lives = lives
         self._snapshot = snapshot
         self._overflowed = overflowed
         self._closed = closed
-        self._now = now  # the revision of the state that is told of now
+        self._now = now  # the revision of the current state
         self.revision = 0
         self._queue: deque[tuple[int, Command]] = deque()
         self._anew = True
@@ -51,11 +52,11 @@ class Stream:
 
     @property
     def lives_s(self) -> float:
-        """Seconds for which the registration surely lives."""
+        """The seconds for which the registration surely lives."""
         return 0.0 if self.ended else max(self._lives(), 0.0)
 
     def offer(self, command: Command) -> None:
-        """Queue it, unless a snapshot is due that will tell it anyway."""
+        """Queue a command, unless a snapshot is due, which will include it."""
         if self.ended or self._anew:
             return
         if len(self._queue) >= self._limit:
@@ -66,20 +67,20 @@ class Stream:
             self._wake.set()
 
     def pulse(self) -> None:
-        """Say that the stream lives, unless something is about to be told that says so as well."""
+        """Queue a pulse, unless a command or a snapshot is about to be sent anyway."""
         if self.beats and not self.ended and not self._anew and not self._queue:
             self._queue.append((self._now(), Pulse()))
             self._wake.set()
 
     def resync(self) -> None:
-        """Tell everything again; what is queued is in it."""
+        """Send a snapshot next, in place of the queued commands."""
         if not self.ended:
             self._queue.clear()
             self._anew = True
             self._wake.set()
 
     def end(self, why: Ended) -> None:
-        """No more commands; the first reason stays."""
+        """End the stream for this reason; if it has already ended, keep the first reason."""
         if self.ended is None:
             self.ended = why
             if why in _STALE:
@@ -104,13 +105,13 @@ class Stream:
             await self._wake.wait()
 
     async def close(self) -> None:
-        """The consumer is gone from here."""
+        """End the stream of a consumer that has disconnected."""
         self.end(Ended.CLOSED)
         await self._closed(self)
 
 
 class Registry:
-    """Name -> its living stream here."""
+    """Consumer name -> its living stream at this instance."""
 
     def __init__(self) -> None:
         self._streams: dict[str, Stream] = {}
@@ -122,18 +123,21 @@ class Registry:
         return iter(tuple(self._streams.values()))
 
     def get(self, name: str) -> Stream | None:
-        """The stream of that name."""
+        """Return the stream of this name."""
         return self._streams.get(name)
 
     def add(self, stream: Stream) -> None:
-        """From now on it is told everything; an older one of the name is over."""
+        """Add a stream; an older stream of the same name ends."""
         older = self._streams.get(stream.consumer_name)
         if older is not None:
             older.end(Ended.REPLACED)
         self._streams[stream.consumer_name] = stream
 
     def remove(self, stream: Stream) -> bool:
-        """By the stream and not by its name: a late clean-up never takes away the one that came after it."""
+        """Remove this stream; return False if it is not the current stream of its name.
+
+        A late clean-up therefore never removes a newer stream of the same name.
+        """
         if self._streams.get(stream.consumer_name) is not stream:
             return False
         del self._streams[stream.consumer_name]

@@ -1,6 +1,7 @@
-"""From what changed in the store to what consumers are told. Pure: a view and its changes in, commands out.
+"""Derive the consumers' commands from store changes. Pure: a view and changes in, commands out.
 
-Told is what follows from the state, not from the event: where changes were missed, the difference is told.
+A command follows from the current state, not from the event. After missed changes, the commands
+cover the whole difference.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ Told = tuple[str, Command]
 
 
 def tell(view: View, changes: Sequence[Change]) -> Iterator[Told]:
-    """(consumer, command) for changes that ``view`` has already; one assignment for each consumer."""
+    """Yield (consumer, command) for changes that are already in ``view``.
+
+    A consumer gets at most one assignment.
+    """
     gained: dict[str, list[Owned]] = {}
     lost: dict[str, list[TopicPartition]] = {}
     others: list[Told] = []
@@ -56,14 +60,14 @@ def _assignment(
 ) -> None:
     before: Assigned | None = change.before.value if change.before else None
     after: Assigned | None = change.after.value if change.after else None
-    # A gain overrides a loss below: one that a later write of the batch took back must not be told.
+    # A gain overrides a loss in tell(). Skip a gain that a later write of the same batch undid.
     is_current = change.after is not None and view.assignments.get(change.name) == change.after
     if after is not None and is_current and view.is_registered(after.owner, after.incarnation):
         gained.setdefault(after.owner, []).append(_owned(view, after))
     if before is None or (after is not None and after.owner == before.owner):
         return
     entry = view.handoffs.get(change.name)
-    # An old owner that is asked to release lets go by itself.
+    # In Complete the old owner gets a Release command instead of an unassignment.
     if (
         entry is None
         or entry.value.old_owner != before.owner
@@ -86,7 +90,8 @@ def _handoff(
         yield from _ended(view, before, gained, lost)
         before = None
     current = view.handoffs.get(change.name)
-    # What ended or went on in the same breath asks for nothing: an owner would let go of what it has back.
+    # No command for a state that a later write of the same batch replaced: an owner would release
+    # a partition that it has regained.
     if after is not None and current is not None and current.kv == after.kv:
         known = state_of(before.value) if before else None
         if known is not state_of(after.value):
@@ -94,7 +99,10 @@ def _handoff(
 
 
 def _asked(view: View, entry: Entry[Handoff]) -> Iterator[Told]:
-    """What the state of a hand-off asks of its two consumers, where they are the processes that it means."""
+    """Yield the commands that the hand-off's state requires of its two consumers.
+
+    A consumer gets its command only if the registered process is the one in the hand-off.
+    """
     handoff, handoff_id = entry.value, entry.kv.create_revision
     state = state_of(handoff)
     if state is State.WARMING and view.is_registered(handoff.new_owner, handoff.new_incarnation):
@@ -121,7 +129,7 @@ def _ended(
         lost.setdefault(handoff.old_owner, []).append(handoff.at)
         return
     yield handoff.new_owner, AbortWarm(handoff.at, entry.kv.create_revision)
-    # A strict old owner was asked to release and may have: it is to go on.
+    # A strict old owner was asked to release, and may have released: it keeps the partition.
     if (
         assigned
         and view.is_registered(handoff.old_owner, handoff.old_incarnation)
@@ -135,7 +143,7 @@ def _ended(
 
 
 def snapshot(view: View, name: str) -> Iterator[Command]:
-    """Everything a consumer has to know: its full assignment, even when empty, and what it is asked for.
+    """Yield a consumer's full assignment, even if empty, its hand-off commands and its replicas.
 
     Cost: one pass over the consumer's own assignments and hand-offs.
     """
@@ -147,10 +155,10 @@ def snapshot(view: View, name: str) -> Iterator[Command]:
 
 
 def _full(view: View, name: str) -> Assignment:
-    """All that is a consumer's.
+    """Return a consumer's full assignment, without the partitions that it must release.
 
-    A partition that it was asked to release in strict mode is not in it, though it is its own yet: what it
-    said of it may be under way, and it must not go on with what it has said it let go.
+    In strict mode the consumer still owns such a partition. But its PartitionReleased may be on the
+    way, and after this acknowledgement the consumer must not resume work on the partition.
     """
     mine, let_go = view.incarnation(name), leaving(view, name)
     owned = [

@@ -1,4 +1,7 @@
-"""Whose each partition is, for clients that send requests to owners: everything once, then what changes."""
+"""The owners of partitions, for clients that send requests to owners.
+
+A client gets the whole table once, then its changes.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.tasks import first
 from faust_assigner.service.view import Change, View
 
-#: Changes within so many seconds are told together.
+#: Seconds for which changes are gathered into one update.
 TOGETHER_S: Final = 0.05
-#: Partitions of a large table that are told at a time: some milliseconds' work.
+#: Partitions in one slice of a large table: some milliseconds of work.
 SLICE: Final = 2_000
-#: So long a watch waits until its instance has seen the revision that the caller has seen already.
+#: Seconds that a watch waits for its instance to reach the revision that the caller has seen.
 LEAST_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A partition with the registered consumer that owns it; ``endpoint`` is where that takes requests."""
+    """A partition and its registered owner; at ``endpoint`` the owner takes requests."""
 
     at: TopicPartition
     owner: str
@@ -36,8 +39,11 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class RouteUpdate:
-    """What is the case at ``revision``. ``full`` begins the whole table: partitions that are not in it, or in
-    the updates that follow while ``more``, have no owner. An empty update says that nothing has changed."""
+    """The table of owners at ``revision``, or its changes.
+
+    ``full`` begins a whole table. A partition has no owner if it is missing both there and in the
+    updates that follow while ``more``. An empty update means that nothing has changed.
+    """
 
     revision: int
     routes: tuple[Route, ...] = ()
@@ -47,7 +53,7 @@ class RouteUpdate:
 
 
 class _Watch:
-    """What has changed since the last update; a listener of the mirror."""
+    """The changes since the last update; a listener of the mirror."""
 
     def __init__(self, mirror: Mirror, topics: Collection[str]) -> None:
         self._mirror = mirror
@@ -57,7 +63,7 @@ class _Watch:
         self.wake = asyncio.Event()
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Note the partitions whose route may be another one."""
+        """Note the partitions whose route may have changed."""
         view = self._mirror.view
         for change in changes:
             if change.kind == "assignments":
@@ -65,7 +71,7 @@ class _Watch:
             elif change.kind == "consumers" and _who(change.before) != _who(change.after):
                 self._note(view.owned.get(change.name, ()))
             elif change.kind == "bases":
-                self._anew = True  # every epoch is another one
+                self._anew = True  # all epochs have changed
                 self.wake.set()
 
     def _note(self, partitions: Collection[TopicPartition]) -> None:
@@ -75,9 +81,10 @@ class _Watch:
             self.wake.set()
 
     def updates(self) -> Iterator[RouteUpdate]:
-        """The next update, a large table in slices: between two of them other work has its turn.
+        """Yield the next update, a large table in slices, so that other tasks run in between.
 
-        A route of a later slice may be newer than the revision, and is told again with its own.
+        A route in a later slice may be newer than the update's revision. The next update then
+        repeats this route with its own revision.
         """
         self.wake.clear()
         view, revision, full = self._mirror.view, self._mirror.dated, self._anew
@@ -95,13 +102,13 @@ class _Watch:
 
 
 def _who(entry: object) -> object:
-    """What a route says of a consumer."""
+    """Return the parts of a registration on which its routes depend."""
     value = getattr(entry, "value", None)
     return None if value is None else (value.incarnation, value.endpoint)
 
 
 def _routes(view: View, partitions: Iterable[TopicPartition]) -> tuple[Route, ...]:
-    """The routes of those that a registered process owns."""
+    """Return the routes of the partitions that a registered process owns."""
     found: list[Route] = []
     for at in partitions:
         entry = view.assignments.get(at)
@@ -121,10 +128,11 @@ async def followed(
     least: int,
     every_s: float,
 ) -> AsyncIterator[RouteUpdate]:
-    """Updates for ever, one every ``every_s`` seconds at least.
+    """Yield updates forever, at least one every ``every_s`` seconds.
 
-    The first is not older than the revision ``least``. Raises StoreUnavailable where this instance has not
-    seen that after :data:`LEAST_S`, and where it hears no news of the store: another one may.
+    The first update is not older than the revision ``least``. Raises StoreUnavailable if this
+    instance does not reach ``least`` within :data:`LEAST_S` seconds, or gets no news from the
+    store: the caller may ask another instance.
     """
     await _reached(mirror, clock, least)
     watch = _Watch(mirror, topics)

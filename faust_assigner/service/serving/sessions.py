@@ -1,4 +1,4 @@
-"""A consumer's registration: its leased key, its stream, and how both end."""
+"""A consumer's registration: its leased key and its stream, from their start to their end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Sessions:
-    """The registrations this instance keeps alive."""
+    """The registrations that this instance keeps alive."""
 
     def __init__(
         self,
@@ -66,10 +66,11 @@ class Sessions:
         self._is_over = False
 
     async def register(self, consumer: Consumer) -> Stream:
-        """Write the consumer's key under a lease of its own, see it in the mirror, and begin its stream.
+        """Write the consumer's key under its own lease, see it in the mirror, begin its stream.
 
-        The stream begins only where the mirror is past the registration: whatever the consumer has said
-        before, anywhere, is in what it is told first. Raises ``Busy`` where too many register at once.
+        The stream begins only after the mirror is past the registration. So its first snapshot
+        reflects every acknowledgement that the consumer sent before, to any instance. Raises
+        ``Busy`` if too many consumers register at once.
         """
         async with self._admission.turn():
             return await self._registered(consumer)
@@ -84,13 +85,12 @@ class Sessions:
         except ServiceRefused:
             await lease.revoke()
             raise
-        # Where nobody knows what became of it, time ends the lease: the consumer may be processing still,
-        # and a revoked lease would give away at once what it owns.
+        # After a StoreError the outcome is unknown, and the lease is left to expire: the consumer
+        # may still be processing, and a revoked lease would reassign its partitions at once.
         await self._mirror.past(revision, known)
         stream = self._stream(written, lease)
-        self.registry.add(
-            stream
-        )  # one that was here before has ended when the mirror heard of this one
+        # The mirror's listener has already ended an older stream of this name.
+        self.registry.add(stream)
         if stream.beats:
             self._beats.take(written.name, written.session, lease)
         else:
@@ -122,10 +122,10 @@ class Sessions:
                 after = self._following(before, after)
                 is_other = before.incarnation != after.incarnation
                 if self._settings.strict and is_other and kv.lease:
-                    # Its lease runs on: while it does, the process that is replaced may be working.
+                    # The replaced process may work until its lease expires: so long the fence lives.
                     fence = self._keys.fence(before.name, before.incarnation)
                     beside.append(Put(fence, before.session.encode(), kv.lease))
-            await asyncio.sleep(0)  # claims may be long to read and to write: the others' turn
+            await asyncio.sleep(0)  # large claims take long to encode: other tasks run
             value = codec.dump_consumer(after)
             await asyncio.sleep(0)
             put = Put(key, codec.checked_size(consumer.name, value), lease.lease_id)
@@ -138,20 +138,21 @@ class Sessions:
                 revision = await rewritten(self._store, key, registered, unless={mark: refusal})
                 return revision, consumer
             except Replaced:
-                # Another process may have registered since this one was expelled: one status for it.
+                # This process is expelled, and another process registered since: report Expelled.
                 if await self._store.get(mark) is not None:
                     raise refusal from None
                 raise
             except LeaseLost:
-                # The lease of the replaced process ran out meanwhile, unless it was our own.
+                # Retry if the lease of the replaced process expired, raise if our own did.
                 if await self._store.keep_alive(lease.lease_id) <= 0:
                     raise
 
     async def _returning(self, consumer: Consumer) -> list[Write]:
-        """What is written beside a registration because of what was before it.
+        """Return the additional writes of a registration after a leave or an outage.
 
-        The first consumer after all were gone would get everything, most of it cold. It writes a mark that
-        the others are awaited; the mark's lease ends that.
+        The first consumer after an outage of the whole group would get every partition, most of
+        them cold. So its registration writes a mark: the other former owners are awaited. The
+        lease of the mark ends the wait.
         """
         view, delay_s = self._mirror.view, self._settings.rebalance_delay_s
         writes: list[Write] = []
@@ -174,26 +175,30 @@ class Sessions:
         return [*writes, Put(self._keys.awaiting, said, lease.lease_id)]
 
     def _following(self, before: Consumer, after: Consumer) -> Consumer:
-        """The registration ``after`` as it follows ``before``. Raises WrongCaller and Replaced."""
+        """Return ``after`` with the fields that it takes over from ``before``.
+
+        Raises WrongCaller and Replaced.
+        """
         if before.identity and before.identity != after.identity:
             raise WrongCaller(f"{after.name} is registered by another identity")
         if before.incarnation != after.incarnation:
             if after.returns or after.incarnation in before.replaced:
                 raise replaced_by(after.name, after.incarnation, before.incarnation)
-            # A new process begins warm of nothing and drained of nothing, but for an operator's word.
+            # A new process is not drained, unless an operator drained the consumer.
             passed = (before.incarnation, *before.replaced)[:MOST_REPLACED]
             after = replace(after, replaced=passed)
             if not before.by_operator:
                 return after
-        # A drain is the process's last; it is not undone by a connection that broke. Only a process
-        # that was told to stop, with its partitions left to it, has a successor that may take them.
+        # A broken connection does not undo a drain. But a dismissed process was told to stop with
+        # its partitions unmoved: the next process under the name may take them.
         if before.status is Status.DRAINING and not before.dismissed:
             after = replace(
                 after,
                 status=before.status,
                 by_operator=before.by_operator,
                 leaves=before.leaves and before.incarnation == after.incarnation,
-                dismissed=_is_left_alone(self._mirror.view, after.name),  # what it is told first
+                # If True, _relieve() ends the new stream as its first step.
+                dismissed=_is_left_alone(self._mirror.view, after.name),
             )
         return replace(
             after,
@@ -217,9 +222,10 @@ class Sessions:
         )
 
     async def pulse(self) -> None:
-        """Say on idle streams that they live, for ever; end them where this instance hears no news itself.
+        """Send pulses on idle streams, forever; end the streams if the store gives no news.
 
-        A consumer may send its heartbeats elsewhere: it would live on and never hear of what it is to do.
+        A consumer may send its heartbeats to another instance. It would stay registered and never
+        receive its commands.
         """
         settings = self._settings
         most_s = max(FENCE_AT * settings.consumer_ttl_s, 3 * settings.reconcile_s)
@@ -250,7 +256,7 @@ class Sessions:
             self._metrics.streams(len(self.registry))
 
     async def _closed(self, stream: Stream) -> None:
-        """The consumer went away without a word: its lease is not renewed any more and runs out."""
+        """End the stream of a consumer that disconnected, and stop renewing its lease here."""
         self._end(stream, Ended.CLOSED)
         await self._stop_keeping(stream)
 
@@ -259,10 +265,10 @@ class Sessions:
         if keeping is not None:
             await ended(keeping)
 
-    # -- what happens to others ----------------------------------------------------------------------
+    # -- changes in the store ----------------------------------------------------------------------
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """A listener of the mirror: tell the consumers that are here."""
+        """Listen to the mirror and send commands to the consumers that are connected here."""
         view = self._mirror.view
         for name, command in tell(view, changes):
             stream = self.registry.get(name)
@@ -278,12 +284,12 @@ class Sessions:
         if any(change.kind == "consumers" for change in changes):
             self._relieve(view)
         if any(change.kind == "bases" for change in changes):
-            # Every epoch is another one: each consumer is told its own anew, when its stream is read.
+            # All epochs have changed: each stream sends a full assignment when it is next read.
             for stream in self.registry:
                 stream.resync()
 
     def _relieve(self, view: View) -> None:
-        """A draining consumer that nobody is left to relieve need not wait."""
+        """End the streams of draining consumers whose partitions no ready consumer can take."""
         for name in sorted(view.draining):
             stream = self.registry.get(name)
             if stream is not None and _is_left_alone(view, name):
@@ -291,13 +297,13 @@ class Sessions:
                 self._drop(stream)
 
     def _drop(self, stream: Stream) -> None:
-        """Its lease is not renewed any more."""
+        """Stop renewing the lease of the stream's registration."""
         keeping = self._keeping.pop(stream, None)
         if keeping is not None:
             keeping.cancel()
 
     def _check(self, view: View, name: str, change: Change | None = None) -> None:
-        """End the stream of a registration that is not there any more."""
+        """End the stream of ``name`` if its registration is gone or has another session."""
         stream, entry = self.registry.get(name), view.consumers.get(name)
         if stream is None or (entry is not None and entry.value.session == stream.session):
             return
@@ -315,7 +321,7 @@ class Sessions:
         self._drop(stream)
 
     async def stop(self) -> None:
-        """End all streams, and those to come; their registrations live on until their leases run out."""
+        """End all present and later streams; their registrations live until their leases expire."""
         self._is_over = True
         for stream in self.registry:
             self._end(stream, Ended.STOPPING)
@@ -324,5 +330,5 @@ class Sessions:
 
 
 def _is_left_alone(view: View, name: str) -> bool:
-    """Whether a draining consumer has what nobody can take from it."""
+    """Return whether a draining consumer has partitions that no ready consumer can take."""
     return has_more(view, name) and waits_in_vain(view, name)
