@@ -1,4 +1,4 @@
-"""A consumer's side of the service: asyncio, reconnecting, and sure of what it may still work on."""
+"""The client for consumers: asyncio, reconnecting, aware of when its ownership ends."""
 
 from faust_assigner.service.client.channel import Access
 from faust_assigner.service.client.client import AssignerClient

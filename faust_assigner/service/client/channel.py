@@ -1,4 +1,4 @@
-"""How a channel to the service is opened: TLS, tokens, limits."""
+"""Channels to the service: TLS, tokens, limits."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ MESSAGE_BYTES: Final = 4 * 2**20
 
 
 def seconds() -> float:
-    """Seconds of a clock that goes on while the process, or the machine, sleeps."""
+    """Return seconds of a clock that advances while the process or the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What opens the door: ``ca`` verifies the service, ``cert`` and ``key`` are the caller's (PEM files).
+    """The caller's credentials. ``ca`` verifies the service; ``cert`` and ``key`` are the caller's.
 
-    ``token`` is sent with each call, or the text of ``token_file``, which is read for each call and may
-    change. The other files are read for each connection. Without ``ca`` the channel is not encrypted, for
-    loopback and tests. ``server_name`` is the name in the service's certificate where it is not the
-    address's.
+    These three are PEM files. Each call sends ``token``, or the text of ``token_file``. The token's
+    file is read for each call and may change; the other files are read for each connection. Without
+    ``ca`` the channel is not encrypted: for loopback and tests. ``server_name`` is the name in the
+    service's certificate, if it differs from the address.
     """
 
     ca: Path | None = None
@@ -42,16 +42,19 @@ class Access:
         return f"Access(ca={self.ca}, cert={self.cert}, token={token})"
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """The headers of a call. Raises OSError where the token's file cannot be read."""
+        """Return the headers of a call. Raises OSError if the token's file cannot be read."""
         token = self.token_file.read_text().strip() if self.token_file else self.token
         return (("authorization", f"Bearer {token}"),) if token else ()
 
     def open(self, target: str, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
-        """A channel to ``target``; nothing is connected before the first call. OSError where files lack."""
+        """Return a channel to ``target``, which connects at the first call.
+
+        Raises OSError if a file cannot be read.
+        """
         chosen = [
             ("grpc.max_receive_message_length", MESSAGE_BYTES),
             ("grpc.enable_retries", 0),
-            # A connection of its own: channels of one process would share one, and its limit of streams.
+            # Otherwise the channels of a process share one connection and its limit of streams.
             ("grpc.use_local_subchannel_pool", 1),
             *options,
         ]

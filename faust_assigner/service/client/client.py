@@ -1,4 +1,4 @@
-"""A consumer's side of the service: asyncio, reconnecting, and sure of what it may still work on.
+"""The client for consumers: asyncio, reconnecting, aware of when its ownership ends.
 
     async with AssignerClient("127.0.0.1:50051", "shop-1", topics=["orders"]) as client:
         async for command in client.commands():
@@ -8,7 +8,7 @@
                 case Release(): await client.released(command, await work.stop(command.partition))
                 case AbortWarm() | Lost(): work.forget(command)
 
-or, with a task for each handoff, ``await client.run(handlers)``.
+Alternatively, with a task for each handoff: ``await client.run(handlers)``.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ __all__ = ["Access", "AssignerClient", "Handlers", "Registration", "Retry"]
 
 log = logging.getLogger(__name__)
 
-#: Seconds a call may take; another try follows.
+#: Timeout of a call, in seconds; the client then repeats the call.
 CALL_S: Final = 5.0
-#: How often the patience for a first answer is doubled at most: where all are slow, one is waited for.
+#: Most doublings of the wait for a first answer: if all instances are slow, waits grow.
 MOST_DOUBLED: Final = 5
-#: A handoff as one of its two consumers knows it: the newest of each partition is remembered.
+#: A handoff by command type and partition: only the newest command of each key is kept.
 _Key = tuple[type[Warm | Release], TopicPartition]
 
 
 class AssignerClient:
-    """One consumer, registered at any of ``targets`` (``host:port``); see the module's text.
+    """One consumer, registered at any of ``targets`` (``host:port``); see the module's docstring.
 
-    ``clock`` gives seconds and goes on while the process is stopped. ``incarnation`` tells this process from
-    others that use the name before or after it: a random one is made where none is given. ``group`` is the
-    group's name, where the service has several.
+    ``clock`` returns seconds and advances while the process is stopped. ``incarnation``
+    distinguishes this process from earlier and later processes of the same name; the default is
+    random. ``group`` is the group's name, if the service has several groups.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class AssignerClient:
         self.holdings = Holdings()
         self.group = group
         self._requests = Requests(name, self.incarnation, group)
-        self.streams = 0  # how often it was registered
+        self.streams = 0  # number of registrations so far
         self._registration = registration or Registration(topics=topics)
         self._access = access or Access()
         self._retry = retry or Retry()
@@ -100,7 +100,7 @@ class AssignerClient:
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None
         self._stream: Any = None
-        self._session_id = ""  # the last one; other instances renew it while this one is left
+        self._session_id = ""  # of the last registration; renewed while the next one waits
         self._is_registered = False  # the stream has answered
         self._lives_s = math.inf
         self._is_pulsing = False
@@ -110,7 +110,7 @@ class AssignerClient:
         self._told: dict[_Key, Warm | Release] = {}
         self._acked: dict[_Key, tuple[str, Any]] = {}
         self._again: set[asyncio.Task[None]] = set()
-        self._standbys: list[TopicPartition] = []  # the parts so far
+        self._standbys: list[TopicPartition] = []  # the parts received so far
         self._turn = 0
         self._wake = asyncio.Event()
 
@@ -127,11 +127,17 @@ class AssignerClient:
         await self.close()
 
     def may_work(self, partition: tuple[str, int]) -> bool:
-        """Whether this consumer may work on the partition now, as far as it can know; ask before a commit."""
+        """Return whether this consumer may work on the partition now, as far as it can know.
+
+        Call this before each commit.
+        """
         return self.holdings.may_work(TopicPartition(*partition), self._clock())
 
     async def commands(self) -> AsyncGenerator[Command, None]:
-        """What the service tells, until :meth:`leave` is done; raises :class:`ServiceRefused`."""
+        """Yield the service's commands until :meth:`leave` is done.
+
+        Raises :class:`ServiceRefused`.
+        """
         self._has_ended = False
         tasks = [
             asyncio.create_task(self._stay(), name="assigner-stream"),
@@ -151,12 +157,15 @@ class AssignerClient:
             await self.close()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """One of them failed: who waits for commands is told, and does not wait for ever."""
+        """Pass a task's error to the reader of commands, which would otherwise wait forever."""
         if not task.cancelled() and isinstance(error := task.exception(), Exception):
             self._queue.put_nowait(error)
 
     async def run(self, handlers: Handlers) -> None:
-        """Answer every command by its handler until :meth:`leave` is done; raises :class:`ServiceRefused`."""
+        """Call the handler of each command until :meth:`leave` is done.
+
+        Raises :class:`ServiceRefused`.
+        """
         jobs = Jobs(self, handlers)
         try:
             async with contextlib.aclosing(self.commands()) as commands:
@@ -166,26 +175,28 @@ class AssignerClient:
             await jobs.close()
 
     async def ready(self, command: Warm) -> bool:
-        """Acknowledge a partition as warm, trying again until it is heard. Raises :class:`ServiceRefused`.
+        """Acknowledge a partition as warm; retry until the service answers.
 
-        False where the handoff is over by then: it was aborted, and AbortWarm comes.
+        Return False if the handoff is over: it was aborted, and AbortWarm follows. Raises
+        :class:`ServiceRefused`.
         """
         return await self._acknowledge("PartitionReady", self._requests.ready(command), command)
 
     async def released(self, command: Release, final_offset: int | None = None) -> bool:
         """Acknowledge that work on a partition has stopped. Raises :class:`ServiceRefused`.
 
-        False where the handoff is over by then; a partition that is to be kept is given again.
+        Return False if the handoff is over. If this consumer keeps the partition, the service
+        grants the partition again.
         """
         self.holdings.released(command)
         request = self._requests.released(command, final_offset)
         return await self._acknowledge("PartitionReleased", request, command)
 
     async def release_failed(self, command: Release, reason: str) -> bool:
-        """Say that work on a partition has stopped, and that it could not be flushed.
+        """Report that work on a partition has stopped, but could not be flushed.
 
-        In strict mode the service ends this consumer's session: :meth:`commands` raises ``Expelled``. False
-        where the handoff is over by then. Raises :class:`ServiceRefused`.
+        In strict mode the service then ends this consumer's session: :meth:`commands` raises
+        ``Expelled``. Return False if the handoff is over. Raises :class:`ServiceRefused`.
         """
         epoch = self.holdings.epoch(command.partition)
         self.holdings.released(command)
@@ -193,26 +204,27 @@ class AssignerClient:
         return await self._answered("ReleaseFailed", request)
 
     async def failed(self, command: Warm, reason: str) -> bool:
-        """Say that the partition cannot be warmed here; False where the handoff is over by then.
+        """Report that this consumer cannot warm the partition.
 
-        Raises :class:`ServiceRefused`.
+        Return False if the handoff is over. Raises :class:`ServiceRefused`.
         """
         return await self._answered("WarmFailed", self._requests.failed(command, reason))
 
     async def replicas(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Say which replicas are held by now, all of them. Raises :class:`ServiceRefused`."""
+        """Report all replicas that are held now. Raises :class:`ServiceRefused`."""
         await self._call("ReportReplicas", self._requests.replicas(partitions))
 
     async def progress(self, command: Warm, progress: float) -> None:
-        """Say how far warming is, from 0 to 1; one try, and no error where it is not heard."""
+        """Report the warm-up's progress, from 0 to 1, in a single call whose errors are ignored."""
         with contextlib.suppress(grpc.aio.AioRpcError, ServiceRefused):
             await self._once("ReportProgress", self._requests.progress(command, progress))
 
     async def leave(self) -> bool:
-        """Give everything back; :meth:`commands` ends when it is done. Whether there is anything to drain.
+        """Hand all partitions over; return whether there is any partition to hand over.
 
-        It ends after ``Retry.leave_s`` in any case: what is left then is told as :class:`Lost`, and goes to
-        others when this registration's time to live is over. Raises :class:`ServiceRefused`.
+        :meth:`commands` ends when the hand-over is done, at the latest after ``Retry.leave_s``. The
+        remaining partitions are then reported as :class:`Lost`. They go to other consumers when
+        this registration's time to live is over. Raises :class:`ServiceRefused`.
         """
         if not self._is_leaving:
             self._is_leaving = True
@@ -228,7 +240,7 @@ class AssignerClient:
         return True
 
     async def _leave_late(self) -> None:
-        """End a leave whose time is over."""
+        """End a leave after ``Retry.leave_s``."""
         await asyncio.sleep(self._retry.leave_s)
         left = sorted(self.holdings.owned)
         log.warning(
@@ -243,22 +255,22 @@ class AssignerClient:
         self._queue.put_nowait(None)
 
     async def close(self) -> None:
-        """End the connection; without :meth:`leave` the session lives on for its time to live."""
+        """Close the connection; without :meth:`leave` the session lives for its time to live."""
         if self._stream is not None:
             stream, self._stream = self._stream, None
             stream.cancel()
-            await stream.code()  # gRPC's own tasks end with it
+            await stream.code()  # gRPC's own tasks end with the stream
         if self._channel is not None:
             channel, self._channel, self._stub = self._channel, None, None
             await channel.close()
 
     async def _stay(self) -> None:
-        """Hold one stream after the other."""
+        """Hold one stream after another, until this consumer is drained or refused."""
         attempt = 0
         while True:
             try:
                 if await self._hold_one(self._retry.answer_s * 2.0 ** min(attempt, MOST_DOUBLED)):
-                    # A stream that ends well is drained: by leave(), or by an operator.
+                    # Status OK: leave() or an operator has drained this consumer.
                     self._queue.put_nowait(None)
                     return
                 log.info("%s: the service does not answer", self.name)
@@ -272,7 +284,7 @@ class AssignerClient:
             except OSError as error:
                 if not self.streams:
                     raise
-                # A token or a certificate is being exchanged: its file is away for a moment.
+                # The file of a token or a certificate may be missing while it is replaced.
                 log.warning("%s: cannot register again: %s", self.name, error)
             attempt = 0 if self._is_registered else attempt
             self._is_registered, self._stream = False, None
@@ -280,7 +292,10 @@ class AssignerClient:
             attempt += 1
 
     async def _hold_one(self, patience_s: float) -> bool:
-        """Register and read until the stream ends; whether it ended well. Raises what ended it else."""
+        """Register, and read until the stream ends.
+
+        Return True after status OK, False without an answer. Raises the stream's error.
+        """
         await self.close()
         self._channel = self._access.open(self.targets[self._turn % len(self.targets)])
         self._turn += 1
@@ -294,7 +309,7 @@ class AssignerClient:
         )
         request.group = self.group
         self._stream = self._stub.Register(request, metadata=self._access.metadata())
-        # A stopped process takes the call and does not answer; once it has, heartbeats watch over it.
+        # A stopped instance accepts the call and never answers. Later, heartbeats detect it.
         patience = asyncio.get_running_loop().call_later(patience_s, self._stream.cancel)
         try:
             async for message in self._stream:
@@ -305,7 +320,7 @@ class AssignerClient:
                 self._take(message, is_first=is_first)
                 is_first = False
         except asyncio.CancelledError:
-            # Cancelled because it was silent; or this task is.
+            # Either the silent stream was cancelled, or this task.
             if (task := asyncio.current_task()) is None or task.cancelling():
                 raise
             return False
@@ -322,7 +337,7 @@ class AssignerClient:
         self._standbys.clear()
         self._session_id, self._is_registered = said.session_id, True
         self._check_time()
-        # A service that says nothing of it (the first one) keeps a consumer as long as its stream.
+        # The first service sends no lives_ms: its registration lives as long as the stream.
         self._lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf
         self._is_pulsing = said.pulse_ms > 0
         self.holdings.begin(sent_at + self._lives_s)
@@ -357,7 +372,7 @@ class AssignerClient:
             self._queue.put_nowait(command)
 
     def _take_handoff(self, command: Warm | Release) -> None:
-        """New ones are told; of those told before the acknowledgement is sent again, if there was one."""
+        """Queue a new command; for a repeated command, repeat the acknowledgement, if any."""
         key = (type(command), command.partition)
         if self._told.get(key) == command:
             if (acked := self._acked.get(key)) is not None:
@@ -375,17 +390,17 @@ class AssignerClient:
         job.add_done_callback(self._again.discard)
 
     async def _leave_again(self) -> None:
-        """That this consumer leaves was said to a session that is over."""
+        """Deregister again: the first Deregister went to a session that is over."""
         with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
             answer = await self._once("Deregister", self._requests.farewell())
             if answer.action == pb.SHUTDOWN_NOW:
                 self._queue.put_nowait(None)
 
     async def _beat(self) -> None:
-        """Say that this consumer lives, six times in a life; leave a stream that is not answered.
+        """Send six heartbeats in each time to live; end the stream on failure or silence.
 
-        A registration may wait for its turn, where many come at once: the session before it is renewed
-        meanwhile, at the instance that was asked.
+        A registration waits for its turn if many arrive at once. Meanwhile the heartbeats renew the
+        previous session, at the same instance.
         """
         while True:
             if not self._session_id or self._lives_s == math.inf:
@@ -407,7 +422,7 @@ class AssignerClient:
             else:
                 is_well = answer.known
                 if self._check_time():
-                    is_well = False  # too late: what was lost meanwhile has to be told anew
+                    is_well = False  # too late: the lost partitions need a new registration
                 elif is_well and session == self._session_id:
                     self.holdings.confirm(sent_at + answer.lives_ms / 1000)
             if not self._is_registered or session != self._session_id or self._stream is None:
@@ -419,25 +434,25 @@ class AssignerClient:
                 self._stream.cancel()
 
     async def _fence(self) -> None:
-        """Tell what is lost when the session's time is over, and begin a new session."""
+        """Report the lost partitions when the session's time is over; begin a new session."""
         while True:
             left = self.holdings.until - self._clock()
             await asyncio.sleep(min(max(left, 0.02), 1.0))
-            # A registration that waits for its turn begins a new session as it is.
+            # A registration that waits for its turn begins a new session anyway.
             if self._check_time() and self._is_registered and self._stream is not None:
                 self._stream.cancel()
 
     def _give_up(self) -> None:
-        """Nothing is this process's any more, whatever time is left."""
+        """End the session now: all partitions are lost, even if time is left."""
         self.holdings.begin(-math.inf)
         self._check_time()
 
     def _check_time(self) -> bool:
-        """Whether the session's time was over just now; what it held is lost then."""
+        """Return whether the session's time has just ended; queue its partitions as Lost."""
         lost = self.holdings.expire(self._clock())
         if lost is None:
             return False
-        # The consumer stops and forgets. What the service still waits for it will tell anew.
+        # Forget the releases: the service repeats the commands whose answers it still awaits.
         self._told = {key: command for key, command in self._told.items() if key[0] is Warm}
         self._queue.put_nowait(lost)
         return True
@@ -447,7 +462,10 @@ class AssignerClient:
         return await self._answered(method, request)
 
     async def _answered(self, method: str, request: Any) -> bool:
-        """Whether the handoff was still open: one that was aborted meanwhile is no error of the consumer."""
+        """Send an answer; return whether the handoff was still open.
+
+        A handoff that was aborted meanwhile is not an error of the consumer.
+        """
         try:
             await self._call(method, request)
         except (NotFound, WrongPhase) as error:
@@ -456,12 +474,12 @@ class AssignerClient:
         return True
 
     async def _acknowledge_again(self, method: str, request: Any) -> None:
-        """The service asks again: the acknowledgement was lost on its way."""
+        """Repeat an acknowledgement that was lost: the service has repeated its command."""
         with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
             await self._once(method, request)
 
     async def _call(self, method: str, request: Any) -> Any:
-        """Try until an answer comes; raises ServiceRefused."""
+        """Retry until an answer comes. Raises ServiceRefused."""
         attempt = 0
         while True:
             try:
@@ -490,7 +508,7 @@ class AssignerClient:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # The channel was closed under the call: another stream took its place.
+            # The channel was closed during the call: a new stream has replaced it.
             raise _unavailable("the connection ended") from None
 
 

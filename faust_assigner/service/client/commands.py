@@ -1,4 +1,4 @@
-"""What the service tells a consumer, as frozen values: the client's side of ``AssignmentCommand``."""
+"""The service's commands to a consumer, as frozen values: ``AssignmentCommand`` at the client."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ class TopicPartition(NamedTuple):
 class Grant:
     """A partition that the consumer owns.
 
-    ``epoch`` rises with each owner; a sink that keeps the highest it saw refuses a former owner's late write.
-    ``start_offset`` is where the owner before stopped, None where it did not say so. A consumer that comes
-    back is told the same grant again: what it has committed under this epoch goes before ``start_offset``.
-    ``keep``: the release of this partition is called off; go on with it under the same epoch.
+    ``epoch`` rises with each owner. A sink that keeps the highest epoch can refuse the late write
+    of a former owner. ``start_offset`` is where the previous owner stopped, or None if unknown. A
+    returning consumer gets the same grant again: an offset that it has committed under this epoch
+    has priority over ``start_offset``. ``keep``: the release of this partition is cancelled;
+    continue under the same epoch.
     """
 
     partition: TopicPartition
@@ -35,9 +36,10 @@ class Grant:
 
 @dataclass(frozen=True)
 class Assigned:
-    """The partitions owned from now on, and how they differ from those before.
+    """The partitions owned from now on, and the difference from before.
 
-    A partition given anew under another epoch is in both ``removed`` and ``added``: somebody else owned it.
+    A partition granted again under a new epoch is in both ``removed`` and ``added``: another
+    consumer owned the partition in between.
     """
 
     owned: Mapping[TopicPartition, Grant]
@@ -47,9 +49,9 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Warm:
-    """Prepare to own ``partition`` while ``current_owner`` still works on it; then say ready.
+    """Prepare to own ``partition`` while ``current_owner`` still works on it; then acknowledge.
 
-    ``strict``: it is given only after the old owner has stopped.
+    ``strict``: the partition is granted only after the old owner has stopped.
     """
 
     partition: TopicPartition
@@ -60,9 +62,9 @@ class Warm:
 
 @dataclass(frozen=True)
 class Release:
-    """Stop working on ``partition``, which goes to ``new_owner``; then say released.
+    """Stop working on ``partition``, which goes to ``new_owner``; then acknowledge.
 
-    ``strict``: the new owner waits for it, and starts at the offset that is told.
+    ``strict``: the new owner waits for the acknowledgement and starts at its offset.
     """
 
     partition: TopicPartition
@@ -73,7 +75,7 @@ class Release:
 
 @dataclass(frozen=True)
 class AbortWarm:
-    """The handoff ended otherwise: what was warmed may be dropped."""
+    """The handoff ended without a grant: the consumer may drop the warmed state."""
 
     partition: TopicPartition
     handoff_id: int
@@ -81,16 +83,16 @@ class AbortWarm:
 
 @dataclass(frozen=True)
 class Standbys:
-    """The replicas that the consumer should hold, all of them."""
+    """All replicas that the consumer should hold."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True)
 class Lost:
-    """The service has not confirmed the session for its time to live: others may own these partitions now.
+    """The service did not confirm the session in time: other consumers may own these partitions.
 
-    Stop working on them at once and commit nothing more.
+    Stop working on these partitions at once and commit nothing more.
     """
 
     partitions: tuple[TopicPartition, ...] = field(default=())

@@ -1,4 +1,4 @@
-"""A consumer's handlers, each handoff in a task of its own."""
+"""The handlers of a consumer; each handoff runs in its own task."""
 
 from __future__ import annotations
 
@@ -24,53 +24,55 @@ log = logging.getLogger(__name__)
 
 
 class Handlers(Protocol):
-    """What a consumer does; each handoff has a task of its own."""
+    """The consumer's reactions to commands; each handoff runs in its own task."""
 
     async def assigned(self, command: Assigned) -> None:
-        """Work on these partitions from now on; called in order, so it should not wait."""
+        """Work on these partitions from now on. This handler delays later commands: do not wait."""
 
     async def warm(self, command: Warm) -> None:
-        """Return once warm. An error is told as WarmFailed; cancelled when the handoff ends otherwise.
+        """Return once the partition is warm. An error is reported as WarmFailed.
 
-        It is cancelled, too, before :meth:`assigned` gives the partition, whose old owner is gone: what is
-        not warm by then is loaded where the partition is taken up.
+        The task is cancelled if the handoff is aborted. It is also cancelled if the old owner is
+        gone and :meth:`assigned` grants the partition early: the consumer then loads the missing
+        state when it opens the partition.
         """
 
     async def release(self, command: Release) -> int | None:
         """Stop, flush, and return the next offset, if known.
 
-        An error is told as ReleaseFailed: in strict mode the service ends this consumer's session, all its
-        partitions are lost, and ``run`` raises ``Expelled``. What may be tried again is tried again in here.
+        An error is reported as ReleaseFailed. In strict mode the service then ends this consumer's
+        session, all its partitions are lost, and ``run`` raises ``Expelled``. Retry temporary
+        errors inside this handler.
         """
 
     async def abort(self, command: AbortWarm) -> None:
-        """Drop what was warmed."""
+        """Drop the warmed state."""
 
     async def standbys(self, command: Standbys) -> None:
-        """Hold these replicas, and no others."""
+        """Hold exactly these replicas."""
 
     async def lost(self, command: Lost) -> None:
-        """Stop at once; others may own these partitions."""
+        """Stop at once: other consumers may own these partitions."""
 
 
 class Acknowledge(Protocol):
-    """The part of the client that answers commands."""
+    """The methods of the client that answer commands."""
 
     async def ready(self, command: Warm) -> bool:
-        """Warm."""
+        """Acknowledge the partition as warm."""
 
     async def released(self, command: Release, final_offset: int | None = None) -> bool:
-        """Stopped."""
+        """Acknowledge that work has stopped."""
 
     async def release_failed(self, command: Release, reason: str) -> bool:
-        """Stopped, and not flushed."""
+        """Report that work has stopped without a flush."""
 
     async def failed(self, command: Warm, reason: str) -> bool:
-        """Not to be warmed here."""
+        """Report that this consumer cannot warm the partition."""
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel them all, and wait until they have ended."""
+    """Cancel all tasks, and wait until they have ended."""
     ended = list(tasks)
     for task in ended:
         task.cancel()
@@ -87,12 +89,12 @@ class Jobs:
         self._releasing: dict[TopicPartition, asyncio.Task[None]] = {}
 
     async def take(self, command: Command) -> None:
-        """Begin what the command asks for."""
+        """Start the command's handler."""
         match command:
             case Assigned():
                 for grant in command.added:
                     await self._stop(self._releasing, grant.partition)
-                    # The old owner is gone: the partition is opened now, and not beside a warm-up.
+                    # The old owner is gone: end the warm-up before the partition is opened.
                     await self._stop(self._warming, grant.partition)
                 await self._handlers.assigned(command)
             case Warm():
@@ -142,5 +144,5 @@ class Jobs:
             await end([task])
 
     async def close(self) -> None:
-        """End them all."""
+        """Cancel all tasks."""
         await end([*self._warming.values(), *self._releasing.values()])

@@ -1,4 +1,4 @@
-"""Whether an instance is well, in one of its roles."""
+"""Health checks of an instance, by role."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from faust_assigner.service.client.channel import Access
 
-#: Role -> the service whose health is asked for.
+#: Role -> the name of the service in gRPC's health check.
 ROLES: Final[Mapping[str, str]] = {
     "serving": "kafka_assigner.v1.KafkaAssigner",
     "leader": "leader",
@@ -21,7 +21,7 @@ ROLES: Final[Mapping[str, str]] = {
 
 
 async def is_well(target: str, role: str, access: Access, *, patience_s: float = 2.0) -> bool:
-    """Whether it says SERVING for that role in time."""
+    """Return whether the instance reports SERVING for the role within ``patience_s`` seconds."""
     async with access.open(target) as channel:
         try:
             answer = await health_pb2_grpc.HealthStub(channel).Check(

@@ -1,8 +1,8 @@
-"""What one consumer holds and may still work on: pure, fed with the stream's messages, time an argument.
+"""The partitions that one consumer holds and may work on. Pure: messages and times are arguments.
 
-The service says how long the registration lives for sure; that is counted from the moment the request was
-*sent* whose answer says so. A consumer that was stopped, or cut off, past that moment may work on nothing,
-whatever it remembers, until it has registered anew.
+The service states how long the registration surely lives. This time counts from the moment at which
+the client *sent* the answered request. A consumer that was stopped or disconnected past this time
+may work on no partition until it has registered again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from faust_assigner.service.digest import Held, held
 
 
 class Holdings:
-    """The owned partitions, those being released, and until when all of it counts; times in seconds."""
+    """The owned and the releasing partitions, and the end of their validity, in seconds."""
 
     def __init__(self) -> None:
         self.owned: dict[TopicPartition, Grant] = {}
@@ -27,11 +27,11 @@ class Holdings:
         self._lost: tuple[TopicPartition, ...] = ()
 
     def confirm(self, until: float) -> None:
-        """The registration lives until then, for sure."""
+        """Note that the registration surely lives until ``until``."""
         self.until = max(self.until, until)
 
     def begin(self, until: float) -> None:
-        """A new registration lives until then."""
+        """Begin a new registration that surely lives until ``until``."""
         self.until = until
         self._is_partial = False
 
@@ -43,7 +43,10 @@ class Holdings:
         snapshot: bool = False,
         more: bool = False,
     ) -> Assigned | None:
-        """Take one AssignmentUpdate; what changed, None for a part of a snapshot that goes on."""
+        """Apply one AssignmentUpdate.
+
+        Return the change, or None for a part of a snapshot that continues.
+        """
         if snapshot:
             self._parts = []
         if snapshot or self._is_partial:
@@ -60,7 +63,7 @@ class Holdings:
         before, self._held = self.owned, None
         self.owned = owned = kept | {grant.partition: grant for grant in given}
         self._lost = () if owned else self._lost
-        # What is given while it is being released is to be worked on again: nobody takes it over.
+        # A partition granted during its release stays here: the consumer works on it again.
         again = {grant.partition for grant in given} & self._releasing.keys()
         added = tuple(
             g
@@ -68,7 +71,7 @@ class Holdings:
             if p not in before or before[p].epoch != g.epoch or p in again
         )
         anew = {grant.partition for grant in added}
-        # What is being released goes when its release is done, and not in the middle of it.
+        # A releasing partition is removed by released(), not here.
         removed = tuple(
             p for p in before if (p not in owned or p in anew) and p not in self._releasing
         )
@@ -77,20 +80,21 @@ class Holdings:
         return Assigned(dict(owned), added, removed)
 
     def release(self, command: Release) -> None:
-        """The partition is to be released: it may be worked on until :meth:`released`."""
+        """Mark the partition as releasing: the consumer may work on it until :meth:`released`."""
         self._releasing[command.partition], self._held = command, None
 
     def released(self, command: Release) -> None:
-        """The consumer stopped working on it."""
+        """Remove a releasing partition: the consumer has stopped its work."""
         if self._releasing.get(command.partition) == command:
             del self._releasing[command.partition]
             self.owned.pop(command.partition, None)
             self._held = None
 
     def held(self) -> Held | None:
-        """What is owned and not being released; None while a snapshot is half told.
+        """Return the digest of the owned partitions that are not releasing.
 
-        Cost: some microseconds for each partition after a change, nothing otherwise.
+        Return None while a snapshot is incomplete. Cost: some microseconds for each partition after
+        a change, otherwise none.
         """
         if self._is_partial:
             return None
@@ -103,20 +107,20 @@ class Holdings:
         return self._held
 
     def former(self) -> tuple[TopicPartition, ...]:
-        """What is owned; where nothing is, what was lost with the last session."""
+        """Return the owned partitions; if there are none, the partitions of the last session."""
         return tuple(sorted(self.owned)) or self._lost
 
     def epoch(self, partition: TopicPartition) -> int:
-        """Of the partition's grant; 0 where there is none."""
+        """Return the epoch of the partition's grant, 0 without a grant."""
         grant = self.owned.get(partition)
         return 0 if grant is None else grant.epoch
 
     def may_work(self, partition: TopicPartition, now: float) -> bool:
-        """Whether the consumer owns the partition now, as far as it can know."""
+        """Return whether the consumer may work on the partition at ``now``, as far as it knows."""
         return now < self.until and (partition in self.owned or partition in self._releasing)
 
     def expire(self, now: float) -> Lost | None:
-        """What is lost because the session's time is over; None where nothing is."""
+        """Return the partitions lost at the end of the session, or None if none are lost."""
         if now < self.until or not (self.owned or self._releasing):
             return None
         lost = tuple(sorted({*self.owned, *self._releasing}))

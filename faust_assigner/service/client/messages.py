@@ -1,4 +1,4 @@
-"""The service's messages as the client's values, and back."""
+"""Conversions between the service's messages and the client's values."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 
 def partition_of(message: pb.TopicPartition) -> TopicPartition:
-    """A message's topic and number."""
+    """Return the partition of a message."""
     return TopicPartition(message.topic, message.partition)
 
 
 def to_message(partition: tuple[str, int]) -> pb.TopicPartition:
-    """The same as a message."""
+    """Return a partition as a message."""
     return pb.TopicPartition(topic=partition[0], partition=partition[1])
 
 
 def by_topic(partitions: Iterable[tuple[str, int]]) -> list[pb.TopicPartitions]:
-    """Partitions with each topic named once, so that long names fit into a message."""
+    """Group partitions by topic, so that a message contains each topic name once."""
     found: dict[str, list[int]] = {}
     for topic, number in partitions:
         found.setdefault(topic, []).append(number)
@@ -33,7 +33,7 @@ def by_topic(partitions: Iterable[tuple[str, int]]) -> list[pb.TopicPartitions]:
 
 
 def grants_of(update: pb.AssignmentUpdate) -> list[Grant]:
-    """What is assigned, with what the service says besides."""
+    """Return the assigned partitions as grants; without a grant message the epoch is 0."""
     said = {partition_of(grant.partition): grant for grant in update.grants}
     return [_grant(partition_of(one), said.get(partition_of(one))) for one in update.assigned]
 
@@ -50,7 +50,7 @@ def _grant(partition: TopicPartition, said: pb.Grant | None) -> Grant:
 
 
 def other_command(message: pb.AssignmentCommand) -> Warm | Release | AbortWarm | None:
-    """A command that is one message whole; None for one that this client does not know."""
+    """Return the message's warm, release or abort command, or None for any other message."""
     match message.WhichOneof("command"):
         case "warm":
             said = message.warm

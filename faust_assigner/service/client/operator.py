@@ -1,4 +1,4 @@
-"""An operator's side of the service: what is there, and what to change."""
+"""The client for operators: read the service's state and give orders."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ CALL_S: Final = 30.0
 
 
 class Operator:
-    """Calls of one service, for one of its groups. Every method raises ServiceRefused, or TryAgain where no
-    instance answers."""
+    """Calls to one service, for one of its groups.
+
+    Every method raises ServiceRefused, or TryAgain if the instance does not answer.
+    """
 
     def __init__(self, target: str, access: Access | None = None, *, group: str = "") -> None:
         self._target = target
@@ -42,7 +44,7 @@ class Operator:
         await self._channel.close()
 
     async def state(self) -> pb.State:
-        """All topics, consumers, assignments and handoffs."""
+        """Return all topics, consumers, assignments and handoffs."""
         whole = pb.State()
         with self._spoken():
             async for part in self._stub.GetState(
@@ -54,7 +56,7 @@ class Operator:
         return whole
 
     async def watch(self) -> AsyncIterator[pb.State]:
-        """The state now, and again after every change."""
+        """Yield the state now, and again after every change."""
         whole = pb.State()
         with self._spoken():
             async for part in self._stub.WatchState(
@@ -66,16 +68,16 @@ class Operator:
                     whole = pb.State()
 
     async def drain(self, consumer_name: str) -> bool:
-        """Exclude a consumer from targets; whether it has anything to hand over."""
+        """Exclude a consumer from targets; return whether it has partitions to hand over."""
         answer = await self._call("Drain", pb.DrainRequest(consumer_name=consumer_name))
         return bool(answer.action == pb.WAIT_FOR_DRAIN)
 
     async def undrain(self, consumer_name: str) -> int:
-        """Take a drain back. Each of the orders from here returns the revision from which it holds."""
+        """Take a drain back. Like every order, return the revision from which the order holds."""
         return await self._order("Undrain", pb.UndrainRequest(consumer_name=consumer_name))
 
     async def pause(self, reason: str = "") -> int:
-        """Move nothing for balance from now on."""
+        """Make no move for balance from now on."""
         return await self._order("Pause", pb.PauseRequest(reason=reason))
 
     async def resume(self) -> int:
@@ -83,12 +85,12 @@ class Operator:
         return await self._order("Resume", pb.ResumeRequest())
 
     async def pin(self, partition: tuple[str, int], consumer_name: str) -> int:
-        """Keep the partition on the consumer whenever that is registered."""
+        """Keep the partition on the consumer whenever this consumer is registered."""
         request = pb.PinRequest(partition=to_message(partition), consumer_name=consumer_name)
         return await self._order("Pin", request)
 
     async def unpin(self, partition: tuple[str, int]) -> int:
-        """End a pin, or a move that is not made yet."""
+        """End a pin, or a move that is still pending."""
         return await self._order("Unpin", pb.UnpinRequest(partition=to_message(partition)))
 
     async def move(self, partition: tuple[str, int], consumer_name: str) -> int:
@@ -107,7 +109,7 @@ class Operator:
         )
 
     async def set_topic(self, topic: str, partition_count: int) -> None:
-        """Name a topic of the service, or its new count."""
+        """Add a topic to the service, or change its partition count."""
         await self._call("SetTopic", pb.Topic(topic=topic, partition_count=partition_count))
 
     async def remove_topic(self, topic: str) -> None:
@@ -117,7 +119,10 @@ class Operator:
     async def plan(
         self, *, without: Sequence[str] = (), extra: Sequence[str] = ()
     ) -> list[pb.Move]:
-        """What a rebalance would move, were these gone and those there; nothing is written."""
+        """Return the moves of a rebalance in a dry run; the service writes nothing.
+
+        The plan excludes the consumers ``without`` and includes the consumers ``extra``.
+        """
         request = pb.PlanRequest(
             group=self._group,
             without=without,

@@ -1,9 +1,9 @@
-"""A plain aiokafka consumer whose partitions come from the service: what it keeps is never stopped.
+"""A plain aiokafka consumer with partitions from the service; a kept partition never stops.
 
-The consumer is assigned every partition of its topics once and for all, and all but the owned ones are
-paused: when some come or go, the others are not touched, neither their fetches nor their queues. Each owned
-partition has a queue and a task of its own. A record is processed, and its offset committed, only while the
-client may work on the partition; each commit says in its metadata under which epoch it was made.
+The consumer is assigned every partition of its topics once, and pauses all partitions except its
+own. So a grant or a loss affects neither the fetches nor the queues of its other partitions. Each
+owned partition has its own queue and task. A record is processed, and its offset committed, only
+while the client may work on the partition. The metadata of each commit contains the epoch.
 """
 
 from __future__ import annotations
@@ -41,29 +41,35 @@ _EPOCH: Final = re.compile(r"epoch=(\d+)")
 
 
 class Work(Protocol):
-    """What an app does with a partition; each call is of one partition, and of one at a time for it."""
+    """The app's work on partitions. Each call concerns one partition.
+
+    The calls for a partition do not overlap.
+    """
 
     async def warm(self, partition: TopicPartition, progress: Progress) -> None:
-        """Build the state while another one owns the partition; an error gives the handoff back."""
+        """Build the state while another consumer owns the partition; an error ends the handoff."""
 
     async def open(self, grant: Grant) -> int | None:
-        """Own the partition; the offset to start at, None for where the owner before stopped or committed."""
+        """Own the partition, and return the offset to start at.
+
+        None: start where the previous owner stopped or committed.
+        """
 
     async def process(self, record: Any, grant: Grant) -> None:
-        """One record. What is written elsewhere carries ``grant.epoch``: a late write can be refused."""
+        """Process one record. Send ``grant.epoch`` with writes: a sink can refuse late writes."""
 
     async def close(self, partition: TopicPartition) -> None:
-        """Flush: the partition goes to somebody else."""
+        """Flush the state: the partition goes to another consumer."""
 
     async def drop(self, partition: TopicPartition) -> None:
-        """Forget what was warmed, or what somebody else owns by now; nothing is to be written any more."""
+        """Forget a warmed partition, or one that another consumer owns now; write nothing more."""
 
 
 class Partitions:
-    """Runs ``work`` on the partitions that ``client`` is given; the consumer is started and ended elsewhere.
+    """Runs ``work`` on the partitions of ``client``; the caller starts and stops the consumer.
 
-    The consumer has a ``group_id`` for its offsets, ``enable_auto_commit=False`` and no topics. ``queued`` is
-    how many records a partition may have waiting before it is paused.
+    The consumer has a ``group_id`` for its offsets, ``enable_auto_commit=False`` and no topics. A
+    partition is paused while ``queued`` records wait.
     """
 
     def __init__(
@@ -78,7 +84,7 @@ class Partitions:
         self._covering = asyncio.Lock()
 
     async def run(self) -> None:
-        """Work until the client has left; raises what ended it otherwise."""
+        """Work until the client has left. Raises the error that ended the work."""
         fetching = asyncio.create_task(self._fetch(), name="assigner-fetch")
         serving = asyncio.create_task(self._client.run(self), name="assigner-serve")
         self._failed = asyncio.get_running_loop().create_future()
@@ -93,12 +99,15 @@ class Partitions:
             await end([serving, *(owned.task for owned in self._owned.values()), fetching])
 
     def fail(self, error: Exception) -> None:
-        """The app's work on a partition raised: nothing is to be skipped, so all of it ends."""
+        """End all work: the app raised on a partition, and no record may be skipped."""
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
 
     async def assigned(self, command: Assigned) -> None:
-        """Start what is new; what is gone has a new owner already and is dropped without a commit."""
+        """Start the added partitions; drop the removed partitions without a commit.
+
+        A removed partition may already have a new owner.
+        """
         for partition in command.removed:
             await self._forget(partition)
         for grant in command.added:
@@ -107,15 +116,15 @@ class Partitions:
             self._owned[grant.partition] = _Owned(grant, self, self._queued)
 
     async def warm(self, command: Warm) -> None:
-        """Build the state beside the owner."""
+        """Build the state while the owner still works."""
         await self._work.warm(command.partition, lambda done: self._client.progress(command, done))
 
     async def release(self, command: Release) -> int | None:
-        """Finish the record at hand, flush, commit; the next offset."""
+        """Finish the current record, flush, commit; return the next offset."""
         owned = self._owned.get(command.partition)
         if owned is None:
             return None
-        # It stays here until all of that is done: who gives it anew meanwhile has to stop it first.
+        # Keep the entry until the commit: assigned() stops it if the partition is granted again.
         await self._stop(owned)
         await self._work.close(command.partition)
         await self.commit(owned)
@@ -124,12 +133,12 @@ class Partitions:
         return owned.next_offset
 
     async def abort(self, command: AbortWarm) -> None:
-        """Forget what was warmed, unless it is owned by now."""
+        """Forget the warmed state, unless this consumer owns the partition now."""
         if command.partition not in self._owned:
             await self._work.drop(command.partition)
 
     async def standbys(self, command: Standbys) -> None:
-        """Replicas are the app's own."""
+        """Do nothing: the app manages its replicas."""
 
     async def lost(self, command: Lost) -> None:
         """Stop at once."""
@@ -144,11 +153,11 @@ class Partitions:
     async def _stop(self, owned: _Owned) -> None:
         await owned.stop()
         if owned.fetched is not None:
-            owned.fetched = None  # nothing is fetched for it any more
+            owned.fetched = None  # no more fetches for this partition
             self._consumer.pause(_kafka(owned.grant.partition))
 
     async def begin(self, owned: _Owned) -> None:
-        """Open the partition, find where to read, and let it be fetched."""
+        """Open the partition, find its start offset, and resume its fetches."""
         partition = owned.grant.partition
         await self._cover(partition)
         start = await self._work.open(owned.grant)
@@ -161,7 +170,7 @@ class Partitions:
         self._consumer.resume(_kafka(partition))
 
     async def _cover(self, partition: TopicPartition) -> None:
-        """Have the partition assigned; that its topic is new, or has grown, happens once."""
+        """Assign the partition, with its whole topic, to the aiokafka consumer if necessary."""
         async with self._covering:
             known = self._consumer.assignment()
             if _kafka(partition) in known:
@@ -177,14 +186,15 @@ class Partitions:
                 if running.fetched is not None:
                     self._consumer.seek(_kafka(running.grant.partition), running.fetched)
                     self._consumer.resume(_kafka(running.grant.partition))
-            # aiokafka does not bear a second assignment before it has found the group's coordinator.
+            # aiokafka cannot take a second assignment before it has found the group's coordinator.
             await self._consumer.committed(_kafka(partition))
 
     async def _left_at(self, grant: Grant) -> int | None:
-        """Where this grant's own work has come to, else where the owner before stopped or committed.
+        """Return this grant's own last commit, else where the previous owner stopped or committed.
 
-        A grant outlives the process and the session that it was first told to: where the owner before stopped
-        is behind what was committed since. Raises where a later owner committed: this grant is history.
+        A grant outlives the process and the session that first received it: later commits of the
+        same grant are ahead of ``start_offset``. Raises RuntimeError if a later owner has
+        committed: this grant is outdated.
         """
         found = await self._consumer._coordinator.fetch_committed_offsets([_kafka(grant.partition)])
         said = found.get(_kafka(grant.partition))
@@ -199,7 +209,7 @@ class Partitions:
         return int(said.offset) if is_own or grant.start_offset is None else grant.start_offset
 
     async def commit(self, owned: _Owned) -> None:
-        """Commit what is processed, if the partition is still this consumer's and there is anything new."""
+        """Commit the processed records, if any, while this consumer may work on the partition."""
         partition, offset = owned.grant.partition, owned.next_offset
         if offset is None or offset == owned.committed or not self.may_work(partition):
             return
@@ -213,15 +223,15 @@ class Partitions:
             owned.committed = offset
 
     def may_work(self, partition: TopicPartition) -> bool:
-        """Whether the client may work on it now."""
+        """Return whether the client may work on the partition now."""
         return self._client.may_work(partition)
 
     async def process(self, record: Any, grant: Grant) -> None:
-        """One record, by the app."""
+        """Let the app process one record."""
         await self._work.process(record, grant)
 
     async def _fetch(self) -> None:
-        """Read for everybody."""
+        """Fetch records for all owned partitions, forever."""
         while True:
             self._hold_back()
             for kafka_partition, records in (
@@ -231,7 +241,7 @@ class Partitions:
                     owned.take(records)
 
     def _hold_back(self) -> None:
-        """Pause what has enough to do."""
+        """Pause the partitions with full queues, and resume the other owned partitions."""
         paused = self._consumer.paused()
         for partition, owned in self._owned.items():
             if owned.fetched is None:
@@ -243,9 +253,10 @@ class Partitions:
 
 
 class _Owned:
-    """One partition at work: its records in order, and how far it is.
+    """One partition at work: its queue of records and its offsets.
 
-    ``fetched`` is the next offset to read, ``next_offset`` the next to process; None before it was opened.
+    ``fetched`` is the next offset to read, ``next_offset`` the next offset to process. Both are
+    None before the partition is opened.
     """
 
     def __init__(self, grant: Grant, partitions: Partitions, queued: int) -> None:
@@ -261,18 +272,18 @@ class _Owned:
 
     @property
     def is_full(self) -> bool:
-        """Whether enough records wait."""
+        """Whether the queue has reached its limit."""
         return self._queue.qsize() >= self._queued
 
     def take(self, records: list[Any]) -> None:
-        """Records that follow those taken before."""
+        """Queue the records from the offset ``fetched`` on."""
         for record in records:
             if self.fetched is not None and record.offset >= self.fetched:
                 self._queue.put_nowait(record)
                 self.fetched = record.offset + 1
 
     async def stop(self) -> None:
-        """End after the record at hand."""
+        """End the work after the current record."""
         self._stopping.set()
         await asyncio.wait((self.task,))
 

@@ -1,4 +1,4 @@
-"""What a consumer asks for, and how patient it is."""
+"""A consumer's registration request, and its retry times."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from faust_assigner.service.client.commands import TopicPartition
 from faust_assigner.service.client.messages import by_topic
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
-#: Former partitions in a registration: a hint, that must not make it too long for the service.
+#: Most former partitions in a registration: a hint that must not make the request too long.
 MOST_FORMER: Final = 50_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retry:
-    """Waits between tries: a random time up to ``first_s``, doubled each time up to ``most_s``.
+    """Waits between tries: a random time up to ``first_s``, doubled with each try up to ``most_s``.
 
-    ``answer_s``: a target that takes a registration and does not answer for so long is left for the next; it
-    is doubled with each try too, up to 32 times. ``leave_s``: a consumer that leaves ends after it, with its
-    partitions handed over or not.
+    ``answer_s``: if a target does not answer a registration in this time, the client tries the next
+    target. This time is also doubled with each try, up to 32 times ``answer_s``. ``leave_s``: a
+    leave ends after this time, even if partitions are not handed over.
     """
 
     first_s: float = 0.2
     most_s: float = 10.0
-    answer_s: float = 12.0  # the service waits for Kafka, where it has to ask for a topic, up to 10
+    answer_s: float = 12.0  # above the 10 s for which the service waits for Kafka
     leave_s: float = 600.0
 
     def wait(self, attempt: int, chance: random.Random) -> float:
-        """Seconds before try ``attempt`` (from 0)."""
+        """Return the seconds to wait before try ``attempt`` (from 0)."""
         return chance.uniform(0.0, min(self.most_s, self.first_s * 2.0 ** min(attempt, 30)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
-    """What a consumer asks for. No topics: all of the service.
+    """A consumer's request to the service. Without ``topics`` it wants all topics of the service.
 
-    ``copartitioned`` names sets of topics whose partitions of one number belong on one consumer; ``weights``
-    are costs of partitions; ``replicas``
-    gives those it holds at that moment; with ``keeps_replicas`` it is told which to hold. ``former`` gives
-    the partitions that a process before this one owned, where its state is on disk: after an outage of the
-    whole group they come back to it. ``endpoint`` is where the consumer takes requests, as a URL or
-    ``host:port``: a ``Router`` tells it to callers.
+    ``copartitioned`` names sets of topics; their partitions of equal number belong on one consumer.
+    ``weights`` are costs of partitions. ``replicas`` returns the replicas held at that moment. With
+    ``keeps_replicas`` the service commands which replicas to hold. ``former`` returns the
+    partitions of an earlier process whose state is on disk: after an outage of the whole group they
+    return to this consumer. ``endpoint`` is where the consumer takes requests, as a URL or
+    ``host:port``; a ``Router`` passes the endpoint to callers.
     """
 
     topics: Collection[str] = ()
@@ -65,9 +65,10 @@ class Registration:
         returns: bool = False,
         former: Iterable[tuple[str, int]] = (),
     ) -> pb.RegisterRequest:
-        """The request, with the replicas held now; ``returns``: the incarnation was registered before.
+        """Return the request, with the replicas held now.
 
-        ``former``: what it owns, or owned last; in its absence what :attr:`former` says.
+        ``returns``: the incarnation was registered before. ``former``: the partitions that the
+        consumer owns, or owned last; if empty, the result of :attr:`former` is used.
         """
         owned = islice(sorted(set(former) or set(self.former())), MOST_FORMER)
         return pb.RegisterRequest(

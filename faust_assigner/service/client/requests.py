@@ -1,4 +1,4 @@
-"""What one process says to the service, as messages."""
+"""The requests of one process to the service, as messages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from faust_assigner.service.client.messages import by_topic, to_message
 from faust_assigner.service.digest import Held
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
-#: Characters of a reason.
+#: Most characters of a reason.
 MOST_SAID = 1_000
 
 
 class Requests:
-    """Each carries the consumer's name, the process's incarnation, and the group."""
+    """Makes requests with the consumer's name, the process's incarnation, and the group."""
 
     def __init__(self, name: str, incarnation: str, group: str = "") -> None:
         self._who: dict[str, Any] = {
@@ -32,35 +32,35 @@ class Requests:
         }
 
     def ready(self, command: Warm) -> pb.PartitionReadyRequest:
-        """The partition is warm."""
+        """Acknowledge the partition as warm."""
         return pb.PartitionReadyRequest(**self._of(command))
 
     def released(self, command: Release, final_offset: int | None) -> pb.PartitionReleasedRequest:
-        """Work on the partition has stopped."""
+        """Acknowledge that work on the partition has stopped."""
         return pb.PartitionReleasedRequest(**self._of(command), final_offset=final_offset)
 
     def release_failed(self, command: Release, epoch: int, reason: str) -> pb.ReleaseFailedRequest:
-        """Work on the partition has stopped, and it is not flushed."""
+        """Report that work on the partition has stopped without a flush."""
         return pb.ReleaseFailedRequest(**self._of(command), epoch=epoch, reason=reason[:MOST_SAID])
 
     def failed(self, command: Warm, reason: str) -> pb.WarmFailedRequest:
-        """The partition cannot be warmed."""
+        """Report that the consumer cannot warm the partition."""
         return pb.WarmFailedRequest(**self._of(command), reason=reason[:MOST_SAID])
 
     def progress(self, command: Warm, progress: float) -> pb.ReportProgressRequest:
-        """How far warming is."""
+        """Report the progress of a warm-up, from 0 to 1."""
         return pb.ReportProgressRequest(**self._of(command), progress=progress)
 
     def replicas(self, partitions: Iterable[tuple[str, int]]) -> pb.ReportReplicasRequest:
-        """The replicas that are held."""
+        """Report all held replicas."""
         held = by_topic(sorted(partitions))
         return pb.ReportReplicasRequest(**self._who, replicas_by_topic=held)
 
     def heartbeat(self, session: str, held: Held | None) -> pb.HeartbeatRequest:
-        """A sign of life, with what is held."""
+        """Make a heartbeat, with the digest of the held partitions."""
         said = None if held is None else pb.Held(count=held.count, digest=held.digest)
         return pb.HeartbeatRequest(**self._who, session_id=session, held=said)
 
     def farewell(self) -> pb.DeregisterRequest:
-        """The consumer leaves."""
+        """Make the request of a leave."""
         return pb.DeregisterRequest(**self._who)

@@ -1,4 +1,4 @@
-"""Who owns a partition now: a table that follows the service, for clients that send requests to owners.
+"""A table of the partitions' owners that follows the service, for callers of the owners.
 
 async with Router("127.0.0.1:50051", topics=["orders"]) as router:
     await router.ready()
@@ -29,17 +29,17 @@ from faust_assigner.service.proto.kafka_assigner_pb2_grpc import KafkaAssignerSt
 
 log = logging.getLogger(__name__)
 
-#: A stream that says nothing for so many of its pulses is left for another instance.
+#: Pulses of silence after which the router leaves a stream for another instance.
 SILENT_PULSES: Final = 4
-#: Seconds to wait for the first word of a stream.
+#: Seconds to wait for the first message of a stream.
 FIRST_S: Final = 10.0
 
 
 @dataclass(frozen=True)
 class Route:
-    """The owner of a partition. ``endpoint`` is what the owner gave with ``Registration(endpoint=...)``.
+    """The owner of a partition. ``endpoint`` comes from the owner's ``Registration(endpoint=...)``.
 
-    Send ``epoch`` with the request: an owner that holds the partition under another epoch can refuse it.
+    Send ``epoch`` with the request: an owner with a different epoch for the partition can refuse.
     """
 
     partition: TopicPartition
@@ -49,10 +49,10 @@ class Route:
 
 
 class Router:
-    """The table; see the module's text. It is read-only: it needs no registration.
+    """The table of owners; see the module's docstring. It is read-only and needs no registration.
 
-    While no instance answers, the last table stays, and :attr:`age_s` grows. Revisions never fall: an
-    instance that is behind the table is not believed.
+    While no instance answers, the last table stays, and :attr:`age_s` grows. The router skips an
+    instance that is behind its table, so that the revision never falls.
     """
 
     def __init__(
@@ -94,24 +94,27 @@ class Router:
 
     @property
     def routes(self) -> Mapping[TopicPartition, Route]:
-        """The whole table, as it is now: it changes under the reader with each update."""
+        """The whole table; it changes with each update."""
         return MappingProxyType(self._routes)
 
     @property
     def age_s(self) -> float:
-        """Seconds since the service was heard of; infinite before the first table."""
+        """Seconds since the last message of the service; infinite before the first message."""
         return self._clock() - self._heard_at
 
     def owner(self, partition: tuple[str, int]) -> Route | None:
-        """The partition's owner; None where no registered consumer owns it. Cost: one look-up."""
+        """Return the partition's owner, or None without a registered owner. Cost: one look-up."""
         return self._routes.get(TopicPartition(*partition))
 
     async def ready(self) -> None:
-        """Return once there is a table. Raises ServiceRefused, and OSError where the access's files lack."""
+        """Wait for the first table.
+
+        Raises ServiceRefused, and OSError if a file of the access cannot be read.
+        """
         await self.until(1)
 
     async def until(self, revision: int) -> None:
-        """Return once the table is not older than this revision. Raises as :meth:`ready`."""
+        """Wait until the table has at least this revision. Raises as :meth:`ready`."""
         while self.revision < revision:
             if self._task is None:
                 raise RuntimeError("the router is used outside its `async with`")
@@ -122,11 +125,11 @@ class Router:
                 self._task.result()
 
     async def _follow(self) -> None:
-        """Hold one stream after the other; ends where the service refuses this caller."""
+        """Hold one stream after another, until the service refuses this caller."""
         attempt = refused = 0
         while True:
             heard_at = self._heard_at
-            # Where no instance has seen our revision, the group's past is another one: begin anew.
+            # If no instance has reached our revision, the store was reset: begin anew.
             least = 0 if refused > len(self.targets) else self.revision
             try:
                 await self._hold_one(self.targets[attempt % len(self.targets)], least)
@@ -161,7 +164,7 @@ class Router:
                 stream.cancel()
 
     def _take(self, update: pb.AssignmentsUpdate) -> None:
-        """One message; the parts of an update take effect together."""
+        """Take one message; the parts of an update take effect together."""
         self._heard_at = self._clock()
         self._parts.append(update)
         if update.more:

@@ -122,7 +122,7 @@ class Sessions:
                 after = self._following(before, after)
                 is_other = before.incarnation != after.incarnation
                 if self._settings.strict and is_other and kv.lease:
-                    # The replaced process may work until its lease expires: so long the fence lives.
+                    # The replaced process may work until its lease expires; the fence ends then.
                     fence = self._keys.fence(before.name, before.incarnation)
                     beside.append(Put(fence, before.session.encode(), kv.lease))
             await asyncio.sleep(0)  # large claims take long to encode: other tasks run
