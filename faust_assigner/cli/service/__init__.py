@@ -1,4 +1,4 @@
-"""``faust-assigner service``: what an operator asks the assigner service, and orders of it."""
+"""``faust-assigner service``: an operator's queries and orders to the assigner service."""
 
 from __future__ import annotations
 

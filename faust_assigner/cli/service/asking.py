@@ -1,4 +1,4 @@
-"""What the commands of ``faust-assigner service`` share: how they ask an instance, and print rows."""
+"""Shared parts of the ``faust-assigner service`` commands: options, connection, output."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from faust_assigner.cli.failure import reported_errors
 if TYPE_CHECKING:
     from faust_assigner.service.client.operator import Operator
 
-#: What the names of all settings of the service begin with.
+#: The prefix of the service's environment variables.
 ENVIRONMENT = "FAUST_ASSIGNER_"
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def _checked(context: click.Context, option: click.Parameter, said: str) -> str:
-    """gRPC would take a port beyond all ports for another one, and any word for a host's name."""
+    """Check an address. Raises BadParameter.
+
+    gRPC would take a port that is too large for another port, and any word for a host.
+    """
     from faust_assigner.service.server.table import address
 
     try:
@@ -32,7 +35,7 @@ def _checked(context: click.Context, option: click.Parameter, said: str) -> str:
     return said
 
 
-#: How an instance is found, and its certificate checked.
+#: The options to connect to an instance and to check its certificate.
 CHANNEL = (
     click.option(
         "--at",
@@ -67,7 +70,7 @@ _SHARED = (
 
 
 def shared(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every operator's command; it is called with an Operator and ``as_json``."""
+    """Add the options of every operator's command; call the command with an Operator."""
 
     @functools.wraps(command)
     def run(
@@ -102,7 +105,7 @@ def shared(command: Callable[..., Any]) -> Callable[..., Any]:
 def offered(
     options: Sequence[Callable[..., Any]],
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """With these options, in this order."""
+    """Return a decorator that adds these options, in this order."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -122,7 +125,7 @@ async def _with_operator(
 
 
 def watched(command: Callable[..., Any]) -> Callable[..., Any]:
-    """With ``--watch``."""
+    """Add the option ``--watch``."""
     return click.option("--watch", is_flag=True, help="Go on, printing again after every change.")(
         command
     )
@@ -136,7 +139,7 @@ async def show(
     heads: Sequence[str],
     row: Callable[[Any], Sequence[Any]],
 ) -> None:
-    """One part of the state as a table or as JSON, once or again and again."""
+    """Print one part of the state as a table or as JSON, once or after every change."""
     before: list[Sequence[Any]] | None = None
     if not watch:
         print_rows([row(one) for one in getattr(await operator.state(), kind)], heads, as_json)
@@ -149,7 +152,7 @@ async def show(
 
 
 def print_rows(rows: Iterable[Sequence[Any]], heads: Sequence[str], as_json: bool) -> None:
-    """A table with these heads, or a list of JSON objects."""
+    """Print a table with these heads, or a list of JSON objects."""
     if as_json:
         click.echo(json.dumps([dict(zip(heads, row, strict=True)) for row in rows]))
         return

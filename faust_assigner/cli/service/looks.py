@@ -1,4 +1,4 @@
-"""What an operator looks at: topics, consumers, assignments, handoffs, a dry run, health."""
+"""An operator's queries: topics, consumers, assignments, handoffs, a dry run, health."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _time(seconds: float) -> str:
 
 
 def _word(one: Any, field: str) -> str:
-    """An enum's value: ``HANDOFF_PHASE_WARMING`` -> ``Warming``."""
+    """Return an enum's value as a word: ``HANDOFF_PHASE_WARMING`` -> ``Warming``."""
     kind = one.DESCRIPTOR.fields_by_name[field].enum_type
     return str(kind.values_by_number[getattr(one, field)].name.rpartition("_")[2].capitalize())
 

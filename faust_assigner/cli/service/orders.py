@@ -1,4 +1,4 @@
-"""What an operator orders: drains, pauses, pins, moves, topics, and the end of a hand-off."""
+"""An operator's orders: drains, pauses, pins, moves, topics, and the end of a hand-off."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Partitions:
     async def assigned(self, command: Assigned) -> None:
         """Start the added partitions; drop the removed partitions without a commit.
 
-        A removed partition may already have a new owner.
+        A removed partition already has a new owner.
         """
         for partition in command.removed:
             await self._forget(partition)

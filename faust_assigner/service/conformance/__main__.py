@@ -1,4 +1,4 @@
-"""The command; its parts are in the modules beside it."""
+"""The entry point of the command."""
 
 from __future__ import annotations
 

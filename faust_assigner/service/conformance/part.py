@@ -1,4 +1,4 @@
-"""The service that a client under test talks to: it says what a rule wants and notes what it hears."""
+"""A simulated service for a client under test: it sends a rule's commands and records requests."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.proto.kafka_assigner_pb2_grpc import add_KafkaAssignerServicer_to_server
 
 TOPIC: Final = "conformance"
-#: A number that no field of a command has: a message of a later release.
+#: A command of a later release: its field number is unknown.
 _LATER: Final = bytes([0xFA, 0x7F, 0x02, 0x08, 0x01])
 
 
 def at(number: int) -> TopicPartition:
-    """A partition of the topic of all rules."""
+    """Return a partition of the topic of all rules."""
     return TopicPartition(TOPIC, number)
 
 
 @dataclass(frozen=True)
 class Work:
-    """A write of the client: when, by the machine's monotonic clock, to which partition and epoch."""
+    """A write of the client: its time (monotonic clock), its partition and its epoch."""
 
     when: float
     partition: TopicPartition
@@ -38,7 +38,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Call:
-    """A request that the part has heard."""
+    """A request that the part has received."""
 
     when: float
     method: str
@@ -47,7 +47,7 @@ class Call:
 
 @dataclass(eq=False)
 class Stream:
-    """One registration. ``told`` is what the client is to hear; a status ends the stream."""
+    """One registration. ``told`` holds the client's messages; a status ends the stream."""
 
     number: int
     request: Any
@@ -59,13 +59,16 @@ class Stream:
 
     @property
     def session(self) -> str:
-        """Its session id."""
+        """The session id."""
         return f"s{self.number}"
 
 
 @dataclass(eq=False)
 class Part:
-    """The service. A registration lives for ``lives_s``. ``refuses`` is the status of every call."""
+    """The simulated service. A registration lives for ``lives_s`` seconds.
+
+    ``refuses``: the status of every call, or None to answer.
+    """
 
     lives_s: float = 3.0
     pulse_s: float = 0.0
@@ -79,7 +82,7 @@ class Part:
     async def Register(  # noqa: N802
         self, request: Any, context: Any
     ) -> AsyncIterator[pb.AssignmentCommand]:
-        """Say what the rule puts into the stream's queue, until a status ends it."""
+        """Send the messages of the stream's queue, until a status ends the stream."""
         self._note("Register", request)
         if self.refuses is not None:
             await context.abort(self.refuses, "the part refuses")
@@ -93,7 +96,7 @@ class Part:
             stream.is_open = False
 
     async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
-        """Answer, or leave the client waiting."""
+        """Answer, or keep the client waiting while ``answers`` is False."""
         when = time.monotonic()
         self._note("Heartbeat", request)
         if self.refuses is not None:
@@ -121,12 +124,15 @@ class Part:
     def _note(self, method: str, request: Any) -> None:
         self.calls.append(Call(time.monotonic(), method, request))
 
-    # -- what rules say ------------------------------------------------------------------------------
+    # -- the commands of rules ---------------------------------------------------------------------
 
     def snapshot(
         self, owned: Iterable[tuple[int, int]], *, more: bool = False, first: bool = True
     ) -> pb.AssignmentCommand:
-        """The whole assignment, or a part of it: (partition, epoch); the first one opens the session."""
+        """Return a full assignment of (partition, epoch), or a part of the assignment.
+
+        The first part opens the session.
+        """
         update = self.grants(owned).assignment
         update.snapshot, update.more = first, more
         if first:
@@ -137,7 +143,7 @@ class Part:
         return pb.AssignmentCommand(assignment=update)
 
     def grants(self, owned: Iterable[tuple[int, int]], **said: Any) -> pb.AssignmentCommand:
-        """Partitions that are given: (partition, epoch)."""
+        """Return grants of (partition, epoch)."""
         grants = [pb.Grant(partition=_message(n), epoch=epoch, **said) for n, epoch in owned]
         assigned = [grant.partition for grant in grants]
         return pb.AssignmentCommand(
@@ -145,35 +151,35 @@ class Part:
         )
 
     def takes(self, number: int) -> pb.AssignmentCommand:
-        """A partition that is taken away."""
+        """Return the unassignment of a partition."""
         return pb.AssignmentCommand(assignment=pb.AssignmentUpdate(unassigned=[_message(number)]))
 
     def warm(self, number: int, handoff_id: int) -> pb.AssignmentCommand:
-        """A partition that the client is to warm."""
+        """Return a command to warm a partition."""
         said = pb.WarmPartition(
             partition=_message(number), current_owner="another", handoff_id=handoff_id, strict=True
         )
         return pb.AssignmentCommand(warm=said)
 
     def release(self, number: int, handoff_id: int) -> pb.AssignmentCommand:
-        """A partition that the client is to release."""
+        """Return a command to release a partition."""
         said = pb.ReleasePartition(
             partition=_message(number), new_owner="another", handoff_id=handoff_id, strict=True
         )
         return pb.AssignmentCommand(release=said)
 
     def later(self) -> pb.AssignmentCommand:
-        """A command that only later releases know."""
+        """Return a command of a later release."""
         return pb.AssignmentCommand.FromString(_LATER)
 
     def tell(self, *messages: pb.AssignmentCommand | grpc.StatusCode) -> float:
-        """Say it on the newest stream; when."""
+        """Queue messages on the newest stream; return the time."""
         for message in messages:
             self.streams[-1].told.put_nowait(message)
         return time.monotonic()
 
     def heard(self, method: str, since: float = 0.0) -> list[Call]:
-        """The calls of a method, from a time on."""
+        """Return the calls of a method, from a time on."""
         return [call for call in self.calls if call.method == method and call.when >= since]
 
 
@@ -183,7 +189,7 @@ def _message(number: int) -> pb.TopicPartition:
 
 @contextlib.asynccontextmanager
 async def served(part: Part) -> AsyncIterator[str]:
-    """The part on a port of loopback."""
+    """Serve the part on a loopback port; yield its address."""
     server = grpc.aio.server()
     add_KafkaAssignerServicer_to_server(part, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -195,11 +201,11 @@ async def served(part: Part) -> AsyncIterator[str]:
 
 
 class Timeout(Exception):
-    """What was waited for did not come."""
+    """A condition did not hold in time."""
 
 
 async def until(holds: Callable[[], Any], patience_s: float, what: str) -> None:
-    """Wait until it holds. Raises Timeout."""
+    """Wait until the condition holds. Raises Timeout."""
     deadline = time.monotonic() + patience_s
     for _ in itertools.count():
         if holds():

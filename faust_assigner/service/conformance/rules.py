@@ -1,7 +1,7 @@
-"""The safety rules that a client keeps, each with the story that shows whether it does.
+"""The safety rules for a client, each with a scenario that checks the rule.
 
-Times are compared so that a slow machine makes no client guilty: a write counts as too late only if its own
-time is after the latest moment at which the client may have written.
+A slow machine does not make a client fail: a write counts as too late only if its own time is after
+the latest moment at which the client may have written.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import grpc
 from faust_assigner.service.conformance.part import Part, Stream, Timeout, Work, at, served, until
 from faust_assigner.service.conformance.subjects import Start, Subject
 
-#: Seconds that a client may take for what it has to do.
+#: Seconds that a client may take for each step.
 PATIENCE_S: Final = 20.0
 #: Seconds of silence after which a client counts as stopped.
 QUIET_S: Final = 1.0
 
 
 class Broken(Exception):
-    """The client broke the rule."""
+    """The client has broken the rule."""
 
 
 @dataclass
 class Stage:
-    """One story: the part that the service plays, the client, and how long it may take."""
+    """One scenario: the simulated service, the client, and the client's time limit."""
 
     start: Start
     part: Part
@@ -41,7 +41,7 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def begun(self, *owned: tuple[int, int]) -> AsyncIterator[Stage]:
-        """The client, registered, with these partitions: (partition, epoch), at work on all of them."""
+        """Start the client, grant (partition, epoch), and wait until it works on all of them."""
         async with served(self.part) as self.target, self.start(self.target, self.name) as subject:
             self.subject = subject
             await self.registered(1)
@@ -51,45 +51,47 @@ class Stage:
             yield self
 
     async def registered(self, count: int) -> Stream:
-        """The client's registration of this number, once it has come."""
+        """Wait for the client's registration of this number, from 1, and return it."""
         await self.until(lambda: len(self.part.streams) >= count, f"registration {count} comes")
         return self.part.streams[count - 1]
 
     async def works(self, number: int, epoch: int, since: float) -> None:
-        """Return once the client works on the partition under this epoch."""
+        """Wait until the client works on the partition under this epoch."""
         await self.until(
             lambda: any(one.epoch == epoch for one in self.written(number, since)),
             f"the client works on partition {number} under epoch {epoch}",
         )
 
     async def stops(self, number: int) -> None:
-        """Return once the client has not worked on the partition for a while."""
+        """Wait until the client has not worked on the partition for :data:`QUIET_S` seconds."""
         await self.until(
             lambda: not self.written(number, time.monotonic() - QUIET_S),
             f"the client stops work on partition {number}",
         )
 
     async def until(self, holds: Callable[[], object], what: str) -> None:
-        """Wait. Raises Broken where it does not come."""
+        """Wait until the condition holds. Raises Broken after the time limit."""
         try:
             await until(holds, self.patience_s, what)
         except Timeout as error:
             raise Broken(f"expected: {error}") from None
 
     def written(self, number: int, since: float) -> list[Work]:
-        """The client's writes to a partition, by their own time."""
+        """Return the client's writes to a partition since a time, by the writes' own times."""
         mine = at(number)
         return [one for one in self.subject.work if one.partition == mine and one.when >= since]
 
     def check(self, holds: object, what: str) -> None:
-        """Raises Broken where it does not hold."""
+        """Raise Broken if the condition does not hold."""
         if not holds:
             raise Broken(what)
 
 
 async def says_who_it_is(stage: Stage) -> None:
-    """A process sends one incarnation in every request, heartbeats, and ``returns`` from the second
-    registration on."""
+    """A process sends one incarnation in every request, and sends heartbeats.
+
+    It sets ``heartbeats`` in each registration, and ``returns`` from the second registration on.
+    """
     async with stage.begun((0, 5)):
         first = stage.part.streams[0].request
         stage.check(first.incarnation, "the registration has no incarnation")
@@ -108,7 +110,7 @@ async def says_who_it_is(stage: Stage) -> None:
 
 
 async def takes_a_snapshot_whole(stage: Stage) -> None:
-    """What is not in a snapshot is gone; the parts of one count together."""
+    """A partition missing in a snapshot is lost; the parts of a snapshot count together."""
     async with stage.begun((0, 5), (1, 5), (2, 5)):
         part = stage.part
         told = part.tell(
@@ -131,7 +133,7 @@ async def works_under_the_grants_epoch(stage: Stage) -> None:
 
 
 async def stops_what_is_taken(stage: Stage) -> None:
-    """A partition that is unassigned is worked on no more; the others go on."""
+    """The client stops work on an unassigned partition, and continues its other partitions."""
     async with stage.begun((0, 5), (1, 5)):
         told = stage.part.tell(stage.part.takes(1))
         await stage.stops(1)
@@ -139,8 +141,10 @@ async def stops_what_is_taken(stage: Stage) -> None:
 
 
 async def stops_when_its_time_is_over(stage: Stage) -> None:
-    """The registration lives for `lives_ms`, counted from when the answered request was *sent*; past that the
-    client works on nothing, until a new registration has told it what is its own."""
+    """The registration lives for `lives_ms` from the moment when the answered request was *sent*.
+
+    After that the client works on no partition, until a new registration grants partitions.
+    """
     async with stage.begun((0, 5)):
         part = stage.part
         part.answers, part.refuses = False, grpc.StatusCode.UNAVAILABLE
@@ -159,8 +163,10 @@ async def stops_when_its_time_is_over(stage: Stage) -> None:
 
 
 async def wakes_without_harm(stage: Stage) -> None:
-    """A process that was stopped for longer than its registration lives works on nothing when it wakes. One
-    write that was decided on before it stopped may slip through: its epoch refuses it."""
+    """A process that was stopped for longer than its registration lives does no work afterwards.
+
+    One write that was decided before the stop is allowed: a sink refuses it by its epoch.
+    """
     async with stage.begun((0, 5)):
         await stage.subject.freeze(stage.part.lives_s + QUIET_S)
         woken = time.monotonic()
@@ -174,7 +180,7 @@ async def wakes_without_harm(stage: Stage) -> None:
 
 
 async def releases_before_it_says_so(stage: Stage) -> None:
-    """PartitionReleased is sent when the last write is done, with the hand-off's id."""
+    """The client sends PartitionReleased, with the hand-off's id, after its last write."""
     async with stage.begun((0, 5), (1, 5)):
         stage.part.tell(stage.part.release(1, 77))
         await stage.until(lambda: stage.part.heard("PartitionReleased"), "PartitionReleased comes")
@@ -188,8 +194,10 @@ async def releases_before_it_says_so(stage: Stage) -> None:
 
 
 async def warms_before_it_works(stage: Stage) -> None:
-    """A partition that is to be warmed is not the client's: it sends PartitionReady with the hand-off's id,
-    and writes nothing."""
+    """The client does not write to a partition that it warms.
+
+    It sends PartitionReady with the hand-off's id, and writes after the grant.
+    """
     async with stage.begun((0, 5)):
         stage.part.tell(stage.part.warm(1, 78))
         await stage.until(lambda: stage.part.heard("PartitionReady"), "PartitionReady comes")
@@ -202,7 +210,7 @@ async def warms_before_it_works(stage: Stage) -> None:
 
 
 async def keeps_what_is_given_again(stage: Stage) -> None:
-    """A partition that is granted with `keep` during its release goes on under the same epoch."""
+    """The client continues a partition that is granted with `keep`, under the same epoch."""
     async with stage.begun((0, 5)):
         stage.part.tell(stage.part.release(0, 79))
         await stage.until(lambda: stage.part.heard("PartitionReleased"), "PartitionReleased comes")
@@ -211,12 +219,12 @@ async def keeps_what_is_given_again(stage: Stage) -> None:
 
 
 async def ends_when_it_is_replaced(stage: Stage) -> None:
-    """After ALREADY_EXISTS the process works on nothing and registers no more."""
+    """After ALREADY_EXISTS the process stops all work and does not register again."""
     await _ends(stage, grpc.StatusCode.ALREADY_EXISTS)
 
 
 async def ends_when_it_is_expelled(stage: Stage) -> None:
-    """After ABORTED, too: only a new process may register."""
+    """After ABORTED the process stops, too: only a new process may register."""
     await _ends(stage, grpc.StatusCode.ABORTED)
 
 
@@ -232,7 +240,7 @@ async def _ends(stage: Stage, status: grpc.StatusCode) -> None:
 
 
 async def registers_again_when_it_is_unknown(stage: Stage) -> None:
-    """After a heartbeat with `known` false the session is over: the client registers anew."""
+    """After a heartbeat with `known` false the session is over: the client registers again."""
     async with stage.begun((0, 5)):
         stage.part.knows = False
         await stage.registered(2)
@@ -243,15 +251,17 @@ async def registers_again_when_it_is_unknown(stage: Stage) -> None:
 
 
 async def leaves_a_silent_stream(stage: Stage) -> None:
-    """Where the service says `pulse_ms`, a stream that is silent for half of `lives_ms` is left, though
-    heartbeats are answered: commands would not arrive."""
+    """If the service sends `pulse_ms`, the client leaves a stream that is silent for too long.
+
+    The limit is half of `lives_ms`. Answered heartbeats do not count: commands would not arrive.
+    """
     stage.part.pulse_s = stage.part.lives_s / 9
     async with stage.begun((0, 5)):
         await stage.registered(2)
 
 
 async def passes_over_what_it_does_not_know(stage: Stage) -> None:
-    """A command of a later release changes nothing."""
+    """The client ignores a command of a later release."""
     async with stage.begun((0, 5)):
         told = stage.part.tell(stage.part.later(), stage.part.grants([(1, 6)]))
         await stage.works(1, 6, told)
@@ -260,7 +270,7 @@ async def passes_over_what_it_does_not_know(stage: Stage) -> None:
 
 
 Rule = Callable[[Stage], Awaitable[None]]
-#: In the order of the reference page.
+#: The rules, in the order of the reference page.
 RULES: Final[dict[str, Rule]] = {
     "identity": says_who_it_is,
     "snapshot": takes_a_snapshot_whole,
@@ -280,7 +290,7 @@ RULES: Final[dict[str, Rule]] = {
 
 
 async def broken(rule: str, start: Start, *, patience_s: float = PATIENCE_S) -> str:
-    """How the client breaks the rule; "" where it keeps it."""
+    """Return how the client breaks the rule, or "" if the client keeps the rule."""
     stage = Stage(start, Part(), f"conformance-{rule}", patience_s=patience_s)
     try:
         await RULES[rule](stage)

@@ -14,28 +14,31 @@ from typing import Protocol
 from faust_assigner.service.conformance.part import TOPIC, Work
 from faust_assigner.service.handoff import TopicPartition
 
-#: Seconds for which a process may stop by SIGTERM.
+#: Seconds that a process may take to stop after a signal.
 STOP_S = 5.0
 
 
 class Subject(Protocol):
     """A running client."""
 
-    work: list[Work]  #: what it has written so far
+    work: list[Work]  #: its writes so far
 
     async def freeze(self, seconds: float) -> None:
-        """Stop the whole client for so long, as SIGSTOP does."""
+        """Stop the whole client for this time, as SIGSTOP does."""
 
 
 class Start(Protocol):
-    """Starts a client that registers there; it is ended with the context."""
+    """Starts a client that registers at a target; the client ends with the context."""
 
     def __call__(self, target: str, name: str) -> AbstractAsyncContextManager[Subject]:
-        """The running client."""
+        """Return the running client."""
 
 
 class Process:
-    """A client that prints ``WORK TOPIC PARTITION EPOCH SECONDS`` for each write, flushed at once."""
+    """A client that prints a line for each write, flushed at once.
+
+    The line is ``WORK TOPIC PARTITION EPOCH SECONDS``.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.work: list[Work] = []
@@ -43,7 +46,7 @@ class Process:
         self._process = process
 
     async def read(self) -> None:
-        """Take its lines; others are left to the reader of its output."""
+        """Read the client's writes from its output; print all other lines to stderr."""
         assert self._process.stdout is not None
         async for raw in self._process.stdout:
             line = raw.decode(errors="replace").rstrip()
@@ -59,14 +62,17 @@ class Process:
                 self.wrong.append(line)
 
     async def freeze(self, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT after that."""
+        """Send SIGSTOP, and SIGCONT after this time."""
         self._process.send_signal(signal.SIGSTOP)
         await asyncio.sleep(seconds)
         self._process.send_signal(signal.SIGCONT)
 
 
 def process_of(command: Sequence[str]) -> Start:
-    """Starts the command with ``ASSIGNER_TARGET``, ``ASSIGNER_NAME`` and ``ASSIGNER_TOPIC`` set."""
+    """Return a Start for the command.
+
+    The process gets ``ASSIGNER_TARGET``, ``ASSIGNER_NAME`` and ``ASSIGNER_TOPIC``.
+    """
 
     @contextlib.asynccontextmanager
     async def started(target: str, name: str) -> AsyncIterator[Subject]:

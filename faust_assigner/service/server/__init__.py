@@ -1,1 +1,1 @@
-"""The service's outer side: gRPC, who may call, health, metrics, signals."""
+"""The service's outer layer: gRPC, authentication, health, metrics, signals."""

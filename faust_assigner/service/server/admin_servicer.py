@@ -1,4 +1,4 @@
-"""The RPCs of an operator."""
+"""The RPCs of operators."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.servicer import spoken
 from faust_assigner.service.serving.orders import Orders
 
-#: Changes within so many seconds are told together.
+#: Seconds for which changes are gathered, and for which a made state is reused.
 TOGETHER_S: Final = 0.2
 
 
 class AdminServicer:
-    """``kafka_assigner.v1.KafkaAssignerAdmin``: for administrators, or everybody where nobody is asked."""
+    """``kafka_assigner.v1.KafkaAssignerAdmin``: for administrators.
+
+    Without authentication every caller is an administrator.
+    """
 
     def __init__(self, groups: Groups, door: Door) -> None:
         self._groups = groups
@@ -27,12 +30,15 @@ class AdminServicer:
         self._made: dict[str, tuple[int, float, list[pb.State]]] = {}
 
     def _asked(self, request: Any, context: Any) -> AssignerNode:
-        """The node of the request's group. Raises WrongCaller, Unauthenticated, NotFound and BadRequest."""
+        """Return the node of the request's group.
+
+        Raises WrongCaller, Unauthenticated, NotFound and BadRequest.
+        """
         self._door.caller(context).administering()
         return self._groups.of(request.group)
 
     async def GetState(self, request: pb.GetStateRequest, context: Any) -> AsyncIterator[pb.State]:
-        """The state now."""
+        """Stream the current state."""
         async with spoken(context):
             node = self._asked(request, context)
             for part in await self._state(request.group, node):
@@ -41,7 +47,7 @@ class AdminServicer:
     async def WatchState(
         self, request: pb.GetStateRequest, context: Any
     ) -> AsyncIterator[pb.State]:
-        """The state now and after every change, until the caller has seen enough."""
+        """Stream the state now and after every change, until the caller ends the call."""
         async with spoken(context):
             node = self._asked(request, context)
             changed = asyncio.Event()
@@ -67,7 +73,7 @@ class AdminServicer:
             changed.set()
 
     async def _state(self, group: str, node: AssignerNode) -> list[pb.State]:
-        """Made once for all who ask while nothing changes: consumers do not wait for every screen."""
+        """Return the state, made once for all callers: many watchers do not slow consumers."""
         revision, now = node.revision, asyncio.get_running_loop().time()
         made_of, made_at, parts = self._made.get(group, (-1, 0.0, []))
         if made_of != revision or now > made_at + TOGETHER_S:
@@ -102,7 +108,7 @@ class AdminServicer:
         )
 
     async def Pause(self, request: pb.PauseRequest, context: Any) -> pb.OrderResponse:
-        """Move nothing for balance."""
+        """Stop moves for balance."""
         return await self._ordered(request, context, lambda orders: orders.pause(request.reason))
 
     async def Resume(self, request: pb.ResumeRequest, context: Any) -> pb.OrderResponse:
@@ -118,7 +124,7 @@ class AdminServicer:
         )
 
     async def Unpin(self, request: pb.UnpinRequest, context: Any) -> pb.OrderResponse:
-        """End a pin, or a move."""
+        """End a pin or a pending move."""
         return await self._ordered(
             request, context, lambda orders: orders.unpin(partition_of(request.partition))
         )
@@ -151,7 +157,7 @@ class AdminServicer:
         return pb.AbortHandoffResponse()
 
     async def SetTopic(self, request: pb.Topic, context: Any) -> pb.SetTopicResponse:
-        """A topic and its partition count."""
+        """Add a topic, or change its partition count."""
         async with spoken(context):
             node = self._asked(request, context)
             await node.set_topic(request.topic, request.partition_count)
@@ -160,14 +166,14 @@ class AdminServicer:
     async def RemoveTopic(
         self, request: pb.RemoveTopicRequest, context: Any
     ) -> pb.RemoveTopicResponse:
-        """A topic is no more."""
+        """Remove a topic."""
         async with spoken(context):
             node = self._asked(request, context)
             await node.remove_topic(request.topic)
         return pb.RemoveTopicResponse()
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> AsyncIterator[pb.PlanResponse]:
-        """What a rebalance would move."""
+        """Stream the moves of a rebalance in a dry run."""
         async with spoken(context):
             node = self._asked(request, context)
             revision = node.revision

@@ -1,4 +1,4 @@
-"""Who calls: read from the channel, a token or a client's certificate, never from a request's body."""
+"""The caller's names: from a token or a client's certificate, never from a request's body."""
 
 from __future__ import annotations
 
@@ -17,26 +17,29 @@ from faust_assigner.service.server.certificates import Stamp, stamp_of
 
 log = logging.getLogger(__name__)
 
-#: Of a certificate, as gRPC calls them.
+#: The names in a certificate, by gRPC's property.
 _CERTIFICATE_NAMES: Final = ("x509_common_name", "x509_subject_alternative_name")
 _HASHED: Final = "sha256:"
-#: At the end of a name: all names that begin so.
+#: At the end of a name: the name stands for all names with this beginning.
 ANY_END: Final = "*"
 
 
 @dataclass(frozen=True)
 class Caller:
-    """The names a caller may act as; ``None``: nobody asked who it is, and it may act as anyone.
+    """The names under which a caller may act. ``None``: no authentication, every name is allowed.
 
-    A name that ends in ``*`` stands for every name that begins with what is before it. ``GROUP/NAME`` counts
-    in one group alone.
+    A name that ends in ``*`` stands for every name with the same beginning. ``GROUP/NAME`` counts
+    only in that group.
     """
 
     names: frozenset[str] | None
     is_admin: bool = False
 
     def acting_as(self, consumer_name: str, group: str = "") -> str:
-        """The identity to act under as that consumer, "" without authentication. Raises WrongCaller."""
+        """Return the identity under which the caller acts as that consumer.
+
+        Return "" without authentication. Raises WrongCaller.
+        """
         if self.names is None:
             return ""
         if not any(_covers(name, group, consumer_name) for name in self.names):
@@ -44,7 +47,7 @@ class Caller:
         return consumer_name
 
     def watching(self, group: str) -> None:
-        """Raises WrongCaller where the caller is only known in other groups."""
+        """Raise WrongCaller if all of the caller's names belong to other groups."""
         if self.names is not None and not self.is_admin:
             groups = {name.rpartition("/")[0] for name in self.names}
             if not groups & {"", group}:
@@ -55,14 +58,16 @@ class Caller:
         return ", ".join(sorted(self.names or ()))
 
     def administering(self) -> None:
-        """Raises WrongCaller where the caller is no administrator."""
+        """Raise WrongCaller if the caller is not an administrator."""
         if self.names is not None and not self.is_admin:
             raise WrongCaller(f"{self._said} is no administrator (--admins)")
 
 
 def _covers(said: str, group: str, consumer_name: str) -> bool:
-    """Whether ``said`` is the consumer's name, or a prefix of it with a star, in this group; a star alone is
-    nobody's."""
+    """Return whether ``said`` is the consumer's name in this group, or a prefix with a star.
+
+    A star alone covers no name.
+    """
     of, slash, name = said.rpartition("/")
     if slash and (not of or of != group):
         return False
@@ -76,29 +81,32 @@ def _within(group: str) -> str:
 
 
 class Door(Protocol):
-    """Tells who calls."""
+    """Identifies the caller of a call."""
 
     def caller(self, context: Any) -> Caller:
-        """Of a call's context. Raises Unauthenticated."""
+        """Return the caller, from a call's context. Raises Unauthenticated."""
 
     def look(self) -> None:
-        """Read again what has changed since the last look."""
+        """Read the files again that have changed since the last look."""
 
 
 class OpenDoor:
-    """Everybody may come in, as anyone."""
+    """No authentication: every caller may act under every name."""
 
     def caller(self, context: Any) -> Caller:
-        """Anyone."""
+        """Return a caller without restrictions."""
         return Caller(None)
 
     def look(self) -> None:
-        """Nothing to read."""
+        """Do nothing: there is no file."""
 
 
 @dataclass
 class TokenDoor:
-    """Tokens of names, of which only the SHA-256 is kept. ``path``: the file that they are read from."""
+    """Authentication by token; only the SHA-256 of each token is kept.
+
+    ``path`` is the file with the tokens.
+    """
 
     tokens: Sequence[tuple[str, bytes]] = field(repr=False)
     admins: Collection[str] = ()
@@ -108,14 +116,14 @@ class TokenDoor:
 
     @classmethod
     def of_file(cls, path: Path, admins: Collection[str] = ()) -> Self:
-        """The tokens of a file, which is looked at again by :meth:`look`. Raises ConfigError."""
+        """Read the tokens of a file; :meth:`look` reads the file again. Raises ConfigError."""
         stamp = stamp_of(path)
         door = cls(read_tokens(path), admins, path)
         door._stamp = stamp
         return door
 
     def look(self) -> None:
-        """Read the file again where it has changed. One that is wrong is logged, and the tokens stay."""
+        """Read the file again if it has changed. An invalid file is logged, and the tokens stay."""
         if self.path is None:
             return
         try:
@@ -132,7 +140,10 @@ class TokenDoor:
         log.info("%s has changed: %d tokens are known now", self.path, len(self.tokens))
 
     def caller(self, context: Any) -> Caller:
-        """The names whose token the call carries; each is compared, in constant time."""
+        """Return a caller with the names whose token the call carries.
+
+        All tokens are compared, each in constant time. Raises Unauthenticated.
+        """
         said = [
             value for key, value in context.invocation_metadata() or () if key == "authorization"
         ]
@@ -150,12 +161,15 @@ class TokenDoor:
 
 @dataclass(frozen=True)
 class CertificateDoor:
-    """The names in the client's certificate, which TLS has verified."""
+    """Authentication by the client's certificate, which TLS has verified."""
 
     admins: Collection[str] = ()
 
     def caller(self, context: Any) -> Caller:
-        """The certificate's common name and alternative names."""
+        """Return a caller with the certificate's common name and alternative names.
+
+        Raises Unauthenticated.
+        """
         said = context.auth_context()
         names = frozenset(
             name.decode() for kind in _CERTIFICATE_NAMES for name in said.get(kind, ())
@@ -165,13 +179,14 @@ class CertificateDoor:
         return Caller(names, any(name in self.admins for name in names))
 
     def look(self) -> None:
-        """Nothing to read: the handshake has."""
+        """Do nothing: the TLS handshake reads the files."""
 
 
 def read_tokens(path: Path) -> tuple[tuple[str, bytes], ...]:
-    """A file of lines ``NAME TOKEN`` or ``NAME sha256:HEX``; # begins a comment. Raises ConfigError.
+    """Read a file of lines ``NAME TOKEN`` or ``NAME sha256:HEX``; # begins a comment.
 
-    A name may have several tokens, so that one can follow the other, and may end in ``*``.
+    A name may have several tokens, so that a new token can replace an old one. A name may end in
+    ``*``. Raises ConfigError.
     """
     try:
         lines = path.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""The service's certificate and its authorities: checked at the start, read again when the files change."""
+"""The service's certificate and authorities: checked at the start, read again after changes."""
 
 from __future__ import annotations
 
@@ -16,25 +16,31 @@ from faust_assigner.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-#: A file as it is now: when it was written, its size, which file it is.
+#: The state of a file: its modification time in ns, its size, its inode.
 Stamp = tuple[int, int, int]
 
 
 def stamp_of(path: Path) -> Stamp:
-    """What differs once the file is another one; links are followed. Raises OSError."""
+    """Return a stamp that differs after a change of the file; links are followed.
+
+    Raises OSError.
+    """
     found = path.stat()
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def check_pair(cert: Path, key: Path, flags: str) -> None:
-    """Raises ConfigError where these are no certificate and its key: gRPC would blame the address."""
+    """Raise ConfigError unless these are a certificate and its key.
+
+    gRPC's own error would blame the address.
+    """
     with _named(flags, "a certificate and its key"):
-        # Without the empty password OpenSSL asks the terminal for that of an encrypted key.
+        # Without the empty password, OpenSSL prompts for the password of an encrypted key.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")
 
 
 def check_authorities(path: Path, flags: str) -> None:
-    """Raises ConfigError where the file holds no certificates."""
+    """Raise ConfigError if the file contains no certificates."""
     with _named(flags, "certificates"):
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(path)
 
@@ -50,10 +56,10 @@ def _named(flags: str, what: str) -> Iterator[None]:
 
 @dataclass
 class Certificates:
-    """The files behind a TLS port; ``client_ca`` signs the certificates that consumers must show.
+    """The files of a TLS port; ``client_ca`` signs the certificates that consumers must present.
 
-    :meth:`changed` is asked at each handshake. While the files are unreadable, or the key is not the
-    certificate's, as in the middle of an exchange, the last good ones serve.
+    gRPC calls :meth:`changed` at each handshake. In the middle of a replacement the files may be
+    unreadable, or the key may not match the certificate. Meanwhile the last valid files are used.
     """
 
     cert: Path
@@ -63,14 +69,17 @@ class Certificates:
     _complaint: str = field(default="", init=False)
 
     def credentials(self) -> grpc.ServerCredentials:
-        """For a port: new handshakes use new files, connections that stand stay. Raises ConfigError."""
+        """Return a port's credentials. Raises ConfigError.
+
+        New handshakes use changed files; existing connections stay open.
+        """
         first = self._read()
         return grpc.dynamic_ssl_server_credentials(
             first, self.changed, require_client_authentication=self.client_ca is not None
         )
 
     def changed(self) -> Any:
-        """The certificates where the files have changed since they were read last; else ``None``."""
+        """Return the certificates if the files have changed since the last read, else ``None``."""
         try:
             if self._stamped() == self._stamps:
                 return None

@@ -1,4 +1,4 @@
-"""The node's values as messages, and requests as the node's values."""
+"""Conversions of the node's values to messages, and of requests to the node's values."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ from faust_assigner.service.records import (
 )
 from faust_assigner.service.serving.routes import Route, RouteUpdate
 
-#: Bytes of one list in a long answer. An update has three such lists at most, which is below the 4 MiB that
-#: clients of gRPC take by default.
+#: Most bytes of one list in a long answer. An update has at most three such lists. Their sum is
+#: below the 4 MiB that gRPC clients accept by default.
 PART_BYTES: Final = 2**20
-#: Bytes in front of a message within another one, at most.
+#: Most bytes in front of a message inside another message.
 FRAME_BYTES: Final = 6
-#: Of a request's long list, what is looked at before others have their turn.
+#: Entries of a request's list that are read before other tasks run.
 SLICE: Final = 2_000
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 
 def message_of(at: TopicPartition) -> pb.TopicPartition:
-    """A partition as a message."""
+    """Return a partition as a message."""
     return pb.TopicPartition(topic=at.topic, partition=at.partition)
 
 
 def partition_of(message: pb.TopicPartition) -> TopicPartition:
-    """A message's partition. Raises BadRequest where it names none."""
+    """Return a message's partition. Raises BadRequest if the message names none."""
     if not message.topic:
         raise BadRequest("the request names no partition")
     return TopicPartition(checked_topic(message.topic), message.partition)
@@ -64,7 +64,7 @@ def partition_of(message: pb.TopicPartition) -> TopicPartition:
 async def by_topic(
     partitions: Sequence[pb.TopicPartition], topics: Sequence[pb.TopicPartitions] = ()
 ) -> dict[str, tuple[int, ...]]:
-    """Topic -> partition numbers, ascending, of both lists together."""
+    """Return topic -> ascending partition numbers, from both lists together."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     async for some in _slices(partitions):
         for one in some:
@@ -75,7 +75,10 @@ async def by_topic(
 
 
 async def _weights(request: pb.RegisterRequest) -> dict[str, dict[int, float]]:
-    """Topic -> partition -> weight. Raises BadRequest where partitions and weights are not as many."""
+    """Return topic -> partition -> weight.
+
+    Raises BadRequest if a topic has unequal numbers of partitions and weights.
+    """
     found: defaultdict[str, dict[int, float]] = defaultdict(dict)
     async for some in _slices(request.weights):
         for one in some:
@@ -90,16 +93,17 @@ async def _weights(request: pb.RegisterRequest) -> dict[str, dict[int, float]]:
 
 
 async def _slices(said: Sequence[T]) -> AsyncIterator[Sequence[T]]:
-    """A long list in parts; between two of them it is the others' turn."""
+    """Yield a long list in slices; other tasks run between two slices."""
     for start in range(0, len(said), SLICE):
         yield said[start : start + SLICE]
         await asyncio.sleep(0)
 
 
 async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consumer:
-    """What a consumer asks for; an empty ``topic`` and no ``topics`` mean all topics of the service.
+    """Return the consumer of a registration request.
 
-    Raises BadRequest for more than is kept of one, before any of it is looked at.
+    An empty ``topic`` and no ``topics`` mean all topics of the service. Raises BadRequest, and
+    TooManyClaims before the lists are read.
     """
     claims = sum(
         map(len, (request.topics, request.weights, request.copartitioned, request.replicas))
@@ -132,7 +136,7 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
 
 
 def messages_of(command: Command) -> Iterator[pb.AssignmentCommand]:
-    """A command as the messages it takes: one, or several for a large assignment."""
+    """Yield a command's messages: one, or several for a large assignment."""
     match command:
         case Assignment():
             yield from _assignment(command)
@@ -193,8 +197,10 @@ def _granted(owned: Owned) -> pb.Grant:
 
 
 def _parts(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
-    """Messages in parts of at most :data:`PART_BYTES` each, and whether another part follows; one part at
-    least. A message that is longer is a part of its own."""
+    """Yield messages in parts of at most :data:`PART_BYTES`, and whether another part follows.
+
+    There is at least one part. A longer message is a part of its own.
+    """
     part: list[M] = []
     size = 0
     for message in messages:
@@ -208,7 +214,7 @@ def _parts(messages: Iterable[M]) -> Iterator[tuple[list[M], bool]]:
 
 
 def routed(update: RouteUpdate, pulse_ms: int) -> Iterator[pb.AssignmentsUpdate]:
-    """An update of the table of owners, in parts that belong together."""
+    """Yield an update of the table of owners, in parts that belong together."""
     parts = [(part, ()) for part, _ in _parts(map(_route, update.routes))]
     if update.unowned:
         gone = [((), part) for part, _ in _parts(map(message_of, update.unowned))]
@@ -231,7 +237,7 @@ def _route(one: Route) -> pb.Route:
 
 
 def plans(moves: Sequence[PlannedMove], revision: int) -> Iterator[pb.PlanResponse]:
-    """A dry run in parts."""
+    """Yield the moves of a dry run, in parts."""
     for part, _ in _parts(map(_move, moves)):
         yield pb.PlanResponse(moves=part, revision=revision)
 
@@ -254,7 +260,7 @@ def states(
     *,
     group: str = "",
 ) -> Iterator[pb.State]:
-    """The whole state, in parts."""
+    """Yield the whole state, in parts."""
     counts = {one.topic: one.partition_count for one in topics}
     rows: Iterator[pb.Topic | pb.Consumer | pb.Handoff | pb.Assignment | pb.Pinned] = chain(
         (pb.Topic(topic=one.topic, partition_count=one.partition_count) for one in topics),
@@ -280,7 +286,7 @@ _PHASE: Final = {
     Phase.READY: pb.HANDOFF_PHASE_READY,
     Phase.COMPLETE: pb.HANDOFF_PHASE_COMPLETE,
 }
-#: The field of a state for each kind of row.
+#: Kind of row -> its field in a state.
 _FIELD: Final[Mapping[type[Any], str]] = {
     pb.Topic: "topics",
     pb.Consumer: "consumers",
@@ -291,7 +297,10 @@ _FIELD: Final[Mapping[type[Any], str]] = {
 
 
 def _consumer(one: Consumer, counts: Mapping[str, int]) -> pb.Consumer:
-    """A registration. Replicas of partitions that do not exist are left out: there may be very many."""
+    """Return a registration as a message.
+
+    Replicas of partitions that do not exist are left out: there may be very many.
+    """
     holds = {
         topic: [number for number in numbers if number < counts[topic]]
         for topic, numbers in one.holds.items()

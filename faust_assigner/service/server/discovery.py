@@ -1,4 +1,4 @@
-"""How many partitions a topic has: asked of Kafka when somebody wants the topic."""
+"""Partition counts of topics, from Kafka."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class KafkaTopics:
-    """Asks Kafka's metadata; connects at the first question, and again after a failure."""
+    """Reads Kafka's metadata; connects at the first request, and again after a failure."""
 
     def __init__(self, bootstrap: str, *, timeout_s: float = 10.0) -> None:
         self._bootstrap = bootstrap
@@ -23,7 +23,10 @@ class KafkaTopics:
         self._turn = asyncio.Lock()
 
     async def count(self, topic: str) -> int | None:
-        """Its partitions; None where there is no such topic. Raises StoreUnavailable."""
+        """Return the topic's partition count, None without such a topic.
+
+        Raises StoreUnavailable.
+        """
         async with self._turn:
             try:
                 async with asyncio.timeout(self._timeout_s):
@@ -46,7 +49,7 @@ class KafkaTopics:
                 await client.close()
                 raise
             self._client = client
-        # The list first: to ask for one topic by its name may create it.
+        # List all topics first: a request for one topic by its name may create the topic.
         if topic not in await self._client.list_topics():
             return None
         found = await self._client.describe_topics([topic])
@@ -60,7 +63,7 @@ class KafkaTopics:
         )
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         async with self._turn:
             await self._drop()
 

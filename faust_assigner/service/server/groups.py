@@ -1,4 +1,4 @@
-"""The groups of one instance: each has keys, consumers and a leader of its own."""
+"""The groups of one instance; each has its own keys, consumers and leader."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Final
 from faust_assigner.service.errors import BadRequest, NotFound
 from faust_assigner.service.node import AssignerNode
 
-#: A group's name is one part of a key as it is.
+#: A group's name is used unchanged as one part of a key.
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Groups:
-    """Name -> the node that serves the group; a service of one group may leave it without a name, ""."""
+    """Group name -> the node that serves the group; a single group may have the name ""."""
 
     def __init__(self, nodes: Mapping[str, AssignerNode]) -> None:
         self._nodes = dict(nodes)
 
     @classmethod
     def of_one(cls, node: AssignerNode) -> Groups:
-        """A service of one group without a name."""
+        """Return the groups of a service with one group without a name."""
         return cls({"": node})
 
     def __iter__(self) -> Iterator[AssignerNode]:
         return iter(self._nodes.values())
 
     def items(self) -> Iterator[tuple[str, AssignerNode]]:
-        """(name, node) of each."""
+        """Return an iterator over (name, node)."""
         return iter(self._nodes.items())
 
     def of(self, name: str) -> AssignerNode:
-        """The node of the group that a request names; a request that names none means the only one.
+        """Return the node of the named group; "" also means the only group of the service.
 
         Raises NotFound and BadRequest.
         """
@@ -47,7 +47,7 @@ class Groups:
         return next(iter(self._nodes.values()))
 
     async def start(self) -> None:
-        """Start every node; none runs where one could not be started."""
+        """Start every node; if one fails to start, stop the started nodes."""
         started: list[AssignerNode] = []
         try:
             for node in self:

@@ -1,4 +1,4 @@
-"""Health for each role: the process, what serves consumers, what leads; and a port for probes alone."""
+"""Health by role (process, serving, leading), and a port only for probes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SERVES: Final = pb.DESCRIPTOR.services_by_name["KafkaAssigner"].full_name
 LEADS: Final = "leader"
 LIVES: Final = "liveness"
 READY: Final = "readiness"
-#: Probes at once, on the port that is theirs alone.
+#: Concurrent probes on the port for probes.
 PROBES: Final = 64
 LOOK_S: Final = 0.5
 
@@ -28,14 +28,14 @@ _STATUS: Final = {
 
 
 class Health:
-    """Names of gRPC's health service -> when they are SERVING:
+    """Names in gRPC's health service -> the condition for SERVING:
 
     ``""``              the process runs
-    ``liveness``        none of the instance's tasks has ended: else a restart mends it
+    ``liveness``        none of the instance's tasks has ended; otherwise a restart helps
     ``readiness``       consumers are served, and some instance leads
-    ``kafka_assigner.v1.KafkaAssigner``  consumers are served: the store was heard of lately
-    ``leader``          this instance leads, a group at least
-    ``leader/GROUP``    it leads this one, where groups have names
+    ``kafka_assigner.v1.KafkaAssigner``  consumers are served: the store has answered lately
+    ``leader``          this instance leads at least one group
+    ``leader/GROUP``    this instance leads the group, if groups have names
     """
 
     def __init__(self, groups: Groups) -> None:
@@ -43,13 +43,13 @@ class Health:
         self._groups = groups
 
     async def follow(self) -> None:
-        """Look at the nodes again and again; never returns."""
+        """Update the health from the nodes, forever."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Tell what the nodes are now."""
+        """Set the health of each role from the nodes' current state."""
         nodes = list(self._groups)
         roles = {
             "": True,
@@ -64,23 +64,25 @@ class Health:
 
 
 class Probes(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """``Check`` alone, for a port without TLS: who watches instead would keep others' probes out."""
+    """``Check`` alone, for a port without TLS: a watch would keep other probes out."""
 
     def __init__(self, health: Health) -> None:
         self._health = health
 
     async def Check(self, request: Any, context: Any) -> Any:
-        """As gRPC's health service."""
+        """Answer as gRPC's health service does."""
         return await self._health.servicer.Check(request, context)
 
     async def Watch(self, request: Any, context: Any) -> None:
-        """Not here."""
+        """Refuse with UNIMPLEMENTED."""
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "only Check is answered on this port")
 
 
 def probing(health: Health, address: str, options: Sequence[tuple[str, Any]]) -> tuple[Any, int]:
-    """A server without TLS that answers health probes alone, and its port. Raises RuntimeError where the
-    address cannot be listened on."""
+    """Return a server without TLS that answers only health probes, and its port.
+
+    Raises RuntimeError if the server cannot listen on the address.
+    """
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=PROBES)
     health_pb2_grpc.add_HealthServicer_to_server(Probes(health), server)
     return server, server.add_insecure_port(address)

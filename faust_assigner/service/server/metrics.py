@@ -1,4 +1,4 @@
-"""What Prometheus is told; labels are few and fixed, and carry no key and no value of the store."""
+"""Prometheus metrics; the labels are few and contain neither keys nor values of the store."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _LONG: Final = (0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.
 
 
 class PrometheusMetrics:
-    """The counts of an instance, in a registry of their own; where groups have names, each has the label
-    ``group``, and :meth:`of` gives the counts of one."""
+    """The metrics of an instance, in their own registry.
+
+    If groups have names, the metrics of groups have the label ``group``, and :meth:`of` returns the
+    metrics of one group.
+    """
 
     def __init__(self, groups: Sequence[str] = ()) -> None:
         self.registry = CollectorRegistry()
@@ -100,7 +103,7 @@ class PrometheusMetrics:
             self.handoffs({})
 
     def of(self, group: str) -> PrometheusMetrics:
-        """The same metrics for one of the groups."""
+        """Return the same metrics for one group."""
         mine = copy.copy(self)
         mine._group = {"group": group} if group else {}
         mine.handoffs({})
@@ -112,7 +115,7 @@ class PrometheusMetrics:
 
     @contextlib.contextmanager
     def served(self, host: str, port: int) -> Iterator[int]:
-        """Answer ``/metrics`` there meanwhile; the port. Raises OSError."""
+        """Serve ``/metrics`` within the context; yield the port. Raises OSError."""
         server, thread = start_http_server(port, host, self.registry)
         try:
             yield server.server_port
@@ -122,7 +125,7 @@ class PrometheusMetrics:
             thread.join()
 
     async def follow(self, condition: Condition) -> None:
-        """Look at the instance again and again; never returns."""
+        """Update the gauges of the instance's condition, forever."""
         while True:
             self._mine(self._silence).set(condition.silence_s)
             self._mine(self._unowned).set(condition.unowned)
@@ -131,44 +134,47 @@ class PrometheusMetrics:
             await asyncio.sleep(LOOK_S)
 
     def leading(self, leads: bool) -> None:
-        """Whether this instance leads."""
+        """Set whether this instance leads."""
         self._mine(self._leader).set(leads)
 
     def handoffs(self, ages_s: Mapping[str, Sequence[float]]) -> None:
-        """The handoffs under way; phases that are not named have none."""
+        """Set the ages of the open handoffs; missing phases have no handoffs."""
         for phase in PHASES:
             ages = ages_s.get(phase, ())
             self._mine(self._handoffs, phase=phase).set(len(ages))
             self._mine(self._oldest, phase=phase).set(max(ages, default=0.0))
 
     def handoff_ended(self, outcome: str, took_s: float) -> None:
-        """One ended."""
+        """Count a handoff that ended."""
         self._mine(self._ended, outcome=outcome).observe(took_s)
 
     def stuck(self, count: int) -> None:
-        """So many consumers do not get partitions ready."""
+        """Set how many consumers do not get partitions ready."""
         self._mine(self._stuck).set(count)
 
     def rebalanced(self, moves: int, took_s: float) -> None:
-        """The leader planned."""
+        """Count a plan of the leader."""
         self._mine(self._rebalances).inc()
         self._mine(self._moves).inc(moves)
         self._mine(self._planning).observe(took_s)
 
     def store_call(self, operation: str, took_s: float, error: str | None) -> None:
-        """A call of the store."""
+        """Count a call of the store."""
         self._calls.labels(operation).observe(took_s)
         if error is not None:
             self._errors.labels(operation, error).inc()
 
     def stream_resynced(self, consumer_name: str) -> None:
-        """A stream overflowed; the consumer's name is no label, for there may be very many."""
+        """Count a stream that overflowed.
+
+        The consumer's name is not a label: there may be very many names.
+        """
         self._mine(self._resyncs).inc()
 
     def holdings_repaired(self) -> None:
-        """A consumer is told its assignment again."""
+        """Count a consumer that gets its assignment again."""
         self._mine(self._repairs).inc()
 
     def streams(self, count: int) -> None:
-        """How many are connected."""
+        """Set the number of connected consumers."""
         self._mine(self._streams).set(count)

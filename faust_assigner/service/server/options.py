@@ -1,4 +1,4 @@
-"""What ``faust-assigner serve`` was asked for: its options read, checked and turned into settings."""
+"""The options of ``faust-assigner serve``: read, checked and turned into settings."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ from faust_assigner.settings.schema import read
 
 @dataclass(frozen=True)
 class Options:
-    """What ``serve`` was asked for, by the options' names in small letters."""
+    """The values of ``serve``'s options, by the options' names in lower case."""
 
     said: Mapping[str, Any]
     settings: ServiceSettings
 
     @classmethod
     def read(cls, arguments: Mapping[str, object], environment: Mapping[str, str]) -> Options:
-        """Arguments before the environment before the defaults. Raises ConfigError, in the flags' names."""
+        """Read the options: arguments, then the environment, then the defaults.
+
+        Raises ConfigError, with the names of the flags.
+        """
         try:
             return cls._read(arguments, environment)
         except ConfigError as error:
@@ -47,7 +50,7 @@ class Options:
             for name, setting in BY_NAME.items()
         }
         for name in ("consumer", "leader"):
-            # A short time to live needs no second option: its keepalive follows.
+            # The default keepalive follows a short time to live.
             keepalive = BY_NAME[f"{name}_keepalive"]
             if not (arguments.get(f"{name}_keepalive") or environment.get(keepalive.name)):
                 said[f"{name}_keepalive"] = min(said[f"{name}_keepalive"], said[f"{name}_ttl"] / 3)
@@ -119,7 +122,7 @@ class Options:
 
     @property
     def groups(self) -> Mapping[str, tuple[ServiceSettings, dict[str, int]]]:
-        """Group -> its settings and its topics; "" is the only group of a service without ``--groups``."""
+        """Group -> settings and topics; "" is the only group of a service without ``--groups``."""
         topics: Mapping[str, int] = self.said["topic"]
         if not self.said["groups"]:
             return {"": (self.settings, dict(topics))}
@@ -136,7 +139,10 @@ class Options:
         }
 
     def check_files(self) -> None:
-        """Raises ConfigError for what is no certificate, or not its key: gRPC would blame the address."""
+        """Raise ConfigError if a file is not a certificate, or not the key of its certificate.
+
+        gRPC's own error would blame the address.
+        """
         said = self.said
         for role in ("tls", "etcd"):
             if said[f"{role}_cert"] and said[f"{role}_key"]:
@@ -147,21 +153,21 @@ class Options:
                 check_authorities(said[name], flag(BY_NAME[name]))
 
     def certificates(self) -> Certificates | None:
-        """The files of the port on which consumers connect; ``None`` without TLS."""
+        """Return the certificate files of the consumers' port; ``None`` without TLS."""
         said = self.said
         if not said["tls_cert"]:
             return None
         return Certificates(said["tls_cert"], said["tls_key"], said["tls_client_ca"])
 
     def door(self) -> Door:
-        """Who may come in. Raises ConfigError."""
+        """Return the authentication of callers. Raises ConfigError."""
         if self.said["tokens"]:
             return TokenDoor.of_file(self.said["tokens"], self.said["admins"])
         return CertificateDoor(self.said["admins"]) if self.said["tls_client_ca"] else OpenDoor()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
+    """Return whether only this machine can reach the host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -169,7 +175,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _in_flags(error: str) -> str:
-    """A setting that cannot be, as whoever typed it knows it."""
+    """Return an error about a setting, with the name of its flag."""
     first, _, rest = error.partition(" ")
     for name, setting in BY_NAME.items():
         first = f"{flag(setting)} ({first})" if first == setting.name else first

@@ -1,4 +1,7 @@
-"""The options' table in docs/reference/service.md: ``python -m faust_assigner.service.server.page FILE``."""
+"""The table of options in docs/reference/service.md.
+
+Run ``python -m faust_assigner.service.server.page FILE`` to renew the table.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _TABLE = re.compile(re.escape(HEAD) + r"(\|.*\n)*")
 
 
 def table() -> str:
-    """The table."""
+    """Return the table."""
     return HEAD + "".join(
         f"| `{flag(one)}` | `{one.name}` | {shown(one)} | {one.unit} | {one.meaning} |\n"
         for one in OPTIONS
@@ -21,7 +24,7 @@ def table() -> str:
 
 
 def renewed(page: str) -> str:
-    """A page with today's table."""
+    """Return the page with the current table."""
     return _TABLE.sub(lambda _: table(), page)
 
 

@@ -24,7 +24,10 @@ from faust_assigner.service.tasks import ended
 
 
 def serve(options: Options, say: Callable[[str], None]) -> None:
-    """Run one instance until a signal ends it. Raises ConfigError, OSError, StoreError before it listens."""
+    """Run one instance until a signal ends it.
+
+    Raises ConfigError, OSError or StoreError before the instance listens.
+    """
     options.check_files()
     logging.basicConfig(
         level=options.said["log_level"].upper(),
@@ -51,7 +54,7 @@ async def _serve(options: Options, say: Callable[[str], None]) -> None:
 
 @contextlib.asynccontextmanager
 async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
-    """An instance that serves; its port, that of its metrics and that of its probes, 0 without."""
+    """Run an instance; yield its port, its metrics' port and its probes' port (0 without)."""
     said = options.said
     async with contextlib.AsyncExitStack() as ends:
         metrics = PrometheusMetrics(said["groups"])
@@ -90,10 +93,10 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
 def _open_store(
     options: Options, metrics: PrometheusMetrics, ends: contextlib.AsyncExitStack
 ) -> Store:
-    """etcd where there is one, else memory."""
+    """Open etcd if endpoints are given, else a store in memory."""
     said = options.said
     if not said["etcd"]:
-        # Ids of hand-offs are revisions: an answer to one of the process before is not taken for another.
+        # A hand-off's id is a revision: an id of the previous process matches no new hand-off.
         return MemoryStore(first_revision=int(time.time() * 1000))
     ca, certificate, key = (
         said[name].read_bytes() if said[name] else None

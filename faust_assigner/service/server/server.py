@@ -22,23 +22,24 @@ from faust_assigner.service.server.health import Health, probing
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.servicer import ConsumerServicer
 
-#: A request and an answer: gRPC's own limit, so that clients need no option. Longer answers come in parts.
+#: Limit of a request and of an answer: gRPC's default, so that clients need no option. Longer
+#: answers come in parts.
 MESSAGE_BYTES: Final = 4 * 2**20
 METADATA_BYTES: Final = 16 * 2**10
 STREAMS_PER_CONNECTION: Final = 128
 IDLE_MS: Final = 300_000
 HANDSHAKE_MS: Final = 10_000
 STOP_GRACE_S: Final = 2.0
-#: How often the file of tokens is looked at.
+#: Seconds between two looks at the file of tokens.
 LOOK_S: Final = 2.0
-#: An old connection takes no calls any more; those under way have so long, and streams end then.
+#: Time for the calls under way on a connection past its age; then its streams end.
 AGE_GRACE_MS: Final = 5_000
 
 
 def channel_options(consumer_ttl_s: float, most_age_s: float = 0.0) -> list[tuple[str, Any]]:
-    """Limits, and pings by which a peer that is gone without a word is found within half a time to live.
+    """Return gRPC's limits, and pings that detect a dead peer within half a time to live.
 
-    A connection that is older than ``most_age_s`` is closed (gRPC itself varies it by a tenth); 0: never.
+    A connection older than ``most_age_s`` is closed (gRPC varies this age by a tenth); 0: never.
     """
     every_ms = max(1_000, int(consumer_ttl_s * 1000 / 4))
     aged = [
@@ -46,10 +47,8 @@ def channel_options(consumer_ttl_s: float, most_age_s: float = 0.0) -> list[tupl
         ("grpc.max_connection_age_grace_ms", AGE_GRACE_MS),
     ]
     return [
-        (
-            "grpc.so_reuseport",
-            0,
-        ),  # a second instance on the port is a mistake, not a second listener
+        # A second instance on the port is a mistake, not a second listener.
+        ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", MESSAGE_BYTES),
         ("grpc.max_send_message_length", MESSAGE_BYTES),
         ("grpc.max_metadata_size", METADATA_BYTES),
@@ -67,7 +66,7 @@ def channel_options(consumer_ttl_s: float, most_age_s: float = 0.0) -> list[tupl
 
 
 class AssignerServer:
-    """Listens for consumers and operators of the groups. Their nodes are started by their owner."""
+    """Listens for consumers and operators of the groups. The caller starts the groups."""
 
     def __init__(self, groups: Groups, options: Options) -> None:
         self._groups = groups
@@ -96,7 +95,10 @@ class AssignerServer:
         )
 
     async def start(self) -> int:
-        """Listen; the port. Raises OSError where an address is taken or not this machine's."""
+        """Listen, and return the port.
+
+        Raises OSError if an address is taken or does not belong to this machine.
+        """
         said = self._options.said
         with _spoken(said["bind"]) as address:
             taken = self._listen(address)
@@ -121,13 +123,16 @@ class AssignerServer:
         return self._server.add_secure_port(address, certificates.credentials())
 
     async def _look(self) -> None:
-        """Read changed tokens again and again; never returns."""
+        """Read changed tokens, forever."""
         while True:
             await asyncio.sleep(LOOK_S)
             self._door.look()
 
     async def stop(self) -> None:
-        """Turn unhealthy, let the nodes end their streams, then close what is left, within STOP_GRACE_S."""
+        """Report unhealthy, let the nodes end their streams, and close the rest.
+
+        gRPC cancels the remaining calls after :data:`STOP_GRACE_S` seconds.
+        """
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -142,7 +147,7 @@ class AssignerServer:
 
 @contextlib.contextmanager
 def _spoken(at: tuple[str, int]) -> Iterator[str]:
-    """The address as gRPC takes it; RuntimeError as OSError."""
+    """Yield the address in gRPC's form; turn RuntimeError into OSError."""
     host, port = at
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:

@@ -1,4 +1,4 @@
-"""The RPCs of a consumer: who calls, what it asks for, what the node answers."""
+"""The RPCs of consumers: check the caller, convert the request, return the node's answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from faust_assigner.service.server.groups import Groups
 
 log = logging.getLogger(__name__)
 
-#: How a stream ends whose consumer did not end it; DRAINED ends well.
+#: The status of each end of a stream. DRAINED is missing: the stream ends with OK.
 ENDED = {
     Ended.REPLACED: grpc.StatusCode.ALREADY_EXISTS,
     Ended.EXPELLED: grpc.StatusCode.ABORTED,
@@ -48,8 +48,10 @@ ENDED = {
 
 @contextlib.asynccontextmanager
 async def spoken(context: Any) -> AsyncIterator[None]:
-    """Refusals as the call's status; what the store did not do, and what there is no room for now, as
-    UNAVAILABLE: the caller may try again."""
+    """Turn refusals into the call's status.
+
+    Store errors and ``Busy`` become UNAVAILABLE: the caller may try again.
+    """
     try:
         yield
     except ServiceRefused as error:
@@ -73,7 +75,7 @@ class ConsumerServicer:
         request: pb.RegisterRequest,
         context: Any,
     ) -> AsyncIterator[pb.AssignmentCommand]:
-        """Commands until the consumer, or this instance, ends it."""
+        """Stream commands until the consumer or this instance ends the stream."""
         async with spoken(context):
             node, identity = self._asked(request, context)
             stream = await node.register(await consumer_of(request, identity))
@@ -88,9 +90,9 @@ class ConsumerServicer:
             await context.abort(code, _why(node, stream, stream.ended))
 
     def _asked(self, request: Any, context: Any) -> tuple[AssignerNode, str]:
-        """The node of the request's group, and the identity under which the caller acts there.
+        """Return the node of the request's group, and the caller's identity there.
 
-        Raises Unauthenticated, WrongCaller, NotFound and BadRequest; who the caller is comes first.
+        Raises Unauthenticated, WrongCaller, NotFound and BadRequest; the caller is checked first.
         """
         identity = self._door.caller(context).acting_as(request.consumer_name, request.group)
         return self._groups.of(request.group), identity
@@ -112,7 +114,10 @@ class ConsumerServicer:
     async def WatchAssignments(
         self, request: pb.WatchAssignmentsRequest, context: Any
     ) -> AsyncIterator[pb.AssignmentsUpdate]:
-        """Whose each partition is, until the caller has seen enough; any caller that is known may ask."""
+        """Stream the partitions' owners until the caller ends the call.
+
+        Every caller with a name in the group, or in all groups, may ask.
+        """
         async with spoken(context):
             self._door.caller(context).watching(request.group)
             node = self._groups.of(request.group)
@@ -125,7 +130,7 @@ class ConsumerServicer:
                         yield message
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Any) -> pb.HeartbeatResponse:
-        """The consumer lives."""
+        """Renew the consumer's registration."""
         async with spoken(context):
             node, identity = self._asked(request, context)
             said = request.held
@@ -145,7 +150,7 @@ class ConsumerServicer:
         request: pb.PartitionReadyRequest,
         context: Any,
     ) -> pb.PartitionReadyResponse:
-        """The new owner is warm."""
+        """Record that the new owner is warm."""
         async with spoken(context):
             node, identity = self._asked(request, context)
             await node.partition_ready(
@@ -162,7 +167,7 @@ class ConsumerServicer:
         request: pb.PartitionReleasedRequest,
         context: Any,
     ) -> pb.PartitionReleasedResponse:
-        """The old owner let go."""
+        """Record that the old owner released the partition."""
         async with spoken(context):
             node, identity = self._asked(request, context)
             offset = request.final_offset if request.HasField("final_offset") else None
@@ -179,7 +184,7 @@ class ConsumerServicer:
     async def ReleaseFailed(
         self, request: pb.ReleaseFailedRequest, context: Any
     ) -> pb.ReleaseFailedResponse:
-        """The old owner cannot release it."""
+        """Record that the old owner cannot release the partition."""
         async with spoken(context):
             node, identity = self._asked(request, context)
             await node.release_failed(
@@ -196,7 +201,7 @@ class ConsumerServicer:
     async def WarmFailed(
         self, request: pb.WarmFailedRequest, context: Any
     ) -> pb.WarmFailedResponse:
-        """The new owner cannot warm it."""
+        """Record that the new owner cannot warm the partition."""
         async with spoken(context):
             node, identity = self._asked(request, context)
             await node.warm_failed(
@@ -214,7 +219,7 @@ class ConsumerServicer:
         request: pb.ReportProgressRequest,
         context: Any,
     ) -> pb.ReportProgressResponse:
-        """How far the new owner is."""
+        """Record the progress of the new owner's warm-up."""
         async with spoken(context):
             node, identity = self._asked(request, context)
             await node.progress(
@@ -232,7 +237,7 @@ class ConsumerServicer:
         request: pb.ReportReplicasRequest,
         context: Any,
     ) -> pb.ReportReplicasResponse:
-        """What the consumer keeps warm."""
+        """Record the replicas that the consumer keeps warm."""
         async with spoken(context):
             node, identity = self._asked(request, context)
             claims = len(request.replicas)
@@ -251,7 +256,7 @@ class ConsumerServicer:
     async def Deregister(
         self, request: pb.DeregisterRequest, context: Any
     ) -> pb.DeregisterResponse:
-        """Leave: at once, or after everything is handed over."""
+        """Let the consumer leave: at once, or after it has handed all partitions over."""
         async with spoken(context):
             node, identity = self._asked(request, context)
             action = await node.deregister(
@@ -261,7 +266,7 @@ class ConsumerServicer:
 
 
 def _why(node: AssignerNode, stream: CommandStream, ended: Ended) -> str:
-    """The text of a stream's end; it names the process, and the one that replaced it."""
+    """Return the text of a stream's end, with the process and, if replaced, its successor."""
     name, incarnation = stream.consumer_name, stream.incarnation
     if ended is Ended.EXPELLED:
         return str(expelled(name, incarnation))

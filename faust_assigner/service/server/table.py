@@ -1,6 +1,6 @@
-"""Every option of ``faust-assigner serve``: a flag and ``FAUST_ASSIGNER_*`` in the environment, one table.
+"""The options of ``faust-assigner serve``; each is a flag and a variable ``FAUST_ASSIGNER_*``.
 
-The table of docs/reference/service.md is made from it, see ``page.py``.
+``page.py`` makes the table of docs/reference/service.md from these options.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _DEFAULTS: Final = ServiceSettings()
 
 
 def address(said: Any) -> tuple[str, int]:
-    """``HOST:PORT``, with brackets around an IPv6 host. Raises ValueError."""
+    """Parse ``HOST:PORT``, with brackets around an IPv6 host. Raises ValueError."""
     found = re.fullmatch(r"\[?([^\[\]]+?)\]?:(\d{1,5})", str(said))
     if found is None or int(found[2]) > 65_535:
         raise ValueError(said)
@@ -65,7 +65,7 @@ _SECONDS: Final = number("seconds above 0")
 _OR_ZERO: Final = number("0 or more seconds", least=0.0)
 _ONE: Final = whole("a whole number above 0", least=1)
 _REPLICAS: Final = whole("0 or more", least=0)
-#: How a value is named in a line of help, where its kind's words are too many.
+#: The names of values in a help line, for kinds with a long description.
 _SHORT: Final = {
     LIST: "NAME,...",
     URLS: "URL,...",
@@ -292,17 +292,17 @@ BY_NAME: Final = {
 
 
 def flag(setting: Setting[Any]) -> str:
-    """``FAUST_ASSIGNER_LEADER_TTL`` -> ``--leader-ttl``."""
+    """Return the flag of a setting: ``FAUST_ASSIGNER_LEADER_TTL`` -> ``--leader-ttl``."""
     return "--" + setting.name.removeprefix("FAUST_ASSIGNER_").lower().replace("_", "-")
 
 
 def metavar(setting: Setting[Any]) -> str:
-    """Its value's name in the help."""
+    """Return the name of the setting's value in the help."""
     return _SHORT.get(setting.kind, setting.kind.words)
 
 
 def shown(setting: Setting[Any]) -> str:
-    """The default in words."""
+    """Return the default as text."""
     if setting.shown:
         return setting.shown
     if isinstance(setting.default, bool):
