@@ -33,7 +33,7 @@ class Host(Protocol):
         """Run work in a thread."""
 
     def freed(self) -> None:
-        """Note that deleted data still takes disk space."""
+        """Record that deleted data still takes disk space."""
 
 
 class Compaction:

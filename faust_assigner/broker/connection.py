@@ -141,11 +141,11 @@ class Connection(asyncio.Protocol):
         return self._in_lane or (self._pending is not None and self._pending_key == PRODUCE)
 
     def pause_writing(self) -> None:
-        """Note that the peer does not read its answers."""
+        """Record that the peer does not read its answers."""
         self._writing_since = self._loop.time()
 
     def resume_writing(self) -> None:
-        """Note that the peer reads again, and serve its next frame."""
+        """Record that the peer reads again, and serve its next frame."""
         self._writing_since = None
         self._count_unsent()
         self._get_on()

@@ -279,7 +279,7 @@ class Node:
                 pace.end()
 
     def apply_retention(self) -> int:
-        """Delete batches past retention.ms or over retention.bytes where cleanup.policy has 'delete'."""
+        """Delete batches past retention.ms or over retention.bytes if cleanup.policy has 'delete'."""
         return sum(self._retain())
 
     def _retain(self) -> Iterator[int]:
@@ -321,7 +321,7 @@ class Node:
         self.store.close()
 
     def freed(self) -> None:
-        """Note that deleted data still takes disk space."""
+        """Record that deleted data still takes disk space."""
         self._owes_space = True
         self.give_back()
 

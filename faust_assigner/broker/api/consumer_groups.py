@@ -183,7 +183,7 @@ def _member(call: Call, member: MemberView) -> Values:
 
 
 def _held(member: MemberView) -> Partitions:
-    """Return the partitions that a member has until it confirms their revocation."""
+    """Return a member's partitions, including the ones with an unconfirmed revocation."""
     held = dict(member.assigned)
     for topic_id, numbers in member.revoking.items():
         held[topic_id] = tuple(sorted({*held.get(topic_id, ()), *numbers}))

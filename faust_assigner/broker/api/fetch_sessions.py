@@ -1,7 +1,7 @@
 """Fetch sessions (KIP-227): a consumer names its partitions once, and later only the changed ones.
 
-A session belongs to its connection and ends with it. The answers within a session omit partitions without
-records, errors and changed offsets.
+A session belongs to its connection and ends with it. An answer within a session omits each partition
+without records, an error or changed offsets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Place = tuple[Any, int]  # topic name or id, partition
 
 
 class FetchSession:
-    """The partitions that one consumer fetches, and the offsets last reported to it."""
+    """The fetched partitions of one consumer, and the offsets in its last answers."""
 
     def __init__(self, *, uses_ids: bool) -> None:
         self.session_id = random.randrange(1, 2**31)

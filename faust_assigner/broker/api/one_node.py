@@ -1,7 +1,7 @@
 """APIs that tools call on any cluster: log directories, leaders, reassignments, quotas and ACLs.
 
-Each partition has one replica, and there are no quotas and no authorizer. The answers are those of Apache
-Kafka with one node and the same lack.
+Each partition has one replica, and there are no quotas and no authorizer. Apache Kafka with one node and
+the same features gives the same answers.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ async def _append(
             base = log.append(batch, data, now)
         else:
             node.counters["batches_repeated"] += 1
-        # A repeated batch may be one whose first wait for the disk failed.
+        # For a repeated batch, too: the first wait for the disk may have failed.
         await flush(node, log, int(node.config(topic, "flush.messages")))
     except StoreFailed as failed:
         node.give_back()

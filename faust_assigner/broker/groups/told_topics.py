@@ -17,7 +17,7 @@ class ToldTopics:
         self._changed: set[str] = set()
 
     def changed(self, name: str) -> None:
-        """Note that a topic was created, deleted or extended."""
+        """Record that a topic was created, deleted or extended."""
         self._changed.add(name)
 
     @property

@@ -385,7 +385,7 @@ class PartitionLog:
         return self.store.get_many(reading.keys)
 
     def settle(self, found: Sequence[bytes | None], reading: Reading) -> list[bytes]:
-        """Return the batches that were read, without those trimmed or compacted away meanwhile.
+        """Return the loaded batches, without the trimmed or compacted ones.
 
         Raises StoreFailed if a batch is missing for any other reason.
         """
@@ -473,7 +473,7 @@ class PartitionLog:
             yield from self._ended_keys()
 
     def close(self) -> None:
-        """Note that the partition was deleted, and wake all waiting fetches."""
+        """Record that the partition was deleted, and wake all waiting fetches."""
         self.deleted = True
         self._wake()
 

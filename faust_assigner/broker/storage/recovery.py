@@ -41,7 +41,7 @@ class Loss:
 
 
 def refuse_empty_after_loss(store: Store, settings: Settings) -> None:
-    """Refuse a store that lost all its data, before the broker writes and takes it for a new one."""
+    """Refuse a store without any of its data, before the broker initialises it as a new store."""
     lost = (
         store.lost_writes if isinstance(store, RocksStore) and store.get(b"cluster") is None else 0
     )

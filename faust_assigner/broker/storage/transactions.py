@@ -63,7 +63,7 @@ class TransactionIndex:
         self._lasts.append(aborted.last)
 
     def first_open(self, *, without: int | None = None) -> int | None:
-        """Return the first offset of the oldest open transaction, except that of one producer id."""
+        """Return the first offset of the oldest open transaction; skips producer id ``without``."""
         return next((first for pid, first in self.open.items() if pid != without), None)
 
     def between(self, offset: int, beyond: int) -> Iterator[Aborted]:

@@ -104,7 +104,7 @@ class TransactionService:
         return self._unflushed.get(transactional_id, ())
 
     def flushed(self, transactional_id: str) -> None:
-        """Note that the end of the last transaction is flushed as its topics require."""
+        """Record that the end of the last transaction is flushed as its topics require."""
         self._unflushed.pop(transactional_id, None)
 
     def _carry_out(self, decision: Decision, transaction: Transaction) -> None:
