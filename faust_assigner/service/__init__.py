@@ -1,1 +1,1 @@
-"""The assigner service: partitions are handed from consumer to consumer without a stop, over etcd."""
+"""The assigner service: moves partitions between living consumers by hand-offs, over etcd."""

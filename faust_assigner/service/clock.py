@@ -1,4 +1,4 @@
-"""Time as an argument: what the service knows of it."""
+"""The clocks that the service takes as an argument."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """One process's clocks, in seconds."""
+    """The clocks of one process, in seconds."""
 
     def monotonic(self) -> float:
-        """Never set back; means nothing to another process."""
+        """Monotonic time: never set back, and not comparable between processes."""
 
     def wall(self) -> float:
-        """Unix time; may be set."""
+        """Unix time; an administrator may set this clock forward or back."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for ``seconds``."""
 
 
 class SystemClock:
-    """The machine's own."""
+    """The machine's clocks."""
 
     def monotonic(self) -> float:
         """``time.monotonic``."""

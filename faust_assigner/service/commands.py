@@ -1,4 +1,7 @@
-"""What a consumer is told over its stream. The first message of every stream is a full assignment."""
+"""The commands that a consumer receives on its stream.
+
+The first message of every stream is a full assignment.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from faust_assigner.service.handoff import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """A partition to process. Commits show ``epoch``; a lower one than the sink has seen is refused.
+    """A partition to process.
 
-    ``offset`` is where the last owner stopped, where it said so. ``keep``: the owner was asked to release the
-    partition, the hand-off was given up, and the owner goes on under the same epoch.
+    ``epoch``   written with each commit; the sink refuses an epoch below the highest it has seen
+    ``offset``  where the previous owner stopped, if the previous owner reported it
+    ``keep``    the hand-off for which the consumer was asked to release the partition is aborted:
+                the consumer keeps the partition under the same epoch
     """
 
     at: TopicPartition
@@ -23,7 +28,10 @@ class Owned:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Partitions to process and partitions to drop at once; ``full``: nothing else is the consumer's."""
+    """Partitions to process and partitions to drop immediately.
+
+    ``full``: the consumer owns only the partitions of this message.
+    """
 
     assigned: tuple[Owned, ...] = ()
     unassigned: tuple[TopicPartition, ...] = ()
@@ -32,7 +40,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Warm:
-    """Get ready to own the partition, then say PartitionReady (or WarmFailed) with the id."""
+    """Warm up for the partition, then send PartitionReady (or WarmFailed) with the id."""
 
     at: TopicPartition
     current_owner: str
@@ -42,10 +50,11 @@ class Warm:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Let go of the partition, then say PartitionReleased with the id.
+    """Release the partition, then send PartitionReleased with the id.
 
-    ``strict``: the new owner waits for it: drain, flush the offset, then say so, with the offset.
-    Otherwise the new one processes already, and what is committed from now on is refused by its epoch.
+    ``strict``: the new owner waits for the release. Drain, flush the offset, then send the offset.
+    Otherwise the new owner processes already, and the sink refuses further commits under the old
+    epoch.
     """
 
     at: TopicPartition
@@ -56,7 +65,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class AbortWarm:
-    """Forget what was warmed for this hand-off: it is over and the partition went elsewhere."""
+    """Discard the state warmed for this hand-off: it ended and the partition went elsewhere."""
 
     at: TopicPartition
     handoff_id: int
@@ -64,14 +73,14 @@ class AbortWarm:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Keep these partitions warm without processing them; the whole list each time."""
+    """Keep these partitions warm without processing them. Each message has the whole list."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """The stream lives, and what was to be told over it has been told."""
+    """A sign of life of the stream, sent when no other command waits."""
 
 
 Command = Assignment | Warm | Release | AbortWarm | Replicas | Pulse

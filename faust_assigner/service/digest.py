@@ -1,7 +1,8 @@
-"""A digest of held partitions, so that a consumer and the service find out in a few bytes that they disagree.
+"""A digest of held partitions, by which a consumer and the service detect a difference.
 
-For each held partition: the first eight bytes, big-endian, of SHA-256 over ``TOPIC/PARTITION/EPOCH``. The
-digest is the sum of these numbers modulo 2**64: it can be kept up to date with each change, in any order.
+Each held partition gives a number: the first eight bytes, big-endian, of SHA-256 over
+``TOPIC/PARTITION/EPOCH``. The digest is the sum of these numbers modulo 2**64. Changes therefore
+update the digest in any order.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ _MODULUS = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """How many partitions are held, and their digest."""
+    """The number of held partitions, and their digest."""
 
     count: int = 0
     digest: int = 0
 
     def plus(self, topic: str, partition: int, epoch: int) -> Held:
-        """With one partition more."""
+        """Return the sum with this partition added."""
         return Held(self.count + 1, (self.digest + _token(topic, partition, epoch)) % _MODULUS)
 
     def minus(self, topic: str, partition: int, epoch: int) -> Held:
-        """With one partition less."""
+        """Return the sum without this partition."""
         return Held(self.count - 1, (self.digest - _token(topic, partition, epoch)) % _MODULUS)
 
 
 def held(grants: Iterable[tuple[str, int, int]]) -> Held:
-    """Of (topic, partition, epoch). Cost: some microseconds each."""
+    """Digest the grants, each (topic, partition, epoch). Cost: some microseconds per grant."""
     tokens = [_token(*grant) for grant in grants]
     return Held(len(tokens), sum(tokens) % _MODULUS)
 

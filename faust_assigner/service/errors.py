@@ -1,42 +1,42 @@
-"""What the service refuses, and what its store could not do.
+"""The refusals of the service, and the failures of its store.
 
 FaustAssignerError
-|- ServiceRefused        the caller asked for what may not be; says what and why
-|  |- BadRequest         a name, a number or a topic that cannot be
+|- ServiceRefused        the service refuses the request; the message says which request and why
+|  |- BadRequest         a name, a number or a topic is invalid
 |  |- NotFound           no such topic, consumer or hand-off
-|  |- Replaced           another incarnation of the consumer has taken its place
+|  |- Replaced           a newer incarnation of the consumer has replaced the caller
 |  |- Expelled           the incarnation did not release a partition: its session was ended
-|  |- WrongCaller        the caller is not whom the hand-off, or the name, belongs to
+|  |- WrongCaller        the hand-off, or the name, belongs to a different caller
 |  `- WrongPhase         the hand-off has moved on
 `- TryAgain
    |- Busy               too many registrations at once
-   `- StoreError         the store did not do it, or did not say
-      |- StoreUnavailable    no answer in time: it may have been done or not
-      |- Compacted           the revision asked for is gone: list again
+   `- StoreError         the store call failed, or its outcome is unknown
+      |- StoreUnavailable    no answer in time: the store may or may not have carried out the call
+      |- Compacted           the requested revision is compacted: list again
       |- LeaseLost           the lease has expired, or was revoked
-      `- QuotaExceeded       the store is full and takes nothing more
+      `- QuotaExceeded       the store is full and accepts no more writes
 """
 
 from __future__ import annotations
 
 from faust_assigner.errors import FaustAssignerError, TryAgain
 
-#: Of one consumer, so that nobody fills the store: more is refused.
+#: The most claims of one consumer. The service refuses more, so that no consumer fills the store.
 MAX_CLAIMS = 100_000
 
 
 class ServiceRefused(FaustAssignerError):
-    """The service does not do what the caller asked for."""
+    """The service refuses the caller's request."""
 
     exit_code = 2
 
 
 class BadRequest(ServiceRefused, ValueError):
-    """A name, a number or a topic that cannot be."""
+    """A name, a number or a topic is invalid."""
 
 
 class TooManyClaims(BadRequest):
-    """A consumer says more of itself than is kept of one."""
+    """A consumer makes more claims than :data:`MAX_CLAIMS`."""
 
     def __init__(self, name: str, claims: int) -> None:
         super().__init__(f"{name[:200]} says {claims} things of itself, {MAX_CLAIMS} are taken")
@@ -47,15 +47,15 @@ class NotFound(ServiceRefused, LookupError):
 
 
 class WrongCaller(ServiceRefused):
-    """The hand-off, or the name, belongs to another consumer."""
+    """The hand-off, or the name, belongs to a different consumer."""
 
 
 class Replaced(ServiceRefused):
-    """Another process registered under the same name and took this one's place."""
+    """A newer process registered under the same name and replaced the caller."""
 
 
 def replaced(name: str, got: str, current: str) -> Replaced:
-    """The refusal of incarnation ``got`` while ``current`` is registered."""
+    """Make the refusal of incarnation ``got`` while ``current`` is registered."""
     return Replaced(
         f"{name}: incarnation {got or '(none)'} is replaced by {current or '(none)'}: "
         "stop processing and do not register again"
@@ -63,11 +63,11 @@ def replaced(name: str, got: str, current: str) -> Replaced:
 
 
 class Expelled(ServiceRefused):
-    """This process did not release a partition: the service ended its session and refuses it from then on."""
+    """The process did not release a partition: its session is ended and its calls are refused."""
 
 
 def expelled(name: str, incarnation: str) -> Expelled:
-    """The refusal of an expelled incarnation."""
+    """Make the refusal of an expelled incarnation."""
     return Expelled(
         f"{name}: incarnation {incarnation or '(none)'} is expelled because it did not release a partition: "
         "stop processing; a new process may register"
@@ -75,23 +75,23 @@ def expelled(name: str, incarnation: str) -> Expelled:
 
 
 class WrongPhase(ServiceRefused):
-    """The hand-off is not where this answer fits."""
+    """The consumer's answer does not fit the hand-off's current state."""
 
 
 class Busy(TryAgain):
-    """Too many registrations at once: try again, at another instance where there is one."""
+    """Too many registrations at once: try again, at a different instance if there is a second."""
 
 
 class StoreError(TryAgain):
-    """The store did not do it."""
+    """The store did not carry out a call, or the outcome is unknown."""
 
 
 class StoreUnavailable(StoreError):
-    """No answer within the deadline: what was asked for may have been done, or not."""
+    """No answer within the deadline: the store may have carried out the call, or not."""
 
 
 class Compacted(StoreError):
-    """The history from ``wanted`` on is gone; ``oldest`` is the first revision that is left."""
+    """The history from ``wanted`` on is compacted; ``oldest`` is the first remaining revision."""
 
     def __init__(self, wanted: int, oldest: int) -> None:
         super().__init__(f"revision {wanted} is compacted, the oldest left is {oldest}")
@@ -108,11 +108,11 @@ class LeaseLost(StoreError):
 
 
 class QuotaExceeded(StoreError):
-    """The store is full: it answers reads and takes no writes until an operator makes room."""
+    """The store is full: it answers reads and refuses writes until an operator makes room."""
 
 
 class TooManyOperations(FaustAssignerError, ValueError):
-    """A transaction has more operations than the store takes: our own bug."""
+    """A transaction has more operations than the store accepts: a bug of this package."""
 
     def __init__(self, got: int, limit: int) -> None:
         super().__init__(f"{got} operations in one transaction, the limit is {limit}")

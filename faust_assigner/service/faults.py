@@ -1,4 +1,4 @@
-"""Refusals as gRPC's codes, and back: one table for both ends."""
+"""Map refusals to gRPC status codes and back: one table for the client and the server."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from faust_assigner.service.errors import (
 
 
 class Unauthenticated(ServiceRefused):
-    """Nobody knows who calls: no certificate, no token, or a wrong one."""
+    """The caller is not authenticated: no certificate, no token, or a wrong token."""
 
 
 class Unserved(ServiceRefused):
-    """The other end does not know the call."""
+    """The server does not implement the call."""
 
     exit_code: ClassVar[int] = 1
 
 
-#: The most special first.
+#: Subclasses come before their base classes: :func:`code_of` takes the first match.
 CODE: Final[Mapping[type[ServiceRefused], grpc.StatusCode]] = {
     Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     Replaced: grpc.StatusCode.ALREADY_EXISTS,
@@ -43,7 +43,7 @@ REFUSAL: Final = {code: kind for kind, code in CODE.items()}
 
 
 def code_of(error: ServiceRefused) -> grpc.StatusCode:
-    """How a refusal goes over the wire."""
+    """Return the gRPC status code of a refusal."""
     return next(
         (code for kind, code in CODE.items() if isinstance(error, kind)),
         grpc.StatusCode.FAILED_PRECONDITION,
@@ -51,6 +51,6 @@ def code_of(error: ServiceRefused) -> grpc.StatusCode:
 
 
 def refusal(error: grpc.RpcError) -> ServiceRefused | None:
-    """What the service refused; None for what another try may mend."""
+    """Return the service's refusal; None for an error after which a retry may succeed."""
     kind = REFUSAL.get(error.code())
     return None if kind is None else kind(error.details() or error.code().name)

@@ -1,13 +1,16 @@
-"""A hand-off as a table: Warming -> Ready -> Complete -> gone, or abort.
+"""The hand-off's state machine as a table: Warming -> Ready -> Complete -> gone, or abort.
 
-    Warming    the new owner fills its caches; the old one goes on
-    Ready      the new owner is warm. Strict mode: the old one drains, flushes and releases first. An old
-               owner that cannot, or does not in time, is expelled: its session ends
-    Complete   the assignment is the new owner's; the old one is told to let go, and is fenced by its epoch
+    Warming    the new owner fills its caches; the old owner keeps processing
+    Ready      the new owner is warm. Strict mode: the old owner drains, flushes and releases first.
+               If the old owner cannot release, or does not in time, the leader expels it: its
+               session ends
+    Complete   the new owner has the assignment; the old owner is asked to release, and its epoch
+               is fenced
 
-Pure: :func:`step` takes a state and an event. A hand-off has an id, the store's revision that created it,
-so that an answer to a hand-off that was deleted and created again is known for what it is. An owner has an
-*epoch*, the revision that made it the owner: whoever commits shows it, and lower ones are refused.
+:func:`step` is pure: it takes a state and a happening. The id of a hand-off is the revision that
+created its key. An answer with an outdated id therefore does not reach a later hand-off of the same
+partition. The *epoch* of an owner is the revision that made it the owner. An owner shows its epoch
+with each commit, and the sink refuses lower epochs.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import NamedTuple
 
 
 class Phase(Enum):
-    """What is stored; the names are those of the wire."""
+    """The stored phase of a hand-off. The values are the names on the wire."""
 
     WARMING = "Warming"
     READY = "Ready"
@@ -27,7 +30,7 @@ class Phase(Enum):
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic. A tuple: plans compare and hash hundreds of thousands of them."""
+    """A partition of a topic. A tuple, because plans compare and hash hundreds of thousands."""
 
     topic: str
     partition: int
@@ -38,14 +41,17 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """One partition on its way from ``old_owner`` to ``new_owner``.
+    """The move of one partition from ``old_owner`` to ``new_owner``.
 
     ``started_at``  unix seconds
-    ``strict``      the old owner releases before the new one starts
-    ``released``    strict: the old owner has drained; ``offset`` is the next one to process, where it said so
-    ``unreleased``  strict: why the old owner cannot release; ``expelled``: its session was ended for it
-    ``failed``      why the new owner (or an operator) gives up; the leader aborts it
-    ``progress``    0..1, as the new owner last said
+    ``strict``      the old owner releases before the new owner starts
+    ``released``    strict: the old owner has drained
+    ``offset``      the next offset to process, if the old owner reported it with its release
+    ``unreleased``  strict: the reason why the old owner cannot release
+    ``expelled``    strict: the leader has ended the old owner's session for this reason
+    ``failed``      the reason why the new owner (or an operator) gives up; the leader aborts the
+                    hand-off
+    ``progress``    0..1, as last reported by the new owner
     ``old_incarnation``, ``new_incarnation``  the processes of the two owners
     """
 
@@ -66,22 +72,22 @@ class Handoff:
 
 
 class State(Enum):
-    """Where a hand-off stands; strict mode divides Ready."""
+    """The state of a hand-off. Strict mode divides the phase Ready into several states."""
 
     WARMING = "warming"
     FAILED = "failed"
     READY = "ready"
     RELEASING = "releasing"
-    UNRELEASED = "unreleased"  #: the old owner says that it cannot release
+    UNRELEASED = "unreleased"  #: the old owner reported that it cannot release
     EXPELLED = "expelled"  #: the old owner's session was ended; its lease has not run out yet
     RELEASED = "released"
     COMPLETE = "complete"
-    HANDED = "handed"  #: complete, and the old owner had released before
+    HANDED = "handed"  #: complete; the old owner had released before
     GONE = "gone"
 
 
 class Happening(Enum):
-    """What can happen to a hand-off."""
+    """An event of a hand-off."""
 
     WARM = "the new owner is warm"
     GAVE_UP = "the new owner gives up"
@@ -95,7 +101,7 @@ class Happening(Enum):
 
 
 class Effect(Enum):
-    """What the leader does to the assignment in the same transaction."""
+    """The leader's change to the assignment in the same transaction."""
 
     NOTHING = "nothing"
     GIVE = "the new owner owns it"
@@ -106,7 +112,7 @@ class Effect(Enum):
 Step = tuple[State, Effect]
 _S, _H, _E = State, Happening, Effect
 
-#: What is not here changes nothing. LOOK is what the leader does of itself, as soon as it sees the state.
+#: A pair without an entry changes nothing. The leader takes the step LOOK when it sees the state.
 NEXT: Mapping[tuple[State, Happening], Step] = {
     (_S.WARMING, _H.WARM): (_S.READY, _E.NOTHING),
     (_S.WARMING, _H.GAVE_UP): (_S.FAILED, _E.NOTHING),
@@ -130,14 +136,15 @@ NEXT: Mapping[tuple[State, Happening], Step] = {
     (_S.UNRELEASED, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
     (_S.EXPELLED, _H.OLD_GONE): (_S.GONE, _E.GIVE),
     (_S.EXPELLED, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
-    # A client without an incarnation cannot be told from its successor: it is back before anybody looked.
+    # A client without an incarnation has the same id as its successor. The successor may register
+    # before the leader sees the old registration's end; then only LATE ends the hand-off.
     (_S.EXPELLED, _H.LATE): (_S.GONE, _E.NOTHING),
     (_S.RELEASED, _H.LOOK): (_S.HANDED, _E.GIVE),
     (_S.RELEASED, _H.OLD_GONE): (_S.GONE, _E.GIVE),
     (_S.RELEASED, _H.NEW_GONE): (_S.GONE, _E.NOTHING),
     (_S.RELEASED, _H.GAVE_UP): (_S.FAILED, _E.NOTHING),
     (_S.COMPLETE, _H.LET_GO): (_S.GONE, _E.NOTHING),
-    (_S.COMPLETE, _H.CANNOT): (_S.GONE, _E.NOTHING),  # the new owner has it, under its own epoch
+    (_S.COMPLETE, _H.CANNOT): (_S.GONE, _E.NOTHING),  # the new owner has an epoch of its own
     (_S.COMPLETE, _H.OLD_GONE): (_S.GONE, _E.NOTHING),
     (_S.COMPLETE, _H.NEW_GONE): (
         _S.GONE,
@@ -152,7 +159,7 @@ NEXT: Mapping[tuple[State, Happening], Step] = {
 
 
 def state_of(handoff: Handoff) -> State:
-    """Where it stands."""
+    """Return the state of a hand-off."""
     if handoff.phase is Phase.COMPLETE:
         return State.HANDED if handoff.released else State.COMPLETE
     if handoff.expelled:
@@ -169,7 +176,7 @@ def state_of(handoff: Handoff) -> State:
 
 
 def step(state: State, happening: Happening, *, strict: bool = False) -> Step | None:
-    """What comes next; ``None`` where nothing does."""
+    """Return the next state and the effect; ``None`` if the happening changes nothing."""
     after = NEXT.get((state, happening))
     if after is not None and after[0] is State.READY and strict:
         return State.RELEASING, after[1]
@@ -179,7 +186,7 @@ def step(state: State, happening: Happening, *, strict: bool = False) -> Step | 
 def advanced(
     handoff: Handoff, to: State, *, offset: int | None = None, reason: str = ""
 ) -> Handoff:
-    """The hand-off as it is stored in state ``to`` (any but GONE)."""
+    """Return the hand-off as it is stored in state ``to`` (any state except GONE)."""
     if to in (State.READY, State.RELEASING):
         return replace(handoff, phase=Phase.READY, progress=1.0)
     if to is State.RELEASED:

@@ -1,8 +1,8 @@
-"""Keeps Python's cyclic garbage collector from stopping an instance that has a large group in memory.
+"""Limits the pauses of Python's cyclic garbage collector in an instance with a large group.
 
-A collection of the oldest generation looks at every object: with 100,000 partitions it holds the event loop
-up for some 400 ms of a processor. The copy of the store and a plan live long and have no cycles, so that they
-are taken out of the collector's sight (``gc.freeze``); reference counts free them as before.
+A collection of the oldest generation visits every object. With 100,000 partitions it blocks the
+event loop for some 400 ms of processor time. The copy of the store and a plan live long and have no
+cycles. ``gc.freeze`` therefore excludes them from collections; reference counts still free them.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-#: Keys that the copy of the store grows by until its objects are taken out of sight once more.
+#: The growth of the copy of the store, in keys, after which its objects are frozen again.
 GROWN_BY = 5_000
-#: New objects from which they are taken out of sight: to look at so many takes some 5 ms.
+#: The number of new objects above which they are frozen; a collection of this many takes some 5 ms.
 MANY = 30_000
 
 
 class Grown:
-    """Takes a copy that grows out of the collector's sight, step by step."""
+    """Freezes the objects of a growing copy, step by step."""
 
     def __init__(self) -> None:
         self._hidden = 0
 
     def look(self, keys: int) -> None:
-        """The copy has so many keys now. Cost: a collection of the young objects, once per step."""
+        """Freeze the new objects if the copy has grown by a step; ``keys`` is its current size.
+
+        Cost: a collection of the young objects, once per step of :data:`GROWN_BY` keys.
+        """
         if keys < self._hidden + GROWN_BY:
             return
         self._hidden = keys
@@ -33,7 +36,7 @@ class Grown:
 
 @contextlib.contextmanager
 def without_collections() -> Iterator[None]:
-    """No collection meanwhile; what was made meanwhile and lives on is taken out of sight."""
+    """Disable collections in the block; then, if the block made many objects, freeze them."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -46,6 +49,6 @@ def without_collections() -> Iterator[None]:
 
 
 def hide() -> None:
-    """Free the young garbage, and take what is left out of sight."""
+    """Free the young garbage, and freeze the remaining objects."""
     gc.collect(1)
     gc.freeze()

@@ -1,7 +1,9 @@
-"""Where things lie in the store and how they are written there: the original's keys and JSON, and ours.
+"""The keys in the store and their JSON values: those of the first Kafka Assigner, and additional
+keys.
 
-A reader of the original finds what it knows; fields it does not know are ours, and we ignore those we do
-not. Names are escaped so that Kafka's legal ones, which have dots, are one part of a key.
+A reader of the first Kafka Assigner finds all the keys and fields that it knows. Additional fields
+are this package's; this package ignores fields that it does not know. A name is escaped, so that a
+legal Kafka name with dots is one part of a key.
 """
 
 from __future__ import annotations
@@ -32,25 +34,25 @@ _ENDPOINT = re.compile(r"[!-~]{0,512}")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _TO_ESCAPE = re.compile(r"[^A-Za-z0-9_-]")
 T = TypeVar("T")
-#: What the readers below raise where a value is not theirs.
+#: The errors that the readers below raise if a value is not of their kind.
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 MAX_PARTITIONS = 1_000_000
 MAX_OFFSET = 2**63 - 1  # Kafka's
-#: Of epochs, which go over the wire in 64 bits: there is room for as many revisions above it.
+#: The highest base of epochs. Epochs have 64 bits on the wire: 2**62 revisions fit above this base.
 MAX_BASE = 2**62
-#: etcd refuses a request of 1.5 MiB, with an error that looks as if another try might help.
+#: etcd refuses a request of 1.5 MiB, with an error that looks as if a retry might help.
 MAX_VALUE_BYTES = 1 << 20
 
 
 def checked_consumer(name: str) -> str:
-    """The name, if it can be one. Raises ``BadRequest``."""
+    """Return the consumer's name. Raises ``BadRequest`` for an invalid name."""
     if not _CONSUMER_NAME.fullmatch(name):
         raise BadRequest(f"a consumer's name is 1 to 128 of A-Z a-z 0-9 . _ -, got {name[:200]!r}")
     return name
 
 
 def checked_incarnation(incarnation: str) -> str:
-    """The incarnation, if it can be one; "" is none. Raises ``BadRequest``."""
+    """Return the incarnation; "" means none. Raises ``BadRequest`` for an invalid incarnation."""
     if not _INCARNATION.fullmatch(incarnation) or incarnation == "-":
         raise BadRequest(
             f"an incarnation is up to 128 of A-Z a-z 0-9 . _ : -, got {incarnation[:200]!r}"
@@ -59,7 +61,7 @@ def checked_incarnation(incarnation: str) -> str:
 
 
 def checked_endpoint(endpoint: str) -> str:
-    """The endpoint, if it can be one; "" is none. Raises ``BadRequest``."""
+    """Return the endpoint; "" means none. Raises ``BadRequest`` for an invalid endpoint."""
     if not _ENDPOINT.fullmatch(endpoint):
         raise BadRequest(
             f"an endpoint is up to 512 printable ASCII characters without spaces, got {endpoint[:200]!r}"
@@ -68,14 +70,14 @@ def checked_endpoint(endpoint: str) -> str:
 
 
 def checked_topic(name: str) -> str:
-    """The name, if Kafka takes it. Raises ``BadRequest``."""
+    """Return the topic's name. Raises ``BadRequest`` if Kafka does not allow the name."""
     if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
         raise BadRequest(f"a topic's name is 1 to 249 of A-Z a-z 0-9 . _ -, got {name[:300]!r}")
     return name
 
 
 def escape(name: str) -> str:
-    """One part of a key: what is no letter, digit, dash or underscore is written %XX."""
+    """Escape a name as one part of a key: all but letters, digits, ``-`` and ``_`` become %XX."""
     return _TO_ESCAPE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), name)
 
 
@@ -87,81 +89,100 @@ class Keys:
 
     @property
     def leader(self) -> str:
-        """Who leads; bound to its lease."""
+        """The key of the leading instance; bound to the instance's lease."""
         return f"{self.prefix}assigner/leader"
 
     def consumer(self, name: str) -> str:
-        """A consumer; bound to its lease."""
+        """The key of a registered consumer; bound to the consumer's lease."""
         return f"{self.prefix}consumers/{escape(name)}"
 
     def fence(self, name: str, incarnation: str) -> str:
-        """A replaced incarnation; bound to its lease: it may be working until the key is gone. Ours alone."""
+        """The key of a replaced or expelled incarnation; bound to the incarnation's lease.
+
+        The process may be working until the key is gone. An additional key.
+        """
         return f"{self.prefix}fences/{escape(name)}/{escape(incarnation) or '-'}"
 
     def expelled(self, name: str, incarnation: str) -> str:
-        """An incarnation whose session was ended because it did not release a partition. Ours alone."""
+        """The key of an incarnation that was expelled for an unreleased partition. An additional
+        key.
+        """
         return f"{self.prefix}expelled/{escape(name)}/{escape(incarnation) or '-'}"
 
     @property
     def awaiting(self) -> str:
-        """While it is there, the leader waits for the consumers that were there before; bound to a lease of
-        the rebalance delay. Ours alone."""
+        """The key during which the leader waits for missing consumers after an outage.
+
+        Bound to a lease of the rebalance delay. An additional key.
+        """
         return f"{self.prefix}awaiting/group"
 
     def departed(self, name: str) -> str:
-        """A consumer that said goodbye and had to leave its partitions behind. Ours alone."""
+        """The key of a consumer that deregistered and left partitions behind. An additional key."""
         return f"{self.prefix}departed/{escape(name)}"
 
     def resync(self, name: str) -> str:
-        """The session of a consumer that is to be told everything again; bound to its lease. Ours alone."""
+        """The key of a session whose consumer must get its whole assignment again.
+
+        Bound to the consumer's lease. An additional key.
+        """
         return f"{self.prefix}resyncs/{escape(name)}"
 
     @property
     def paused(self) -> str:
-        """While it is there, the leader moves nothing for balance. Ours alone."""
+        """The key during which the leader moves no partition for balance. An additional key."""
         return f"{self.prefix}paused/group"
 
     def pin(self, at: TopicPartition) -> str:
-        """The consumer on which an operator wants a partition. Ours alone."""
+        """The key with the consumer on which an operator wants a partition. An additional key."""
         return f"{self.prefix}pins/{escape(at.topic)}/{at.partition}"
 
     def topic(self, name: str) -> str:
-        """A topic's partition count."""
+        """The key of a topic's partition count."""
         return f"{self.prefix}config/topics/{escape(name)}"
 
     def removed(self, name: str) -> str:
-        """A topic that an operator removed, or that was deleted in Kafka: it does not come back by itself.
-        Ours alone."""
+        """The key of a topic that an operator removed, or Kafka deleted. An additional key.
+
+        The configuration does not bring such a topic back.
+        """
         return f"{self.prefix}removed/{escape(name)}"
 
     def assignment(self, at: TopicPartition) -> str:
-        """Whose a partition is."""
+        """The key of a partition's owner."""
         return f"{self.prefix}assignments/{escape(at.topic)}/{at.partition}"
 
     def handoff(self, at: TopicPartition) -> str:
-        """A partition on its way."""
+        """The key of a partition's hand-off."""
         return f"{self.prefix}handoffs/{escape(at.topic)}/{at.partition}"
 
     def cooldown(self, at: TopicPartition, consumer: str) -> str:
-        """Until when a consumer is not asked for a partition. Ours alone."""
+        """The key of a consumer's cool-down for a partition. An additional key."""
         return f"{self.prefix}cooldowns/{escape(at.topic)}/{at.partition}/{escape(consumer)}"
 
     def replicas(self, name: str) -> str:
-        """What a consumer is to keep warm. Ours alone."""
+        """The key of the replicas that a consumer must keep warm. An additional key."""
         return f"{self.prefix}replicas/{escape(name)}"
 
     @property
     def epochs(self) -> str:
-        """What epochs begin above: raised where a store was restored. Ours alone."""
+        """The key of the base above which epochs begin. An additional key.
+
+        The service raises the base after a restore of the store.
+        """
         return f"{self.prefix}epochs/base"
 
     def kind(self, key: str) -> tuple[str, tuple[str, ...]]:
-        """(kind, unescaped names) of a key under the prefix: ``("assignments", ("orders", "0"))``."""
+        """Split a key under the prefix: (kind, unescaped names).
+
+        For example ``("assignments", ("orders", "0"))``.
+        """
         kind, *names = key[len(self.prefix) :].split("/")
         return kind, tuple(unquote(name) for name in names)
 
 
-# -- JSON ----------------------------------------------------------------------------------------------
+# -- JSON
+# ----------------------------------------------------------------------------------------------
 
 
 def _dump(document: Mapping[str, Any]) -> bytes:
@@ -176,7 +197,7 @@ def _load(value: bytes) -> dict[str, Any]:
 
 
 def readable(load: Callable[[bytes], T], value: bytes) -> T | None:
-    """What ``load`` reads; ``None`` for garbage, which is as if the key were not there."""
+    """Load the value; ``None`` if the value is unreadable, as if the key did not exist."""
     try:
         return load(value)
     except UNREADABLE:
@@ -184,7 +205,7 @@ def readable(load: Callable[[bytes], T], value: bytes) -> T | None:
 
 
 def dump_consumer(consumer: Consumer) -> bytes:
-    """Our own fields only where they say something."""
+    """Encode a consumer. Additional fields with default values are left out."""
     document: dict[str, Any] = {
         "consumer_name": consumer.name,
         "status": consumer.status.value,
@@ -200,7 +221,7 @@ def dump_consumer(consumer: Consumer) -> bytes:
         "co_partitioned": [list(topics) for topics in consumer.co_partitioned],
         "holds": {topic: list(numbers) for topic, numbers in sorted(consumer.holds.items())},
         "former": {topic: list(numbers) for topic, numbers in sorted(consumer.former.items())},
-        # In columns: there may be very many, and nobody else waits for them meanwhile.
+        # In columns: a consumer may have very many weights, and encoding blocks the event loop.
         "weights": {
             topic: [list(known), list(known.values())] for topic, known in consumer.weights.items()
         },
@@ -215,14 +236,14 @@ def dump_consumer(consumer: Consumer) -> bytes:
 
 
 def checked_size(name: str, value: bytes) -> bytes:
-    """A consumer's document, if a store takes it. Raises ``BadRequest``."""
+    """Return a consumer's document. Raises ``BadRequest`` if the store would refuse its size."""
     if len(value) > MAX_VALUE_BYTES:
         raise BadRequest(f"{name} says {len(value)} bytes of itself, {MAX_VALUE_BYTES} are taken")
     return value
 
 
 def load_consumer(value: bytes) -> Consumer:
-    """Raises one of :data:`UNREADABLE` where it is none."""
+    """Decode a consumer. Raises one of :data:`UNREADABLE` for an unreadable value."""
     d = _load(value)
     capacity = float(d.get("capacity", 1.0))
     return Consumer(
@@ -272,7 +293,7 @@ def _offset(document: Mapping[str, Any]) -> int | None:
 
 
 def dump_assigned(assigned: Assigned) -> bytes:
-    """The epoch comes from the key's own revision and is not written."""
+    """Encode an assignment without its epoch: the epoch is the key's revision."""
     document = {
         "topic": assigned.at.topic,
         "partition": assigned.at.partition,
@@ -284,7 +305,7 @@ def dump_assigned(assigned: Assigned) -> bytes:
 
 
 def load_assigned(value: bytes, mod_revision: int) -> Assigned:
-    """Raises as :func:`load_consumer`."""
+    """Decode an assignment. Raises as :func:`load_consumer`."""
     d = _load(value)
     return Assigned(
         TopicPartition(str(d["topic"]), int(d["partition"])),
@@ -296,7 +317,7 @@ def load_assigned(value: bytes, mod_revision: int) -> Assigned:
 
 
 def dump_handoff(handoff: Handoff) -> bytes:
-    """Our own fields only where they say something."""
+    """Encode a hand-off. Additional fields with default values are left out."""
     document = {
         "topic": handoff.at.topic,
         "partition": handoff.at.partition,
@@ -320,7 +341,7 @@ def dump_handoff(handoff: Handoff) -> bytes:
 
 
 def load_handoff(value: bytes) -> Handoff:
-    """Raises as :func:`load_consumer`."""
+    """Decode a hand-off. Raises as :func:`load_consumer`."""
     d = _load(value)
     return Handoff(
         TopicPartition(str(d["topic"]), int(d["partition"])),
@@ -341,13 +362,13 @@ def load_handoff(value: bytes) -> Handoff:
 
 
 def dump_topic(config: TopicConfig) -> bytes:
-    """As the original, and that Kafka has named it."""
+    """Encode a topic as the first Kafka Assigner does, with the field ``in_kafka`` added."""
     document = {"topic": config.topic, "partition_count": config.partition_count}
     return _dump(document | ({"in_kafka": True} if config.in_kafka else {}))
 
 
 def load_topic(value: bytes) -> TopicConfig:
-    """Raises as :func:`load_consumer`."""
+    """Decode a topic. Raises as :func:`load_consumer`."""
     d = _load(value)
     count = int(d["partition_count"])
     if not 0 <= count <= MAX_PARTITIONS:
@@ -356,23 +377,23 @@ def load_topic(value: bytes) -> TopicConfig:
 
 
 def dump_leader(leader: Leader) -> bytes:
-    """As the original."""
+    """Encode the leader as the first Kafka Assigner does."""
     return _dump({"holder": leader.holder, "lease_id": leader.lease_id})
 
 
 def load_leader(value: bytes) -> Leader:
-    """Raises as :func:`load_consumer`."""
+    """Decode the leader. Raises as :func:`load_consumer`."""
     d = _load(value)
     return Leader(str(d["holder"]), int(d["lease_id"]))
 
 
 def dump_base(base: int) -> bytes:
-    """What epochs begin above."""
+    """Encode the base above which epochs begin."""
     return _dump({"base": base})
 
 
 def load_base(value: bytes) -> int:
-    """Raises as :func:`load_consumer`."""
+    """Decode the base of epochs. Raises as :func:`load_consumer`."""
     base = int(_load(value)["base"])
     if not 0 <= base <= MAX_BASE:
         raise ValueError(f"epochs begin above 0 to {MAX_BASE}, got {base}")
@@ -380,17 +401,17 @@ def load_base(value: bytes) -> int:
 
 
 def dump_until(until: float) -> bytes:
-    """A cool-down's end, unix seconds."""
+    """Encode a cool-down's end, in unix seconds."""
     return _dump({"until": until})
 
 
 def load_until(value: bytes) -> float:
-    """Raises as :func:`load_consumer`."""
+    """Decode a cool-down's end, in unix seconds. Raises as :func:`load_consumer`."""
     return float(_load(value)["until"])
 
 
 def dump_pin(pin: Pin) -> bytes:
-    """Where an operator wants a partition."""
+    """Encode an operator's order to put a partition on a consumer."""
     document: dict[str, Any] = {
         "topic": pin.at.topic,
         "partition": pin.at.partition,
@@ -400,25 +421,25 @@ def dump_pin(pin: Pin) -> bytes:
 
 
 def load_pin(value: bytes) -> Pin:
-    """Raises as :func:`load_consumer`."""
+    """Decode a pin. Raises as :func:`load_consumer`."""
     d = _load(value)
     at = TopicPartition(str(d["topic"]), int(d["partition"]))
     return Pin(at, str(d["consumer"]), bool(d.get("once", False)))
 
 
 def dump_pause(pause: Pause) -> bytes:
-    """Why nothing is to move for balance, and since when."""
+    """Encode the reason and the beginning of a pause."""
     return _dump({"reason": pause.reason, "since": pause.since})
 
 
 def load_pause(value: bytes) -> Pause:
-    """Raises as :func:`load_consumer`."""
+    """Decode a pause. Raises as :func:`load_consumer`."""
     d = _load(value)
     return Pause(str(d["reason"]), float(d["since"]))
 
 
 def dump_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
-    """Replicas to keep, by topic: there may be very many, and a value has its limit."""
+    """Encode a consumer's replicas, grouped by topic to keep a large value below the size limit."""
     found: dict[str, list[int]] = {}
     for at in partitions:
         found.setdefault(at.topic, []).append(at.partition)
@@ -426,7 +447,7 @@ def dump_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
 
 
 def load_partitions(value: bytes) -> tuple[TopicPartition, ...]:
-    """Raises as :func:`load_consumer`."""
+    """Decode a consumer's replicas. Raises as :func:`load_consumer`."""
     return tuple(
         TopicPartition(topic, int(number))
         for topic, numbers in _load(value)["partitions"].items()

@@ -1,4 +1,4 @@
-"""A lease that is kept alive, and that knows when it may no longer be trusted."""
+"""A lease of this process: renewed periodically, and treated as lost before the store ends it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from faust_assigner.service.store.base import Store
 
 logger = logging.getLogger(__name__)
 
-#: Of the TTL: whoever has not renewed by then acts no more. The store's clock begins later than ours, so
-#: that a third of the TTL is left for what is under way to end before anybody else is let in.
+#: The share of the TTL after which a holder without a renewal stops acting. The store's count
+#: begins later than the holder's. At least a third of the TTL remains for running work to end
+#: before a successor starts.
 FENCE_AT = 2 / 3
 MIN_RETRY_S = 0.05
 
 
 class HeldLease:
-    """A granted lease. Its time is counted by our monotonic clock from when we *sent* the last renewal that
-    succeeded: the store counts from when it got it, which is later.
+    """A granted lease, timed by this process's monotonic clock.
+
+    The time runs from the moment this process *sent* the last successful renewal. The store counts
+    from the moment it received this renewal, which is later.
     """
 
     def __init__(
@@ -33,14 +36,14 @@ class HeldLease:
 
     @classmethod
     async def grant(cls, store: Store, clock: Clock, ttl_s: float) -> HeldLease:
-        """A new one. The shorter counts of what was asked for and what the store granted."""
+        """Grant a new lease. The shorter of the requested and the granted TTL counts."""
         sent = clock.monotonic()
         lease = await store.grant(ttl_s)
         return cls(store, clock, lease.lease_id, min(lease.ttl_s, ttl_s), sent)
 
     @classmethod
     async def adopt(cls, store: Store, clock: Clock, lease_id: int, ttl_s: float) -> HeldLease:
-        """One that another instance granted, renewed now. Raises LeaseLost where it is gone."""
+        """Renew a lease granted by a different instance. Raises LeaseLost if the lease is gone."""
         sent = clock.monotonic()
         granted_s = await store.keep_alive(lease_id)
         if granted_s <= 0:
@@ -49,33 +52,33 @@ class HeldLease:
 
     @property
     def renewed_s(self) -> float:
-        """Seconds since the last renewal that succeeded was sent."""
+        """Seconds since this process sent the last successful renewal."""
         return self._clock.monotonic() - self._sent
 
     @property
     def left_s(self) -> float:
-        """Seconds until we fence ourselves; 0 or less: we have to."""
+        """Seconds until the holder must stop acting; 0 or less: it must stop now."""
         return -1.0 if self._lost else self._sent + self._ttl_s * FENCE_AT - self._clock.monotonic()
 
     @property
     def is_lost(self) -> bool:
-        """Whether the store said that it is gone."""
+        """Whether the lease is gone: reported by the store, given up or revoked."""
         return self._lost
 
     @property
     def is_held(self) -> bool:
-        """Whether it may be trusted now."""
+        """Whether the holder may act under the lease now."""
         return self.left_s > 0
 
     async def hold(self, every_s: float) -> None:
-        """Renew it until it is lost, and return then."""
+        """Renew the lease periodically; return when the lease is not held any more."""
         pause = every_s
         while self.is_held:
             await self._clock.sleep(min(pause, max(self.left_s, 0.0)))
             pause = every_s if await self.renew() else max(every_s / 5, MIN_RETRY_S)
 
     async def renew(self) -> bool:
-        """Renew once, if there is time left. False where that did not succeed."""
+        """Renew once, if time is left. Return whether the renewal succeeded."""
         sent, left = self._clock.monotonic(), self.left_s
         if left <= 0:
             return False
@@ -87,7 +90,7 @@ class HeldLease:
         except StoreError as error:
             logger.info("lease %x: not renewed: %s", self.lease_id, error)
             return False
-        # An expired lease is answered on an open stream, with a time to live of 0: that is no success.
+        # For an expired lease etcd answers with a time to live of 0, not with an error.
         if ttl <= 0:
             self._lost = True
             return False
@@ -95,11 +98,11 @@ class HeldLease:
         return True
 
     def give_up(self) -> None:
-        """Somebody else has it by now."""
+        """Treat the lease as lost: a different process has taken over."""
         self._lost = True
 
     async def revoke(self) -> None:
-        """End it; if the store does not answer, time ends it."""
+        """Revoke the lease; if the store does not answer, the lease expires after its TTL."""
         self._lost = True
         try:
             await self._store.revoke(self.lease_id)

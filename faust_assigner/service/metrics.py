@@ -1,4 +1,4 @@
-"""What the service counts, as a face: Prometheus is the network layer's."""
+"""The service's interface for metrics; the network layer implements it for Prometheus."""
 
 from __future__ import annotations
 
@@ -7,62 +7,65 @@ from typing import Protocol
 
 
 class Metrics(Protocol):
-    """What the service counts; every method may be a no-op. Times in seconds."""
+    """The counters of the service. Every method may do nothing. Times are in seconds."""
 
     def leading(self, leads: bool) -> None:
-        """This instance leads from now on, or does not."""
+        """Record whether this instance leads from now on."""
 
     def handoffs(self, ages_s: Mapping[str, Sequence[float]]) -> None:
-        """The hand-offs under way: phase -> how long each has been."""
+        """Record the ages of the hand-offs under way: phase -> the age of each."""
 
     def handoff_ended(self, outcome: str, took_s: float) -> None:
-        """``outcome``: handed, orphan, expelled, failed, late, unwanted or target_gone."""
+        """Count the end of a hand-off.
+
+        ``outcome``: handed, orphan, expelled, failed, late, unwanted or target_gone.
+        """
 
     def stuck(self, count: int) -> None:
-        """The leader's view: so many consumers do not get partitions ready."""
+        """Record how many consumers the leader regards as stuck."""
 
     def rebalanced(self, moves: int, took_s: float) -> None:
-        """The leader planned."""
+        """Count a plan of the leader with at least one move."""
 
     def store_call(self, operation: str, took_s: float, error: str | None) -> None:
-        """A call of the store; ``error`` is the exception's name."""
+        """Count a call of the store; ``error`` is the exception's name, or None."""
 
     def stream_resynced(self, consumer_name: str) -> None:
-        """A stream overflowed and gets a fresh snapshot."""
+        """Count a stream that overflowed and gets a fresh snapshot."""
 
     def holdings_repaired(self) -> None:
-        """A consumer held other partitions than its own for long, and is told its assignment again."""
+        """Count a repair: a consumer held the wrong partitions and gets its assignment again."""
 
     def streams(self, count: int) -> None:
-        """How many consumers are connected to this instance."""
+        """Record the number of consumers connected to this instance."""
 
 
 class NoMetrics:
     """Counts nothing."""
 
     def leading(self, leads: bool) -> None:
-        """Nothing."""
+        """Ignore the call."""
 
     def handoffs(self, ages_s: Mapping[str, Sequence[float]]) -> None:
-        """Nothing."""
+        """Ignore the call."""
 
     def handoff_ended(self, outcome: str, took_s: float) -> None:
-        """Nothing."""
+        """Ignore the call."""
 
     def stuck(self, count: int) -> None:
-        """Nothing."""
+        """Ignore the call."""
 
     def rebalanced(self, moves: int, took_s: float) -> None:
-        """Nothing."""
+        """Ignore the call."""
 
     def store_call(self, operation: str, took_s: float, error: str | None) -> None:
-        """Nothing."""
+        """Ignore the call."""
 
     def stream_resynced(self, consumer_name: str) -> None:
-        """Nothing."""
+        """Ignore the call."""
 
     def holdings_repaired(self) -> None:
-        """Nothing."""
+        """Ignore the call."""
 
     def streams(self, count: int) -> None:
-        """Nothing."""
+        """Ignore the call."""

@@ -1,4 +1,4 @@
-"""What lies in the store besides hand-offs, as values."""
+"""The records in the store, except hand-offs, and the values that the service returns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faust_assigner.service.handoff import Handoff, TopicPartition
 
 
 class Status(Enum):
-    """A consumer's; the names are those of the wire."""
+    """The status of a consumer. The values are the names on the wire."""
 
     READY = "Ready"
     DRAINING = "Draining"
@@ -18,22 +18,25 @@ class Status(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Consumer:
-    """A registered consumer. Living is whose key is there: the key is bound to a lease.
+    """A registered consumer. A consumer lives while its key exists; the key is bound to a lease.
 
-    ``topics``         the topics it wants; empty: every topic of the service
-    ``co_partitioned`` sets of topics that must travel together, partition by partition
-    ``holds``          topic -> partitions it keeps a warm replica of
-    ``former``         topic -> partitions that it says it owned before; kept while the group is awaited alone
-    ``weights``        topic -> partition -> what it costs, of those it knows; 1.0 is ordinary
-    ``endpoint``       where it takes requests, for callers that watch assignments
-    ``identity``       who the channel says it is; "" where channels say nothing
-    ``session``        one registration: a second one of the same name is another
-    ``incarnation``    the process, among those that use the name; "" for all clients of the first proto
-    ``replaced``       the incarnations before this one, newest first, as far as they are remembered
-    ``returns``        of a request alone: this incarnation was registered before and may replace no other
+    ``topics``         the subscribed topics; empty: every topic of the service
+    ``co_partitioned`` sets of topics whose equal partition numbers must have the same owner
+    ``holds``          topic -> the partitions of which the consumer keeps a warm replica
+    ``former``         topic -> the partitions that the consumer reports to have owned before;
+                       stored only while the group waits for missing consumers
+    ``weights``        topic -> partition -> its cost, if the consumer knows it; 1.0 is ordinary
+    ``endpoint``       the consumer's address for requests, for callers that watch assignments
+    ``identity``       the authenticated name of the caller; "" without authentication
+    ``session``        the id of this registration; each registration of a name has a new id
+    ``incarnation``    the id of the process under this name; "" for all clients of the first proto
+    ``replaced``       earlier incarnations, newest first, at most :data:`MOST_REPLACED`
+    ``returns``        in a request only: this incarnation was registered before, so the service
+                       refuses it if a different incarnation is registered
     ``by_operator``    an operator drained the name: a new incarnation stays drained
-    ``leaves``         draining, and the process itself wants to stop
-    ``dismissed``      draining, and told to stop though nobody relieves it: who comes next is a new process
+    ``leaves``         draining, because the process itself wants to stop
+    ``dismissed``      draining, and the process was sent away although no consumer can take its
+                       partitions: the next registration of the name is not drained
     """
 
     name: str
@@ -58,37 +61,42 @@ class Consumer:
     dismissed: bool = False
 
     def wants(self, topic: str) -> bool:
-        """Whether it subscribes to the topic."""
+        """Whether the consumer subscribes to the topic."""
         return not self.topics or topic in self.topics
 
 
 def names_itself(incarnation: str) -> bool:
-    """Whether the process sends this incarnation itself: the service's own begin with ``~``."""
+    """Whether the process sent this incarnation itself.
+
+    Incarnations made by the service begin with ``~``.
+    """
     return incarnation != "" and not incarnation.startswith("~")
 
 
-#: Seconds for which an expelled incarnation is remembered: no process that was told to stop lives longer.
+#: Seconds for which the store keeps the mark of an expelled incarnation. The service assumes that
+#: an expelled process has stopped by then.
 EXPELLED_S = 86_400.0
-#: What the key ``awaiting/group`` says: whether the store still knows who owned what.
+#: The value of the key ``awaiting/group``: whether the store still has the assignments.
 KNOWN, FORGOTTEN = b"known", b"forgotten"
-#: What the key ``removed/TOPIC`` says: who removed it. What Kafka has again comes back.
+#: The value of the key ``removed/TOPIC``: where the topic was removed. A topic that was removed in
+#: Kafka comes back when Kafka has it again.
 BY_OPERATOR, IN_KAFKA = b"by an operator", b"in Kafka"
-#: Replaced incarnations that a registration remembers.
+#: The most replaced incarnations that a registration keeps.
 MOST_REPLACED = 16
-#: A consumer with this capability calls Heartbeat.
+#: The capability of a consumer that calls Heartbeat.
 HEARTBEATS = "heartbeats"
-#: A consumer with this capability is given replicas to keep warm, where the service has ``replicas``.
+#: The capability of a consumer that keeps replicas warm, if the service's ``replicas`` is above 0.
 KEEPS_REPLICAS = "replicas"
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """Whose a partition is, since which epoch; ``offset`` is where the owner before stopped.
+    """The owner of a partition, and the epoch since which it owns the partition.
 
-    ``incarnation`` is the owner's: another process of the same name does not own the partition.
-
-    In the store the epoch is the key's revision; what consumers are told is ``View.dated``. ``absent``, of an
-    answer alone: the owner is not registered.
+    ``epoch``        in the store the key's revision; consumers get the epoch of ``View.dated``
+    ``offset``       the offset at which the previous owner stopped
+    ``incarnation``  the owner's process; other processes of the name do not own the partition
+    ``absent``       in an answer only: the owner is not registered
     """
 
     at: TopicPartition
@@ -101,7 +109,10 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A topic of the service. ``in_kafka``: Kafka has named it; where Kafka has it no more, it is removed."""
+    """A topic of the service.
+
+    ``in_kafka``: Kafka has had this topic. The service removes such a topic when Kafka deletes it.
+    """
 
     topic: str
     partition_count: int
@@ -110,7 +121,10 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """An operator wants the partition on this consumer; ``once``: no longer than until it is there."""
+    """An operator's order to put the partition on this consumer.
+
+    ``once``: the order ends when the consumer owns the partition, or cannot take the partition.
+    """
 
     at: TopicPartition
     consumer: str
@@ -119,7 +133,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """An operator wants no moves for balance. ``since`` unix seconds."""
+    """An operator's order to stop moves for balance. ``since``: unix seconds."""
 
     reason: str
     since: float
@@ -127,7 +141,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads."""
+    """The leading instance, and the lease of its key."""
 
     holder: str
     lease_id: int
@@ -135,7 +149,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class OpenHandoff:
-    """A hand-off with its id (the revision that created it) and how long it has been under way, seconds."""
+    """A hand-off with its id (the revision that created its key) and its age in seconds."""
 
     handoff: Handoff
     handoff_id: int
@@ -143,7 +157,7 @@ class OpenHandoff:
 
 
 class Action(Enum):
-    """What a consumer that deregisters is to do."""
+    """The answer to a consumer that deregisters."""
 
     SHUTDOWN_NOW = 0
     WAIT_FOR_DRAIN = 1
@@ -151,7 +165,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """A move of a dry run: ``old_owner`` is ``None`` for an orphan, which is given at once."""
+    """A move of a dry run. ``old_owner`` is ``None`` for an orphan, which moves at once."""
 
     at: TopicPartition
     old_owner: str | None
@@ -159,7 +173,7 @@ class PlannedMove:
 
 
 class Ended(Enum):
-    """Why a stream is over."""
+    """The reason for the end of a stream."""
 
     REPLACED = "another stream of the same name has taken its place"
     EXPELLED = "this process did not release a partition: it is expelled"

@@ -1,4 +1,4 @@
-"""The service's settings: defaults, and what cannot be."""
+"""The service's settings: defaults and checks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from faust_assigner.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSettings:
-    """One group's settings; times in seconds.
+    """The settings of one group; times in seconds.
 
-    ``prefix`` of all keys: one prefix, one group. ``strict``: the old owner drains before the new one starts.
-    ``max_handoffs`` and ``max_handoffs_per_consumer`` are what may be under way at once (per new owner).
-    ``release_timeout_s``: strict, an old owner that has not released by then is expelled.
-    ``cooldown_s``: how long a consumer that could not warm a partition is not asked for it again.
-    ``rebalance_delay_s``: how long the first consumers after an outage wait for the others that were there.
-    ``replicas``: standbys per partition among the consumers that keep replicas.
+    ``prefix``                     the prefix of all keys; each group has its own prefix
+    ``strict``                     the old owner drains before the new owner starts
+    ``max_handoffs``               the most hand-offs under way at once in the group
+    ``max_handoffs_per_consumer``  the same for each new owner
+    ``release_timeout_s``          strict: an old owner without a release by then is expelled
+    ``cooldown_s``                 the time during which a partition is not offered again to a
+                                   consumer that failed to warm it
+    ``rebalance_delay_s``          the first consumers after an outage wait this long for the rest
+    ``replicas``                   standbys per partition, among the consumers that keep replicas
     """
 
     prefix: str = "/kafka-assigner/"
@@ -40,7 +43,7 @@ class ServiceSettings:
 
     @property
     def pulse_s(self) -> float:
-        """How often a stream says that it lives, as often as a consumer does."""
+        """Seconds between two pulses of a stream; consumers send heartbeats as often."""
         return self.consumer_ttl_s / 9
 
     def __post_init__(self) -> None:
@@ -48,7 +51,7 @@ class ServiceSettings:
             raise ConfigError(f"prefix must begin and end with a slash, got {self.prefix!r}")
         for name in ("consumer", "leader"):
             ttl, every = getattr(self, f"{name}_ttl_s"), getattr(self, f"{name}_keepalive_s")
-            # A keepalive that fails once must leave time for a second one before the fence at two thirds.
+            # After a failed keepalive a second must fit before the fence at two thirds of the TTL.
             if not 0 < every < ttl * 2 / 3:
                 raise ConfigError(
                     f"{name}_keepalive_s must be above 0 and below two thirds of "

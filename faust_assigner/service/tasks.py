@@ -1,4 +1,4 @@
-"""Tasks that are ended by whoever started them."""
+"""Helpers that cancel asyncio tasks and wait for their end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 async def ended(task: asyncio.Task[Any]) -> None:
-    """Cancel the task and wait for its end; what it failed with is logged."""
+    """Cancel the task, wait for its end, and log its exception if it failed."""
     task.cancel()
     while not task.done():
         await asyncio.wait([task])
@@ -20,7 +20,7 @@ async def ended(task: asyncio.Task[Any]) -> None:
 
 
 async def first(*works: Coroutine[Any, Any, Any]) -> None:
-    """Until one of them returns; the others are cancelled."""
+    """Run the coroutines until the first ends, then cancel the rest."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(work) for work in works]
     try:

@@ -1,1 +1,1 @@
-"""The leader: elected by a lease, it plans, and moves partitions by hand-offs."""
+"""The leader: elected by a lease. The leader plans, and moves partitions by hand-offs."""

@@ -1,1 +1,1 @@
-"""Where the service keeps its state: one interface, in memory or in etcd."""
+"""The service's store: one interface, implemented in memory and in etcd."""

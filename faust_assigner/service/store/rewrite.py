@@ -1,4 +1,7 @@
-"""Read, decide, write if nobody was faster: how a key is changed by those who do not lead."""
+"""Change a key by reading it, deciding, and writing only if the key is unchanged.
+
+The leader writes through its term instead (``Leadership.commit``).
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,20 @@ from faust_assigner.service.store.base import KeyValue, Store, Write, absent, un
 ATTEMPTS = 20
 NO_KEYS: Final[Mapping[str, Exception]] = MappingProxyType({})
 
-#: What to write for a key as it is, or is not, and beside it; ``None``: nothing.
+#: The key as it is (``None`` if absent) -> the writes to the key and to further keys; ``None``: no
+#: write.
 Decide = Callable[[KeyValue | None], Awaitable[Write | Sequence[Write] | None]]
 
 
 async def rewritten(
     store: Store, key: str, decide: Decide, *, unless: Mapping[str, Exception] = NO_KEYS
 ) -> int:
-    """The revision of the write; where nothing was to be written, of what is there, 0 for nothing.
+    """Write the decision of ``decide`` on the key, and return the revision of the write.
 
-    ``decide`` is asked again where the key changed meanwhile. Raises what it raises, the exception of a key
-    of ``unless`` that exists, and ``StoreUnavailable`` where the key changed :data:`ATTEMPTS` times.
+    Without a write, return the revision of the existing value, or 0 if the key is absent. If the
+    key changed meanwhile, call ``decide`` again. Raises the exceptions of ``decide``, the exception
+    of an existing key of ``unless``, and ``StoreUnavailable`` if the key changed :data:`ATTEMPTS`
+    times.
     """
     for _ in range(ATTEMPTS):
         kv = await store.get(key)
