@@ -1,10 +1,13 @@
-"""A copy of the group's keys that misses nothing: list, watch from the next revision, list again.
+"""A complete copy of the group's keys: list, watch from the next revision, list again.
 
-A broken watch goes on at the revision after the last one seen; before that, and every few seconds besides,
-the copy is compared with a fresh listing: the history may be compacted away, and a watch may hang. A store
-that was restored from a snapshot is found out by it too: its revisions begin again where they have been. A
-watch from the last one seen would wait for the day on which there are as many again, and epochs, which are
-revisions, would be below those that sinks have seen: they are raised above them before the listing is taken.
+After a broken watch, and every few seconds besides, the mirror compares its copy with a fresh
+listing. The history may be compacted, and a watch may hang. Then the watch resumes at the revision
+after the last seen.
+
+The comparison also detects a store restored from a snapshot: its revisions repeat earlier numbers.
+A watch from the last seen revision would wait until the restored store has reached this revision
+again. Epochs are revisions, and would be lower than epochs that sinks have seen. The mirror
+therefore raises the base of epochs before it applies the listing of a restored store.
 """
 
 from __future__ import annotations
@@ -28,20 +31,26 @@ logger = logging.getLogger(__name__)
 
 Listener = Callable[[Sequence[Change]], None]
 RETRY_S = 0.5
-#: Changes that wait for an operator's screen; it looks at the state anyway.
+#: The most unread changes of an operator's watch. Older changes are dropped: the screen shows the
+#: state.
 MAX_UNREAD = 10_000
-#: Unreadable keys that one line of the log names.
+#: The most unreadable keys that a log line names.
 NAMED = 10
-#: Keys from which another thread compares a listing with the copy.
+#: The number of keys above which a worker thread compares a listing with the copy.
 LARGE = 4_000
-#: No listing follows for so many times what the last one took.
+#: After a listing the mirror takes no listing for this many times the listing's duration.
 REST = 20.0
-#: Epochs are raised by so much more: another instance may have seen what this one had not heard of.
+#: The margin by which the base of epochs is raised: a different instance may have seen later
+#: revisions.
 AHEAD = 1_000_000
 
 
 class Mirror:
-    """The copy: ``view`` as of ``revision``. Listeners are told of changes once the view has them all."""
+    """The copy: ``view`` as of ``revision``.
+
+    The mirror calls each listener with a batch of changes after the view has applied the whole
+    batch.
+    """
 
     def __init__(self, store: Store, keys: Keys, clock: Clock, *, reconcile_s: float) -> None:
         self.view = View(keys)
@@ -63,25 +72,26 @@ class Mirror:
 
     @property
     def dated(self) -> int:
-        """The revision on the scale of epochs: it rises over a restored store, too."""
+        """The revision on the scale of epochs, which rises even if the store is restored."""
         return self.view.base + self.revision
 
     async def load(self) -> None:
-        """The first listing."""
+        """Take the first listing."""
         listing = await self._store.list(self._prefix)
         self._take(listing, differences(self.view.raw, listing))
 
     async def follow(self) -> None:
-        """Watch for ever."""
+        """Watch the store, for ever."""
         while True:
             self._listening = asyncio.get_running_loop().create_task(self._listen(), name="watch")
             try:
                 await self._listening
             except asyncio.CancelledError:
                 if (task := asyncio.current_task()) is None or task.cancelling():
-                    raise  # else it was ended because its revision never comes
+                    raise  # otherwise _forget ended the watch: its revision never comes
             except StoreError as error:
-                # It may be compacted, or restored: nothing new is taken before that is known.
+                # The history may be compacted, or the store restored: a listing must show this
+                # before the watch resumes.
                 logger.info("the watch broke: %s: listing again", error)
                 while not await self._relist():
                     await self._clock.sleep(RETRY_S)
@@ -96,8 +106,11 @@ class Mirror:
                 self._apply(batch.events, batch.revision)
 
     async def reconcile(self) -> None:
-        """Compare with a listing every few seconds, for ever; a large group less often, so that listings take
-        a twentieth of the time at most. In between the store is only asked whether it answers."""
+        """Compare the copy with a listing every few seconds, for ever.
+
+        Listings take at most about a twentieth of the time: a large group is listed less often. In
+        between the mirror reads one key to check that the store answers.
+        """
         rest_until = -float("inf")
         while True:
             await self._clock.sleep(self._reconcile_s)
@@ -117,8 +130,8 @@ class Mirror:
             logger.info("the store does not answer: %s", error)
 
     async def _relist(self) -> bool:
-        """Compare with a listing; whether there was one."""
-        async with self._comparing:  # one after the other: a store is found to be restored once
+        """Compare the copy with a listing, and return whether the store gave a listing."""
+        async with self._comparing:  # so that a restored store is detected only once
             asked = self.revision
             try:
                 listing = await self._store.list(self._prefix)
@@ -141,8 +154,11 @@ class Mirror:
         return True
 
     async def _differences(self, listing: Listing) -> list[Event]:
-        """As those of the view; of a large group another thread finds them, by a copy, while the watch goes
-        on, and those that the watch has told meanwhile are none any more."""
+        """List the differences between the view and a listing.
+
+        For a large group a worker thread compares a copy of the view while the watch goes on.
+        Differences that the watch has reported meanwhile are left out.
+        """
         if len(listing.items) < LARGE:
             return differences(self.view.raw, listing)
         found = await asyncio.to_thread(differences, dict(self.view.raw), listing)
@@ -154,8 +170,11 @@ class Mirror:
     def _is_of_another_past(
         self, listing: Listing, differences: Sequence[Event], asked: int
     ) -> bool:
-        """Whether what was written up to our revision is not what we have seen there. ``asked``: our
-        revision when we asked; only that of a store that went back is older."""
+        """Whether the store's history differs from the history that this mirror has seen.
+
+        ``asked``: the mirror's revision before the listing. Only a restored store answers with an
+        older one.
+        """
         if self.revision > listing.revision >= asked:
             return False  # the watch is ahead of the listing
         return listing.revision < asked or any(
@@ -163,11 +182,11 @@ class Mirror:
         )
 
     async def _raise_epochs(self, seen: int) -> None:
-        """Epochs begin above ``seen`` from now on, whichever instance says so first."""
+        """Raise the base of epochs above ``seen``, unless a different instance has done so."""
         await self._put_base(seen, seen + AHEAD)
 
     async def _put_base(self, least: int, base: int) -> None:
-        """Write ``base`` where what is written is below ``least``."""
+        """Write ``base`` if the stored base is below ``least``."""
 
         async def above(kv: KeyValue | None) -> Put | None:
             known = (kv and codec.readable(codec.load_base, kv.value)) or 0
@@ -176,15 +195,15 @@ class Mirror:
         await rewritten(self._store, self._keys.epochs, above)
 
     async def begin_epochs(self, wall_s: float) -> None:
-        """Let epochs be at least the milliseconds of ``wall_s``; they only rise.
+        """Raise the base of epochs so that epochs are at least ``wall_s`` in milliseconds.
 
-        With a group's first consumer, on any store: it may have had another store before, in memory or in
-        etcd, whose revisions say nothing of this one's.
+        Called with a group's first consumer, on any store. The group may have used a different
+        store before, in memory or in etcd, with unrelated revisions.
         """
         await self._put_base(least := int(wall_s * 1000) - self.revision, least)
 
     def _forget(self) -> None:
-        """The next listing counts, whatever its revision; nothing is heard of the other past any more."""
+        """Prepare for a restored store's listing: accept any revision, and end the old watch."""
         self.revision, self._times_restored = 0, self._times_restored + 1
         if self._listening is not None:
             self._listening.cancel()
@@ -195,7 +214,11 @@ class Mirror:
             self._apply(differences, listing.revision, known=True)
 
     def _apply(self, events: Sequence[Event], revision: int, *, known: bool = False) -> None:
-        """Events at or below our revision came by a listing already."""
+        """Apply events to the view and call the listeners.
+
+        A listing has already delivered the watch's events at or below the mirror's revision; these
+        are skipped. ``known``: the events are the differences of a listing; all are applied.
+        """
         fresh = events if known else [event for event in events if event.revision > self.revision]
         changes = [change for event in fresh if (change := self.view.apply(event)) is not None]
         self._grown.look(len(self.view.raw))
@@ -209,7 +232,7 @@ class Mirror:
                 listener(changes)
 
     def _tell_unreadable(self) -> None:
-        """Log the keys whose values cannot be read, each once."""
+        """Log the keys with unreadable values, each once."""
         new = sorted(self.view.unreadable - self._unreadable)
         self._unreadable = set(self.view.unreadable)
         if new:
@@ -222,7 +245,10 @@ class Mirror:
             )
 
     async def watched(self) -> AsyncIterator[Change]:
-        """Every change from now on, of those that wait to be read the newest :data:`MAX_UNREAD`."""
+        """Iterate over every change from now on.
+
+        At most :data:`MAX_UNREAD` changes wait to be read; then the oldest are dropped.
+        """
         unread: deque[Change] = deque(maxlen=MAX_UNREAD)
         wake = asyncio.Event()
 
@@ -242,23 +268,27 @@ class Mirror:
                 self.listeners.remove(heard)
 
     async def past(self, revision: int, known: int) -> None:
-        """Return once the copy has a write of that revision; ``known``: the copy's own before the write.
+        """Return when the copy has the write of ``revision``.
 
-        Raises as :meth:`reached`. Where the store went back the copy is of another past: who has registered
-        anew by that write is in it under the session of before.
+        ``known``: the copy's revision before the write. A write at or below ``known`` shows that
+        the store was restored. The copy then still has the history from before the restore, with
+        the writer's earlier registration. The mirror therefore lists the store again first. Raises
+        as :meth:`reached`, and StoreUnavailable if this listing fails.
         """
         if revision <= known and not await self._relist():
             raise StoreUnavailable("the store was restored and is not read yet")
         await self.reached(revision)
 
     def end(self) -> None:
-        """Nothing is heard any more: nobody waits for it."""
+        """End all waits for revisions: the mirror follows the store no more."""
         self._is_over = True
         self._moved.set()
 
     async def reached(self, revision: int) -> None:
-        """Return once the copy is at least that new; StoreUnavailable where that will not be: the store went
-        back, or this instance stops."""
+        """Return when the copy's revision is at least ``revision``.
+
+        Raises StoreUnavailable if the store was restored, or if this instance stops.
+        """
         before = self._times_restored
         while self.revision < revision:
             await self._moved.wait()

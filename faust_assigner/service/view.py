@@ -1,4 +1,4 @@
-"""What the store holds, as values: every key parsed once, garbage left aside and noted."""
+"""The store's content as values: each key is parsed once, and unreadable keys are recorded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """A value and the key it was read from."""
+    """A value and its key in the store."""
 
     kv: KeyValue
     value: T
@@ -34,9 +34,11 @@ class Entry(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one key; ``before`` and ``after`` are ``None`` where there was, or is, nothing to read.
+    """The change of one key.
 
-    ``name`` is what the view knows it by: a consumer's name, a topic, a partition, (partition, consumer).
+    ``before`` or ``after`` is ``None`` if there was, or is, no readable value.
+    ``name`` is the entry's key in the view: a consumer's name, a topic, a partition, or
+    (partition, consumer).
     """
 
     kind: str
@@ -46,7 +48,10 @@ class Change:
 
 
 def _at(names: tuple[str, ...]) -> TopicPartition:
-    """Raises ``ValueError`` for another spelling of a number, too: a partition has one key."""
+    """Return the partition of a key's names. Raises ``ValueError`` for an invalid number.
+
+    A partition has exactly one key: a different spelling of the number is invalid, too.
+    """
     topic, number = names
     if number != str(int(number)) or not 0 <= int(number) < keys.MAX_PARTITIONS:
         raise ValueError(f"no partition: {number}")
@@ -54,19 +59,23 @@ def _at(names: tuple[str, ...]) -> TopicPartition:
 
 
 def _process(names: tuple[str, ...]) -> tuple[str, str]:
-    """A consumer's name and an incarnation."""
+    """Return the consumer's name and the incarnation of a key's names."""
     return names[0], "" if names[1] == "-" else names[1]
 
 
 @dataclass(eq=False)
 class View:
-    """The keys of one group by what they mean. ``unreadable``: the keys whose values cannot be read.
+    """The keys of one group, by kind, with indexes.
 
-    Indexes are kept with each change: by consumer, ``owned`` has its assignments and ``moving`` the hand-offs
-    to it or from it; a consumer without any has no entry. ``granted`` counts the assignments of each process,
-    (consumer, incarnation), and ``draining`` has the consumers that leave. ``raised`` is the
-    revision that raised the base of epochs last. ``inputs`` counts the changes that
-    a plan depends on: while it stays, so does the plan.
+    Each change updates the indexes:
+
+    ``owned``       consumer -> its assignments; a consumer without assignments has no entry
+    ``moving``      consumer -> the hand-offs to or from the consumer; no entry without hand-offs
+    ``granted``     (consumer, incarnation) -> the number of the process's assignments
+    ``draining``    the consumers that leave
+    ``raised``      the revision that last raised the base of epochs
+    ``unreadable``  the keys with unreadable values
+    ``inputs``      counts the changes on which a plan depends: an equal count, an equal plan
     """
 
     keys: Keys
@@ -96,7 +105,7 @@ class View:
     inputs: int = 0
 
     def apply(self, event: Event) -> Change | None:
-        """One key's change; ``None`` for a key of no kind we know."""
+        """Apply one key's event, and return the change; ``None`` for a key of an unknown kind."""
         if event.kv is None:
             self.raw.pop(event.key, None)
         else:
@@ -153,9 +162,9 @@ class View:
                 del self.granted[process]
 
     def frozen(self) -> View:
-        """A copy that later changes leave as it is, for a reader in another thread. Entries are shared.
+        """Copy the view for a reader in a worker thread. The copy shares the immutable entries.
 
-        Cost: some ten nanoseconds a key.
+        Cost: some ten nanoseconds per key.
         """
         return View(
             self.keys,
@@ -196,56 +205,58 @@ class View:
         return None
 
     def same(self, key: str) -> Compare:
-        """A compare that holds while ``key`` is as it is here, readable or not."""
+        """Make a compare that holds while ``key`` is as in this view, readable or not."""
         kv = self.raw.get(key)
         return absent(key) if kv is None else unchanged(kv)
 
     @property
     def leader(self) -> Entry[Leader] | None:
-        """Who leads."""
+        """The leading instance, or ``None``."""
         return self.leaders.get("leader")
 
     @property
     def pause(self) -> Pause | None:
-        """Why nothing moves for balance; ``None`` where the leader balances."""
+        """The operator's pause of moves for balance; ``None`` without a pause."""
         entry = self.pauses.get("group")
         return entry.value if entry else None
 
     @property
     def base(self) -> int:
-        """What epochs begin above: 0, or more where the store was restored."""
+        """The base above which epochs begin: 0 if the store has no base."""
         return self.bases["base"].value if "base" in self.bases else 0
 
     def dated(self, assigned: Assigned) -> Assigned:
-        """With the epoch that consumers are told: both of its parts only rise, and so does the sum.
+        """Return the assignment with the epoch for consumers: the base plus the revision.
 
-        Where the base was raised since the grant its owner has committed under a lower epoch, which it cannot
-        tell from a former owner's: where that one stopped is behind it, and is told no more.
+        Both parts only rise, and therefore the sum only rises. If the base was raised after the
+        grant, the owner has already committed under a lower epoch. The owner cannot tell these
+        commits from commits of a former owner. The former owner's last offset is then outdated and
+        is left out.
         """
         offset = assigned.offset if assigned.epoch >= self.raised else None
         return replace(assigned, epoch=self.base + assigned.epoch, offset=offset)
 
     def is_registered(self, name: str, incarnation: str) -> bool:
-        """Whether this process of the consumer is the one that is registered now."""
+        """Whether this process of the consumer is registered now."""
         entry = self.consumers.get(name)
         return entry is not None and entry.value.incarnation == incarnation
 
     def may_work(self, name: str, incarnation: str) -> bool:
-        """Whether this process may be working: it is registered, or its lease has not run out yet."""
+        """Whether this process may be working: it is registered, or its lease still runs."""
         return self.is_registered(name, incarnation) or (name, incarnation) in self.fences
 
     def incarnation(self, name: str) -> str:
-        """The registered incarnation of a consumer; "" where there is none."""
+        """Return the registered incarnation of a consumer; "" if the consumer is not registered."""
         entry = self.consumers.get(name)
         return "" if entry is None else entry.value.incarnation
 
     def ready(self) -> list[Consumer]:
-        """Those that may be given partitions, by name."""
+        """List the consumers that may get partitions, sorted by name."""
         found = (self.consumers[name].value for name in sorted(self.consumers))
         return [consumer for consumer in found if consumer.status is Status.READY]
 
     def partitions(self) -> Iterable[TopicPartition]:
-        """Every partition there is, by topic and number."""
+        """Iterate over every partition of every topic, by topic and number."""
         for topic in sorted(self.topics):
             for number in range(self.topics[topic].value.partition_count):
                 yield TopicPartition(topic, number)
@@ -257,19 +268,19 @@ class View:
 
 
 def differences(known: Mapping[str, KeyValue], listing: Listing) -> list[Event]:
-    """What must have happened since all keys were ``known``, in the order of revisions."""
+    """List the events from the ``known`` keys to ``listing``: writes by revision, then deletions."""
     now = {kv.key: kv for kv in listing.items}
     gone = [Event(key, listing.revision, None) for key in known if key not in now]
     new = [
         Event(kv.key, kv.mod_revision, kv) for kv in listing.items if known.get(kv.key) != kv
-    ]  # whole: a restored store gives a revision's number twice
+    ]  # compare the whole value: a restored store uses a revision's number twice
     return sorted(new, key=lambda event: (event.revision, event.key)) + sorted(
         gone, key=lambda e: e.key
     )
 
 
 def has_more(view: View, name: str) -> bool:
-    """Whether a consumer owns something, or something is on its way to it or from it."""
+    """Whether the consumer's registered process owns a partition or takes part in a hand-off."""
     mine = view.incarnation(name)
     return any(
         view.assignments[at].value.incarnation == mine for at in view.owned.get(name, ())
@@ -280,7 +291,7 @@ def has_more(view: View, name: str) -> bool:
 
 
 def leaving(view: View, name: str) -> set[TopicPartition]:
-    """The partitions that the registered process of the name was asked to release in strict mode."""
+    """Return the partitions that the registered process was asked to release in strict mode."""
     mine = view.incarnation(name)
     return {
         at
@@ -293,7 +304,7 @@ def leaving(view: View, name: str) -> set[TopicPartition]:
 
 
 def awaited(view: View) -> set[str]:
-    """The consumers that own partitions, are not registered, and have not said goodbye."""
+    """Return the consumers that own partitions, are not registered and have not deregistered."""
     return view.owned.keys() - view.consumers.keys() - view.departed.keys()
 
 
@@ -305,14 +316,14 @@ def is_idle(view: View) -> bool:
 
 
 def unowned(view: View) -> int:
-    """How many partitions no registered process owns."""
+    """Count the partitions without a registered owner."""
     everything = sum(entry.value.partition_count for entry in view.topics.values())
     processes = ((name, entry.value.incarnation) for name, entry in view.consumers.items())
     return max(0, everything - sum(view.granted[process] for process in processes))
 
 
 def waits_in_vain(view: View, name: str) -> bool:
-    """Whether nobody is left to take what a draining consumer has."""
+    """Whether no ready consumer can take any of a draining consumer's partitions."""
     ready = view.ready()
     mine = view.incarnation(name)
     topics = {
@@ -324,7 +335,10 @@ def waits_in_vain(view: View, name: str) -> bool:
 
 
 def _is_input(change: Change) -> bool:
-    """Whether a plan may depend on it: not on who leads, on a session, or on how far a hand-off is."""
+    """Whether a plan may depend on the change.
+
+    A plan does not depend on the leader, on a consumer's session or on a hand-off's progress.
+    """
     if change.kind in ("leaders", "bases", "expelled", "resyncs", "removed"):
         return False
     if change.before is None or change.after is None:
@@ -350,7 +364,13 @@ def _parties_of(entry: Entry[Handoff] | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Reader:
-    """How keys of one kind are read: their name in the view, their value, whether the two agree."""
+    """The reader of one kind of key.
+
+    ``field``  the view's field for entries of this kind
+    ``name``   makes the entry's key in the view from the key's names
+    ``load``   decodes the value
+    ``named``  whether the value agrees with the key
+    """
 
     field: str
     name: Callable[[tuple[str, ...]], Any]
