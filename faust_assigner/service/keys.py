@@ -1,5 +1,4 @@
-"""The keys in the store and their JSON values: those of the first Kafka Assigner, and additional
-keys.
+"""The keys in the store and their JSON values: the first Kafka Assigner's, and additional keys.
 
 A reader of the first Kafka Assigner finds all the keys and fields that it knows. Additional fields
 are this package's; this package ignores fields that it does not know. A name is escaped, so that a
@@ -104,9 +103,7 @@ class Keys:
         return f"{self.prefix}fences/{escape(name)}/{escape(incarnation) or '-'}"
 
     def expelled(self, name: str, incarnation: str) -> str:
-        """The key of an incarnation that was expelled for an unreleased partition. An additional
-        key.
-        """
+        """The key of an incarnation expelled for an unreleased partition. An additional key."""
         return f"{self.prefix}expelled/{escape(name)}/{escape(incarnation) or '-'}"
 
     @property

@@ -1,4 +1,4 @@
-"""One instance of the service: what the network layer drives."""
+"""One instance of the service, without the network layer, which calls this class."""
 
 from __future__ import annotations
 
@@ -61,36 +61,46 @@ __all__ = ["AssignerNode", "CommandStream", "CountPartitions", "Metrics", "NoMet
 
 
 class CommandStream(Protocol):
-    """What :meth:`AssignerNode.register` gives. Iterating ends when the stream does; see ``ended``."""
+    """The commands for one registered consumer, returned by :meth:`AssignerNode.register`.
+
+    The iteration ends with the stream; ``ended`` then has the reason.
+    """
 
     consumer_name: str
     session: str
     incarnation: str
     ended: Ended | None
-    revision: int  #: of the state that the last command tells of, on the scale of epochs
+    revision: int  #: the revision of the last command's state, on the scale of epochs
 
     @property
     def lives_s(self) -> float:
-        """Seconds for which nobody else is given what the consumer owns. A consumer that does not hear from
-        this instance for so long, counted from when it asked, stops processing; and what it hears counts
-        only once it has taken this stream's first message: older ones said other things are its own."""
+        """Seconds for which no other consumer gets this consumer's partitions.
+
+        The time counts from the consumer's request. The consumer stops processing when the time is
+        over, unless this instance has given a further sign of life. Signs of life count only after
+        the stream's first message: earlier streams describe an outdated assignment.
+        """
 
     def __aiter__(self) -> AsyncIterator[Command]: ...
 
     async def __anext__(self) -> Command: ...
 
     async def close(self) -> None:
-        """The consumer is not connected any more. Its registration lives on until its lease expires, so that
-        it finds its partitions when it is back in time."""
+        """End the stream of a disconnected consumer.
+
+        The registration stays until its lease expires. A consumer that reconnects in time therefore
+        keeps its partitions.
+        """
 
 
 class AssignerNode:
-    """One instance: start it, register consumers, pass on what they say, stop it.
+    """One instance: start the node, register consumers, pass on their answers, stop the node.
 
-    ``node_id`` names it in the leader's key. ``topics`` are written at the start where they are new.
-    ``count_partitions`` asks Kafka; without it only ``topics`` and what is in the store are known.
-    Every method raises :class:`ServiceRefused` (see errors) for what may not be and ``StoreError`` where the
-    store does not answer; a caller may repeat any of them: all are idempotent.
+    ``node_id`` names the instance in the leader's key. The instance writes new ``topics`` at its
+    start. ``count_partitions`` asks Kafka; without ``count_partitions`` the service knows only
+    ``topics`` and the topics in the store. Every method raises :class:`ServiceRefused` (see errors)
+    for a refused request, and ``StoreError`` if the store does not answer. All methods are
+    idempotent: a caller may repeat each call.
     """
 
     def __init__(
@@ -138,7 +148,7 @@ class AssignerNode:
         ]
 
     async def start(self) -> None:
-        """Write the topics, follow the store, run for leader. Returns when this instance can serve."""
+        """Write the topics, follow the store, run for leader. Return when this instance can serve."""
         await self._mirror.load()
         await self._catalogue.write()
         loop = asyncio.get_running_loop()
@@ -154,7 +164,7 @@ class AssignerNode:
         ]
 
     async def _lead(self, term: Leadership) -> None:
-        """One term."""
+        """Lead for one term."""
         self._metrics.leading(True)
         refresh = asyncio.get_running_loop().create_task(
             self._catalogue.refresh(term), name="refresh"
@@ -163,12 +173,12 @@ class AssignerNode:
             await self._rebalancer.lead(term)
         finally:
             self._metrics.leading(False)
-            self._metrics.handoffs({})  # another one counts them now
+            self._metrics.handoffs({})  # the next leader counts hand-offs now
             self._metrics.stuck(0)
             await ended(refresh)
 
     async def _vacant(self) -> None:
-        """Until the leader's key was seen to go, or it is time to try again."""
+        """Wait until the leader's key disappears, or until the next try is due."""
         self._vacancy.clear()
         await first(self._vacancy.wait(), self._clock.sleep(self.settings.election_retry_s))
 
@@ -187,23 +197,26 @@ class AssignerNode:
 
     @property
     def serving(self) -> bool:
-        """Started, and the store answers: the health of a relay."""
+        """Whether the instance is started and the store answers; the health of a relay."""
         return bool(self._tasks) and self.condition.hears_store
 
     @property
     def lives(self) -> bool:
-        """Started, and none of its tasks has ended: a restart would mend nothing."""
+        """Whether the instance is started and all its tasks run: a restart would not help."""
         return bool(self._tasks) and not any(task.done() for task in self._tasks)
 
     @property
     def leads(self) -> bool:
-        """Whether this instance is the leader and sure of it: the health of a leader."""
+        """Whether this instance leads and its lease is valid; the health of a leader."""
         return self._election.leads
 
     async def register(self, consumer: Consumer) -> CommandStream:
-        """Let a consumer in (``status``, ``registered_at`` and ``session`` are set here). A living stream of
-        the same name on any instance ends as REPLACED; another incarnation gets its partitions under new
-        epochs, in strict mode once the lease of the replaced one has run out. Raises also ``Replaced``."""
+        """Register a consumer; the service sets ``status``, ``registered_at`` and ``session``.
+
+        A living stream of the same name on any instance ends as REPLACED. A new incarnation gets
+        the name's partitions under new epochs; in strict mode only after the replaced incarnation's
+        lease has run out. Raises also ``Replaced``.
+        """
         checked_consumer(consumer.name)
         checked_incarnation(consumer.incarnation)
         checked_endpoint(consumer.endpoint)
@@ -221,8 +234,11 @@ class AssignerNode:
         identity: str = "",
         incarnation: str = "",
     ) -> float | None:
-        """A consumer that registered here or elsewhere lives: the seconds for which its registration does for
-        sure; None where that is over. ``held``: what it holds, to be compared with what is its own."""
+        """Renew a registration made at any instance; return its remaining seconds for sure.
+
+        Returns None if the registration is over. ``held``: the digest of the partitions that the
+        consumer holds; the service compares this digest with the assignment.
+        """
         async with self._caller(consumer_name, identity, incarnation):
             lives_s = await self._beats.beat(consumer_name, identity, session, held)
             if lives_s is None and await self._is_expelled(consumer_name, incarnation):
@@ -238,7 +254,10 @@ class AssignerNode:
         identity: str = "",
         incarnation: str = "",
     ) -> None:
-        """The new owner is warm. ``handoff_id`` may be left out by the original's clients."""
+        """Record that the new owner is warm.
+
+        Clients of the first Kafka Assigner may leave out ``handoff_id``.
+        """
         async with self._caller(consumer_name, identity, incarnation):
             await self._acks.ready(consumer_name, at, handoff_id, incarnation)
 
@@ -252,7 +271,10 @@ class AssignerNode:
         identity: str = "",
         incarnation: str = "",
     ) -> None:
-        """The old owner let go; in strict mode it has drained and ``offset`` is the next one to process."""
+        """Record that the old owner released the partition.
+
+        In strict mode the old owner has drained, and ``offset`` is the next offset to process.
+        """
         async with self._caller(consumer_name, identity, incarnation):
             await self._acks.released(consumer_name, at, handoff_id, offset, incarnation)
 
@@ -267,9 +289,9 @@ class AssignerNode:
         identity: str = "",
         incarnation: str = "",
     ) -> None:
-        """The old owner cannot release the partition: in strict mode it is expelled at once.
+        """Record that the old owner cannot release the partition: strict mode expels it at once.
 
-        ``epoch``: of the grant that it speaks of, where it knows it.
+        ``epoch``: the epoch of the old owner's grant, if the old owner knows it.
         """
         granted = None if epoch is None else epoch - self._mirror.view.base
         async with self._caller(consumer_name, identity, incarnation):
@@ -287,7 +309,10 @@ class AssignerNode:
         identity: str = "",
         incarnation: str = "",
     ) -> None:
-        """The new owner cannot warm the partition: another one is chosen for a while."""
+        """Record that the new owner cannot warm the partition.
+
+        The leader chooses a different consumer during the cool-down.
+        """
         async with self._caller(consumer_name, identity, incarnation):
             await self._acks.failed(consumer_name, at, handoff_id, reason, incarnation)
 
@@ -301,7 +326,7 @@ class AssignerNode:
         identity: str = "",
         incarnation: str = "",
     ) -> None:
-        """How far the new owner is, 0..1; too many of them are ignored."""
+        """Record the new owner's progress, 0..1. The service ignores reports that are too frequent."""
         async with self._caller(consumer_name, identity, incarnation):
             await self._acks.progress(consumer_name, at, handoff_id, fraction, incarnation)
 
@@ -313,7 +338,7 @@ class AssignerNode:
         identity: str = "",
         incarnation: str = "",
     ) -> None:
-        """What the consumer keeps warm by now: topic -> partitions."""
+        """Record the replicas that the consumer keeps warm: topic -> partitions."""
         held = {
             checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()
         }
@@ -323,9 +348,10 @@ class AssignerNode:
     async def deregister(
         self, consumer_name: str, *, identity: str = "", incarnation: str = ""
     ) -> Action:
-        """The consumer wants to stop. An unknown one may: it has nothing.
+        """Begin to drain a consumer that wants to stop. An unknown consumer may stop at once.
 
-        WAIT_FOR_DRAIN: its stream ends with DRAINED when everything is handed over (or ask again).
+        WAIT_FOR_DRAIN: the consumer's stream ends with DRAINED after the last hand-off. The
+        consumer may also call again.
         """
         try:
             async with self._caller(consumer_name, identity, incarnation):
@@ -334,7 +360,10 @@ class AssignerNode:
             return Action.SHUTDOWN_NOW
 
     def routes(self, topics: Collection[str], least_revision: int) -> AsyncIterator[RouteUpdate]:
-        """Whose each partition is, for ever: see :func:`followed`, which says what it raises."""
+        """Iterate over the partitions' owners and their changes, for ever.
+
+        Raises as :func:`followed`.
+        """
         checked = tuple(map(checked_topic, topics))
         return followed(
             self._mirror,
@@ -345,18 +374,19 @@ class AssignerNode:
             every_s=self.settings.pulse_s,
         )
 
-    # -- for operators -------------------------------------------------------------------------------
+    # -- for operators
+    # -------------------------------------------------------------------------------
 
     async def drain(self, consumer_name: str) -> Action:
-        """As :meth:`deregister`, by an operator: it counts for the name, whichever process uses it.
+        """Drain a consumer as an operator: the drain holds for every process of the name.
 
-        Raises ``NotFound``.
+        Answers as :meth:`deregister`. Raises ``NotFound``.
         """
         return await self._registered.drain(consumer_name)
 
     @contextlib.asynccontextmanager
     async def _caller(self, name: str, identity: str, incarnation: str) -> AsyncIterator[None]:
-        """Around what a consumer asks for: an expelled process hears of nothing else, whatever it asks.
+        """Check the caller of a request; an expelled process gets Expelled for every refusal.
 
         Raises as :meth:`check`.
         """
@@ -366,7 +396,7 @@ class AssignerNode:
         except Expelled:
             raise
         except ServiceRefused:
-            # Whatever it asked for is refused; the store knows why there is nothing left of the process.
+            # An expelled process gets Expelled as the reason of every refusal.
             if await self._is_expelled(name, incarnation):
                 raise expelled(name, incarnation) from None
             raise
@@ -375,8 +405,11 @@ class AssignerNode:
         return await self._store.get(self.keys.expelled(name, incarnation)) is not None
 
     def check(self, name: str, identity: str, incarnation: str) -> None:
-        """Raises WrongCaller for another identity than the registered one, and Replaced for a process that
-        is known to be replaced; this instance's copy of the store may be late, so that others pass."""
+        """Check a caller against the registration in this instance's copy of the store.
+
+        Raises WrongCaller if the identity differs, and Replaced for a replaced process. The copy
+        may be late, so a replaced process may pass this check.
+        """
         entry = self._mirror.view.consumers.get(checked_consumer(name))
         if entry is None:
             return
@@ -388,29 +421,29 @@ class AssignerNode:
             raise replaced(name, incarnation, entry.value.incarnation)
 
     async def abort_warm(self, at: TopicPartition, *, handoff_id: int | None = None) -> None:
-        """Give a hand-off up; its new owner is not asked again for a while."""
+        """Abort a hand-off; the leader does not ask its new owner again during the cool-down."""
         await self._acks.abort(at, handoff_id)
 
     async def set_topic(self, topic: str, partition_count: int) -> None:
-        """A topic of the service, or its new count."""
+        """Add a topic to the service, or set its new partition count."""
         await self._catalogue.set(checked_topic(topic), partition_count)
 
     async def remove_topic(self, topic: str) -> None:
-        """A topic is the service's no more: its owners lose it. Raises ``NotFound``."""
+        """Remove a topic from the service: its owners lose its partitions. Raises ``NotFound``."""
         await self._catalogue.remove(checked_topic(topic))
 
     @property
     def view(self) -> View:
-        """This instance's copy of the store, to be read alone."""
+        """This instance's copy of the store, read-only."""
         return self._mirror.view
 
     async def consumers(self) -> tuple[Consumer, ...]:
-        """All that are registered, by name."""
+        """List all registered consumers, by name."""
         view = self._mirror.view
         return tuple(view.consumers[name].value for name in sorted(view.consumers))
 
     async def assignments(self) -> tuple[Assigned, ...]:
-        """All partitions that are, or were, somebody's, by topic and number."""
+        """List all partitions with a present or former owner, by topic and number."""
         view = self._mirror.view
         found = (view.dated(view.assignments[at].value) for at in sorted(view.assignments))
         return tuple(
@@ -419,7 +452,7 @@ class AssignerNode:
         )
 
     async def handoffs(self) -> tuple[OpenHandoff, ...]:
-        """All hand-offs under way, by topic and number."""
+        """List all hand-offs under way, by topic and number."""
         view, now = self._mirror.view, self._clock.wall()
         return tuple(
             OpenHandoff(entry.value, entry.kv.create_revision, now - entry.value.started_at)
@@ -427,21 +460,21 @@ class AssignerNode:
         )
 
     async def topics(self) -> tuple[TopicConfig, ...]:
-        """The topics of the service, by name."""
+        """List the topics of the service, by name."""
         view = self._mirror.view
         return tuple(view.topics[topic].value for topic in sorted(view.topics))
 
     def incarnation(self, name: str) -> str:
-        """The process that is registered under a name, as far as this instance has seen; "" without one."""
+        """Return the incarnation registered under a name, as seen by this instance; "" if none is."""
         return self._mirror.view.incarnation(name)
 
     @property
     def revision(self) -> int:
-        """Of the group's state that this instance has seen, on the scale of epochs."""
+        """The revision of this instance's copy of the group's state, on the scale of epochs."""
         return self._mirror.dated
 
     async def leader(self) -> Leader | None:
-        """Who leads."""
+        """Return the leader, or None."""
         entry = self._mirror.view.leader
         return entry.value if entry else None
 
@@ -451,7 +484,10 @@ class AssignerNode:
         without: Sequence[str] = (),
         extra: Sequence[Consumer] = (),
     ) -> tuple[PlannedMove, ...]:
-        """A dry run: what the leader would move now, were some consumers gone and some more there."""
+        """Return the moves that the leader would plan now: a dry run.
+
+        ``without``: consumers to regard as gone. ``extra``: consumers to regard as registered.
+        """
         for consumer in extra:
             checked_consumer(consumer.name)
             check_claims(consumer)
@@ -464,5 +500,5 @@ class AssignerNode:
         return tuple(planned(self._mirror.view, targets, without)) if targets else ()
 
     def watch(self) -> AsyncIterator[Change]:
-        """For operators' screens: changes of the store as they come; of too many, the newest."""
+        """Iterate over the store's changes, for operators' screens; unread old changes are dropped."""
         return self._mirror.watched()

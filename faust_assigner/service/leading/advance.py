@@ -1,4 +1,4 @@
-"""What the leader does about the hand-offs under way, decided from the view alone."""
+"""The leader's next steps for the hand-offs under way, decided from the view alone."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ from faust_assigner.service.view import Entry, View
 def advance(
     view: View, late: Collection[TopicPartition], settings: ServiceSettings, now: float
 ) -> Iterator[Bundle]:
-    """What is due of the hand-offs under way. The time of those in ``late`` is over. ``now`` (unix seconds)
-    is written into cool-downs for readers and decides nothing."""
+    """Iterate over the due steps of the hand-offs under way.
+
+    ``late``: the hand-offs whose time is over. ``now`` (unix seconds) only goes into the value of
+    cool-downs, for readers; no decision depends on ``now``.
+    """
     bound = bound_topics(view)
     given: dict[TopicPartition, list[Bundle]] = {}
     expelled: set[str] = set()
@@ -47,7 +50,7 @@ def advance(
             if after is None:
                 continue
             if after[1] is Effect.EXPEL:
-                # One hand-off ends the session; the others of this owner wait with it for its lease.
+                # One expulsion ends the owner's session. All its hand-offs then wait for its lease.
                 if entry.value.old_owner not in expelled:
                     expelled.add(entry.value.old_owner)
                     yield _expelling(view, entry, happening)
@@ -63,7 +66,10 @@ def advance(
 
 
 def _crew(view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> list[Handoff]:
-    """The hand-offs under way with this one: of co-partitioned topics, between the same two consumers."""
+    """Return the incomplete hand-offs of the partition's crew between the same two consumers.
+
+    For a crew see :func:`crew_of`: the partitions of co-partitioned topics with the same number.
+    """
     mine = view.handoffs[at].value
     found = (view.handoffs[other].value for other in crew_of(at, bound) if other in view.handoffs)
     return [
@@ -77,10 +83,11 @@ def _crew(view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) 
 def _happenings(
     view: View, handoff: Handoff, crew: Sequence[Handoff], late: Collection[TopicPartition]
 ) -> Iterator[Happening]:
-    """What is the case, the most urgent first."""
+    """Iterate over the happenings that are the case, the most urgent first."""
     new = view.consumers.get(handoff.new_owner)
     owner = view.assignments.get(handoff.at)
-    # Somebody else has written the assignment, or the partition is no more: the hand-off has no object.
+    # The assignment has changed or the partition is gone: this hand-off cannot take effect any
+    # more.
     lost = (
         owner is None
         or not view.exists(handoff.at)
@@ -96,18 +103,18 @@ def _happenings(
     state = state_of(handoff)
     leaving = new is not None and new.value.status is Status.DRAINING
     if state is State.UNRELEASED and is_old_registered:
-        yield Happening.LOOK  # whatever becomes of the hand-off, the old owner cannot go on
+        yield Happening.LOOK  # the old owner has stopped half way: it is expelled in any case
     if is_new_gone or lost or (leaving and handoff.phase is not Phase.COMPLETE):
         yield Happening.NEW_GONE
     if not view.may_work(handoff.old_owner, handoff.old_incarnation):
         yield Happening.OLD_GONE
     if handoff.phase is not Phase.COMPLETE:
-        # What travels together is given together, and given up together.
+        # The hand-offs of a crew complete together and abort together.
         if any(other.at != handoff.at and _fails(other, late) for other in crew):
             yield Happening.NEW_GONE
         ready = all(state_of(other) in (State.READY, State.RELEASED) for other in crew)
         if not ready and handoff.failed is None:
-            # Nobody is expelled twice: the lease of one that is not registered runs out by itself.
+            # An unregistered old owner is not expelled again: its lease runs out without a renewal.
             if handoff.at in late and (state is State.WARMING or is_old_registered):
                 yield Happening.LATE
             return
@@ -117,7 +124,7 @@ def _happenings(
 
 
 def _fails(handoff: Handoff, late: Collection[TopicPartition]) -> bool:
-    """Whether it is about to be given up."""
+    """Whether the hand-off is about to be aborted."""
     is_warming = state_of(handoff) is State.WARMING
     return handoff.failed is not None or (is_warming and handoff.at in late)
 
@@ -130,7 +137,7 @@ def moved(
     effect: Effect,
     cool_until: float,
 ) -> Bundle:
-    """One step of a hand-off, with what it does to the assignment."""
+    """Make the bundle for one step of a hand-off, with its change to the assignment."""
     handoff, at = entry.value, entry.value.at
     key, assignment = view.keys.handoff(at), view.keys.assignment(at)
     compares = [view.same(key)]
@@ -156,7 +163,7 @@ def moved(
     )
 
 
-#: What ends a hand-off -> the outcome that is counted, where the old owner keeps the partition.
+#: The happening that ends a hand-off -> the counted outcome, if the old owner keeps the partition.
 _ABORTED: Mapping[Happening, str] = {
     Happening.LOOK: "failed",
     Happening.LATE: "late",
@@ -166,7 +173,7 @@ _ABORTED: Mapping[Happening, str] = {
 
 
 def _outcome(handoff: Handoff, happening: Happening, effect: Effect) -> str:
-    """How the step ends the hand-off; "" where it does not, or where it had ended before."""
+    """Return the outcome of the step; "" if the hand-off goes on, or was already complete."""
     if effect is Effect.GIVE:
         if handoff.unreleased is not None:
             return "expelled"
@@ -175,7 +182,7 @@ def _outcome(handoff: Handoff, happening: Happening, effect: Effect) -> str:
 
 
 def _told(handoff: Handoff, outcome: str) -> str:
-    """The same as a line of the log."""
+    """Describe the outcome for the log."""
     old, new = handoff.old_owner, handoff.new_owner
     kept = f"stays with {old}, because {new}"
     return {
@@ -190,13 +197,17 @@ def _told(handoff: Handoff, outcome: str) -> str:
 
 
 def _expelling(view: View, entry: Entry[Handoff], happening: Happening) -> Bundle:
-    """End the old owner's session. What it owns is nobody else's until its lease, which is renewed no more,
-    is over."""
+    """Make the bundle that ends the old owner's session.
+
+    The service no longer renews the old owner's lease. Until this lease has run out, the expelled
+    owner's partitions get no new owner.
+    """
     handoff, keys = entry.value, view.keys
     name, incarnation = handoff.old_owner, handoff.old_incarnation
     session = view.consumers[name].kv
     after = advanced(handoff, State.EXPELLED)
-    # A process that does not name itself is not told from the next one: it is refused during its lease.
+    # Without an incarnation a process cannot be distinguished from its successor. The mark that
+    # refuses both is therefore bound to the process's lease.
     lease = EXPELLED_LEASE if names_itself(incarnation) else session.lease
     writes: list[Write] = [Put(entry.kv.key, codec.dump_handoff(after)), Delete(session.key)]
     if lease:

@@ -1,7 +1,7 @@
-"""A decision of the leader: a small bundle of compares and writes, which is applied whole or not at all.
+"""Bundles: the leader's decisions, each with its compares and writes, applied atomically.
 
-Bundles do not depend on each other, so that one partition that is stuck, or has just changed, holds up no
-other.
+Bundles do not depend on each other. A stuck or just changed partition therefore does not delay the
+rest.
 """
 
 from __future__ import annotations
@@ -15,22 +15,26 @@ from faust_assigner.service.records import Assigned
 from faust_assigner.service.store.base import MAX_OPERATIONS, Compare, Put, Write
 from faust_assigner.service.view import View
 
-#: One compare of each transaction is the leader's key.
+#: One compare of each transaction is reserved for the leader's key.
 MAX_BUNDLE = MAX_OPERATIONS - 1
-#: etcd refuses a request of 1.5 MiB, keys and all.
+#: etcd refuses a request of 1.5 MiB, including the keys.
 MAX_CHUNK_BYTES = 1 << 20
-#: Partitions that one line of the log names.
+#: The most partitions that a log line names.
 NAMED = 20
-#: Stand for leases of a cool-down's time, and of ``EXPELLED_S``, which the leader takes out when it writes
-#: the bundle.
+#: Placeholders for leases of ``cooldown_s`` and of ``EXPELLED_S``. The leader replaces them with
+#: granted leases when it writes the bundle.
 COOLDOWN_LEASE = -1
 EXPELLED_LEASE = -2
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """One decision. ``told`` is for the log: (partition or consumer, what happens to it and why); ``ended``
-    has the hand-offs that end by it: (outcome, partition); ``warning`` is for the operator."""
+    """One decision of the leader.
+
+    ``told``     for the log: (partition or consumer, the change and its reason)
+    ``ended``    the hand-offs that end by this decision: (outcome, partition)
+    ``warning``  for the operator
+    """
 
     compares: tuple[Compare, ...]
     writes: tuple[Write, ...]
@@ -40,7 +44,10 @@ class Bundle:
 
 
 def joined(bundles: Sequence[Bundle]) -> Iterator[Bundle]:
-    """Those of one crew, all or none as far as the store takes so many at once; what is left follows."""
+    """Join the bundles of a crew, to be applied atomically.
+
+    A crew above the store's limit for a transaction is split into several bundles.
+    """
     for chunk in chunks(bundles, MAX_BUNDLE):
         yield (
             chunk[0]
@@ -55,7 +62,7 @@ def joined(bundles: Sequence[Bundle]) -> Iterator[Bundle]:
 
 
 def lines(bundles: Iterable[Bundle]) -> Iterator[str]:
-    """What the bundles do, as lines of the log: one for all partitions to which the same happens."""
+    """Describe the bundles in log lines: partitions with the same change share a line."""
     found: dict[str, list[str]] = {}
     for bundle in bundles:
         for subject, what in bundle.told:
@@ -67,8 +74,11 @@ def lines(bundles: Iterable[Bundle]) -> Iterator[str]:
 
 
 def chunks(bundles: Sequence[Bundle], limit: int) -> Iterator[list[Bundle]]:
-    """Bundles together while neither their compares nor their writes are more than ``limit``, nor their
-    values more than :data:`MAX_CHUNK_BYTES`."""
+    """Group the bundles in order.
+
+    The compares and the writes of a group are each at most ``limit``, and its values at most
+    :data:`MAX_CHUNK_BYTES`. A bundle above these limits is a group of its own.
+    """
     chunk: list[Bundle] = []
     sizes = [0, 0, 0]
     for bundle in bundles:
@@ -87,13 +97,13 @@ def chunks(bundles: Sequence[Bundle], limit: int) -> Iterator[list[Bundle]]:
 
 
 def still_gone(view: View, name: str) -> Compare:
-    """Whoever came back meanwhile goes on with what is its own: it is not given away under its hands."""
+    """Make a compare that fails if the consumer registered meanwhile: it then keeps its partitions."""
     return view.same(view.keys.consumer(name))
 
 
 def owner(
     view: View, at: TopicPartition, owner: str, incarnation: str, offset: int | None = None
 ) -> Put:
-    """The assignment as it is written for a new owner."""
+    """Make the write that assigns the partition to a new owner."""
     assigned = Assigned(at, owner, offset=offset, incarnation=incarnation)
     return Put(view.keys.assignment(at), codec.dump_assigned(assigned))

@@ -1,8 +1,9 @@
-"""The topics of the service: from the configuration, or from Kafka, with which they grow and are removed.
+"""The topics of the service, from the configuration or from Kafka.
 
-A topic of the configuration that is lost from the store is written again. A topic that an operator removed,
-or that was deleted in Kafka, leaves a mark: it comes back when an operator names it, or when Kafka has it
-again.
+A topic grows with its topic in Kafka, and is removed with the topic in Kafka. An instance writes a
+topic of its configuration again if the store has lost the topic. A topic that an operator removed,
+or that was deleted in Kafka, leaves a mark. It comes back if an operator names it; after a deletion
+in Kafka it also comes back when Kafka has it again.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ from faust_assigner.service.view import Change
 
 logger = logging.getLogger(__name__)
 
-#: Topic -> its partition count in Kafka, ``None`` where there is no such topic. May raise anything.
+#: Topic -> its partition count in Kafka, ``None`` if there is no such topic. May raise any
+#: exception.
 CountPartitions = Callable[[str], Awaitable["int | None"]]
-#: So many looks in a row must find a topic gone from Kafka: a broker may have started just now.
+#: A topic counts as deleted after this many consecutive checks: a broker may have just started.
 MISSED = 2
 
 
 class Catalogue:
-    """Topic -> partition count, in the store."""
+    """The partition counts of the topics in the store."""
 
     def __init__(
         self,
@@ -65,22 +67,25 @@ class Catalogue:
         self._missed: dict[str, int] = {}
         self._lost = asyncio.Event()
 
-    # -- the configuration ---------------------------------------------------------------------------
+    # -- the configuration
+    # ---------------------------------------------------------------------------
 
     async def write(self) -> None:
-        """Write the topics this instance was started with; a count that is there and higher stays, and a
-        topic that was removed stays away."""
+        """Write the topics of this instance's configuration.
+
+        A higher count in the store stays, and a removed topic stays removed.
+        """
         for topic, count in sorted(self._topics.items()):
             if await self._store.get(self._keys.removed(topic)) is None:
                 await self._put(TopicConfig(topic, count), only_grow=True)
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """A listener of the mirror."""
+        """Note the loss of a topic; a listener of the mirror."""
         if any(change.kind == "topics" and change.after is None for change in changes):
             self._lost.set()
 
     async def keep(self) -> None:
-        """Write a topic of the configuration again where it was lost from the store. For ever."""
+        """Write a topic of the configuration again if the store has lost the topic; for ever."""
         while True:
             await first(self._lost.wait(), self._clock.sleep(self._settings.topic_refresh_s))
             self._lost.clear()
@@ -97,15 +102,16 @@ class Catalogue:
             except StoreError as error:
                 logger.info("%s: not written: %s", ", ".join(lost), error)
 
-    # -- an operator ---------------------------------------------------------------------------------
+    # -- an operator
+    # ---------------------------------------------------------------------------------
 
     async def set(self, topic: str, count: int) -> None:
-        """Name a topic, or its new count; it may have been removed before."""
+        """Add a topic, or set its new count; a removed topic comes back."""
         config = TopicConfig(topic, _count(topic, count))
         await self._put(config, beside=[Delete(self._keys.removed(topic))])
 
     async def remove(self, topic: str) -> None:
-        """Remove a topic: its partitions are nobody's any more. Raises NotFound."""
+        """Remove a topic: its partitions lose their owners. Raises NotFound."""
         mark = Put(self._keys.removed(topic), BY_OPERATOR)
 
         async def gone(kv: KeyValue | None) -> list[Write]:
@@ -115,11 +121,15 @@ class Catalogue:
 
         await rewritten(self._store, self._keys.topic(topic), gone)
 
-    # -- Kafka ---------------------------------------------------------------------------------------
+    # -- Kafka
+    # ---------------------------------------------------------------------------------------
 
     async def need(self, topic: str) -> None:
-        """Ask Kafka for a topic that a consumer wants and that is unknown. Raises NotFound, and
-        StoreUnavailable where Kafka does not say: the caller may try again."""
+        """Ask Kafka for an unknown topic of a consumer's subscription, and add the topic.
+
+        Raises NotFound if there is no such topic. Raises StoreUnavailable if Kafka does not answer;
+        the caller may try again.
+        """
         if topic in self._mirror.view.topics or _known(
             await self._store.get(self._keys.topic(topic))
         ):
@@ -138,7 +148,7 @@ class Catalogue:
         await self._put(TopicConfig(topic, count, True), only_grow=True, beside=beside)
 
     async def refresh(self, term: Leadership) -> None:
-        """The leader's: ask Kafka for all topics now and then. For ever, or until deposed."""
+        """Ask Kafka for all topics every ``topic_refresh_s``, as the leader, until deposed."""
         while self._count_partitions is not None:
             await self._clock.sleep(self._settings.topic_refresh_s)
             for topic in self._asked_for():
@@ -150,18 +160,20 @@ class Catalogue:
                 except Deposed:
                     return
                 except StoreError as error:
-                    logger.warning("%s", error)  # there is another time
+                    logger.warning("%s", error)  # the next refresh tries again
 
     def _asked_for(self) -> list[str]:
-        """The topics that there are, that consumers want, or that Kafka had once; none that an operator
-        removed."""
+        """List the topics to ask Kafka for, without those that an operator removed.
+
+        These are the service's topics, the consumers' subscriptions, and topics deleted in Kafka.
+        """
         view = self._mirror.view
         wanted = {topic for entry in view.consumers.values() for topic in entry.value.topics}
         removed = {t for t, mark in view.removed.items() if mark.value != IN_KAFKA}
         return sorted((view.topics.keys() | view.removed.keys() | wanted) - removed)
 
     def _followed(self, topic: str, count: int | None) -> tuple[list[Compare], list[Write]]:
-        """What to write where Kafka has so many partitions of the topic, or has it no more."""
+        """Return the compares and writes for Kafka's answer; None: Kafka has no such topic."""
         view, mark = self._mirror.view, self._keys.removed(topic)
         entry = view.topics.get(topic)
         if count is not None:
@@ -181,7 +193,7 @@ class Catalogue:
             writes += [Delete(mark)] if topic in view.removed else []
             return [view.same(self._keys.topic(topic)), view.same(mark)], writes
         if entry is None or not entry.value.in_kafka:
-            return [], []  # Kafka has never had it: it is somebody else's
+            return [], []  # Kafka has never had this topic
         self._missed[topic] = self._missed.get(topic, 0) + 1
         if self._missed[topic] < MISSED:
             return [], []
@@ -196,7 +208,7 @@ class Catalogue:
     async def _count(self, topic: str, count_partitions: CountPartitions) -> int | None:
         try:
             return await count_partitions(topic)
-        except Exception as error:  # whatever a Kafka client raises
+        except Exception as error:  # a Kafka client may raise any exception
             raise StoreUnavailable(
                 f"{topic}: Kafka does not say how many partitions: {error}"
             ) from error
@@ -218,7 +230,7 @@ class Catalogue:
 
 
 def _known(kv: KeyValue | None) -> int:
-    """A topic's count as it is written; 0 where none is, or none that can be read."""
+    """Return a topic's stored count; 0 if the key is absent or unreadable."""
     config = None if kv is None else codec.readable(codec.load_topic, kv.value)
     return 0 if config is None else config.partition_count
 

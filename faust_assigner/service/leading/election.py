@@ -1,4 +1,8 @@
-"""Who leads: whoever creates the leader's key, for as long as its lease lives and it knows so itself."""
+"""The election of the leader.
+
+An instance leads after it has created the leader's key, as long as it knows that the key's lease
+lives.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +34,11 @@ logger = logging.getLogger(__name__)
 
 
 class Deposed(Exception):
-    """This instance does not lead any more: nothing was written."""
+    """This instance does not lead any more; the refused commit wrote no key."""
 
 
 class Leadership:
-    """One term. Everything the leader writes goes through :meth:`commit`."""
+    """One term of a leader. The leader makes all its writes through :meth:`commit`."""
 
     def __init__(self, store: Store, keys: Keys, lease: HeldLease, revision: int) -> None:
         self.lease = lease
@@ -44,17 +48,20 @@ class Leadership:
 
     @property
     def is_held(self) -> bool:
-        """Whether this instance leads and may be sure of it."""
+        """Whether this instance leads and its lease is valid."""
         return self.lease.is_held
 
     async def commit(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """A transaction that holds only while the leader's key is ours. Raises Deposed once we are fenced."""
+        """Run a transaction on condition that the leader's key is still this term's.
+
+        Raises Deposed if the term's lease is not valid any more.
+        """
         if not self.is_held:
             raise Deposed(f"term of revision {self.revision} is over")
         return await self._store.txn((self._guard, *compares), writes)
 
     async def timed(self, ttl_s: float) -> int:
-        """A lease that nobody renews: the store deletes its keys after ``ttl_s``, whoever leads by then."""
+        """Grant a lease without renewal: the store deletes its keys after ``ttl_s``."""
         return (await self._store.grant(ttl_s)).lease_id
 
 
@@ -62,9 +69,9 @@ Lead = Callable[[Leadership], Awaitable[None]]
 
 
 class Election:
-    """Runs for leader for ever; ``lead`` is run during each term and cancelled at its end.
+    """The campaign for leadership: runs ``lead`` in each term and cancels ``lead`` at its end.
 
-    ``vacant`` returns when the key was seen to go, or after the retry interval.
+    ``vacant`` returns when the leader's key has disappeared, or after the retry interval.
     """
 
     def __init__(
@@ -88,11 +95,11 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """Whether this instance leads and is sure of it."""
+        """Whether this instance leads and its lease is valid."""
         return self.term is not None and self.term.is_held
 
     async def run(self) -> None:
-        """For ever; cancel it to stop, then :meth:`resign`."""
+        """Run for leader, for ever. To stop, cancel this coroutine, then call :meth:`resign`."""
         while True:
             try:
                 term = await self._campaign()
@@ -104,7 +111,7 @@ class Election:
             await self._vacant()
 
     async def _campaign(self) -> Leadership | None:
-        """A term, if the key could be created."""
+        """Try to create the leader's key; return the term, or None."""
         if await self._store.get(self._keys.leader) is not None:
             return None
         lease = await HeldLease.grant(self._store, self._clock, self._settings.leader_ttl_s)
@@ -113,7 +120,8 @@ class Election:
             put = Put(self._keys.leader, value, lease.lease_id)
             result = await self._store.txn([absent(self._keys.leader)], [put])
         except StoreError:
-            # It may have been done: a key that nobody knows to be his is not to stay for a whole TTL.
+            # The store may have created the key. Revoking the lease deletes it at once; otherwise
+            # the group would have no leader for a whole TTL.
             await lease.revoke()
             raise
         if not result.succeeded:
@@ -123,7 +131,7 @@ class Election:
         return Leadership(self._store, self._keys, lease, result.revision)
 
     async def _serve(self, term: Leadership) -> None:
-        """One term, to its end: the lease is lost, or leading itself came to an end."""
+        """Serve one term until the lease is lost or ``lead`` ends."""
         self.term = term
         loop = asyncio.get_running_loop()
         work = loop.create_task(_until_deposed(self._lead, term), name="lead")
@@ -140,7 +148,7 @@ class Election:
             await self._clock.sleep(self._settings.election_retry_s)
 
     async def resign(self) -> None:
-        """Give the key up at once, if it is ours."""
+        """Delete the leader's key at once, if this instance leads."""
         term, self.term = self.term, None
         if term is not None:
             with contextlib.suppress(StoreError, Deposed):
