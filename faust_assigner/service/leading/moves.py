@@ -1,4 +1,4 @@
-"""A rebalance: what the leader writes so that partitions come to where they belong, decided from the view."""
+"""A rebalance: the leader's writes that bring partitions to their targets, decided from the view."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ def rebalance(
     now: float,
     standing: Standing = NEUTRAL,
 ) -> Iterator[Bundle]:
-    """Orphans first and at once, then hand-offs as far as the places allow. ``now`` unix seconds."""
+    """Assign orphans at once, then begin hand-offs while there are places. ``now``: unix seconds."""
     wanted, held, living = targets.owner, held_back(view), living_owners(view)
-    # What a hand-off does about an orphan is done before (see ``advance``).
+    # An orphan with a hand-off has already been assigned by ``advance``.
     for at in sorted(wanted.keys() - living.keys() - held):
         if not _is_fenced(view, at):
             yield _given(view, at, wanted[at])
-    # A living owner, that stays, does not want the topic any more. A dead one's assignment is kept: it is how
-    # its partitions find back to it.
+    # A living owner that stays has unsubscribed from the topic: it loses the partition. The
+    # assignment of a dead owner is kept, so that the owner gets its partitions back when it
+    # returns.
     refused = {at for at in living.keys() - wanted.keys() if living[at] not in view.draining}
     for at in sorted(refused.union(_not_there(view))):
         yield _forgotten(view, at)
@@ -47,7 +48,7 @@ def rebalance(
 
 
 def living_owners(view: View) -> dict[TopicPartition, str]:
-    """Partition -> its owner, where the process that owns it is the registered one.
+    """Map each partition to its owner, if the owning process is registered.
 
     Cost: one pass over the assignments.
     """
@@ -57,7 +58,7 @@ def living_owners(view: View) -> dict[TopicPartition, str]:
 
 
 def _not_there(view: View) -> Iterator[TopicPartition]:
-    """Partitions with an assignment or a hand-off that their topics do not have."""
+    """Iterate over assigned or moving partitions whose topics do not have them."""
     counts = {topic: entry.value.partition_count for topic, entry in view.topics.items()}
     for at in view.assignments.keys() | view.handoffs.keys():
         if not at.partition < counts.get(at.topic, 0):
@@ -65,9 +66,10 @@ def _not_there(view: View) -> Iterator[TopicPartition]:
 
 
 def held_back(view: View) -> set[TopicPartition]:
-    """The partitions that nobody gets yet: all consumers were gone, and their owners may be back any moment.
+    """Return the partitions that wait for missing consumers: no consumer gets them yet.
 
-    Where the store has forgotten whose they were, those that no consumer claims.
+    These are the partitions of missing owners after an outage. If the store has lost the
+    assignments, they are the partitions without an assignment that no consumer claims.
     """
     if not view.awaiting:
         return set()
@@ -79,7 +81,7 @@ def held_back(view: View) -> set[TopicPartition]:
 
 
 def waiting(view: View, targets: Targets) -> int:
-    """How many partitions are to move and have no hand-off yet."""
+    """Count the partitions that must move and have no hand-off yet."""
     return len(_due(view, targets.owner, living_owners(view)))
 
 
@@ -94,13 +96,13 @@ def _due(
 
 
 def wished(view: View) -> set[TopicPartition]:
-    """The partitions that an operator wants somewhere, with those that travel with them."""
+    """Return the pinned partitions and their crews."""
     bound = bound_topics(view) if view.pins else {}
     return {one for at in view.pins for one in crew_of(at, bound)}
 
 
 def planned(view: View, targets: Targets, without: Collection[str] = ()) -> Iterator[PlannedMove]:
-    """Every partition that is not where it belongs; those in ``without`` are taken for gone."""
+    """Iterate over the partitions away from their targets; owners in ``without`` count as gone."""
     for at, name in sorted(targets.owner.items()):
         owner = _living_owner(view, at)
         old = None if owner in without else owner
@@ -124,7 +126,7 @@ def _of_owner(view: View, at: TopicPartition) -> list[Compare]:
 
 
 def _living_owner(view: View, at: TopicPartition) -> str | None:
-    """The owner's name, where the process that owns the partition is the registered one."""
+    """Return the owner's name, if the owning process is registered."""
     entry = view.assignments.get(at)
     if entry is None or not view.is_registered(entry.value.owner, entry.value.incarnation):
         return None
@@ -132,7 +134,7 @@ def _living_owner(view: View, at: TopicPartition) -> str | None:
 
 
 def _is_fenced(view: View, at: TopicPartition) -> bool:
-    """Whether the owner is a replaced process whose lease has not run out: nobody else may begin."""
+    """Whether the owner is a replaced process whose lease still runs: no new owner may begin."""
     entry = view.assignments.get(at)
     return entry is not None and (entry.value.owner, entry.value.incarnation) in view.fences
 
@@ -199,12 +201,15 @@ def _beginning(
     )
 
 
-# -- around it -------------------------------------------------------------------------------------------
+# -- tidying
+# ---------------------------------------------------------------------------------------------
 
 
 def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
-    """Replicas, drained consumers, marks that are over, cool-downs that no lease ends (earlier releases
-    wrote such ones)."""
+    """Update the replicas; delete drained consumers, ended marks, and cool-downs without a lease.
+
+    Earlier releases wrote cool-downs without a lease.
+    """
     for name in sorted(targets.replicas.keys() | view.replicas.keys()):
         yield from _replicas(view, name, targets.replicas.get(name, ()))
     for name in sorted(view.draining):
@@ -222,7 +227,7 @@ def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
 
 
 def _moved_once(view: View) -> Iterator[Bundle]:
-    """Moves that an operator asked for and that are made, or cannot be."""
+    """Delete an operator's one-time moves that are complete, or that the consumer cannot take."""
     for at, entry in sorted(view.pins.items()):
         name = entry.value.consumer
         if not entry.value.once:
@@ -240,7 +245,11 @@ def _moved_once(view: View) -> Iterator[Bundle]:
 
 
 def _over(view: View) -> Iterator[str]:
-    """Marks that mean nothing any more: nobody is awaited, or what a departed one had is others'."""
+    """Iterate over the keys of marks that have ended.
+
+    The mark of an outage ends when no consumer is missing. The mark of a departed consumer ends
+    when all its partitions have new owners.
+    """
     if view.consumers and not held_back(view):
         yield from (entry.kv.key for entry in view.awaiting.values())
     for name, entry in sorted(view.departed.items()):

@@ -1,7 +1,8 @@
-"""The leader's loop: look at the view, decide, write, look again.
+"""The leader's loop: read the view, decide, write, read again.
 
-It is driven by the state and not by events: what happened while nobody led is found at the first look, and
-what an event did not say is found at the next. Hand-offs are advanced at once; plans wait for the debounce.
+The state drives the loop, not events. A new leader therefore finds all changes from the time
+without a leader in its first pass, and each later pass finds changes without an event. The loop
+advances hand-offs at once; a plan waits for the debounce.
 """
 
 from __future__ import annotations
@@ -38,16 +39,18 @@ from faust_assigner.service.view import Change, Entry, View, is_idle
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-#: Partitions and assignments from which a plan is made in another thread: below it takes less than 50 ms.
+#: The number of partitions and assignments above which a worker thread plans: below, planning takes
+#: less than 50 ms.
 LARGE = 4_000
-#: While consumers join a group in which none owns anything, the first plan waits for so many debounces.
+#: While consumers join an idle group, the first plan waits for at most this many debounces.
 GATHERING = 10.0
-#: The leader rests for so many times what a plan took: each wave of hand-offs needs a plan, and waits for it.
+#: After a plan the leader rests for this many times the plan's duration. A higher number would
+#: delay each wave of hand-offs, which needs a new plan.
 REST = 0.5
 
 
 class Rebalancer:
-    """One instance's leader work; :meth:`lead` is run during each term."""
+    """The leader's work of one instance; the election runs :meth:`lead` during each term."""
 
     def __init__(
         self, mirror: Mirror, settings: ServiceSettings, clock: Clock, metrics: Metrics
@@ -67,10 +70,11 @@ class Rebalancer:
         self._joined_at = -float("inf")
         self._gathers_until = -float("inf")
 
-    # -- when ----------------------------------------------------------------------------------------
+    # -- when
+    # ----------------------------------------------------------------------------------------
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """A listener of the mirror: a plan is due a debounce after the first change that asks for one."""
+        """Schedule a plan one debounce after the first relevant change; a listener of the mirror."""
         now = self._clock.monotonic()
         for change in changes:
             self._record.heard(self._mirror.view, change, now)
@@ -89,13 +93,16 @@ class Rebalancer:
         self._joined_at = now
 
     def _gathering_until(self, view: View) -> float:
-        """A group begins with a plan for all that join one after the other: the first of them would be given
-        everything, to be handed over partition by partition."""
+        """Return when the plan is due; in an idle group, a debounce after the last join.
+
+        Otherwise the first consumer would get all partitions and hand most of them over one by one.
+        The plan waits for at most :data:`GATHERING` debounces.
+        """
         until = min(self._joined_at + self._settings.debounce_s, self._gathers_until)
         return until if until > self._plan_at and is_idle(view) else self._plan_at
 
     async def lead(self, term: Leadership) -> None:
-        """One term. Raises Deposed when it is over."""
+        """Lead for one term. Raises Deposed when the term is over."""
         self._plan_at = self._clock.monotonic() + self._settings.debounce_s
         self._planned = -1
         await self._mirror.reached(term.revision)
@@ -109,7 +116,7 @@ class Rebalancer:
                 await self._pause()
 
     async def _pause(self) -> None:
-        """Until something changes, a plan is due, a hand-off is late, or it is time to look again."""
+        """Wait until a change, a due plan, a late hand-off or the next periodic pass."""
         now = self._clock.monotonic()
         late = self._record.next_over_at()
         due = max(self._plan_at, self._rest_until, now + RETRY_S if self._conflict else now)
@@ -124,7 +131,8 @@ class Rebalancer:
         await self._clock.sleep(seconds)
         self._wake.set()
 
-    # -- what ----------------------------------------------------------------------------------------
+    # -- what
+    # ----------------------------------------------------------------------------------------
 
     async def _decide(self) -> list[Bundle]:
         view, now, wall = self._mirror.view, self._clock.monotonic(), self._clock.wall()
@@ -141,7 +149,7 @@ class Rebalancer:
         return bundles
 
     def _judge(self, view: View, now: float) -> bool:
-        """Look at how consumers do as new owners; whether that has changed."""
+        """Update the consumers' standing as new owners; return whether the standing has changed."""
         before, self._standing = self._standing, self._record.standing(view, now)
         for name in sorted(self._standing.stuck - before.stuck):
             logger.warning(
@@ -153,10 +161,11 @@ class Rebalancer:
         return self._standing != before
 
     async def _plan(self, wall: float, busy: Collection[str]) -> Sequence[Bundle]:
-        """A plan's bundles, without those that compare a key in ``busy``.
+        """Return a plan's bundles, without bundles that compare a key in ``busy``.
 
-        A large group's plan is made by another thread from a copy of the view, while this instance answers.
-        Each bundle compares the keys that it was decided by: where one has changed, it is not carried out.
+        A worker thread plans for a large group from a copy of the view, while this instance answers
+        calls. Each bundle compares the keys on which its decision depends. If such a key has
+        changed, the store refuses the bundle.
         """
         began, view = self._clock.monotonic(), self._mirror.view
         settings, standing, self._planned = self._settings, self._standing, view.inputs
@@ -169,25 +178,26 @@ class Rebalancer:
         return made.bundles
 
     async def targets(self, consumers: Sequence[Consumer]) -> Targets | None:
-        """The plan for these consumers; ``None`` where none can be made: our own bug, logged."""
+        """Plan for these consumers; ``None`` if the planner fails, a logged bug of this package."""
         replicas, standing = self._settings.replicas, self._standing
         return await _beside(
             self._mirror.view, lambda view: _targets(view, consumers, replicas, standing)
         )
 
     def _tell_ages(self, now: float) -> None:
-        """The ages of the hand-offs under way, by phase, as long as this instance has known them."""
+        """Report the hand-offs' ages by phase, counted since this instance first saw each hand-off."""
         ages: dict[str, list[float]] = {}
         for at, entry in self._mirror.view.handoffs.items():
             ages.setdefault(entry.value.phase.value, []).append(self._record.age_s(at, now))
         self._metrics.handoffs(ages)
 
-    # -- writing -------------------------------------------------------------------------------------
+    # -- writing
+    # -------------------------------------------------------------------------------------
 
     async def _write(self, term: Leadership, bundles: Sequence[Bundle]) -> None:
-        """All of them, in as few transactions as the store allows; those that do not hold any more are left.
+        """Write the bundles in few transactions, and skip bundles whose compares fail.
 
-        Returns when the view has what was written, so that nothing is decided twice.
+        Returns when the view has the writes, so that the leader makes no decision twice.
         """
         revision = 0
         try:
@@ -198,13 +208,13 @@ class Rebalancer:
             self._planned = -1
             await self._clock.sleep(self._settings.election_retry_s)
         except StoreError as error:
-            # It may be written or not: the view will tell.
+            # The store may have carried out the write or not: the view shows which.
             logger.info("not written: %s", error)
             self._plan_at, self._conflict = min(self._plan_at, self._clock.monotonic()), True
         await self._mirror.reached(revision)
 
     async def _leased(self, term: Leadership, bundles: Sequence[Bundle]) -> Sequence[Bundle]:
-        """Marks bound to a lease of their time: the store ends them, by its own clock."""
+        """Replace the placeholders of leases by granted leases: the store ends these marks."""
         times = {COOLDOWN_LEASE: self._settings.cooldown_s, EXPELLED_LEASE: EXPELLED_S}
         wanted = {
             write.lease for bundle in bundles for write in bundle.writes if isinstance(write, Put)
@@ -218,7 +228,11 @@ class Rebalancer:
         ]
 
     async def _apply(self, term: Leadership, bundles: Sequence[Bundle]) -> int:
-        """Halve what does not hold until what hinders is alone; the revision of the last write."""
+        """Write the bundles in one transaction; if the transaction fails, halve them and try again.
+
+        The halving isolates each bundle with a failed compare. Returns the revision of the last
+        write.
+        """
         result = await term.commit(
             [compare for bundle in bundles for compare in bundle.compares],
             [write for bundle in bundles for write in bundle.writes],
@@ -227,7 +241,8 @@ class Rebalancer:
             self._tell(bundles)
             return result.revision
         if len(bundles) == 1:
-            # Somebody was faster, or we lead no more: the view will tell once it is where the store is.
+            # A different writer was faster, or the term is over. The view shows the writer's change
+            # when it has caught up with the store.
             self._plan_at, self._conflict = min(self._plan_at, self._clock.monotonic()), True
             await self._check(term)
             return 0
@@ -236,13 +251,13 @@ class Rebalancer:
         return max(first, await self._apply(term, bundles[half:]))
 
     async def _check(self, term: Leadership) -> None:
-        """Raises Deposed where the leader's key is not ours any more."""
+        """Raise Deposed if the leader's key is not this term's any more."""
         if not (await term.commit([], [])).succeeded:
             term.lease.give_up()
             raise Deposed("another one leads")
 
     def _tell(self, written: Sequence[Bundle]) -> None:
-        """Log and count what was written."""
+        """Log and count the written bundles."""
         now = self._clock.monotonic()
         for line in lines(written):
             logger.info("%s", line)
@@ -255,7 +270,11 @@ class Rebalancer:
 
 @dataclass(frozen=True)
 class _Decided:
-    """A plan's bundles; ``moves`` of them move a partition, and ``waiting`` partitions wait for a slot."""
+    """A plan's bundles.
+
+    ``moves``    the number of bundles that change an owner or a hand-off
+    ``waiting``  the number of partitions that must move and have no hand-off yet
+    """
 
     bundles: Sequence[Bundle] = ()
     moves: int = 0
@@ -288,7 +307,7 @@ def _targets(
 
 
 async def _beside(view: View, work: Callable[[View], T]) -> T:
-    """``work`` on the view; where that takes long, in another thread, on a copy."""
+    """Run ``work`` on the view; for a large group in a worker thread, on a copy of the view."""
     size = len(view.assignments) + sum(e.value.partition_count for e in view.topics.values())
     if size < LARGE:
         return work(view)
@@ -303,7 +322,7 @@ def _bound(write: Write, leases: Mapping[int, int]) -> Write:
 
 
 def _asks_for_plan(change: Change) -> bool:
-    """A consumer that reconnects and wants what it wanted asks for nothing."""
+    """Whether a change needs a plan; a reconnection with equal wishes does not."""
     if change.kind == "consumers":
         return _wishes(change.before) != _wishes(change.after)
     return change.kind in ("topics", "pins", "pauses") or (

@@ -1,7 +1,7 @@
-"""What an instance remembers of hand-offs: since when they are under way, and how each consumer did.
+"""An instance's record of hand-offs: when each began, and the results of each new owner.
 
-Every instance keeps this by what it hears of the store, leading or not, so that the next leader knows it too.
-An instance that has just started gives each hand-off its whole time again.
+Every instance keeps a record from the store's events, leading or not, so that the next leader has a
+record, too. For an instance that has just started, the time of each hand-off begins again.
 """
 
 from __future__ import annotations
@@ -15,28 +15,35 @@ from faust_assigner.service.handoff import Handoff, Phase, State, TopicPartition
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.view import Change, Entry, View
 
-#: One of so many places for hand-offs is kept for consumers that leave.
+#: One in this many places is kept for the hand-offs of leaving consumers.
 KEPT = 4
-#: A failure counts for as long as its cool-down; each further one doubles that, so many times at most.
+#: A failure counts for ``cooldown_s``. Each further failure doubles this time, at most this many
+#: times.
 MOST_DOUBLED = 6
-#: Of the hand-off timeout: after it a consumer that shows no sign of getting ready is not counted on.
+#: The share of the hand-off timeout after which a new owner without progress counts as stuck.
 PATIENCE = 0.1
 
 
-#: States whose time begins with them; the others' begins with the hand-off.
+#: The states with a time limit of their own. For all other states the time begins with the
+#: hand-off.
 TIMED_ANEW = frozenset({State.RELEASING, State.EXPELLED})
 
 
 def most_s(state: State, settings: ServiceSettings) -> float:
-    """How long a hand-off may take. A release has its own time, however long the warm-up took."""
+    """Return the time limit in seconds. A release has a limit of its own, apart from the warm-up."""
     return settings.release_timeout_s if state in TIMED_ANEW else settings.handoff_timeout_s
 
 
 class Seen(NamedTuple):
-    """When this instance saw a hand-off first, and first in its state; ``created`` is the hand-off's id.
+    """The times at which this instance first saw a hand-off.
 
-    The date that a hand-off carries is the wall clock of the leader that began it, and is not used: an
-    instance whose clock is wrong would end every hand-off, or none.
+    ``created``  the hand-off's id
+    ``state``    the hand-off's last seen state
+    ``began``    when this instance first saw the hand-off
+    ``since``    when this instance first saw the hand-off in this state
+
+    ``Handoff.started_at`` is not used: it is from the wall clock of the leader that began the
+    hand-off. An instance with a wrong clock would end every hand-off, or none.
     """
 
     created: int
@@ -45,7 +52,7 @@ class Seen(NamedTuple):
     since: float
 
     def over_at(self, settings: ServiceSettings) -> float:
-        """When its time is over."""
+        """Return when the hand-off's time is over."""
         return (self.since if self.state in TIMED_ANEW else self.began) + most_s(
             self.state, settings
         )
@@ -53,7 +60,12 @@ class Seen(NamedTuple):
 
 @dataclass
 class _Trial:
-    """How hand-offs to one process went: ``failed`` since it got one ready, and when each was last."""
+    """The results of one process as a new owner.
+
+    ``failed``     the number of failures since the process last got a partition ready
+    ``failed_at``  the time of the last failure
+    ``ready_at``   the time when the process last got a partition ready
+    """
 
     incarnation: str
     failed: int = 0
@@ -63,14 +75,14 @@ class _Trial:
 
 @dataclass(frozen=True)
 class Standing:
-    """What the leader expects of consumers as new owners, at one moment.
+    """The consumers' standing as new owners, at one moment.
 
-    ``stuck``      their last hand-off failed, or they have warmed for long, reported no progress and got
-                   nothing ready meanwhile
-    ``overtaken``  those of ``stuck`` whose oldest hand-off is older than one that is ready elsewhere
-    ``crowding``   they have not shown anything yet, and hold all places that are not kept for consumers that
-                   leave
-    ``proven``     they got a partition ready, or work on some, and are not stuck
+    ``stuck``      their last hand-off failed, or they have warmed for long, reported no progress and
+                   got no partition ready meanwhile
+    ``overtaken``  the stuck consumers with a hand-off older than a hand-off that got ready elsewhere
+    ``crowding``   the consumers that are not proven, if together they hold all places except the
+                   places kept for leaving consumers
+    ``proven``     they got a partition ready, or own partitions, and are not stuck
     """
 
     stuck: frozenset[str] = frozenset()
@@ -83,12 +95,15 @@ NEUTRAL = Standing()
 
 
 def unreserved(places: int) -> int:
-    """The places that are not kept; the only one is not."""
+    """Return the number of places that are not kept; a single place is never kept."""
     return places - max(1, places // KEPT) if places > 1 else places
 
 
 class Record:
-    """Of all hand-offs under way and all registered consumers. Times in seconds of a monotonic clock."""
+    """The record of all hand-offs under way and all registered consumers.
+
+    Times are in seconds of a monotonic clock.
+    """
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._settings = settings
@@ -98,7 +113,7 @@ class Record:
         self._patience_s = PATIENCE * settings.handoff_timeout_s
 
     def heard(self, view: View, change: Change, now: float) -> None:
-        """Take a change that the view has already."""
+        """Record a change that the view has already applied."""
         if change.kind == "handoffs":
             if change.after is not None:
                 self._look(view, change.name, change.after, now)
@@ -107,7 +122,7 @@ class Record:
             ) is not None and change.before is not None:
                 self._given_up(view, change.before.value, seen, now)
         elif change.kind == "cooldowns" and change.after is not None:
-            # A cool-down is written where a new owner failed, and nowhere else.
+            # The leader writes a cool-down only after a failure of the new owner.
             self._failed(view, change.name[1], now)
         elif change.kind == "consumers":
             trial = self._trials.get(change.name)
@@ -115,7 +130,10 @@ class Record:
                 del self._trials[change.name]
 
     def _given_up(self, view: View, handoff: Handoff, seen: Seen, now: float) -> None:
-        """A new owner that others were preferred to, because it showed nothing for long, is stuck still."""
+        """Count a failure for a withdrawn hand-off whose new owner was silent for long.
+
+        The new owner thus remains stuck after the end of the hand-off.
+        """
         waited_s = now - seen.began
         is_silent = state_of(handoff) is State.WARMING and handoff.progress == 0
         is_silent &= view.is_registered(handoff.new_owner, handoff.new_incarnation)
@@ -143,22 +161,22 @@ class Record:
         return self._trials.setdefault(name, _Trial(view.incarnation(name)))
 
     def late(self, now: float) -> set[TopicPartition]:
-        """The hand-offs whose time is over."""
+        """Return the hand-offs whose time is over."""
         return {at for at, seen in self._seen.items() if now >= seen.over_at(self._settings)}
 
     def next_over_at(self) -> float:
-        """When the time of the next hand-off is over."""
+        """Return when the time of the next hand-off is over."""
         return min(
             (seen.over_at(self._settings) for seen in self._seen.values()), default=float("inf")
         )
 
     def age_s(self, at: TopicPartition, now: float) -> float:
-        """For how long this instance has known the hand-off."""
+        """Return the seconds since this instance first saw the hand-off."""
         seen = self._seen.get(at)
         return 0.0 if seen is None else now - seen.began
 
     def standing(self, view: View, now: float) -> Standing:
-        """As of now. Cost: a pass over the hand-offs and the consumers."""
+        """Compute the standing at ``now``. Cost: one pass over the hand-offs and the consumers."""
         oldest = dict(self._silent(view))
         waited = {
             name
@@ -195,7 +213,7 @@ class Record:
         return -float("inf") if trial is None else trial.ready_at
 
     def _silent(self, view: View) -> Iterator[tuple[str, float]]:
-        """Consumers that are warming and have reported no progress, with when their oldest hand-off began."""
+        """Yield the warming consumers without progress, and when the oldest hand-off of each began."""
         found: dict[str, float] = {}
         heard: set[str] = set()
         for at, entry in view.handoffs.items():

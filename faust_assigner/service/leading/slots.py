@@ -1,8 +1,9 @@
-"""Which hand-offs begin now: places are few, and a consumer that never gets ready must not hold them all.
+"""The choice of the hand-offs that begin now, under the limit on hand-offs at once (the *places*).
 
-Orphans take no place: they are given at once. Partitions of a consumer that leaves go before those that move
-for balance, and a quarter of the group's places is kept for them. A new owner that has not shown yet that it
-gets partitions ready takes none of that quarter, whatever it is given. A stuck one has one place.
+A consumer that never gets ready must not hold all places. Orphans take no place: the leader assigns
+them at once. Partitions of a leaving consumer go before moves for balance, and a quarter of the
+group's places is kept for them. A new owner that has not yet got a partition ready takes no place
+of this quarter. A stuck consumer has one place.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ def beginning(
     standing: Standing,
     settings: ServiceSettings,
 ) -> Iterator[tuple[str, list[TopicPartition]]]:
-    """(new owner, partitions that begin together) of those ``due``; the owners of those ``leaving`` leave."""
+    """Choose from the ``due`` partitions; yield (new owner, partitions that begin together).
+
+    ``leaving``: the due partitions whose owners leave.
+    """
     held = Counter(
         entry.value.new_owner
         for entry in view.handoffs.values()
@@ -43,7 +47,7 @@ def beginning(
             if new in standing.stuck:
                 each = 1
             room, free = most - held.total(), each - held[new]
-            # What travels together begins together, even where one consumer's limit is less than that.
+            # A crew begins together, even if the limit of one consumer is below the crew's size.
             if room <= 0 or free <= 0 or (len(mine) > free and held[new]):
                 continue
             held[new] += len(mine)

@@ -1,7 +1,8 @@
-"""Where every partition belongs: the view of the store, through our planner.
+"""The target owner of every partition, planned by :func:`faust_assigner.plan` from the view.
 
-All topics are balanced together; only topics that a consumer declares co-partitioned travel together. A
-partition on its way counts as its new owner's already, so that a plan does not change its mind half way.
+The plan balances all topics together. Only topics that a consumer declares co-partitioned have a
+common owner per partition number; such partitions are a *crew*. A moving partition already counts
+as its new owner's, so that a new plan does not reverse a hand-off under way.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from faust_assigner.service.view import View
 
 @dataclass(frozen=True)
 class Targets:
-    """``owner`` of each partition that has one; ``replicas`` by consumer, for those that keep them."""
+    """The target of a plan.
+
+    ``owner``     the owner of each partition; a partition without a possible owner has no entry
+    ``replicas``  the replicas of each consumer that keeps replicas
+    """
 
     owner: Mapping[TopicPartition, str]
     replicas: Mapping[str, tuple[TopicPartition, ...]]
 
 
 def claimants(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
-    """Partition -> whose it is, or is about to be; only those in ``names``."""
+    """Map each partition to its owner, or to the new owner of its hand-off, among ``names``."""
     found = {
         at: entry.value.owner
         for at, entry in view.assignments.items()
@@ -48,7 +53,7 @@ def claimants(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
 
 
 def hinted(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
-    """Partitions without an assignment -> the first consumer of ``names`` that says it owned them."""
+    """Map each unassigned partition to the first of ``names`` that reports to have owned it."""
     return {
         at: name
         for name in sorted(names, reverse=True)
@@ -60,7 +65,7 @@ def hinted(view: View, names: Collection[str]) -> dict[TopicPartition, str]:
 
 
 def bound_topics(view: View) -> dict[str, tuple[str, ...]]:
-    """Topic -> all topics that travel with it, itself included: declared together, and of one count."""
+    """Map each topic to its co-partitioned topics of equal partition count, including itself."""
     roots = bonds(
         topics for entry in view.consumers.values() for topics in entry.value.co_partitioned
     )
@@ -72,17 +77,20 @@ def bound_topics(view: View) -> dict[str, tuple[str, ...]]:
 
 
 def crew_of(at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> tuple[TopicPartition, ...]:
-    """The partitions that travel with one, itself included."""
+    """Return the partition's crew, including the partition itself."""
     return tuple(TopicPartition(topic, at.partition) for topic in bound.get(at.topic, (at.topic,)))
 
 
 def choose(
     view: View, consumers: Sequence[Consumer], *, replicas: int, standing: Standing = NEUTRAL
 ) -> Targets:
-    """The plan for ``consumers``. A cool-down counts while its key is there: a lease ends it. What a consumer
-    that leaves hands over is not for consumers that are stuck or crowding, as long as there are others.
+    """Plan the targets for ``consumers``.
 
-    Cost: that of :func:`faust_assigner.plan`, plus one pass over all partitions.
+    A cool-down counts while its key exists; a lease ends the cool-down. Stuck and crowding
+    consumers get no partition of a leaving consumer, as long as a different consumer can take the
+    partition.
+
+    Cost: :func:`faust_assigner.plan`, plus one pass over all partitions.
     """
     if not consumers:
         return Targets({}, {})
@@ -118,10 +126,10 @@ def choose(
 def pinned(
     view: View, consumers: Mapping[str, Consumer], bound: Mapping[str, tuple[str, ...]]
 ) -> dict[TopicPartition, str]:
-    """Partition -> the consumer on which an operator wants it, with the partitions that travel with it.
+    """Map each pinned partition and its crew to the consumer of the operator's order.
 
-    A pin is passed over while its consumer is not among ``consumers``, does not want a topic of them, or
-    cools down for the partition.
+    A pin has no effect while its consumer is not among ``consumers``, does not subscribe to a topic
+    of the crew, or has a cool-down for a partition of the crew.
     """
     found: dict[TopicPartition, str] = {}
     for at, entry in sorted(view.pins.items()):
@@ -144,8 +152,11 @@ def _pin(
     mine: Mapping[TopicPartition, str],
     bound: Mapping[str, tuple[str, ...]],
 ) -> None:
-    """Put each pinned partition on its consumer. To keep the loads even, that gives as many back to the
-    consumer from which it came: such as it does not have yet, if it can."""
+    """Put each pinned partition on its consumer, in place.
+
+    To keep the loads even, the consumer gives an equal number of partitions to the previous target.
+    The consumer prefers to give partitions that it does not own yet.
+    """
     held: dict[str, list[TopicPartition]] = {}
     for at, name in owner.items() if pins else ():
         held.setdefault(name, []).append(at)
@@ -183,7 +194,7 @@ def _pin(
 
 
 def _left_behind(view: View) -> Iterator[TopicPartition]:
-    """The partitions of consumers that leave."""
+    """Iterate over the partitions of leaving consumers."""
     for name in view.draining:
         mine = view.incarnation(name)
         for at in view.owned.get(name, ()):
@@ -215,7 +226,7 @@ def _members(
 def _weights(
     consumers: Sequence[Consumer], counts: Mapping[str, int]
 ) -> dict[tuple[str, int], float]:
-    """The highest word counts, where consumers know different things."""
+    """Merge the consumers' weights: the highest weight of each partition counts."""
     found: dict[tuple[str, int], float] = {}
     for consumer in consumers:
         for topic in sorted(counts.keys() & consumer.weights.keys()):
@@ -233,8 +244,12 @@ def _avoid(
     bound: Mapping[str, tuple[str, ...]],
     moving: Collection[TopicPartition] = (),
 ) -> None:
-    """Another consumer where partition and target are ``barred``: the least loaded; if there is none, it
-    after all. What is ``moving`` already goes on to where it goes, if it may."""
+    """Change each ``barred`` pair of partition and target, in place.
+
+    The least loaded allowed consumer becomes the target; without an allowed consumer the target
+    stays. A partition in ``moving`` stays with the new owner of its hand-off, if that owner is
+    allowed.
+    """
     load = dict.fromkeys(consumers, 0)
     for name in owner.values():
         load[name] += 1
