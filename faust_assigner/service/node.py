@@ -148,7 +148,7 @@ class AssignerNode:
         ]
 
     async def start(self) -> None:
-        """Write the topics, follow the store, run for leader. Return when this instance can serve."""
+        """Write the topics, follow the store, run for leader. Return when the instance can serve."""
         await self._mirror.load()
         await self._catalogue.write()
         loop = asyncio.get_running_loop()
@@ -187,7 +187,7 @@ class AssignerNode:
             self._vacancy.set()
 
     async def stop(self) -> None:
-        """Close all streams (``Ended.STOPPING``), resign, stop. Consumers keep their registrations."""
+        """Close all streams (``Ended.STOPPING``), resign, stop. Consumers stay registered."""
         await self._sessions.stop()
         for task in reversed(self._tasks):
             await ended(task)
@@ -326,7 +326,7 @@ class AssignerNode:
         identity: str = "",
         incarnation: str = "",
     ) -> None:
-        """Record the new owner's progress, 0..1. The service ignores reports that are too frequent."""
+        """Record the new owner's progress, 0..1. The service ignores too frequent reports."""
         async with self._caller(consumer_name, identity, incarnation):
             await self._acks.progress(consumer_name, at, handoff_id, fraction, incarnation)
 
@@ -374,8 +374,7 @@ class AssignerNode:
             every_s=self.settings.pulse_s,
         )
 
-    # -- for operators
-    # -------------------------------------------------------------------------------
+    # -- for operators -------------------------------------------------------------------------------
 
     async def drain(self, consumer_name: str) -> Action:
         """Drain a consumer as an operator: the drain holds for every process of the name.
@@ -465,7 +464,7 @@ class AssignerNode:
         return tuple(view.topics[topic].value for topic in sorted(view.topics))
 
     def incarnation(self, name: str) -> str:
-        """Return the incarnation registered under a name, as seen by this instance; "" if none is."""
+        """Return the incarnation registered under a name, as seen by this instance, or ""."""
         return self._mirror.view.incarnation(name)
 
     @property
@@ -500,5 +499,5 @@ class AssignerNode:
         return tuple(planned(self._mirror.view, targets, without)) if targets else ()
 
     def watch(self) -> AsyncIterator[Change]:
-        """Iterate over the store's changes, for operators' screens; unread old changes are dropped."""
+        """Iterate over the store's changes, for operators' screens; old unread changes are lost."""
         return self._mirror.watched()

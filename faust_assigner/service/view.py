@@ -268,7 +268,7 @@ class View:
 
 
 def differences(known: Mapping[str, KeyValue], listing: Listing) -> list[Event]:
-    """List the events from the ``known`` keys to ``listing``: writes by revision, then deletions."""
+    """List the events from ``known`` keys to ``listing``: writes by revision, then deletions."""
     now = {kv.key: kv for kv in listing.items}
     gone = [Event(key, listing.revision, None) for key in known if key not in now]
     new = [

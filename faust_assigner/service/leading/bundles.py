@@ -97,7 +97,7 @@ def chunks(bundles: Sequence[Bundle], limit: int) -> Iterator[list[Bundle]]:
 
 
 def still_gone(view: View, name: str) -> Compare:
-    """Make a compare that fails if the consumer registered meanwhile: it then keeps its partitions."""
+    """Make a compare that fails if the consumer has returned, and thus keeps its partitions."""
     return view.same(view.keys.consumer(name))
 
 

@@ -67,8 +67,7 @@ class Catalogue:
         self._missed: dict[str, int] = {}
         self._lost = asyncio.Event()
 
-    # -- the configuration
-    # ---------------------------------------------------------------------------
+    # -- the configuration ---------------------------------------------------------------------------
 
     async def write(self) -> None:
         """Write the topics of this instance's configuration.
@@ -102,8 +101,7 @@ class Catalogue:
             except StoreError as error:
                 logger.info("%s: not written: %s", ", ".join(lost), error)
 
-    # -- an operator
-    # ---------------------------------------------------------------------------------
+    # -- an operator ---------------------------------------------------------------------------------
 
     async def set(self, topic: str, count: int) -> None:
         """Add a topic, or set its new count; a removed topic comes back."""
@@ -121,8 +119,7 @@ class Catalogue:
 
         await rewritten(self._store, self._keys.topic(topic), gone)
 
-    # -- Kafka
-    # ---------------------------------------------------------------------------------------
+    # -- Kafka ---------------------------------------------------------------------------------------
 
     async def need(self, topic: str) -> None:
         """Ask Kafka for an unknown topic of a consumer's subscription, and add the topic.

@@ -1,4 +1,4 @@
-"""A rebalance: the leader's writes that bring partitions to their targets, decided from the view."""
+"""A rebalance: the leader's writes that move partitions to their targets, decided from the view."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ def rebalance(
     now: float,
     standing: Standing = NEUTRAL,
 ) -> Iterator[Bundle]:
-    """Assign orphans at once, then begin hand-offs while there are places. ``now``: unix seconds."""
+    """Assign orphans at once, then begin hand-offs while places are free. ``now``: unix seconds."""
     wanted, held, living = targets.owner, held_back(view), living_owners(view)
     # An orphan with a hand-off has already been assigned by ``advance``.
     for at in sorted(wanted.keys() - living.keys() - held):
         if not _is_fenced(view, at):
             yield _given(view, at, wanted[at])
-    # A living owner that stays has unsubscribed from the topic: it loses the partition. The
-    # assignment of a dead owner is kept, so that the owner gets its partitions back when it
-    # returns.
+    # A living, staying owner has unsubscribed from the topic and loses the partition. A dead
+    # owner's assignment is kept: the owner gets its partitions back when it returns.
     refused = {at for at in living.keys() - wanted.keys() if living[at] not in view.draining}
     for at in sorted(refused.union(_not_there(view))):
         yield _forgotten(view, at)
@@ -66,10 +65,10 @@ def _not_there(view: View) -> Iterator[TopicPartition]:
 
 
 def held_back(view: View) -> set[TopicPartition]:
-    """Return the partitions that wait for missing consumers: no consumer gets them yet.
+    """Return the partitions reserved for missing consumers: no consumer gets them yet.
 
     These are the partitions of missing owners after an outage. If the store has lost the
-    assignments, they are the partitions without an assignment that no consumer claims.
+    assignments, they are the partitions without an assignment and without a claim.
     """
     if not view.awaiting:
         return set()
@@ -81,7 +80,7 @@ def held_back(view: View) -> set[TopicPartition]:
 
 
 def waiting(view: View, targets: Targets) -> int:
-    """Count the partitions that must move and have no hand-off yet."""
+    """Count the partitions that must move, but have no hand-off yet."""
     return len(_due(view, targets.owner, living_owners(view)))
 
 
@@ -201,8 +200,7 @@ def _beginning(
     )
 
 
-# -- tidying
-# ---------------------------------------------------------------------------------------------
+# -- tidying ---------------------------------------------------------------------------------------------
 
 
 def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
@@ -227,7 +225,7 @@ def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
 
 
 def _moved_once(view: View) -> Iterator[Bundle]:
-    """Delete an operator's one-time moves that are complete, or that the consumer cannot take."""
+    """Delete an operator's one-time moves after their end: complete, or not possible."""
     for at, entry in sorted(view.pins.items()):
         name = entry.value.consumer
         if not entry.value.once:
@@ -245,7 +243,7 @@ def _moved_once(view: View) -> Iterator[Bundle]:
 
 
 def _over(view: View) -> Iterator[str]:
-    """Iterate over the keys of marks that have ended.
+    """Iterate over the keys of ended marks.
 
     The mark of an outage ends when no consumer is missing. The mark of a departed consumer ends
     when all its partitions have new owners.

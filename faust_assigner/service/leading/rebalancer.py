@@ -70,11 +70,10 @@ class Rebalancer:
         self._joined_at = -float("inf")
         self._gathers_until = -float("inf")
 
-    # -- when
-    # ----------------------------------------------------------------------------------------
+    # -- when ----------------------------------------------------------------------------------------
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Schedule a plan one debounce after the first relevant change; a listener of the mirror."""
+        """Schedule a plan a debounce after the first relevant change; a listener of the mirror."""
         now = self._clock.monotonic()
         for change in changes:
             self._record.heard(self._mirror.view, change, now)
@@ -131,8 +130,7 @@ class Rebalancer:
         await self._clock.sleep(seconds)
         self._wake.set()
 
-    # -- what
-    # ----------------------------------------------------------------------------------------
+    # -- what ----------------------------------------------------------------------------------------
 
     async def _decide(self) -> list[Bundle]:
         view, now, wall = self._mirror.view, self._clock.monotonic(), self._clock.wall()
@@ -185,14 +183,13 @@ class Rebalancer:
         )
 
     def _tell_ages(self, now: float) -> None:
-        """Report the hand-offs' ages by phase, counted since this instance first saw each hand-off."""
+        """Report the hand-offs' ages by phase, counted since this instance first saw each."""
         ages: dict[str, list[float]] = {}
         for at, entry in self._mirror.view.handoffs.items():
             ages.setdefault(entry.value.phase.value, []).append(self._record.age_s(at, now))
         self._metrics.handoffs(ages)
 
-    # -- writing
-    # -------------------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------------
 
     async def _write(self, term: Leadership, bundles: Sequence[Bundle]) -> None:
         """Write the bundles in few transactions, and skip bundles whose compares fail.

@@ -30,7 +30,7 @@ TIMED_ANEW = frozenset({State.RELEASING, State.EXPELLED})
 
 
 def most_s(state: State, settings: ServiceSettings) -> float:
-    """Return the time limit in seconds. A release has a limit of its own, apart from the warm-up."""
+    """Return the time limit in seconds. A release has its own limit, apart from the warm-up."""
     return settings.release_timeout_s if state in TIMED_ANEW else settings.handoff_timeout_s
 
 
@@ -77,9 +77,10 @@ class _Trial:
 class Standing:
     """The consumers' standing as new owners, at one moment.
 
-    ``stuck``      their last hand-off failed, or they have warmed for long, reported no progress and
-                   got no partition ready meanwhile
-    ``overtaken``  the stuck consumers with a hand-off older than a hand-off that got ready elsewhere
+    ``stuck``      their last hand-off failed, or they have warmed for long, reported no progress
+                   and got no partition ready meanwhile
+    ``overtaken``  the stuck consumers with a hand-off older than a hand-off that got ready at a
+                   different consumer
     ``crowding``   the consumers that are not proven, if together they hold all places except the
                    places kept for leaving consumers
     ``proven``     they got a partition ready, or own partitions, and are not stuck
@@ -213,7 +214,7 @@ class Record:
         return -float("inf") if trial is None else trial.ready_at
 
     def _silent(self, view: View) -> Iterator[tuple[str, float]]:
-        """Yield the warming consumers without progress, and when the oldest hand-off of each began."""
+        """Yield the warming consumers without progress, with their oldest hand-off's beginning."""
         found: dict[str, float] = {}
         heard: set[str] = set()
         for at, entry in view.handoffs.items():

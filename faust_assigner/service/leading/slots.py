@@ -1,9 +1,9 @@
-"""The choice of the hand-offs that begin now, under the limit on hand-offs at once (the *places*).
+"""The choice of the next hand-offs, under the limit on hand-offs at once (the *places*).
 
 A consumer that never gets ready must not hold all places. Orphans take no place: the leader assigns
 them at once. Partitions of a leaving consumer go before moves for balance, and a quarter of the
-group's places is kept for them. A new owner that has not yet got a partition ready takes no place
-of this quarter. A stuck consumer has one place.
+group's places is kept for them. An unproven new owner (see :class:`Standing`) takes no place of
+this quarter. A stuck consumer has a single place.
 """
 
 from __future__ import annotations

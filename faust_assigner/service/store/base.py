@@ -1,8 +1,9 @@
-"""The store as the service sees it: etcd's v3 semantics and no more of them than are used.
+"""The interface of the store: the used part of etcd's v3 semantics.
 
-Every write gets the next *revision* of the whole store; a key remembers the one that created it and the
-one that changed it last. A watch from a revision misses nothing until that revision is compacted. Keys
-bound to a lease are deleted when it expires. All writes of a transaction share one revision.
+Each transaction that writes gets the next *revision* of the whole store; all its writes share this
+revision. A key keeps the revision of its creation and the revision of its last change. A watch
+delivers every change from its start revision on, unless that revision is compacted. The store
+deletes the keys bound to a lease when the lease expires.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-#: etcd refuses a transaction whose compares, or whose writes, are more than this.
+#: The most compares, and the most writes, of a transaction in etcd.
 MAX_OPERATIONS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """A key as of some revision. ``version`` counts its writes since it was created; ``lease`` 0: none."""
+    """A key and its value as of some revision.
+
+    ``version``  the number of writes since the key was created
+    ``lease``    the id of the key's lease; 0: no lease
+    """
 
     key: str
     value: bytes
@@ -37,7 +42,7 @@ class Listing:
 
 
 class Field(Enum):
-    """What of a key a transaction may compare."""
+    """The part of a key that a transaction compares."""
 
     VALUE = "value"  #: bytes
     VERSION = "version"
@@ -48,7 +53,10 @@ class Field(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``field`` of ``key`` equals ``expected``; a key that is not there has 0 everywhere, and no value."""
+    """The condition that ``field`` of ``key`` equals ``expected``.
+
+    An absent key has 0 in every numeric field, and no value.
+    """
 
     key: str
     field: Field
@@ -56,18 +64,18 @@ class Compare:
 
 
 def unchanged(kv: KeyValue) -> Compare:
-    """The key is what it was: neither written nor deleted, not even deleted and created again."""
+    """Make a compare that the key was neither written nor deleted since ``kv``."""
     return Compare(kv.key, Field.MOD_REVISION, kv.mod_revision)
 
 
 def absent(key: str) -> Compare:
-    """The key does not exist."""
+    """Make a compare that the key does not exist."""
     return Compare(key, Field.CREATE_REVISION, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write ``value``; the key is bound to ``lease`` from now on, or to none where it is 0."""
+    """Write ``value`` and bind the key to ``lease``; 0: the key has no lease afterwards."""
 
     key: str
     value: bytes
@@ -76,7 +84,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the key if it is there."""
+    """Delete the key if it exists."""
 
     key: str
 
@@ -94,7 +102,7 @@ class TxnResult:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``key`` changed at ``revision``; ``kv`` is ``None`` where it was deleted."""
+    """The change of ``key`` at ``revision``; ``kv`` is ``None`` for a deletion."""
 
     key: str
     revision: int
@@ -103,7 +111,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a watch saw, in order of revisions; nothing up to ``revision`` comes any more."""
+    """The events of a watch, by revision; all later events are above ``revision``."""
 
     revision: int
     events: tuple[Event, ...]
@@ -111,48 +119,52 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease and the time to live the store granted, in seconds."""
+    """A lease and its granted time to live, in seconds."""
 
     lease_id: int
     ttl_s: float
 
 
 class Store(Protocol):
-    """All methods raise :class:`StoreError` where the store did not do it, and ``StoreUnavailable`` where
-    nobody knows whether it did. None waits longer than the store's own deadline.
+    """The store.
+
+    All methods raise :class:`StoreError` if the store did not carry out the call, and
+    ``StoreUnavailable`` if the outcome is unknown. No method waits longer than the store's own
+    deadline.
     """
 
     async def get(self, key: str) -> KeyValue | None:
-        """The key now (linearizable), or ``None``."""
+        """Read a key (linearizable); ``None`` if the key does not exist."""
 
     async def list(self, prefix: str) -> Listing:
-        """Everything under ``prefix`` at one revision (linearizable)."""
+        """List all keys under ``prefix`` at one revision (linearizable)."""
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """All of ``writes`` at one revision if all of ``compares`` hold, else none.
+        """Apply all ``writes`` at one revision if all ``compares`` hold; otherwise apply no write.
 
-        Raises ``TooManyOperations`` beyond :data:`MAX_OPERATIONS` of either, ``LeaseLost`` where a put
-        names a lease that is gone, ``QuotaExceeded`` where the store is full.
+        Raises ``TooManyOperations`` for more than :data:`MAX_OPERATIONS` compares or writes,
+        ``LeaseLost`` if the lease of a put is gone, ``QuotaExceeded`` if the store is full.
         """
 
     def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
-        """Every change under ``prefix`` from ``start_revision`` on, until the iterator is closed.
+        """Iterate over the changes under ``prefix`` from ``start_revision`` on, until closed.
 
-        Raises ``Compacted`` where that history is gone, ``StoreUnavailable`` where the connection broke:
-        the caller watches again from the last revision it saw, plus one.
+        Raises ``Compacted`` if this history is compacted, and ``StoreUnavailable`` if the
+        connection broke. In the second case the caller watches again from the last seen revision
+        plus 1.
         """
 
     async def grant(self, ttl_s: float) -> Lease:
-        """A new lease."""
+        """Grant a new lease."""
 
     async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
-        """Renew once; the seconds it lives from when the store took it. Raises ``LeaseLost``.
+        """Renew a lease once; return its seconds to live, counted from the store's renewal.
 
-        ``timeout_s`` shortens the store's own deadline.
+        ``timeout_s`` shortens the store's own deadline. Raises ``LeaseLost``.
         """
 
     async def revoke(self, lease_id: int) -> None:
-        """End a lease and delete its keys; a lease that is gone is no error."""
+        """End a lease and delete its keys. A lease that is already gone is no error."""
 
     async def compact(self, revision: int) -> None:
         """Forget the history before ``revision``."""

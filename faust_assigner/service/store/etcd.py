@@ -1,7 +1,7 @@
-"""The store in etcd: its v3 API over gRPC, as thin as can be, with a deadline on every call.
+"""The store in etcd: a thin client of the v3 API over gRPC, with a deadline for every call.
 
-A watch is made again by its caller, from the revision after the last one it saw. Endpoints are tried in turn:
-a call that finds one unavailable is the last one there.
+The caller of a broken watch watches again, from the revision after the last seen. After a call
+finds an endpoint unavailable, the next call uses the next endpoint.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 T = TypeVar("T")
 
 MAX_MESSAGE_BYTES = 64 << 20
-#: Keys of one page of a listing; all pages are of one revision.
+#: The most keys of one page of a listing; all pages have the same revision.
 PAGE = 2_000
 
-#: With ping_timeout a silent partition is noticed in 13 s; keepalive_timeout alone takes over a minute.
+#: With ping_timeout gRPC detects a silent network partition in 13 s; with keepalive_timeout alone
+#: it takes more than a minute.
 CHANNEL_OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 3_000),
@@ -58,7 +59,8 @@ CHANNEL_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
-#: A member that is cut off from its peers lets a call wait, and a watch for ever, unless asked for a leader.
+#: Without this header a member of etcd that is cut off from its peers lets a call wait, and a watch
+#: for ever.
 REQUIRE_LEADER = (("hasleader", "true"),)
 
 _TARGETS = {
@@ -72,9 +74,12 @@ _TARGETS = {
 
 @dataclass(frozen=True, kw_only=True)
 class EtcdAccess:
-    """How to reach etcd: ``HOST:PORT`` or ``http(s)://HOST:PORT`` each; PEM bytes for TLS; a user for auth.
+    """The access to etcd.
 
-    ``deadline_s`` of every call. With ``https``, or with ``ca``, the connection is TLS.
+    ``endpoints``                each ``HOST:PORT`` or ``http(s)://HOST:PORT``
+    ``ca, certificate, key``     PEM bytes for TLS; ``https`` or ``ca`` turns TLS on
+    ``user, password``           for etcd's authentication
+    ``deadline_s``               the deadline of every call
     """
 
     endpoints: tuple[str, ...]
@@ -106,11 +111,11 @@ class EtcdAccess:
         )
 
     def address(self, number: int) -> str:
-        """``HOST:PORT`` of one of the endpoints, counted on from the last to the first."""
+        """Return ``HOST:PORT`` of an endpoint; ``number`` wraps from the last to the first."""
         return self.endpoints[number % len(self.endpoints)].rpartition("://")[2]
 
     def channel(self, number: int) -> grpc.aio.Channel:
-        """A channel to one of the endpoints."""
+        """Open a channel to an endpoint; ``number`` as in :meth:`address`."""
         address = self.address(number)
         if not self.secure:
             return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
@@ -119,7 +124,11 @@ class EtcdAccess:
 
 
 class EtcdStore:
-    """One connection at a time. ``observe`` hears of every call: its name, seconds, the error's name."""
+    """The store in etcd, over one connection at a time.
+
+    ``observe`` is called after every call, with the call's name, its seconds, and the error's name
+    or None.
+    """
 
     def __init__(
         self,
@@ -130,21 +139,19 @@ class EtcdStore:
         self._access = access
         self._observe = observe or (lambda name, took_s, error: None)
         self._number = 0
-        self._channels: dict[
-            int, grpc.aio.Channel
-        ] = {}  # by endpoint: each is opened once, and kept
+        self._channels: dict[int, grpc.aio.Channel] = {}  # by endpoint: opened once, then kept
         self._token: str | None = None
         self._closed = False
 
     # -- reads ---------------------------------------------------------------------------------------
 
     async def get(self, key: str) -> KeyValue | None:
-        """The key now."""
+        """Read a key."""
         found = await self._call("KV/Range", pb.RangeRequest(key=key.encode()), pb.RangeResponse)
         return _kv(found.kvs[0]) if found.kvs else None
 
     async def list(self, prefix: str) -> Listing:
-        """Everything under ``prefix``, page by page of the first page's revision."""
+        """List all keys under ``prefix``, page by page, at the first page's revision."""
         items: list[KeyValue] = []
         start, end, revision, limit = prefix.encode(), _end_of(prefix.encode()), 0, PAGE
         while True:
@@ -157,7 +164,7 @@ class EtcdStore:
             except StoreUnavailable as error:
                 if "larger than max" not in str(error) or limit < 2:
                     raise
-                limit = max(limit // 8, 1)  # large values: fewer of them fit into a message
+                limit = max(limit // 8, 1)  # large values: fewer fit into a message
                 continue
             revision = revision or page.header.revision
             items += map(_kv, page.kvs)
@@ -166,7 +173,7 @@ class EtcdStore:
             start = page.kvs[-1].key + b"\0"
 
     async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
-        """Changes from ``start_revision`` on."""
+        """Iterate over the changes from ``start_revision`` on."""
         request = pb.WatchRequest(
             create_request=pb.WatchCreateRequest(
                 key=prefix.encode(),
@@ -180,7 +187,8 @@ class EtcdStore:
         held: list[Event] = []
         try:
             await call.write(request)
-            # The first answer has a deadline; later it may be quiet, the channel's pings watch over it.
+            # The first answer has a deadline. Later the watch may be silent for long: the channel's
+            # pings detect a broken connection.
             async with asyncio.timeout_at(loop.time() + self._access.deadline_s):
                 response = await call.read()
             while response is not grpc.aio.EOF:
@@ -188,7 +196,7 @@ class EtcdStore:
                     raise self._cancelled(response, start_revision, number)
                 held += map(_event, response.events)
                 if held and not response.fragment:
-                    # Not the header's revision: while the watch catches up that is ahead of the events.
+                    # While a watch catches up, the header's revision is ahead of the events.
                     batch, held = Batch(held[-1].revision, tuple(held)), []
                     yield batch
                 response = await call.read()
@@ -211,7 +219,7 @@ class EtcdStore:
     # -- writes --------------------------------------------------------------------------------------
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """All or nothing."""
+        """Run a transaction."""
         for operations in (compares, writes):
             if len(operations) > MAX_OPERATIONS:
                 raise TooManyOperations(len(operations), MAX_OPERATIONS)
@@ -222,7 +230,7 @@ class EtcdStore:
         return TxnResult(done.succeeded, done.header.revision)
 
     async def compact(self, revision: int) -> None:
-        """Forget the history before ``revision``; compacted already is no error."""
+        """Forget the history before ``revision``. An already compacted revision is no error."""
         try:
             await self._call(
                 "KV/Compact", pb.CompactionRequest(revision=revision), pb.CompactionResponse
@@ -233,7 +241,7 @@ class EtcdStore:
     # -- leases --------------------------------------------------------------------------------------
 
     async def grant(self, ttl_s: float) -> Lease:
-        """A new lease; etcd counts whole seconds, and may grant more than was asked for."""
+        """Grant a new lease. etcd counts whole seconds, and may grant more than ``ttl_s``."""
         request = pb.LeaseGrantRequest(TTL=max(math.ceil(ttl_s), 1))
         granted = await self._call("Lease/LeaseGrant", request, pb.LeaseGrantResponse)
         if granted.error:
@@ -241,7 +249,7 @@ class EtcdStore:
         return Lease(granted.ID, float(granted.TTL))
 
     async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
-        """Renew once, on a stream of its own, so that one that hangs holds up no other."""
+        """Renew a lease once, on a separate stream: a hanging renewal does not delay the rest."""
         deadline_s = min(self._access.deadline_s, timeout_s or self._access.deadline_s)
         began, error = asyncio.get_running_loop().time(), None
         metadata, number = await self._metadata(), self._number
@@ -261,13 +269,13 @@ class EtcdStore:
         if answer is grpc.aio.EOF:
             self._turn(number)
             raise StoreUnavailable("the keepalive ended")
-        # etcd says so with a time to live of 0, not with an error.
+        # For an expired lease etcd answers with a time to live of 0, not with an error.
         if answer.TTL <= 0:
             raise LeaseLost(lease_id)
         return float(answer.TTL)
 
     async def revoke(self, lease_id: int) -> None:
-        """End it."""
+        """End a lease."""
         try:
             await self._call(
                 "Lease/LeaseRevoke", pb.LeaseRevokeRequest(ID=lease_id), pb.LeaseRevokeResponse
@@ -278,7 +286,7 @@ class EtcdStore:
     # -- the connection ------------------------------------------------------------------------------
 
     async def version(self) -> str:
-        """etcd's version."""
+        """Return etcd's version."""
         status = await self._call("Maintenance/Status", pb.StatusRequest(), pb.StatusResponse)
         return str(status.version)
 
@@ -311,7 +319,10 @@ class EtcdStore:
         )
 
     async def _metadata(self) -> tuple[tuple[str, str], ...]:
-        """Of every call: refuse it at once where the member has no leader; a token, where there is a user."""
+        """Return the metadata of every call: the demand for a leader, and the user's token if any.
+
+        With the demand, a member of etcd without a leader refuses the call at once.
+        """
         if self._access.user is None:
             return REQUIRE_LEADER
         if self._token is None:
@@ -330,7 +341,7 @@ class EtcdStore:
         return (*REQUIRE_LEADER, ("token", self._token))
 
     def _failed(self, error: Exception, number: int, request: Any = None) -> StoreError:
-        """etcd's answer as one of ours; the next endpoint follows where ``number`` did not answer."""
+        """Turn etcd's answer into a StoreError; switch endpoints if ``number`` did not answer."""
         where = f"etcd at {self._access.address(number)}"
         if not isinstance(error, grpc.aio.AioRpcError):
             self._turn(number)
@@ -350,13 +361,15 @@ class EtcdStore:
             return StoreError(f"{where} refuses: {details}")
         if (
             code is not grpc.StatusCode.RESOURCE_EXHAUSTED
-        ):  # too many, or too large, at any endpoint
+        ):  # too many calls, or too large a message, at any endpoint
             self._turn(number)
         return StoreUnavailable(f"{where}: {code.name}: {details}")
 
     def _turn(self, number: int) -> None:
-        """The next endpoint from now on, unless another call has found that out already; calls under way end
-        on the channel they began on."""
+        """Switch to the next endpoint, unless a different call has already switched.
+
+        Calls under way end on their first channel.
+        """
         if len(self._access.endpoints) > 1 and number == self._number:
             self._number += 1
             self._token = None
@@ -370,7 +383,10 @@ class EtcdStore:
 
 
 async def _settled(call: Any) -> None:
-    """Cancel a stream. gRPC ends it in a task of its own, at its poller's next event, and tells nobody."""
+    """Cancel a stream, and give gRPC time to end the stream.
+
+    gRPC ends the stream in a separate task, at its poller's next event, without a notification.
+    """
     call.cancel()
     await asyncio.sleep(0.005)
 
@@ -399,7 +415,7 @@ def _operation(write: Write) -> Any:
 
 
 def _end_of(prefix: bytes) -> bytes:
-    """The first key that does not begin with ``prefix`` any more."""
+    """Return the first key after all keys with ``prefix``."""
     for i in range(len(prefix) - 1, -1, -1):
         if prefix[i] < 0xFF:
             return prefix[:i] + bytes([prefix[i] + 1])
@@ -407,7 +423,7 @@ def _end_of(prefix: bytes) -> bytes:
 
 
 def _lease_of(request: Any) -> int:
-    """The lease a request named."""
+    """Return the lease id in a request; 0 if there is none."""
     if isinstance(request, pb.TxnRequest):
         return next((op.request_put.lease for op in request.success if op.request_put.lease), 0)
     return int(getattr(request, "ID", 0))

@@ -1,4 +1,4 @@
-"""The store in this process, with etcd's semantics: for one machine, for tests, for the simulator."""
+"""The store in memory, with etcd's semantics: for one machine, for tests and for the simulator."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ class _Lease:
 
 
 class MemoryStore:
-    """One store; any number of instances of the service may share it.
+    """One store in memory, which several instances of the service may share. Calls answer at once.
 
-    ``history`` revisions are kept for watches, or as many as are ``history_bytes``; older ones are compacted.
-    ``first_revision``: where a process that starts anew is to go on above the revisions of the one before.
-    ``quota_bytes``: a write beyond it sets an alarm as etcd's does, and nothing is written until
-    :meth:`disarm`. Calls answer at once.
+    ``history``         the number of revisions kept for watches; older revisions are compacted
+    ``history_bytes``   the limit of this history in bytes of values
+    ``first_revision``  the first revision; a restarted process sets it above the revisions of the
+                        previous process
+    ``quota_bytes``     a put beyond this size sets an alarm, as in etcd: the store refuses puts
+                        and new leases until :meth:`disarm`
     """
 
     def __init__(
@@ -75,18 +77,18 @@ class MemoryStore:
     # -- reads ---------------------------------------------------------------------------------------
 
     async def get(self, key: str) -> KeyValue | None:
-        """The key now."""
+        """Read a key."""
         self._expire()
         return self._keys.get(key)
 
     async def list(self, prefix: str) -> Listing:
-        """Everything under ``prefix``. Cost: all keys of the store."""
+        """List all keys under ``prefix``. Cost: one step per key of the whole store."""
         self._expire()
         found = sorted(key for key in self._keys if key.startswith(prefix))
         return Listing(self.revision, tuple(self._keys[key] for key in found))
 
     async def watch(self, prefix: str, start_revision: int) -> AsyncIterator[Batch]:
-        """Changes from ``start_revision`` on."""
+        """Iterate over the changes from ``start_revision`` on."""
         at = start_revision
         while not self._closed:
             if at < self.compacted:
@@ -105,7 +107,7 @@ class MemoryStore:
     # -- writes --------------------------------------------------------------------------------------
 
     async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
-        """All or nothing."""
+        """Run a transaction."""
         self._expire()
         for operations in (compares, writes):
             if len(operations) > MAX_OPERATIONS:
@@ -138,7 +140,7 @@ class MemoryStore:
             raise QuotaExceeded("the store is full")
 
     def disarm(self) -> None:
-        """An operator made room."""
+        """End the alarm after an operator has made room."""
         self._alarm = False
 
     def _write(self, writes: Sequence[Write]) -> int:
@@ -196,7 +198,7 @@ class MemoryStore:
     # -- leases --------------------------------------------------------------------------------------
 
     async def grant(self, ttl_s: float) -> Lease:
-        """A new lease."""
+        """Grant a new lease."""
         self._expire()
         if self._alarm:
             raise QuotaExceeded("the store is full")
@@ -206,7 +208,7 @@ class MemoryStore:
         return Lease(lease_id, ttl_s)
 
     async def keep_alive(self, lease_id: int, *, timeout_s: float | None = None) -> float:
-        """Renew once."""
+        """Renew a lease once."""
         self._expire()
         lease = self._leases.get(lease_id)
         if lease is None:
@@ -215,7 +217,7 @@ class MemoryStore:
         return lease.ttl_s
 
     async def revoke(self, lease_id: int) -> None:
-        """End it."""
+        """End a lease."""
         self._expire()
         self._end(lease_id)
 
@@ -232,7 +234,7 @@ class MemoryStore:
             self._end(lease_id)
 
     def _set_timer(self) -> None:
-        """Leases expire on time though nobody asks for anything."""
+        """Set a timer, so that leases expire on time without calls of the store."""
         if self._timer is None and self._leases:
             soonest = min(lease.expires_at for lease in self._leases.values())
             wait_s = max(soonest - self._clock.monotonic(), 0.001)
@@ -253,5 +255,5 @@ class MemoryStore:
 
 
 def _size(event: Event) -> int:
-    """Bytes that the event's value keeps."""
+    """Return the size of the event's value in bytes."""
     return 0 if event.kv is None else len(event.kv.value)
