@@ -6,6 +6,7 @@ A caller plants a fault in the copy between two runs; ``tests/mutants/generated.
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -36,6 +37,11 @@ NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
 #: Seconds that a process may live on when its tests are over: Python takes several to end on a busy machine,
 #: and pytest writes what it found wrong with the tests after its report.
 GRACE_S = 30.0
+#: Bytes of memory of its own for each process that runs tests of a fault. A fault may make a loop endless, and its
+#: lists then fill the machine before the deadline. Files of tests of the app, the broker, the service
+#: and the history pass with a quarter of this. Private writable memory is counted (RLIMIT_DATA), not addresses
+#: (RLIMIT_AS): threads, Go and databases reserve many times the addresses that they use.
+MEMORY_BYTES = 4 << 30
 KILLED, SURVIVED = "killed", "SURVIVED"
 
 
@@ -86,18 +92,16 @@ def run(
         *sorted(set(tests)),
     ]
     with (tree / "output.txt").open("w+") as output:
-        code = _end_of(
-            subprocess.Popen(
-                command,
-                cwd=tree,
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            ),
-            report,
-            limit_s,
+        process = subprocess.Popen(
+            command,
+            cwd=tree,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
+        _limit_memory(process)
+        code = _end_of(process, report, limit_s)
         output.seek(0)
         said = [line for line in output if line.strip()]
     outcomes = failed(report) if report.exists() else {}
@@ -106,6 +110,15 @@ def run(
         reason = next((line for line in said if line.startswith("ERROR")), said[-1] if said else "")
         return {}, reason.strip() or f"pytest ended with {code}"
     return outcomes, ""
+
+
+def _limit_memory(process: subprocess.Popen[bytes]) -> None:
+    """Bound the memory of a process and of its later children, each by itself; a larger need is a MemoryError.
+
+    Set from outside: the caller has threads, so that a ``preexec_fn`` may deadlock. Only Linux can do this.
+    """
+    if sys.platform == "linux":
+        resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
 
 
 def _end_of(process: subprocess.Popen[bytes], report: Path, limit_s: float) -> int:

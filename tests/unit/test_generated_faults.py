@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,20 @@ def test_a_fault_that_lets_tests_hang_is_killed(
     [verdict] = judged(root, [fault])
     assert verdict.outcome == KILLED
     assert "could not end" in verdict.detail
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds another process's memory")
+def test_a_fault_that_fills_the_memory_is_killed_by_the_limit_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test of the endless loop fails by MemoryError, long before the deadline ends its process."""
+    monkeypatch.setattr("tests.mutants.run.MEMORY_BYTES", 1 << 30)
+    loop = "    while a > b:\n        kept.append(bytearray(1 << 20))\n        break\n"
+    source = f"def less(a, b):\n    kept = []\n{loop}    return a < b\n"
+    root = tree(tmp_path, SEES + "def test_more(): assert not less(2, 1)\n", source)
+    [fault] = [one for one in mutations(IT, source) if one.old == "break"]
+    [verdict] = judged(root, [fault])
+    assert (verdict.outcome, verdict.detail) == (KILLED, "tests/unit/room/test_it.py::test_more")
 
 
 def test_what_survives_meets_the_stories_of_the_room(tmp_path: Path) -> None:
