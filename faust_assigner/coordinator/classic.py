@@ -90,8 +90,6 @@ class ClassicGroup(ClassicChange):
         return Code.NONE if self._is_compatible(event) else Code.INCONSISTENT_GROUP_PROTOCOL
 
     def _has_room(self, member_id: str) -> bool:
-        if self.state is State.EMPTY:
-            return True
         if self.state is State.PREPARING:
             waiting = member_id in self.roster and bool(self.roster[member_id].join_tokens)
             return waiting or self.roster.joined() < self.limits.max_size

@@ -29,6 +29,13 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "62 bits of a digest tell catalogues apart as well as 63",
     ),
     Equivalent(
+        "faust_assigner/coordinator/assignors/uniform.py",
+        "assign_uniformly",
+        "owner[~np.append(may, True)[owner]] = NOBODY # the member no longer subscribes to the topic",
+        "owner[~np.append(may, False)[owner]] = NOBODY # the member no longer subscribes to the topic",
+        "the last place is read for partitions without an owner, which get no owner either way",
+    ),
+    Equivalent(
         "faust_assigner/coordinator/protocol.py",
         "subscribed_topics",
         "return None",

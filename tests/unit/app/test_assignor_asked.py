@@ -8,6 +8,7 @@ from unittest.mock import MagicMock, Mock
 
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
+from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
 from faust.exceptions import NotReady
 from faust.types import TP
 
@@ -15,6 +16,7 @@ import faust_assigner
 from faust_assigner.app import assignor as module
 from faust_assigner.app.assignor import kafka_generation, kafka_member_id
 from faust_assigner.app.rebalance import leader
+from faust_assigner.settings.table import REPAIRS
 from faust_assigner.wire.answer import Answer
 from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.runs import Runs
@@ -236,6 +238,18 @@ def test_a_plan_that_failed_is_an_error_for_the_sensors_and_no_decision(
     assert told == []
     state = sensor.on_assignment_start.return_value
     assert sensor.on_assignment_error.call_args.args[:2] == (assignor_of(found), state)
+
+
+@pytest.mark.parametrize(("repairs", "lines"), [("1", 1), ("0", 0)])
+def test_a_missing_fixup_is_a_warning_unless_the_repairs_are_switched_off(
+    repairs: str, lines: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The app here chose Faust's assignor, so that the fixup left it alone; two assignors give one line."""
+    monkeypatch.setenv(REPAIRS.name, repairs)
+    app = make_app("http://w", assignor=StockAssignor, broker="kafka://127.0.0.1:1")
+    for _ in range(2):
+        faust_assigner.PartitionAssignor(app)
+    assert caplog.text.count("the app was not repaired; install faust_assigner with pip") == lines
 
 
 def test_weights_that_fail_are_counted_at_each_round() -> None:

@@ -73,6 +73,21 @@ async def test_only_the_parts_that_are_named_are_installed(tmp_path: Path) -> No
     assert issubclass(app.conf.TableManager, RecoveringTables)
 
 
+async def test_a_second_call_for_incremental_rebalances_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its hooks are installed once; no warning, even when the tables are made."""
+    app = app_in(tmp_path)
+    module.install(app, ("repairs", "restore", "cooperative"))
+    made = [*parts(app), app.FlowControlQueue, app._stop_consumer]
+    for _ in range(2):
+        module.rebalance_incrementally(app)
+        now = [*parts(app), app.FlowControlQueue, app._stop_consumer]
+        assert [a is b for a, b in zip(now, made, strict=True)] == [True] * 6
+        assert app.tables is not None
+    assert "Rebalances are eager" not in caplog.text
+
+
 class OwnTables(TableManager):
     """An app's own."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
+from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.consumer.book import Book
 from faust_assigner.coordinator.errors import CoordinatorBug
 from faust_assigner.coordinator.events import Protocol
@@ -11,6 +14,7 @@ from faust_assigner.coordinator.records import (
     ClassicSide,
     CurrentAssignment,
     GroupEpoch,
+    Key,
     Kind,
     MemberMetadata,
     MemberState,
@@ -19,7 +23,8 @@ from faust_assigner.coordinator.records import (
     TargetEpoch,
     Value,
 )
-from tests.support.coordination.consumer_bench import topic_id
+from tests.support.coordination.consumer_bench import GROUP, topic_id
+from tests.support.coordination.consumer_script import Stage
 
 A = topic_id("a")
 STOOD = CurrentAssignment(3, 2, MemberState.UNREVOKED, {A: {0: 1}}, {A: {1: 1}})
@@ -83,3 +88,14 @@ def test_a_record_of_another_kind_of_group_is_our_own_bug() -> None:
     book = Book("g")
     with pytest.raises(CoordinatorBug, match="does not belong"):
         book.apply(Record(book.key(Kind.MEMBER, "m1"), TargetEpoch(1)))
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_a_group_turned_classic_stores_each_assignment_in_its_members_version(version: int) -> None:
+    """A client reads no assignment of a later version than the one of its subscription."""
+    stage = Stage()
+    for command in ("join m1", f"cjoin - new=c1 version={version}", "leave m1"):
+        stage.play(command)
+    record = stage.bench.disk[Key(Kind.CLASSIC, GROUP)]
+    assert isinstance(record, fx.GroupRecord)
+    assert [struct.unpack(">h", member.assignment[:2]) for member in record.members] == [(version,)]

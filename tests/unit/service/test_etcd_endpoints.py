@@ -6,9 +6,10 @@ import asyncio
 import socket
 from typing import Any
 
+import grpc
 import pytest
 
-from faust_assigner.service.errors import StoreUnavailable
+from faust_assigner.service.errors import StoreError, StoreUnavailable
 from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 
@@ -47,6 +48,26 @@ async def test_calls_that_fail_together_turn_to_one_next_endpoint() -> None:
     store = EtcdStore(EtcdAccess(endpoints=tuple(closed_ports(3)), deadline_s=2.0))
     await asyncio.gather(*(store.get("/a") for _ in range(5)), return_exceptions=True)
     assert store._number == 1
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "details"),
+    [
+        (grpc.StatusCode.UNAUTHENTICATED, "etcdserver: authentication failed"),
+        (grpc.StatusCode.PERMISSION_DENIED, "etcdserver: permission denied"),
+        (grpc.StatusCode.UNKNOWN, "etcdserver: invalid auth token"),
+    ],
+)
+async def test_a_refusal_is_an_error_and_no_outage(code: grpc.StatusCode, details: str) -> None:
+    """The token is asked for anew, and the next endpoint, which would refuse as well, is not tried."""
+    store = EtcdStore(EtcdAccess(endpoints=tuple(closed_ports(2))))
+    store._token = "old"
+    refusal = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
+    error = store._failed(refusal, 0)
+    assert type(error) is StoreError
+    assert str(error) == f"etcd at {store._access.address(0)} refuses: {details}"
+    assert (store._token, store._number) == (None, 0)
     await store.close()
 
 
