@@ -245,7 +245,7 @@ def _emptied(base: int, data: bytes, batch: Batch, entry: Entry, *, stays: bool)
     if not batch.count:
         return Outcome(base, None, entry, entry)
     changed = with_records(data, batch, b"", 0, batch.max_timestamp)
-    after = entry._replace(size=len(changed), max_timestamp=NO_TIME, horizon_ms=NONE)
+    after = entry._replace(size=len(changed), max_timestamp=NO_TIME)
     return Outcome(base, changed, entry, after)
 
 

@@ -32,9 +32,12 @@ def one_record(value: bytes = b"v", *, offset_delta: int = 0) -> bytes:
     return keyed_record(None, value, offset_delta=offset_delta)
 
 
-def keyed_record(key: bytes | None, value: bytes | None, *, offset_delta: int = 0) -> bytes:
+def keyed_record(
+    key: bytes | None, value: bytes | None, *, offset_delta: int = 0, time_delta: int = 0
+) -> bytes:
     """The body of a batch with one record; a value of None is a tombstone."""
-    fields = b"\0" + _varint(0) + _varint(offset_delta) + _sized(key) + _sized(value) + _varint(0)
+    deltas = _varint(time_delta) + _varint(offset_delta)
+    fields = b"\0" + deltas + _sized(key) + _sized(value) + _varint(0)
     return _varint(len(fields)) + fields
 
 

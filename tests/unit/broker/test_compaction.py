@@ -1,0 +1,186 @@
+"""The background cleaner: which partitions are due, in which order, and how far a pass goes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.compaction import Compaction
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage import cleaning
+from faust_assigner.broker.storage.cleaning import KEY_COST, Rules
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.records import parse_batch
+from faust_assigner.broker.storage.store import StoreFailed
+from faust_assigner.broker.topics import Topic
+from tests.support.clients.raw_client import batch, keyed_record
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    """A broker without its sockets, at 0 s."""
+    found = Node(Settings(), None, clock=lambda: 0)
+    yield found
+    found.close()
+
+
+def topic(node: Node, name: str = "t", **configs: str) -> Topic:
+    """A compacted topic of one partition; configs with underscores for dots."""
+    given = {key.replace("_", "."): value for key, value in configs.items()}
+    return node.catalogue.create(name, 1, {"cleanup.policy": "compact", **given})
+
+
+def write(found: Topic, *keys: bytes) -> PartitionLog:
+    """Append one batch for each key, at 0 s."""
+    log = found.partitions[0]
+    for key in keys:
+        data = batch(keyed_record(key, b"v"), timestamp=0)
+        log.append(parse_batch(data), data, 0)
+    return log
+
+
+def test_each_rule_is_the_topics_config_of_its_name(node: Node) -> None:
+    """Kafka's names; four different values."""
+    found = topic(
+        node,
+        min_cleanable_dirty_ratio="0.25",
+        delete_retention_ms="5",
+        min_compaction_lag_ms="6",
+        max_compaction_lag_ms="7",
+    )
+    assert node.compaction.rules(found) == Rules(0.25, 5, 6, 7)
+
+
+async def test_a_partition_is_due_above_its_dirty_ratio_and_not_at_it(node: Node) -> None:
+    """The ratio is that of the bytes behind the last pass."""
+    found = topic(node, min_cleanable_dirty_ratio="0.25")
+    log = write(found, b"a", b"b", b"c", b"d")
+    await node.compaction.clean_all()
+    assert log.cleaned_to == 3
+    write(found, b"e")
+    await node.compaction.clean_all()
+    assert log.cleaned_to == 3
+    write(found, b"f")
+    await node.compaction.clean_all()
+    assert log.cleaned_to == 5
+
+
+async def test_an_overdue_partition_is_cleaned_whatever_its_ratio(node: Node) -> None:
+    """Overdue: its first dirty batch is older than max.compaction.lag.ms."""
+    found = topic(node, min_cleanable_dirty_ratio="1", max_compaction_lag_ms="1000")
+    log = write(found, b"a", b"a", b"z")
+    for now, cleaned_to in ((1_000, 0), (1_001, 2)):
+        node.clock = lambda now=now: now
+        await node.compaction.clean_all()
+        assert log.cleaned_to == cleaned_to
+
+
+@pytest.mark.parametrize(
+    ("policy", "cleaned_to"), [("delete", 0), ("compact", 2), ("compact,delete", 2)]
+)
+async def test_topics_with_the_policy_compact_are_cleaned_and_no_others(
+    node: Node, policy: str, cleaned_to: int
+) -> None:
+    """Compaction would remove the earlier records of a key from a topic that keeps them."""
+    log = write(topic(node, cleanup_policy=policy), b"a", b"a", b"z")
+    await node.compaction.clean_all()
+    assert log.cleaned_to == cleaned_to
+
+
+async def test_the_dirtiest_partition_is_cleaned_first(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its reader has the most to skip."""
+    caplog.set_level(logging.INFO)
+    half, all_ = (topic(node, name, min_cleanable_dirty_ratio="0.1") for name in ("half", "all"))
+    write(half, b"a", b"b", b"c")
+    await node.compaction.clean_all()
+    write(half, b"d", b"e")
+    write(all_, b"a", b"b")
+    caplog.clear()
+    await node.compaction.clean_all()
+    cleaned = [record.args[0] for record in caplog.records if "compacted" in record.msg]  # type: ignore[index]
+    assert cleaned == ["all", "half"]
+
+
+async def test_the_space_is_given_back_where_bytes_went(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not after a pass that removed nothing; the bytes are counted and returned."""
+    freed: list[int] = []
+    monkeypatch.setattr(node, "freed", lambda: freed.append(1))
+    found = topic(node)
+    log = write(found, b"a", b"b", b"z")
+    assert await node.compaction.clean_all() == 0
+    assert freed == []
+    write(found, b"a", b"b", b"c", b"z")
+    before = log.size
+    assert await node.compaction.clean_all() == before - log.size == 2 * before // 7
+    assert (freed, node.counters["bytes_compacted"]) == ([1], before - log.size)
+
+
+@pytest.mark.parametrize(
+    ("buffer_bytes", "passes"), [(3 * KEY_COST, 3), (0, 9), (100 * KEY_COST, 1)]
+)
+async def test_the_buffers_bytes_bound_the_keys_of_a_pass(
+    node: Node, monkeypatch: pytest.MonkeyPatch, buffer_bytes: int, passes: int
+) -> None:
+    """A buffer that is too small for any key takes one, so that each pass gets on."""
+    monkeypatch.setattr(cleaning, "CHUNK_BATCHES", 1)
+    found = topic(node, min_cleanable_dirty_ratio="0")
+    log = write(found, *(b"%d" % n for n in range(10)))
+    await Compaction(node, buffer_bytes).clean_all()
+    assert (log.cleaned_to, node.counters["log_compactions"]) == (9, passes)
+
+
+async def test_a_topic_that_is_compacted_no_more_keeps_its_records_from_then_on(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the policy changes while a thread decides about batches."""
+    found = topic(node)
+    log = write(found, b"a", b"a", b"z")
+
+    async def aside(work: Callable[[], Any]) -> Any:
+        if work.__name__ == "clean_some":
+            node.catalogue.configure(found, {"cleanup.policy": "delete"})
+        return work()
+
+    monkeypatch.setattr(node, "aside", aside)
+    assert await node.compaction.clean_all() == 0
+    assert (list(log.index.bases), log.cleaned_to) == ([0, 1, 2], 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (StoreFailed("full"), "compaction failed, tried again in 1 ms: full"),
+        (ZeroDivisionError(), "a fault of ours in compaction; tried again in 1 ms"),
+    ],
+)
+async def test_compaction_goes_on_after_a_round_that_failed(
+    node: Node,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    line: str,
+) -> None:
+    """The failure is logged with the time until the next round."""
+    again, rounds = asyncio.Event(), iter([error])
+
+    async def clean_all() -> int:
+        if (failure := next(rounds, None)) is not None:
+            raise failure
+        again.set()
+        return 0
+
+    monkeypatch.setattr(node.compaction, "clean_all", clean_all)
+    running = asyncio.create_task(node.compaction.run(1))
+    await asyncio.wait_for(again.wait(), 30.0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert line in caplog.text
