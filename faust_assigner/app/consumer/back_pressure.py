@@ -18,7 +18,7 @@ else:
 #: Seconds between two checks whether there is room again.
 LOOK_S = 0.005
 
-#: The longest time in seconds that a record is held back: an agent may need a later record to finish.
+#: The longest time in seconds that a record is held back: an agent may need it to finish an earlier record.
 LONGEST_S = 1.0
 
 
@@ -55,6 +55,6 @@ class BackPressure(Consumer):
 
 
 async def told() -> None:
-    """Wait until the stores have heard of the deliveries that the producer knows of now."""
+    """Wait two steps of the loop, so that the producer's pending delivery callbacks reach the stores."""
     for _ in range(2):
         await asyncio.sleep(0)

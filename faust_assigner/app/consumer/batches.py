@@ -103,7 +103,7 @@ class BatchesInTime(Stream):
                 return True
 
     def _holds_up_a_round(self) -> bool:
-        """Whether a round or the shutdown waits for unfinished records, as ``stream_wait_empty`` asks."""
+        """Whether a round or the shutdown waits for unfinished records (only with ``stream_wait_empty``)."""
         consumer = self.app.consumer
         if not self.app.conf.stream_wait_empty or not consumer._unacked_messages:
             return False
@@ -122,7 +122,7 @@ class OwnedBatches(Stream):
     _basket: Basket | None = None
 
     def __aiter__(self) -> Any:
-        # An agent that acknowledges by itself may need later records first, so they are not held back.
+        # An agent that acknowledges by itself may need later records first: do not hold its records back.
         if self.app.in_transaction and self.enable_acks:
             hold = self.app.consumer.transactions.hold_value
             if hold not in self._processors:

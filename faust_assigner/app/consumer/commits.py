@@ -56,8 +56,8 @@ class FinalCommit(Consumer):
         """The offsets that may be committed: each lies before every record that is still being processed.
 
         With ``concurrency``, later records may be done first. Stock Faust then commits past an unfinished
-        record if it is the next record to commit, or the first record of a partition without a commit. A
-        SIGKILL loses that record.
+        record in two cases: it is the next record to commit, or the first record of a partition without a
+        commit. A SIGKILL loses this record.
         """
         undone: dict[Any, int] = {}
         for message in list(self._unacked_messages):

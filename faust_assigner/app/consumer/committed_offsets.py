@@ -1,12 +1,12 @@
-"""The committed offsets of a group, or an error: an unavailable offset is never taken for a missing one.
+"""The committed offsets of a group, or an error; an offset that is unavailable is not reported as missing.
 
 While a coordinator loads a group, it answers OffsetFetch with one error for the whole request and without
 offsets (since Kafka 0.10.2). aiokafka checks the errors of partitions only and takes each partition for
-uncommitted. So a worker with a request just after its broker's restart began again at the first record, or
-at the first record of its earlier reads.
+uncommitted. So a worker that asked just after a broker's restart began again at the first record of the log,
+or at its own first read record.
 
-A producer's transaction ends once the broker has written its end. The offsets in the transaction are
-visible a little later (KIP-447). aiokafka sends version 3 at most. The struct below is Kafka's own
+For its producer, a transaction has ended once the broker has recorded the end. The offsets in the transaction
+take effect a little later (KIP-447). aiokafka sends version 3 at most. The struct below is Kafka's own
 ``OffsetFetchRequest.json`` at version 7, the first version with a request for stable offsets.
 """
 

@@ -2,10 +2,10 @@
 
 There is one fetch in flight for each broker. aiokafka delays the next fetch in three cases:
 
-- a partition of the broker has no position yet. aiokafka looks up one partition at a time, on the same
+- while a partition of the broker has no position yet. aiokafka looks up one partition at a time, on the same
   connection as the requests of the next round;
-- for a tenth of a second, while fetched records have not been taken;
-- for another 0.2 s, if a fetch ends while records are taken.
+- for up to 0.1 s, while fetched records have not been taken;
+- for another 0.2 s, if a fetch ends while records are taken: aiokafka still counts this fetch as in flight.
 
 The broker holds a fetch until a partition in the fetch has records: up to 1.5 s with Faust. So the kept
 partitions of a worker stood still whenever the worker gained partitions.
@@ -33,7 +33,7 @@ from aiokafka.util import create_task
 
 from faust_assigner.app.consumer.set_aside import FOR_PEOPLE, SetAside
 
-#: Milliseconds that a broker may hold a fetch: if it leaves out a wanted partition, and otherwise.
+#: Milliseconds that a broker may hold a fetch which leaves out a wanted partition, and any other fetch.
 WAIT_MS, IDLE_WAIT_MS = 20, 100
 
 
@@ -58,7 +58,7 @@ class Share(Container[Any]):
 
 
 class FairFetcher(Fetcher):  # type: ignore[misc]
-    """A fetcher that fetches each partition without records, independently of the other partitions.
+    """A fetcher that requests each partition with no fetched records left, independently of the others.
 
     Brokers hold a fetch for at most 0.1 s. Cost: ten requests a second when idle.
     """
@@ -148,7 +148,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     def _note_refusals(
         self, assignment: Any, asked: Collection[tuple[Any, int]], began_ms: int
     ) -> None:
-        """Set aside the ``asked`` partitions with an error, if the same answer was good for others.
+        """Set aside the ``asked`` partitions with an error, if the answer was good for other partitions.
 
         aiokafka stores the time of each good answer in the partition's state.
         """
@@ -165,7 +165,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     async def fetched_records(
         self, partitions: Any, timeout: float | None = 0, max_records: int | None = None
     ) -> dict[Any, list[Any]]:
-        """Fetched records, selected by :meth:`_turn`; wait for the first up to ``timeout`` seconds."""
+        """Return fetched records, as :meth:`_turn` selects; wait up to ``timeout`` seconds for records."""
         deadline = monotonic() + (timeout or 0)
         while not (found := await self._turn(partitions, max_records)):
             if (left := deadline - monotonic()) <= 0:
@@ -183,7 +183,8 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
 
         aiokafka begins each turn with the partition that was fetched first, until it is empty. A new
         partition counts as a backlog until it has been read to its end once. If a partition cannot be read,
-        the turn returns no records: that partition is set aside, and the positions of the others are reset.
+        the turn returns no records: this partition is set aside, and the records of the other partitions are
+        fetched again.
         """
         if self._subscriptions.reassignment_in_progress:
             await self._subscriptions.wait_for_assignment()
@@ -254,7 +255,7 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         self.counters["unreadable_partitions"] += 1
 
     def _is_at_end(self, tp: Any) -> bool:
-        """Whether the last fetch of ``tp`` held the end of its log, and all of it has been taken."""
+        """Whether the last fetch of ``tp`` reached the end of its log, and all records have been taken."""
         state = self._subscriptions.subscription.assignment.state_value(tp)
         end = state.lso if self._isolation_level == READ_COMMITTED else state.highwater
         return end is None or state.position >= end

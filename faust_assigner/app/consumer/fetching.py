@@ -41,7 +41,7 @@ class FlowControl(FlowControlEvent):  # type: ignore[misc]
     """A flow control that clears the queues when the flow starts again, but never while it runs.
 
     Stock Faust calls ``resume()`` up to four times in one recovery. Each call empties every stream's queue
-    and the changelog queue, also of records of the new generation.
+    and the changelog queue, including records of the new generation.
     """
 
     #: Whether streams must stop even after ``resume()``: a frozen process must first check its membership.
@@ -153,10 +153,10 @@ async def fetch_or_put_back(
 
 
 async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mapping[Any, int | None]:
-    """Seek all partitions to their committed offsets, by one request; without a commit, to the first read.
+    """Seek each partition to its committed offset, else to its first read offset, by one request for all.
 
-    aiokafka sends one request for each partition, also for standby changelogs, and the flow stops meanwhile.
-    It also leaves a partition without a commit after records that were read and dropped.
+    aiokafka sends one request for each partition, also for standby changelogs, and no records flow meanwhile.
+    It leaves a partition without a commit at a position after dropped records.
     """
     consumer = thread._ensure_consumer()
     if not hasattr(consumer._coordinator, "fetch_committed_offsets"):

@@ -1,4 +1,4 @@
-"""A producer that requests metadata of all topics it has sent to, with pauses, and retries coordinators.
+"""A producer that requests the metadata of all its topics, with pauses, and retries coordinator lookups.
 
 aiokafka's producer knows all topics at first. Its first send to an unknown topic adds that topic to the
 list of requested topics. From then on the producer requests these topics only, and forgets the leaders of all
@@ -29,7 +29,7 @@ from faust_assigner.app.retry import is_silence
 
 
 def install(producer: Any) -> None:
-    """Change each AIOKafkaProducer that Faust's ``producer`` creates from now on, as above."""
+    """Have each AIOKafkaProducer that Faust's ``producer`` creates from now on request all its topics."""
     if not isinstance(producer, driver.Producer):
         return
     for creator in (producer, producer.threaded_producer):

@@ -28,7 +28,7 @@ FOR_PEOPLE = (NoOffsetForPartitionError, OffsetOutOfRangeError, TopicAuthorizati
 
 
 class SetAside:
-    """aiokafka's state of such a partition -> the time of its next try, in seconds of the caller's clock."""
+    """The partitions set aside: aiokafka's state -> time of the next try, in seconds of one clock."""
 
     def __init__(self) -> None:
         self._until: WeakKeyDictionary[Any, tuple[float, float]] = WeakKeyDictionary()

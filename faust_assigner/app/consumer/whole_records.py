@@ -99,7 +99,7 @@ class RecordBoundaryCommits(Consumer):
             self.transactions.begin_next()
 
     def _sources_without_acks(self) -> list[Any]:
-        """Sources whose committed records have sent again, as a window that closes does.
+        """Sources whose committed records have sent again, as at the close of a window.
 
         A record in progress has no offset to commit yet: a commit that waits for it alone waits in vain.
         """
@@ -168,7 +168,8 @@ class RecordBoundaryCommits(Consumer):
         transactional_id = self.transactions.id_of(tp)
         if self._open and transactional_id in self._open:
             if self.transactions.has_failed(transactional_id):
-                del self._open[transactional_id]  # the worker ends; the broker aborts it
+                # The worker ends, and the broker aborts the transaction.
+                del self._open[transactional_id]
                 self.transactions.release_held(transactional_id)
                 return
             reached = {} if whatever else self.transactions.reached(transactional_id)

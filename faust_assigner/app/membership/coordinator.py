@@ -1,7 +1,7 @@
 """aiokafka's group coordinator, except that a round revokes only the partitions that a member loses.
 
 aiokafka revokes all partitions before each JoinGroup. Here a member that keeps its membership goes on
-fetching, processing and committing during the round. The answer names the partitions to revoke.
+fetching, processing and committing during the round. It learns from the answer which partitions to revoke.
 ``take_over`` installs this class after the consumer's start and before its subscription. The coordinator runs
 on the consumer's thread.
 """
@@ -422,8 +422,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     def must_stand_still(self) -> bool:
         """Whether streams must skip their records; called from any thread.
 
-        A later answer of the group does not reset this: streams may have skipped records already. These
-        records are only read again after the member has revoked all partitions and resumed at the commits.
+        A later answer of the group does not reset this: streams may have skipped records already. The member
+        reads these records again only after it revokes all partitions and restarts at the committed offsets.
         """
         self.membership.stood |= self.is_overdue()
         return self.membership.stood

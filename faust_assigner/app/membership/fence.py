@@ -1,10 +1,10 @@
 """The membership fence: a worker that is no longer a member does not write to changelogs.
 
-A process that stood still for longer than its session timeout (SIGSTOP, a suspended machine, swapping) does
-not know that other members own its partitions now. A stock worker processes its queues until a heartbeat
-fails. Its changes then follow the changes of the new owners in the changelogs, permanently. It also stores
-the offset of its own last change as the state of its files, although they lack the new owners' changes before
-that offset. Both faults lose rows.
+A process may stand still for longer than its session timeout (SIGSTOP, a suspended machine, swapping). It
+does not know that other members own its partitions afterwards. A stock worker processes its queues until a
+heartbeat fails. Its changes then follow the changes of the new owners in the changelogs, permanently. It also
+stores the offset of its own last change as the position of its files. These files lack the new owners'
+changes before this offset. Both faults lose rows.
 
 Kafka fences only transactional producers. So a worker measures the time since it sent the last answered
 request that renewed its session. Within the session timeout no other member can own its partitions. After
@@ -118,7 +118,7 @@ def watch(coordinator: Any, fence: HeartbeatFence) -> bool:
         asked_at = monotonic()
         is_known = await beat()
         if is_known:
-            # Not the time of the answer: after a stop, the process reads answers as old as the stop.
+            # Not the time of the answer: a process that was stopped reads old answers when it continues.
             fence.hear(asked_at)
         return is_known
 

@@ -8,9 +8,9 @@ replaces the other worker. So before a static member joins again, it sends a hea
 answer shows whether a different worker holds the instance id.
 
 A static member that returns within its session timeout gets its former assignment without a round, even if
-its subscription has changed. aiokafka's coordination task ends for good if the assignment has a topic that
-is not subscribed any more, for example after a deploy that removes an agent. Here the member takes the rest
-of the assignment, and ``FollowUp`` requests the round for the new subscription.
+its subscription has changed. If the assignment has an unsubscribed topic, for example after a deploy that
+removes an agent, aiokafka's coordination task ends for good. Here the member takes the rest of the
+assignment, and ``FollowUp`` requests the round for the new subscription.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Checks of topics: each worker reports unusable topics as a clear error at its start.
 
-Stock Faust does not subscribe to a topic that is given as a pattern, and does not log this. If a changelog
-and its source have different numbers of partitions, the worker that first writes to the table loses its
-agent, and the other workers continue.
+Stock Faust does not subscribe to a topic that is given as a pattern, and does not log this. A changelog and
+its source may have different numbers of partitions. Then the first worker that writes to the table loses its
+agent, and other workers continue.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class ChecksTopics(TableManager):
         newly_assigned: set[Any],
         generation_id: int = 0,
     ) -> None:
-        """Raise PartitionsMismatch, which ends the app, for a table that no source matches in partitions."""
+        """Raise PartitionsMismatch, which ends the app, for a table whose partition count fits no source."""
         if assigned and (problem := self.topic_problem()):
             raise PartitionsMismatch(problem)
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
     def topic_problem(self) -> str | None:
-        """A description of the first mismatch; None if there is none. A complete check is not repeated."""
+        """A description of the first mismatch, or None; always None after a complete check without any."""
         if self._topics_checked:
             return None
         problem = next(mismatches(self.app, self.values()), None)
@@ -83,7 +83,7 @@ def refuse_patterns(agents: Iterable[tuple[str, Any]]) -> None:
 
 
 def mismatches(app: Any, tables: Iterable[Any]) -> Iterator[str]:
-    """Describe each table whose changelog has as many partitions as none of the consumed topics.
+    """Describe each table whose changelog's partition count differs from all consumed topics.
 
     Counts that the consumer does not know yet are not a mismatch.
     """

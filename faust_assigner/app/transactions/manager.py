@@ -97,7 +97,7 @@ class OwnTransactions(TransactionManager):
         await self.end(change(before, self._ids).ended)
 
     async def assign(self, assigned: Collection[Any]) -> None:
-        """Begin the transactions of new partitions in ``assigned``; kept partitions keep theirs."""
+        """Begin the transactions of new partitions in ``assigned``; kept ones keep their transactions."""
         before, self._ids = self._ids, {**self.ids_for(assigned), **self._ids}
         await self.begin(change(before, self._ids).begun)
 
@@ -263,9 +263,9 @@ class OwnTransactions(TransactionManager):
     def _note_fence(self, transactional_id: str, error: BaseException) -> bool:
         """Whether Kafka fenced this producer; if so, give up all partitions and join again.
 
-        Kafka fences the producer if a different worker has begun with the id while this worker stood still,
-        or if the transaction was open for longer than its timeout. aiokafka raises ProducerFenced at one call
-        only; later calls raise a different error.
+        Kafka fences the producer in two cases. A different worker has begun with the id while this worker
+        stood still. Or the transaction was open for longer than its timeout. aiokafka raises ProducerFenced
+        at one call only; other calls raise a different error.
         """
         producer = self.producer._transaction_producers.get(transactional_id)
         manager = producer and producer._txn_manager
@@ -424,7 +424,7 @@ class OwnTransactions(TransactionManager):
     async def abandon(self, *, fenced: bool) -> None:
         """Abort the transactions that the final commit left open; the next owners repeat their records.
 
-        ``fenced``: other members may have owned these partitions meanwhile, which fenced these producers.
+        ``fenced``: other members may have owned these partitions meanwhile and fenced these producers.
         """
         for transactional_id in list(self._settling):
             self.release_held(transactional_id)
@@ -437,5 +437,5 @@ class OwnTransactions(TransactionManager):
             if fenced:
                 await self.producer.stop_transaction(transactional_id)
             if producer._txn_manager.is_fatal_error():
-                # Retrieve the exception: asyncio logs an error if no code does.
+                # Retrieve the exception, as no other code does: asyncio would log it as never retrieved.
                 producer._txn_manager._transaction_waiter.exception()
