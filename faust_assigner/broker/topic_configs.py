@@ -150,7 +150,7 @@ def _lag_problem(configs: Mapping[str, str]) -> str | None:
 
 
 def default_configs(settings: Settings) -> dict[str, str]:
-    """Return the configs of a topic that sets none: Kafka's defaults under the broker's settings."""
+    """Return the configs of a topic that sets none: Kafka's defaults or the broker's settings."""
     defaults = {name: default for name, (default, _) in TOPIC_CONFIGS.items()}
     return defaults | {
         "cleanup.policy": settings.log_cleanup_policy,

@@ -25,9 +25,7 @@ class GroupBooks:
         self._clock = clock
         self._counters = counters
         self._books: dict[str, OffsetBook] = {}
-        self._readers: dict[
-            str, set[str]
-        ] = {}  # topic -> groups that may have offsets of this topic
+        self._readers: dict[str, set[str]] = {}  # topic -> groups that may have its offsets
         self.pending = PendingOffsets(store)
         for group_id, key, entry in group_store.load_offsets(store):
             self._remember(group_id, {key: entry})
