@@ -1,1 +1,1 @@
-"""Recovery of tables, one partition at a time: replay, snapshots and progress."""
+"""Recovery of tables by partition: replay, snapshots and progress."""

@@ -1,11 +1,11 @@
-"""The writer: changelog records into RocksDB in batches, past Faust's one-by-one recovery loop.
+"""Batched replay: writes changelog records into RocksDB in batches, without Faust's loop.
 
-Faust makes a message and an event of every record, passes it through two queues and looks at all
-partitions after each. Here records go from a consumer of our own into write batches, the offset in the
-same batch: state and offset land together, and a kill leaves no gap.
+Faust makes a message and an event of every record, passes both through queues and checks all
+partitions after each record. Here a consumer of our own reads the records and writes them in
+batches. The offset is in the same batch as the state, so a kill leaves no gap between them.
 
-One thread reads two partitions at a time: while it computes for one, a broker answers for the other. More of
-them would not make it quicker, and the first one would flow later.
+One thread reads two partitions at a time: while it computes for one, a broker answers for the
+other. More partitions at a time would not be faster, and the first partition would flow later.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ from faust_assigner.snapshots.sst import OFFSET_KEY
 
 T = TypeVar("T")
 
-#: Seconds between two looks whether to stop, and for the work to end by itself after one that says so.
+#: Seconds between two checks for a stop, and seconds that stopped work gets to end by itself.
 LOOK_S, GRACE_S = 0.2, 0.6
-#: Partitions that are read at a time, and bytes of each in one answer of a broker.
+#: Partitions read at a time, and bytes of each partition in one fetch response.
 TOGETHER, FETCH_BYTES = 2, 2 * 1024 * 1024
-#: Seconds between two looks for a partition whose turn has not come.
+#: Seconds between two checks while no partition is ready to be read.
 WAIT_S = 0.05
 
 
 class Work(Protocol):
-    """What is to be replayed, and who takes it. Called in the replay's thread."""
+    """The partitions to replay and the receiver of their records. Called in the replay's thread."""
 
     @property
     def tps(self) -> Collection[TopicPartition]:
-        """All that may come."""
+        """All partitions that may be replayed."""
 
     def is_over(self) -> bool:
-        """Whether nothing comes any more."""
+        """Whether ``begin()`` returns no further partition."""
 
     def begin(self) -> tuple[TopicPartition, Extent] | None:
-        """The next partition to read, and what of it; None while there is none."""
+        """The next partition to read, and its range of offsets; None while none is ready."""
 
     def write(self, tp: TopicPartition, records: Sequence[Any], position: int) -> None:
-        """Take ``records``, in order of their offsets; ``position`` is the next one."""
+        """Take ``records``, in order of their offsets; ``position`` is the next offset."""
 
     def finish(self, tp: TopicPartition) -> None:
-        """Its end is reached."""
+        """Note that the end of ``tp`` is reached."""
 
 
 class BareFetcher(Fetcher):  # type: ignore[misc]
-    """aiokafka's fetcher, of which records come as they are parsed: key, value, offset, headers."""
+    """aiokafka's fetcher, but it returns records as parsed: key, value, offset, headers."""
 
     async def _proc_fetch_request(self, assignment: Any, node_id: Any, request: Any) -> Any:
         found = await super()._proc_fetch_request(assignment, node_id, request)
@@ -80,9 +80,10 @@ async def replay(
     isolation_level: str,
     pace: Pace,
 ) -> None:
-    """Read what ``work`` has to its end, or until ``stopped()``; what was written stays, with its offset.
+    """Replay all partitions of ``work``, or until ``stopped()``; written records and offsets stay.
 
-    Cost: about 3 us and core for each record. Raises UnreachableError when nothing arrives for a minute.
+    Cost: about 3 us of one core per record. Raises UnreachableError if no record arrives for a
+    minute.
     """
     connection = {"max_partition_fetch_bytes": FETCH_BYTES, **connection}
     async with consumer_of(connection, isolation_level=isolation_level) as consumer:
@@ -99,7 +100,7 @@ async def replay(
                 tp, extent = (
                     TopicPartition(*found[0]),
                     found[1],
-                )  # other named tuples are equal, not enough
+                )  # an equal tuple of another type is not enough
                 consumer.seek(tp, extent.start)
                 consumer.resume(tp)
                 ends[tp] = extent.end
@@ -118,7 +119,7 @@ async def replay(
 async def _take_turn(
     consumer: AIOKafkaConsumer, work: Work, ends: dict[TopicPartition, int], pace: Pace
 ) -> bool:
-    """Read and write what one turn may, then pause; returns whether anything moved."""
+    """Read and write the records of one turn, then pause; returns whether a position moved."""
     before = {tp: await consumer.position(tp) for tp in ends}
     most = pace.begin()
     fetched = await consumer.getmany(*ends, timeout_ms=POLL_MS, max_records=most)
@@ -136,15 +137,16 @@ async def _take_turn(
             consumer.pause(tp)
             work.finish(tp)
     pause_s = pace.end(sum(map(len, fetched.values())))
-    # At least once around: answers are taken from the network, and the next ones asked for.
+    # Even without a pause: the event loop receives responses and sends the next fetches.
     await asyncio.sleep(pause_s)
     return moved
 
 
 def run_until_stopped(work: Coroutine[Any, Any, T], stopped: Callable[[], bool]) -> T | None:
-    """``work``'s result, in an event loop of its own; None when it was cancelled because of ``stopped()``.
+    """Run ``work`` in its own event loop; returns its result, or None if ``stopped()`` ended it.
 
-    A request to a broker that is silent takes as long as a request may; a worker that ends cannot wait.
+    A request to a silent broker takes up to the request timeout; a stopping worker cannot wait for
+    it.
     """
 
     async def race() -> T | None:
@@ -152,7 +154,8 @@ def run_until_stopped(work: Coroutine[Any, Any, T], stopped: Callable[[], bool])
         while not task.done():
             await asyncio.wait({task}, timeout=LOOK_S)
             if stopped() and not task.done():
-                # It looks by itself, between two fetches; what it has written by then it can tell.
+                # The work checks for a stop between two fetches, and can report the records written
+                # so far.
                 await asyncio.wait({task}, timeout=GRACE_S)
                 task.cancel()
                 await asyncio.wait({task}, timeout=GRACE_S)
@@ -163,7 +166,7 @@ def run_until_stopped(work: Coroutine[Any, Any, T], stopped: Callable[[], bool])
 
 
 def whole(tp: TopicPartition, record: Any) -> ConsumerRecord[Any, Any]:
-    """The record as consumers know it, for a schema of someone's own."""
+    """The record as a ConsumerRecord, for a schema class of the app."""
     sizes = (-1 if part is None else len(part) for part in (record.key, record.value))
     return ConsumerRecord(
         tp.topic,
@@ -185,11 +188,12 @@ def to_batch(
     decoding: Decoding,
     complete: Callable[[Any], Any] = lambda record: record,
 ) -> tuple[rocksdict.WriteBatch, Sequence[Unreadable]]:
-    """The records' last values, deletions, and Faust's offset key saying that ``position`` is next.
+    """A write batch of the records' last values and deletions, and of Faust's offset key.
 
-    The second part holds the records with a reason not to be in the table; the last one of their key
-    without a reason counts. One that poses as the offset is dropped. ``complete`` makes of a bare record
-    what the table's schema expects.
+    The stored offset is ``position - 1``. The second part of the result holds the records that must
+    not be in the table, each with its reason. The last record of a key without such a reason
+    counts. A record under Faust's offset key is dropped. ``complete`` turns a bare record into the
+    kind that the table's schema expects.
     """
     latest: dict[bytes, bytes | None] = {record.key: record.value for record in records}
     latest.pop(OFFSET_KEY, None)
@@ -199,7 +203,7 @@ def to_batch(
         latest, refused = _asked_for_each(records, decoding.reason, complete)
     batch = rocksdict.WriteBatch(raw_mode=True)
     for key, value in latest.items():
-        if value is None:  # not an empty one, which is a value
+        if value is None:  # an empty value is not a deletion
             batch.delete(key)
         else:
             batch.put(key, value)

@@ -1,9 +1,9 @@
-"""The restore job: bring table partitions up to date outside of Faust's loop, in a thread.
+"""The restore job: brings table partitions up to date outside of Faust's loop, in a thread.
 
-    what is on disk stays -> an empty database takes a snapshot -> the rest of the changelog in batches
+    local files stay -> an empty database takes a snapshot -> the rest of the changelog in batches
 
-Nothing here raises for one partition's sake: what could not be restored is logged and left to Faust's
-own replay, which starts at whatever offset the database then holds.
+The failure of one partition raises no error here. It is logged, and Faust's replay restores the
+partition from the offset that the database then holds.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from faust_assigner.snapshots.trust import Judge
 
 logger = get_logger(__name__)
 
-#: From how many records on a standby is worth exchanging.
+#: A standby that lacks at least this many records takes a snapshot or is read in batches.
 MIN_STANDBY_GAP = 2_000
 PARALLEL_RESTORES = 4
 SCRATCH_PREFIX = ".faust-assigner-restore-"
-#: Scratch folders this old belong to processes that were killed.
+#: Age at which scratch folders count as left by killed processes.
 SCRATCH_MAX_AGE_S = 86_400
 
 LOCAL, SNAPSHOT, REPLAY = "local", "snapshot", "replay"
@@ -51,24 +51,24 @@ LOCAL, SNAPSHOT, REPLAY = "local", "snapshot", "replay"
 
 @dataclass(frozen=True)
 class Settings:
-    """What the app says: where snapshots are, how to reach Kafka, what may be used."""
+    """The app's settings: where snapshots are, how to reach Kafka, which restores are allowed."""
 
     snapshots: str | None
     batched: bool
     connection: Connection
     isolation_level: str
-    #: Scratch space on the tables' own disk, so that files move instead of being copied.
+    #: Scratch space on the tables' own disk, so that files are moved instead of copied.
     folder: Path
-    #: Told of records that do not decode.
+    #: Called with the records that do not decode.
     unreadable: Callable[[Any, Sequence[Unreadable]], None] = lambda tp, records: None
-    #: How much of a core it takes beside streams that flow, and who is told how far it is.
+    #: The restore's share of a core beside flowing streams, and its progress.
     pace: Pace = field(default_factory=Pace)
     progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(frozen=True)
 class Cold:
-    """One partition to bring up: its database, the offset in it (-1: none), whether it takes SST files.
+    """One partition to bring up: its database, the stored offset (-1: none), whether SST files fit.
 
     ``highwater`` is the last offset to reach, as far as Faust knows.
     """
@@ -78,13 +78,13 @@ class Cold:
     offset: int
     highwater: int
     takes_files: bool
-    #: How records of its changelog decode: those that do not are left out.
+    #: How records of its changelog decode: undecodable records are left out.
     decoding: Decoding = ANYTHING
 
 
 @dataclass(frozen=True)
 class Restored:
-    """How one partition got its state. Offsets are the last ones applied; times are epoch seconds."""
+    """How one partition got its state. Offsets are the last applied; times are epoch seconds."""
 
     tp: TopicPartition
     source: str
@@ -96,12 +96,12 @@ class Restored:
     bytes: int
     #: Changelog offsets passed in batches, after the snapshot or the local files.
     replayed: int = 0
-    #: Bytes of keys and values read for that.
+    #: Bytes of keys and values of the replayed records.
     replayed_bytes: int = 0
 
 
 class Stop:
-    """Tells a thread to end: at once, or when the time a rebalance-free worker may be silent is over."""
+    """Tells a thread to end: at once, or when the allowed silence of the worker is over."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._event = threading.Event()
@@ -111,11 +111,11 @@ class Stop:
         )
 
     def set(self) -> None:
-        """From now on the answer is yes."""
+        """Tell the thread to end now."""
         self._event.set()
 
     def renew(self) -> None:
-        """The worker was not silent: its time begins again."""
+        """Restart the time limit: the worker was not silent."""
         if self._seconds is not None:
             self._deadline = time.monotonic() + self._seconds
 
@@ -131,14 +131,14 @@ def bring_up(
     stop: Stop,
     told: Callable[[Restored], None] = lambda restored: None,
 ) -> dict[TopicPartition, Restored]:
-    """Restore and replay ``partitions`` in this order, a few at a time; returns how far each came.
+    """Restore and replay ``partitions`` in this order, a few at a time; returns each one's result.
 
-    ``told`` hears of each as it is done with, whether its end was reached or not. Runs in a thread, never
-    raises.
+    ``told`` is called with each result as soon as the partition's work ends, complete or not. Runs
+    in a thread, never raises.
     """
     partitions = _with_committed_ends(settings, partitions, stop)
     job = _Job(settings, partitions, stop, told)
-    # A thread is never cancelled: a CancelledError that arrives here is some client's own.
+    # A thread is never cancelled: a CancelledError here comes from a client library.
     with ThreadPoolExecutor(PARALLEL_RESTORES, "faust-assigner-restore") as pool:
         try:
             job.begin_snapshots(pool)
@@ -165,7 +165,7 @@ def bring_up(
 
 
 class _Job:
-    """What one thread brings up: each partition takes its snapshot, if there is one, then it is read."""
+    """The work of one thread: each partition takes its snapshot, if any, and then is replayed."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class _Job:
         )
 
     def begin_snapshots(self, pool: ThreadPoolExecutor) -> None:
-        """Let those that are empty take theirs, four at a time and in their order."""
+        """Begin the snapshots of empty databases, four at a time and in their order."""
         empty = [
             cold
             for cold in self._waiting
@@ -211,15 +211,15 @@ class _Job:
 
     @property
     def tps(self) -> Collection[TopicPartition]:
-        """All there are."""
+        """All partitions whose work has not ended."""
         return self._colds.keys()
 
     def is_over(self) -> bool:
-        """Whether each has had its turn."""
+        """Whether each partition has had its turn."""
         return not self._waiting
 
     def begin(self) -> tuple[TopicPartition, Extent] | None:
-        """The first whose snapshot is here, if it waits for one, and that still lacks something."""
+        """The first partition that awaits no snapshot and still lacks records."""
         for cold in tuple(self._waiting):
             snapshot = self._snapshots.get(cold.tp)
             if snapshot is not None and not snapshot.done():
@@ -230,13 +230,13 @@ class _Job:
                 self._settings.progress.move(cold.tp, restored.end_offset + 1)
             first = self._done[cold.tp].end_offset + 1
             if self._settings.batched and first <= cold.highwater:
-                # Worth it even for one record, Faust's loop takes a second or two.
+                # Even for a single record: Faust's loop takes a second or two.
                 return cold.tp, Extent(first, cold.highwater + 1)
             self._tell(cold.tp)
         return None
 
     def write(self, tp: TopicPartition, records: Sequence[Any], position: int) -> None:
-        """Records and the offset behind them, in one batch."""
+        """Write the records and their last offset in one batch."""
         cold, before = self._colds[tp], self._done[tp]
         batch, refused = to_batch(records, position, cold.decoding, partial(whole, tp))
         cold.database.write(batch)
@@ -252,7 +252,7 @@ class _Job:
         self._settings.progress.move(tp, position)
 
     def finish(self, tp: TopicPartition) -> None:
-        """Its end is reached."""
+        """Report ``tp`` as restored to its end."""
         self._tell(tp)
 
     def _tell(self, tp: TopicPartition) -> None:
@@ -261,9 +261,9 @@ class _Job:
         self._told(self._done[tp])
 
     def end(self) -> dict[TopicPartition, Restored]:
-        """All of them, the rest told as it is."""
+        """Report the remaining partitions as they are; returns all results."""
         for tp, snapshot in self._snapshots.items():
-            # What came too late to be read on from is there all the same.
+            # A snapshot that came too late for the replay still counts.
             restored = snapshot.result() if tp in self._colds else None
             if restored is not None and restored.end_offset > self._done[tp].end_offset:
                 self._done[tp] = restored
@@ -277,7 +277,10 @@ def _with_committed_ends(
     partitions: Sequence[Cold],
     stop: Stop,
 ) -> Sequence[Cold]:
-    """Under transactions ask for the ends: Faust knows them only once a fetch has told, often too late."""
+    """The partitions; under transactions with the committed ends, fetched from the broker.
+
+    Faust knows these ends only after a fetch, which is often too late.
+    """
     if settings.isolation_level != "read_committed":
         return partitions
     try:
@@ -298,7 +301,7 @@ def from_snapshot(
     cold: Cold,
     stop: Callable[[], bool],
 ) -> Restored | None:
-    """Ingest the newest acceptable snapshot into an empty database; None if there is none. Never raises."""
+    """Ingest the newest acceptable snapshot into an empty database; None without. Never raises."""
     started, began = time.time(), time.monotonic()
     try:
         with scratch_folder(settings) as folder:
@@ -306,7 +309,7 @@ def from_snapshot(
             if found is None or stop():
                 return None
             manifest, paths, ours = found
-            if not is_empty(cold.database):  # a check made late is a check that holds
+            if not is_empty(cold.database):  # checked here, just before the ingest
                 return None
             ingest(cold.database, paths, move=ours)
     except (Exception, asyncio.CancelledError) as error:
@@ -329,7 +332,7 @@ def from_snapshot(
 
 
 class Finder:
-    """Finds and fetches snapshots that may be trusted, for a set of partitions looked at once."""
+    """Finds and fetches trustworthy snapshots for a set of partitions."""
 
     def __init__(
         self, settings: Settings, tps: Sequence[TopicPartition], stop: Callable[[], bool]
@@ -347,10 +350,10 @@ class Finder:
     def fetch(
         self, tp: TopicPartition, folder: Path, decoding: Decoding = ANYTHING
     ) -> tuple[Manifest, list[Path], bool] | None:
-        """(manifest, checked files, whether the files are copies of ours) or None, the reason logged.
+        """(manifest, checked files, whether the files are our copies) or None, the reason logged.
 
-        The newest snapshot that may be trusted, is whole, and holds only rows that the table can
-        decode: where one is damaged, the next older one is tried.
+        The snapshot is the newest trustworthy one that is whole and holds only rows that the table
+        decodes. After a damaged snapshot the next older one is tried.
         """
         for manifest, reason in self._judges[tp.topic].verdicts(tp.partition):
             paths: list[Path] = []
@@ -363,7 +366,7 @@ class Finder:
                     reason = str(error)
                 if reason is None:
                     return manifest, paths, all(path.parent == own for path in paths)
-                shutil.rmtree(own, ignore_errors=True)  # its space is for the next one
+                shutil.rmtree(own, ignore_errors=True)  # makes room for the next snapshot
             logger.warning(
                 "%s-%d: snapshot %s is refused: %s",
                 tp.topic,
@@ -376,7 +379,7 @@ class Finder:
 
 
 def scratch_folder(settings: Settings) -> tempfile.TemporaryDirectory[str]:
-    """A folder beside the tables, gone at the end of its ``with``."""
+    """A folder beside the tables, removed at the end of its ``with``."""
     settings.folder.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryDirectory(
         prefix=SCRATCH_PREFIX, dir=settings.folder, ignore_cleanup_errors=True

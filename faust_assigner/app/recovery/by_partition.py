@@ -1,8 +1,9 @@
-"""Recovery by state: a partition whose tables are ready flows, whatever the others lack.
+"""Recovery by partition: a source partition flows as soon as its own tables are restored.
 
-Faust's own recovery resets everything at each rebalance and holds every stream until the last table is there.
-Here it runs with nothing to do, so that the flow is opened at once, and a task of ours does the rest: after a
-first start and an eager round for everything, after a cooperative one for what is new.
+Faust's recovery resets everything at each rebalance and holds every stream until the last table is
+restored. Here Faust's recovery has no partitions to restore, so it opens the flow at once. A task
+of ours does the restores: of all partitions after a first start or an eager round, of the new ones
+after a cooperative round.
 """
 
 from __future__ import annotations
@@ -33,15 +34,16 @@ else:
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks at a replay that Faust's own loop makes.
+#: Seconds between two checks of a replay by Faust's loop.
 LOOK_S = 0.01
 
 
 class PartitionRecovery(StandbyFollower):
-    """Of the table manager's recovery: takes on partitions while others flow.
+    """The part of the table manager's recovery that restores partitions while the rest flow.
 
-    Of the changelog partitions assigned, ``_complete`` are the actives whose state is here and ``_followed``
-    the standbys that are read; the others are what there is to do. ``_roles`` are those of all of them.
+    ``_roles`` holds the assigned changelog partitions: the actives and the standbys. ``_complete``
+    holds the restored actives, ``_followed`` the standbys whose changelogs are read. The remaining
+    partitions are still to restore or to follow.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -49,31 +51,31 @@ class PartitionRecovery(StandbyFollower):
         self._complete: set[Any] = set()
         self._roles: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
         self._taking_on: asyncio.Task[None] | None = None
-        #: What the round under way restores or begins to follow.
+        #: Partitions that the current round restores or begins to follow.
         self._taken: frozenset[Any] = frozenset()
-        #: What Faust's own loop restores at present.
+        #: Partitions that Faust's loop restores at present.
         self._replayed: frozenset[Any] = frozenset()
-        #: Of the last eager round, what was owned and followed before.
+        #: Owned and followed partitions before the last eager round.
         self._before: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
         self._in_turn = asyncio.Lock()
         self._callbacks = RecoverCallbacks()
-        #: Told of each restored partition; None where nobody asks.
+        #: Measures each restored partition for the ledger; None without a ledger.
         self.meter: Any = None
         super().__init__(*args, **kwargs)
 
     @property
     def is_taking_on(self) -> bool:
-        """Whether some partition assigned is not restored or not followed yet."""
+        """Whether an assigned partition is not restored or not followed yet."""
         return self._taking_on is not None and not self._taking_on.done()
 
     def is_restored(self, tp: Any) -> bool:
-        """Whether the table of this active changelog partition has all that is in it."""
+        """Whether the table of this active changelog partition is completely restored."""
         return self.is_flowing and tp in self._complete and tp not in self.app.consumer.leaving
 
-    # -- Faust's own recovery, which is left with nothing to do
+    # -- Faust's own recovery, left without partitions to restore
 
     def stop_assigning(self) -> None:
-        """Everything is about to be given up, or restored anew."""
+        """Stop the restore: all partitions are about to be revoked or restored anew."""
         self.is_flowing = False
         for task in self._under_way():
             task.cancel()
@@ -98,7 +100,7 @@ class PartitionRecovery(StandbyFollower):
         super().begin_again()
 
     def _put_aside(self) -> None:
-        """Keep the roles for ourselves."""
+        """Move the roles from Faust's books to ``_roles``."""
         if self.active_tps or self.standby_tps:
             self._roles = frozenset(self.active_tps), frozenset(self.standby_tps)
         self._clear_books()
@@ -115,15 +117,19 @@ class PartitionRecovery(StandbyFollower):
             book.clear()
 
     def tables_failed(self, table: str, error: BaseException) -> None:
-        """Streams stop, and everything is restored once more."""
+        """Stop the streams and restore everything once more."""
         self.stop_assigning()
         super().tables_failed(table, error)
 
     async def _open_tables(self) -> None:
-        """Not yet: see ``_take_roles``."""
+        """Open no table yet; ``_take_roles`` opens them."""
 
     def _to_open(self) -> set[Any]:
-        """Not what is kept: agents write it, and one that did not open would close it first."""
+        """The partitions to open, without the kept ones.
+
+        Agents write the databases of kept partitions, and ``_open_each`` may close a database
+        first.
+        """
         return super()._to_open() & self._taken
 
     async def _resume_streams(self, generation_id: int = 0) -> None:
@@ -149,11 +155,11 @@ class PartitionRecovery(StandbyFollower):
             and not self.app.consumer.between_generations
         ):
             self._complete, self._followed, self.is_flowing = set(), set(), True
-            # As in Faust: of every table, whether this worker has a part of it or not.
+            # As in Faust: of every table, even if this worker has no partition of it.
             self._callbacks.owe(self.tables.values())
 
     async def on_stop(self) -> None:
-        """Let go of the databases before the tables close them."""
+        """Stop using the databases before the tables close them."""
         self.stop_assigning()
         await self._callbacks.stop()
         await super().on_stop()
@@ -161,8 +167,8 @@ class PartitionRecovery(StandbyFollower):
     async def assign(
         self, actives: Collection[Any], standbys: Collection[Any], revoked: Collection[Any]
     ) -> None:
-        """Begin with these roles of all assigned partitions; what is under way begins anew."""
-        # In the order of the rounds: the first one may still wait here when the second is told.
+        """Restore and follow the assigned partitions; a restore under way begins anew."""
+        # Keep the order of the rounds: the first may still wait here when the second begins.
         async with self._in_turn:
             await self.interrupt()
             await self._tell_stores({*actives, *standbys}, revoked)
@@ -172,13 +178,14 @@ class PartitionRecovery(StandbyFollower):
                 frozenset(tp for tp in standbys if tp.topic in of),
             )
             if not self.is_flowing:
-                # A table failed since: Faust's own recovery takes these on, and must find none booked.
+                # A table failed since: Faust's recovery restores these, and its books must be
+                # empty.
                 self._clear_books()
                 return
             self._taking_on = asyncio.ensure_future(self._take_on(*self._roles))
 
     async def interrupt(self) -> None:
-        """Nothing is restored or resumed from here on, until the next ``assign()``."""
+        """Stop restoring and resuming partitions until the next ``assign()``."""
         if under_way := self._under_way():
             for task in under_way:
                 task.cancel()
@@ -197,7 +204,7 @@ class PartitionRecovery(StandbyFollower):
             pending, fresh = await self._take_roles(actives, standbys)
             await self._restore_actives(pending)
             await self._finish()
-            # Streams do not wait for the files of copies.
+            # Streams do not wait until the files of copies are open.
             await self._open_copies(fresh)
             await self._follow(fresh)
         except Exception as error:
@@ -213,9 +220,10 @@ class PartitionRecovery(StandbyFollower):
                 )
 
     async def _tell_stores(self, assigned: set[Any], revoked: Collection[Any]) -> None:
-        """Close databases of partitions that went, in a thread: it takes a while, and streams flow.
+        """Close databases of revoked partitions, in a thread: closing takes time and streams flow.
 
-        A store of another kind is told what came and went, as in Faust: it opens and closes by itself.
+        A store of any other kind opens and closes by itself: its ``on_rebalance`` is called, as in
+        Faust.
         """
         came = assigned.difference(*self._roles)
         self.flush_buffers()  # a later flush would open them again
@@ -237,9 +245,10 @@ class PartitionRecovery(StandbyFollower):
     async def _take_roles(
         self, actives: frozenset[Any], standbys: frozenset[Any]
     ) -> tuple[set[Any], set[Any]]:
-        """Note who is what; returns the actives to restore and the standbys to follow.
+        """Record the roles; return the actives to restore and the standbys to follow.
 
-        What was followed and is not any more, a global table's own part, has others' last changes to read.
+        An active that is no longer followed (this worker's own part of a global table) is restored
+        again, to read the last changes of other workers.
         """
         of = self.tables._changelogs
         self._complete &= actives
@@ -248,7 +257,8 @@ class PartitionRecovery(StandbyFollower):
         overlay.keep(self.app, actives, self._complete)
         pending, fresh = set(actives - self._complete), set(standbys - self._followed)
         self._replayed = frozenset()
-        # What is on its way is older than what the replay writes, or passes for what lies between.
+        # Fetched records in flight are older than the replay's, or would mark the records between
+        # as applied.
         await self.app.consumer.hold_back(pending | fresh)
         self.flush_buffers()
         was = dict(self.standby_offsets)
@@ -270,7 +280,7 @@ class PartitionRecovery(StandbyFollower):
         self._taken = frozenset(pending)
         await super()._open_tables()
         for tp in pending & was.keys():
-            # A table in memory has no offset of its own; what stood by has been read up to here.
+            # A table in memory stores no offset; its standby has been read up to this offset.
             if not is_writable(store_of(of[tp.topic])):
                 self.active_offsets[tp] = max(known(was[tp]), known(self.active_offsets[tp]))
         if self.meter is not None:
@@ -278,7 +288,7 @@ class PartitionRecovery(StandbyFollower):
         return pending, fresh
 
     async def _open_copies(self, fresh: Collection[Any]) -> None:
-        """Open what is to be followed from now on, and note how far it has come."""
+        """Open the databases of the standbys to follow, and note their offsets."""
         await self._open(fresh, breath=3.0)
         for tp in sorted(fresh):
             self.add_standby(self.tables._changelogs[tp.topic], tp)
@@ -286,10 +296,10 @@ class PartitionRecovery(StandbyFollower):
         await super()._open_tables()
 
     async def _open(self, tps: Iterable[Any], *, breath: float = 0.0) -> None:
-        """Open databases in a thread; what does not open is waited for by ``_open_tables``.
+        """Open databases in a thread; ``_open_tables`` waits for those that fail to open.
 
-        No other thread gets on while rocksdict opens one, 10 ms: after each, streams have the interpreter
-        for ``breath`` times as long.
+        rocksdict blocks all other threads while it opens a database, for 10 ms. After each database
+        this method sleeps ``breath`` times as long, so that streams run.
         """
         for tp in sorted(tps):
             store = store_of(self.tables._changelogs[tp.topic])
@@ -302,7 +312,7 @@ class PartitionRecovery(StandbyFollower):
                 await asyncio.sleep(breath * (monotonic() - began))
 
     async def _restore_actives(self, pending: set[Any]) -> None:
-        """Bring the tables of ``pending`` to the ends of their changelogs; what is ready flows."""
+        """Restore the tables of ``pending`` to the ends of their changelogs; ready sources flow."""
         ends, firsts = await self._ends(pending), await self._firsts(pending)
         await self._refuse_ahead(self.active_offsets, ends, firsts)
         for tp in pending:
@@ -330,7 +340,8 @@ class PartitionRecovery(StandbyFollower):
                 self.meter.note_start(chunk, self.restored)
             if self.need_recovery():
                 await self._replay(chunk)
-            # Before they count as restored: whoever is interrupted here restores and tells them again.
+            # Before the chunk counts as restored: after an interrupt here it is restored and
+            # reported again.
             await self._tell_tables(chunk)
             if self.meter is not None:
                 self.meter.finish(chunk)
@@ -350,7 +361,7 @@ class PartitionRecovery(StandbyFollower):
     async def _brought_up(
         self, waiting: list[frozenset[Any]], left: Mapping[Any, int], highwaters: Any, stop: Stop
     ) -> AsyncGenerator[frozenset[Any], None]:
-        """Each chunk as soon as all of it was brought up past Faust's loop, as far as it could be."""
+        """Yield each chunk once the batched restore of its partitions ends, complete or not."""
         lacking = {tp for tp, records in left.items() if records > 0}
         order = [tp for chunk in waiting for tp in sorted(chunk & lacking)]
         while ready := [chunk for chunk in waiting if not chunk & lacking]:
@@ -363,13 +374,13 @@ class PartitionRecovery(StandbyFollower):
                 waiting.remove(ready[0])
 
     async def _take(self, event: Any) -> None:
-        """Only of what is being read: what was fetched for another role is older than the rows by now."""
+        """Apply events of followed and replayed partitions; the rest are older than the rows."""
         tp = event.message.tp
         if tp in self._followed or tp in self._replayed:
             await super()._take(event)
 
     async def _replay(self, chunk: frozenset[Any]) -> None:
-        """The rest by Faust's own loop: tables in memory, callbacks, what the batches left."""
+        """Replay the rest by Faust's loop: tables in memory, callbacks, records not in batches."""
         consumer = self.app.consumer
         await consumer.seek_wait({tp: known(self.active_offsets[tp]) + 1 for tp in chunk})
         self._set_recovery_started()
@@ -394,7 +405,7 @@ class PartitionRecovery(StandbyFollower):
         consumer.pause_partitions(chunk)
 
     async def _tell_tables(self, chunk: Collection[Any]) -> None:
-        """Tell tables what they have now, copies too: sets are read from their rows."""
+        """Report restored partitions and copies to the tables: sets are read from their rows."""
         for table in self.tables.values():
             if any(tp.topic in table.changelog_topic.topics for tp in chunk):
                 copies = self.standbys_for_table[table]
@@ -404,17 +415,17 @@ class PartitionRecovery(StandbyFollower):
                 self._callbacks.owe([table])
 
     def _begin_callbacks(self, pending: Collection[Any]) -> None:
-        """Call back for tables of which nothing is ``pending``."""
+        """Begin the callbacks of tables without ``pending`` partitions."""
         lacking = {tp.topic for tp in pending}
         self._callbacks.begin(lambda table: not lacking & set(table.changelog_topic.topics))
 
     def _called_back(self) -> set[Any]:
-        """Restored partitions of tables whose callbacks run: what waits for them does not flow yet."""
+        """Restored partitions of tables whose callbacks run; their sources do not flow yet."""
         of, running = self.tables._changelogs, self._callbacks.running
         return {tp for tp in self._complete if of[tp.topic] in running}
 
     async def _let_flow(self, pending: Collection[Any], alone: Collection[str]) -> None:
-        """Seek what is ready to its committed offsets, asked for at once, and let it flow."""
+        """Seek ready sources to their committed offsets, fetched together, and resume them."""
         consumer, of = self.app.consumer, self.tables._changelogs
         paused = {tp for tp in consumer._paused_partitions if tp.topic not in of}
         if sources := ready_sources(paused, pending, alone):
@@ -422,7 +433,7 @@ class PartitionRecovery(StandbyFollower):
             consumer.resume_partitions(sources)
 
     async def _finish(self) -> None:
-        """All actives are restored: whoever waits for that is told."""
+        """Signal that all actives are restored."""
         app = self.app
         await app.on_rebalance_complete.send()
         self.completed.set()
@@ -433,9 +444,9 @@ class PartitionRecovery(StandbyFollower):
 
 
 class PartitionTables(TableManager):
-    """Of the app's table manager: its recovery goes by state."""
+    """The part of the app's table manager for recovery by partition."""
 
     def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Everything is given up."""
+        """Stop the restore before all partitions are revoked."""
         self.recovery.stop_assigning()
         super().on_partitions_revoked(revoked)

@@ -1,4 +1,4 @@
-"""The callbacks of ``@table.on_recover``: each runs to its end, whatever rounds come meanwhile."""
+"""The callbacks of ``@table.on_recover``: each runs to its end, even if rounds come meanwhile."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ logger = get_logger(__name__)
 
 
 class RecoverCallbacks:
-    """Which tables' callbacks are due, and which run.
+    """The tables whose callbacks are due, and the tables whose callbacks run.
 
-    A round neither cancels a callback nor forgets one that is due: whoever restores tables is interrupted by
-    each round, and what was restored by then is not restored again. As in Faust a callback that fails does
-    not end the worker, but here it is logged.
+    A round neither cancels a callback nor forgets a due callback. A round interrupts the restore,
+    and partitions restored by then are not restored again. As in Faust a failing callback does not
+    end the worker, but here its error is logged.
     """
 
     def __init__(self) -> None:
-        #: Tables of which something was restored since their callbacks began last; in this order.
+        #: Tables with partitions restored since their callbacks began last, in this order.
         self._due: dict[Any, None] = {}
         self._running: dict[Any, asyncio.Task[None]] = {}
-        #: All tasks: of a table that was restored again meanwhile, those that wait for their turn as well.
+        #: All tasks, also those that wait for an earlier task of the same table.
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -36,11 +36,11 @@ class RecoverCallbacks:
         return frozenset(self._running)
 
     def owe(self, tables: Iterable[Any]) -> None:
-        """Something of ``tables`` has been restored, or is about to be."""
+        """Note that partitions of ``tables`` have been restored, or are about to be."""
         self._due.update(dict.fromkeys(tables))
 
     def begin(self, is_restored: Callable[[Any], bool]) -> None:
-        """Begin the callbacks that are due of tables of which all is restored; all at once, as Faust does."""
+        """Begin the due callbacks of completely restored tables, all at once as Faust does."""
         for table in [table for table in self._due if is_restored(table)]:
             del self._due[table]
             task = asyncio.ensure_future(self._call(table, self._running.get(table)))
@@ -50,7 +50,7 @@ class RecoverCallbacks:
             task.add_done_callback(partial(self._ended, table))
 
     async def _call(self, table: Any, before: asyncio.Task[None] | None) -> None:
-        """Call them, after those of the recovery before: a table's never run twice at a time."""
+        """Call the table's callbacks after its earlier task; they never run twice at a time."""
         if before is not None:
             await asyncio.wait({before})
         try:
@@ -66,7 +66,7 @@ class RecoverCallbacks:
             del self._running[table]
 
     async def over(self) -> None:
-        """Wait for those that run; cancelled, it leaves them running."""
+        """Wait for the running callbacks; a cancelled wait leaves them running."""
         began = monotonic()
         while self._running:
             _, late = await asyncio.wait(set(self._running.values()), timeout=SAY_EVERY_S)
@@ -79,7 +79,7 @@ class RecoverCallbacks:
                 )
 
     async def stop(self) -> None:
-        """Cancel those that run: the worker stops."""
+        """Cancel the running callbacks: the worker stops."""
         tasks = set(self._tasks)
         self._due.clear()
         for task in tasks:

@@ -1,13 +1,14 @@
-"""Table files ahead of their changelog are refused: each later change would pass for one that they have.
+"""Refuses table files ahead of their changelog: each later change would count as already applied.
 
-A changelog is behind a file where its topic was deleted and made again, where the cluster is another one, or
-where a leader was elected that lacks records. Faust compares at each recovery and raises ConsistencyError,
-unless ``recovery_consistency_check`` is off. Here the end is compared at each recovery, beside streams every
-few seconds, and at once where the changelog gives a change an offset that its file is beyond.
+A file is ahead of its changelog if the topic was deleted and created again, if the cluster is a
+different one, or if the elected leader lacks records. Faust compares at each recovery and raises
+ConsistencyError, unless ``recovery_consistency_check`` is off. Here the end is compared at each
+recovery and, while streams flow, every few seconds. It is also compared at once if the changelog
+gives a change an offset at or below the file's.
 
-A file is never ahead because of a transaction that is open: what a committed reader sees may end before
-a change that has been committed, so it is the high watermark that decides, asked for several times. A leader
-that was just elected, or ``acks=1``, may tell an older one for a moment.
+An open transaction never makes a file ahead: the end that a committed reader sees may be before a
+committed change. Therefore the high watermark decides, requested several times. A newly elected
+leader, or ``acks=1``, may report an older high watermark for a moment.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ logger = get_logger(__name__)
 
 #: Seconds between two comparisons beside streams that flow.
 COMPARE_S = 10.0
-#: So many answers in a row must put the end before what the file has, so many seconds apart.
+#: Answers in a row that must put the end before the file's offset, and seconds between two.
 ANSWERS = 3
 PAUSE_S = 1.0
 
-#: Asks the broker for the high watermarks of some partitions, open transactions included.
+#: Fetches the high watermarks of some partitions from the broker, open transactions included.
 Ask = Callable[[Collection[Any]], Awaitable[Mapping[Any, int]]]
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """A table partition that has a change at ``offset``; ``end`` is the end offset of its changelog."""
+    """A table partition with a change at ``offset``; ``end`` is its changelog's end offset."""
 
     table: str
     tp: Any
@@ -55,15 +56,15 @@ class Ahead:
 
 
 class Consistency:
-    """Of a recovery: compares what tables have with where their changelogs end.
+    """Compares the offsets of a recovery's tables with the ends of their changelogs.
 
-    ``ask`` is asked only of partitions that seem to be ahead.
+    ``ask`` is called only with partitions that seem to be ahead.
     """
 
     def __init__(self, app: Any, ask: Ask | None = None, *, pause_s: float = PAUSE_S) -> None:
         self._app, self._pause_s = app, pause_s
         self._ask: Ask = self._high_watermarks if ask is None else ask
-        #: Partition -> the offset that its changelog gave a new change although the file is beyond it.
+        #: Partition -> the offset of a new change although the file's offset is at or beyond it.
         self.doubted: dict[Any, int] = {}
         self.doubt_is_new = asyncio.Event()
 
@@ -74,17 +75,17 @@ class Consistency:
         return {tp: found[tp].end for tp in tps}
 
     def doubt(self, tp: Any, offset: int) -> None:
-        """A change made after the file was restored has ``offset``, which the file is beyond."""
+        """Note the offset of a change made after the restore, although the file is beyond it."""
         self.doubted.setdefault(tp, offset)
         self.doubt_is_new.set()
 
     async def ahead(
         self, tables: Mapping[Any, Any], offsets: Mapping[Any, int | None], ends: Mapping[Any, int]
     ) -> frozenset[Any]:
-        """Of ``ends``, the partitions ahead; raises ConsistencyError for these, if the app wants that.
+        """The partitions of ``ends`` that are ahead, or ConsistencyError if the app checks.
 
-        ``tables`` are by partition; ``offsets`` are of the last changes applied, and ``ends`` are those that
-        this worker's consumer sees. Both outcomes are logged.
+        ``tables`` are by partition; ``offsets`` are of the last changes applied, and ``ends`` are
+        the ends visible to this worker's consumer. Both outcomes are logged.
         """
         found = [
             Ahead(str(tables[tp].name), tp, known(offsets[tp]), end)
@@ -99,7 +100,7 @@ class Consistency:
     async def _ends_before(
         self, offsets: Mapping[Any, int | None], ends: Mapping[Any, int]
     ) -> dict[Any, int]:
-        """Of the partitions that are ahead: where their changelogs end, or ended when it was noticed."""
+        """The partitions that are ahead -> the end of the changelog, now or when noticed."""
         seen = {tp: self.doubted[tp] + 1 for tp in ends.keys() & self.doubted.keys()}
         seem = [tp for tp in ends if tp not in seen and known(offsets.get(tp)) >= ends[tp]]
         told: Mapping[Any, int] = {}
@@ -129,5 +130,5 @@ class Consistency:
 
 
 def begin_anew(table: Any, tp: Any, first: int) -> None:
-    """Have the file of ``tp`` say that it has nothing of a changelog that begins at ``first``."""
+    """Set the stored offset of ``tp`` to the one before ``first``, where its changelog begins."""
     table.data.set_persisted_offset(tp, first - 1)

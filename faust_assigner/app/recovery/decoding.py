@@ -1,8 +1,9 @@
-"""Whether changelog records decode, asked of many at once.
+"""Checks whether changelog records decode, many records at once.
 
-Faust's way to one value is fifteen calls deep, and costs more than all else that a replay does with a record.
-JSON texts joined to one list are one call of the parser. Whatever is not plain Faust, or not all right, is
-asked about record by record: the answer is Faust's own in any case.
+Faust decodes one value through fifteen nested calls, at a higher cost than the rest of the replay
+together. Here JSON texts are joined to one list and parsed with one call. Records of a serializer
+that is not plain Faust, and batches with a bad record, are checked one by one. In any case the
+verdict is Faust's own.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from faust_assigner.snapshots.json_rows import JSON, RAW, parse_json
 from faust_assigner.snapshots.manifest import Manifest
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
 
-#: What a table's type takes without fail: of JSON these types of values, of raw bytes none but its own.
+#: Type of a table's keys or values -> the JSON types that always fit; raw bytes fit only bytes.
 _TAKES: Mapping[Any, frozenset[str]] = {
     str: frozenset({"str"}),
     int: frozenset({"int"}),
     float: frozenset({"float"}),
     None: frozenset({"str", "int", "float", "bool", "NoneType"}),
 }
-#: Rows of a snapshot that are checked with one call.
+#: Rows of a snapshot per check.
 _ROWS = 8192
 
 
@@ -39,27 +40,30 @@ _ROWS = 8192
 class Decoding:
     """How records of one changelog decode.
 
-    ``reason`` is why one record cannot be in its table, or None. ``all_decode(keys, values)`` is true only
-    where each of them has none; no key and no value of them is None.
+    ``reason`` returns the error that keeps a record out of its table, or None. ``all_decode(keys,
+    values)`` is true only if no record has such an error; keys and values are never None.
     """
 
     reason: Reason
     all_decode: Callable[[Sequence[bytes], Sequence[bytes]], bool] = lambda keys, values: False
-    #: The codecs of keys and values, as snapshots name them; None: another serializer.
+    #: The codecs of keys and values, as snapshots name them; None: any other serializer.
     codecs: tuple[str | None, str | None] = (None, None)
-    #: The types of keys and values; None: whatever the codec gives.
+    #: The types of keys and values; None: the codec's result is not converted.
     types: tuple[Any, Any] = (None, None)
 
 
-#: Of a changelog whose every record is good.
+#: Accepts every record of a changelog.
 ANYTHING = Decoding(lambda record: None, lambda keys, values: True, (JSON, JSON))
 
 
 def decoding_of(table: Any) -> Decoding:
-    """Of the table's changelog. Cost of ``all_decode``: about 0.5 us a record of texts or numbers."""
+    """The decoding of the table's changelog.
+
+    Cost of ``all_decode``: about 0.5 us per record of texts or numbers.
+    """
     registry, schema = table.app.serializers, table.changelog_topic.schema
     if type(registry) is not Registry or type(schema) is not Schema:
-        return Decoding(reason_of(table))  # someone's own, who may do anything
+        return Decoding(reason_of(table))  # a class of the app, with unknown behavior
     keys = _parser(schema.key_serializer or registry.key_serializer)
     values = _parser(
         registry._serializer(schema.value_type, schema.value_serializer, registry.value_serializer)
@@ -82,10 +86,10 @@ def decoding_of(table: Any) -> Decoding:
 
 
 def refusal_of_rows(decoding: Decoding, manifest: Manifest, paths: Sequence[Path]) -> str | None:
-    """Why the snapshot in ``paths`` holds other rows than a replay would leave, or None.
+    """The reason why the snapshot in ``paths`` has other rows than a replay would leave, or None.
 
-    Cost: nothing where the manifest's types prove that every row decodes, else about 1 us a row of texts or
-    numbers.
+    Cost: none if the manifest's types prove that every row decodes, else about 1 us per row of
+    texts or numbers.
     """
     found = (manifest.key_types, manifest.value_types)
     for part, codec, types in zip(("key", "value"), decoding.codecs, found, strict=True):
@@ -110,20 +114,20 @@ def _is_proven(codec: str | None, kind: Any, types: Sequence[str] | None) -> boo
     """Whether every payload of these JSON types (None: of any bytes) decodes."""
     if types is None:
         return codec == RAW and kind in (bytes, None)
-    # Other parsers than Python's own refuse some of what the snapshot's took: each row is asked about.
+    # orjson refuses some texts that the snapshot's parser accepts: each row is checked.
     return getattr(faust_json, "orjson", None) is None and _TAKES.get(kind, frozenset()).issuperset(
         types
     )
 
 
 def _parser(serializer: Any) -> Callable[[Sequence[bytes]], Sequence[Any] | None] | None:
-    """Parses many payloads; None for it where the serializer is not one of the plain two."""
+    """A parser of many payloads; None if the serializer is neither plain JSON nor raw bytes."""
     if not serializer:
         return _as_they_are
     try:
         codec = codecs.get_codec(serializer)
     except Exception:
-        return None  # each record will say so
+        return None  # decoding each record raises this error
     if getattr(codec, "children", ()):
         return None
     plain = {codecs.json: _from_json, codecs.raw: _as_they_are}
@@ -135,7 +139,7 @@ def _as_they_are(payloads: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def _from_json(payloads: Sequence[bytes]) -> Sequence[Any] | None:
-    """Each payload's value, None where some payload is not one JSON text. Raises what the parser does."""
+    """Each payload's value; None if a payload is not one JSON text. Raises parser errors."""
     return parse_json(payloads, faust_json.loads)
 
 
@@ -145,15 +149,15 @@ def _fit(
     payloads: Sequence[bytes],
     parse: Callable[[Sequence[bytes]], Sequence[Any] | None],
 ) -> bool:
-    """Whether all are parsed and can be made what the table holds."""
+    """Whether all payloads are parsed and convert to the table's type."""
     try:
         parsed = parse(payloads)
         if parsed is None:
             return False
         if kind in (str, int, float):
-            parsed = [each for each in parsed if type(each) is not kind]  # it is one already
+            parsed = [each for each in parsed if type(each) is not kind]  # already of its type
         for each in parsed:
             registry._prepare_payload(kind, each)
     except Exception:
-        return False  # the record it is about is found one by one
+        return False  # the check of single records finds the bad record
     return True

@@ -1,4 +1,4 @@
-"""Standbys and warm-ups: those that lack much are read in batches, then each is followed by Faust's loop."""
+"""Standbys and warm-ups: read in batches if far behind, then followed by Faust's loop."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ else:
 
 
 class StandbyFollower(Recovery):
-    """Of the table manager's recovery: begins to follow partitions beside streams that flow."""
+    """The part of the table manager's recovery that follows partitions while streams flow."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: Standbys that Faust's loop reads.
         self._followed: set[Any] = set()
-        #: Brings up standbys that lack much.
+        #: The task that reads standbys far behind in batches.
         self._catching_up: asyncio.Task[None] | None = None
         super().__init__(*args, **kwargs)
 
     async def _follow(self, fresh: set[Any]) -> None:
-        """Read the changelogs of ``fresh`` from where their copies end; those far behind in batches."""
+        """Read the changelogs of ``fresh`` from the ends of their copies; long gaps in batches."""
         consumer = self.app.consumer
         behind: list[Any] = []
         if fresh:
@@ -50,8 +50,8 @@ class StandbyFollower(Recovery):
             self.add_future(self._exchange_standbys(self._generation_id))
 
     def _in_order(self, tps: Iterable[Any]) -> list[Any]:
-        """Nearest to its end first, ours to write in batches."""
-        # With snapshots a standby takes one in exchange, while Faust's loop reads on.
+        """The partitions to read in batches, the smallest gap first."""
+        # With snapshots a standby is exchanged for a snapshot, while Faust's loop reads on.
         settings = settings_of(self.app)
         batched = settings.batched and settings.snapshots is None
         return sorted(
@@ -60,7 +60,7 @@ class StandbyFollower(Recovery):
         )
 
     async def _catch_up(self, behind: list[Any]) -> None:
-        """Standbys and warm-ups that lack much, past Faust's loop; each is followed from where it came to."""
+        """Read standbys and warm-ups in batches; then Faust's loop follows each from its offset."""
         consumer = self.app.consumer
         try:
             async for tp in self._in_batches(
@@ -77,7 +77,7 @@ class StandbyFollower(Recovery):
     async def _refuse_ahead(
         self, offsets: Any, ends: Mapping[Any, int], firsts: Mapping[Any, int]
     ) -> None:
-        """Raise ConsistencyError where tables are ahead of ``ends``; without the check they begin anew."""
+        """Raise ConsistencyError for tables ahead of ``ends``; without the check reset offsets."""
         for tp in await self._ahead(offsets, ends):
             begin_anew(self.tp_to_table[tp], tp, firsts[tp])
             offsets[tp] = firsts[tp] - 1
@@ -89,7 +89,7 @@ class StandbyFollower(Recovery):
         return await self._ask("Beginnings of changelogs", tps, "beginning_offsets")
 
     async def _ask(self, what: str, tps: Collection[Any], question: str) -> dict[Any, int]:
-        """Of the broker itself: under ``exactly_once`` the consumer knows only the ends that it has read."""
+        """Ask the broker: under ``exactly_once`` the consumer knows only ends that it has read."""
         thread = self.app.consumer._thread
         ask = getattr(thread._ensure_consumer(), question)
         found = (

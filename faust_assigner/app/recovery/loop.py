@@ -1,4 +1,4 @@
-"""Repairs Faust's recovery loop: every changelog record that can be read is applied, and no other."""
+"""Repair of Faust's recovery loop: every readable changelog record is applied, and no other."""
 
 from __future__ import annotations
 
@@ -34,34 +34,34 @@ else:
 
 logger = get_logger(__name__)
 
-#: How old, in seconds, a standby's database may be when its worker is killed.
+#: Seconds between two writes of a standby's records to its database; a kill loses at most as much.
 STANDBY_FLUSH_INTERVAL_S = 1.0
 
-#: Tables that worked for this long, in seconds, are trusted again after a trouble.
+#: Seconds without a failure after which the pause between two retries is short again.
 TRUSTED_AFTER_S = 60.0
 
-#: Seconds that agents get to finish what they have begun when a table fails.
+#: Seconds that agents get to finish their current events when a table fails.
 PATIENCE_S = 10.0
 
 
 class RecoveryLoop(ReplayLoop):
-    """Of the table manager's recovery: sources resume after their seek, and the end is always reached."""
+    """The repaired recovery loop: sources resume after their seek, and each recovery ends."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        #: What is waited for, and since when; None while nothing is.
+        #: The step that the loop waits for, and when the wait began; None without a wait.
         self.waiting_for: tuple[str, float] | None = None
-        #: The generation whose recovery came to its end last.
+        #: The generation whose recovery completed last.
         self.completed_generation: int | None = None
         #: Whether the loop waits for a recovery to begin.
         self.idle = False
         self._tables_failed = asyncio.Event()
-        #: Changelog partitions whose database was not to be written or opened, and is opened anew.
+        #: Changelog partitions whose database could not be written or opened, and is opened anew.
         self._reopen: frozenset[Any] = frozenset()
         self._troubles, self._last_trouble = 0, 0.0
         super().__init__(*args, **kwargs)
         self.consistency = Consistency(self.app)
 
-    # -- stock's steps, in an order that loses nothing
+    # -- Faust's steps, in an order that loses no records
 
     async def on_rebalance(
         self,
@@ -70,13 +70,13 @@ class RecoveryLoop(ReplayLoop):
         newly_assigned: set[Any],
         generation_id: int = 0,
     ) -> None:
-        """Take the new partitions; from here on this generation's recovery may resume them."""
+        """Take the new partitions; from now on this generation's recovery may resume them."""
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
         if self.signal_recovery_start.is_set():
             self.app.consumer.begin_generation()
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """Seek to the committed offsets, then let the source partitions flow; stock does it the other way."""
+        """Seek to the committed offsets, then resume the source partitions; Faust resumes first."""
         overlay.resume(self.app, self.active_tps)
         windows.restored(self.tables.closings, self.active_tps)
         with self.app.consumer.sources_held():
@@ -88,12 +88,12 @@ class RecoveryLoop(ReplayLoop):
         self.completed_generation = generation_id
 
     def revoke(self, tp: Any) -> None:
-        """Forget how far the partition has come, and its windows."""
+        """Forget the partition's offset and its windows."""
         super().revoke(tp)
         windows.revoked(self.tables.closings, tp)
 
     def is_restored(self, tp: Any) -> bool:
-        """Whether the table of this active changelog partition has all that is in it."""
+        """Whether the table of this active changelog partition is completely restored."""
         app = self.app
         return bool(
             tp in self.active_tps
@@ -108,25 +108,25 @@ class RecoveryLoop(ReplayLoop):
         )
 
     def is_doubtful(self, tp: Any) -> bool:
-        """Whether its database may lack what counts as read: it is to be opened anew, and read again."""
+        """Whether its database may lack records that count as read; it is opened and read anew."""
         return tp in self._reopen
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _keep_standbys_on_disk(self) -> None:
-        """Write what standbys have read; stock waits for 1,000 records and a kill loses them."""
+        """Write standbys' records regularly; Faust waits for 1,000, and a kill loses them."""
         while not self.should_stop:
             await self.sleep(STANDBY_FLUSH_INTERVAL_S)
             between = self.app.consumer.between_generations
             if not self.in_recovery and not between and any(self.buffers.values()):
                 self.flush_buffers()
 
-    # -- a broker that is silent
+    # -- a broker that does not answer
 
     async def _wait(self, coro: Any, timeout: Any = None) -> None:
-        """Until the step is done, the service stops or the next recovery begins; no step has a time limit.
+        """Wait without a time limit until the step is done, the service stops or a recovery begins.
 
-        Stock takes the end of the limit for a stop. Each request has a limit of its own, and the steps
-        below make theirs again.
+        Faust treats a timeout as a stop of the service. Each request has its own timeout, and the
+        steps below repeat their requests.
         """
         with self._waits_for(coro):
             await super()._wait(coro, timeout=None)
@@ -142,7 +142,7 @@ class RecoveryLoop(ReplayLoop):
             self.waiting_for = before
 
     async def wait_for_stopped(self, *coros: Any, timeout: Any = None) -> bool:
-        """Note when the loop waits for the next recovery."""
+        """Wait as Faust does, and note in ``idle`` a wait for the next recovery."""
         if coros != (self.signal_recovery_start,):
             return bool(await super().wait_for_stopped(*coros, timeout=timeout))
         self.idle = True
@@ -174,7 +174,10 @@ class RecoveryLoop(ReplayLoop):
             await self._compare(consumer, tps, destination, self.active_highwaters)
 
     async def _compare(self, consumer: Any, tps: Any, offsets: Any, highwaters: Any) -> None:
-        """Make stock's check before it; who is not behind is at the end, whatever readers see yet."""
+        """Make Faust's check before Faust does, and raise each end to the table's offset.
+
+        A table that is not behind is complete, even if readers do not see all its records yet.
+        """
         ends = {tp: known(highwaters[tp]) + 1 for tp in tps}
         if ahead := await self._ahead(offsets, ends):
             firsts = await consumer.earliest_offsets(*ahead)
@@ -185,7 +188,7 @@ class RecoveryLoop(ReplayLoop):
             highwaters[tp] = max(known(highwaters[tp]), known(offsets[tp]))
 
     async def _ahead(self, offsets: Any, ends: Any) -> frozenset[Any]:
-        """The partitions whose tables are ahead of their changelogs; raises ConsistencyError for these."""
+        """The partitions of tables ahead of their changelogs, or ConsistencyError for them."""
         return await retry(
             self,
             "Ends of changelogs that tables are ahead of",
@@ -194,7 +197,7 @@ class RecoveryLoop(ReplayLoop):
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _compare_beside_streams(self) -> None:
-        """What is kept has no recovery that would compare it."""
+        """Compare tables with changelogs while streams flow: recoveries skip kept partitions."""
         doubt = self.consistency.doubt_is_new
         while not self.should_stop:
             await self.wait(doubt, timeout=COMPARE_S)
@@ -210,7 +213,7 @@ class RecoveryLoop(ReplayLoop):
                     logger.warning("Changelogs were not compared with tables: %r", error)
 
     async def _compare_files(self) -> None:
-        """All files of this worker that are open."""
+        """Compare all open files of this worker; begin the recovery again if some are ahead."""
         offsets = {
             tp: table.persisted_offset(tp)
             for tp, table in self.tp_to_table.items()
@@ -242,7 +245,7 @@ class RecoveryLoop(ReplayLoop):
     # -- tables that cannot be read or written
 
     def flush_buffers(self) -> None:
-        """Write what was replayed; where that fails it is replayed again from what is in the database."""
+        """Write replayed records; after a failed write, replay again from the database's offset."""
         for table, buffer in list(self.buffers.items()):
             try:
                 table.apply_changelog_batch(buffer)
@@ -255,7 +258,7 @@ class RecoveryLoop(ReplayLoop):
         self._last_flush_at = monotonic()
 
     def _apply_each(self, table: Any, events: Sequence[Any]) -> None:
-        """One by one, where the table refuses one of a batch: a record without a key, say."""
+        """Apply events one by one after the table refused the batch (for a keyless record, say)."""
         for event in events:
             try:
                 table.apply_changelog_batch([event])
@@ -267,13 +270,14 @@ class RecoveryLoop(ReplayLoop):
                 self.unreadable(message.tp, [(message.offset, message.key, message.value, error)])
 
     def tables_failed(self, table: str, error: BaseException) -> None:
-        """Stop the streams at once, and begin this generation's recovery again as soon as tables work.
+        """Stop the streams at once, and repeat this generation's recovery as soon as tables work.
 
-        To be called on the app's event loop, from wherever a table failed. What an agent has not done by
-        now is done again, and rows come from the changelog: it holds what the database lacks.
+        To be called on the app's event loop, wherever the failure occurs. Unfinished events of
+        agents are processed again. The changelog holds the rows that the database lacks.
         """
         self.buffers.clear()
-        # After a failed write RocksDB accepts none, and what else waits on a full disk is not known.
+        # After a failed write RocksDB accepts none, and other databases on a full disk may fail
+        # too.
         self._reopen = frozenset(self.tp_to_table)
         overlay.hold(self.app)
         if self._said.due("tables"):
@@ -283,7 +287,7 @@ class RecoveryLoop(ReplayLoop):
         if self.app.should_stop:
             return
         if self.app.in_transaction:
-            # Its transactions are half done; the next process begins with none.
+            # Its transactions are incomplete; the next process begins without open transactions.
             self.add_future(_raise(error))
             return
         consumer = self.app.consumer
@@ -295,13 +299,13 @@ class RecoveryLoop(ReplayLoop):
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _begin_again(self) -> None:
-        """Wait longer after each trouble, then ask the loop for another recovery of this generation."""
+        """Pause longer after each failure, then request a new recovery of this generation."""
         while not self.should_stop:
             if await self.wait_for_stopped(self._tables_failed):
                 return
             self._tables_failed.clear()
             if not self.in_recovery:
-                # As at a rebalance: what agents are about to be done with is committed, not repeated.
+                # As at a rebalance: events that agents finish now are committed, not repeated.
                 await self.wait(self.app.consumer.wait_empty(), timeout=PATIENCE_S)
             calm = monotonic() - self._last_trouble > TRUSTED_AFTER_S
             self._troubles = 0 if calm else self._troubles + 1
@@ -310,12 +314,12 @@ class RecoveryLoop(ReplayLoop):
             self.begin_again()
 
     def begin_again(self) -> None:
-        """Recover this generation once more, unless the next one is about to begin."""
+        """Recover this generation once more, unless the next generation is about to begin."""
         if not self.should_stop and not self.app.consumer.between_generations:
             self.signal_recovery_start.set()
 
     async def _open_tables(self) -> None:
-        """Every database open, after a trouble anew; waits for those that cannot be, a full disk."""
+        """Open every database, after a failure anew; retry until all are open (full disk, say)."""
         attempt = 0
         while failed := self._open_each():
             if self._said.due("open"):
@@ -335,11 +339,11 @@ class RecoveryLoop(ReplayLoop):
                 self._add(self.tp_to_table[tp], tp, offsets)
 
     def _to_open(self) -> set[Any]:
-        """What is recovered: its databases are opened."""
+        """The partitions under recovery, whose databases are opened."""
         return self.active_tps | self.standby_tps
 
     def _open_each(self) -> str | None:
-        """What the first database that does not open says; None when all are open."""
+        """The error of the first database that does not open; None when all are open."""
         stores = {
             tp: store
             for tp in sorted(self._to_open())
@@ -356,7 +360,7 @@ class RecoveryLoop(ReplayLoop):
         return None
 
     def _add(self, table: Any, tp: Any, offsets: Any) -> None:
-        """Note the partition, and the offset in its database if that can be opened by now."""
+        """Note the partition, and the offset in its database if the database can be opened."""
         try:
             super()._add(table, tp, offsets)
         except Exception as error:
@@ -371,15 +375,15 @@ async def _raise(error: BaseException) -> None:
 
 
 class RecoveringTables(TableManager):
-    """Of the app's table manager: it makes the recovery and the changelog queue of this room."""
+    """The part of the app's table manager that makes this recovery and its changelog queue."""
 
     _changelog_queue: ChangelogQueue | None
     _recovery: Any
-    #: The class of the recovery that it makes.
+    #: The class of the recovery to make.
     recovery_class: type = RecoveryLoop
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        #: What closes the windows of each table.
+        #: The closing of windows, one for each windowed table.
         self.closings: list[windows.Closing] = []
         super().__init__(*args, **kwargs)
 
@@ -404,7 +408,7 @@ class RecoveringTables(TableManager):
         return self._recovery
 
     def add(self, table: Any) -> Any:
-        """Manage ``table``; its store learns to be careful before the first database is opened."""
+        """Manage ``table``; its store is wrapped before the first database is opened."""
         take_care_of(table)
         added = super().add(table)
         if (closing := windows.install(self.app, table)) is not None:
@@ -412,7 +416,7 @@ class RecoveringTables(TableManager):
         return added
 
     def on_commit(self, offsets: Any) -> None:
-        """Records are committed: files may say so, and windows be closed."""
+        """Pass on committed offsets: files may record them, and windows may be closed."""
         super().on_commit(offsets)
         windows.committed(self.closings, offsets)
 

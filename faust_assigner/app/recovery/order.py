@@ -1,20 +1,21 @@
-"""What is restored first, and what may flow meanwhile. Pure."""
+"""The order of restores, and the sources that may flow meanwhile. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-#: Partitions with so few records to replay are restored together: a batch costs more than its records.
+#: Tasks with at most this many records are restored together: a batch costs more than its records.
 FEW_RECORDS = 2_000
 
 
 def chunks(left: Mapping[Any, int], alone: Collection[str] = ()) -> Iterator[frozenset[Any]]:
-    """Changelog partitions in the order to restore them, those that end together together.
+    """Sets of changelog partitions that are restored together, in the order to restore them.
 
-    ``left`` has the records that each lacks. Partitions of one number make up a task: they come together.
-    First the tables that every stream may read (their topics are ``alone``), then what lacks nothing, then
-    what lacks little, then the others one number at a time, shortest first.
+    ``left`` maps each partition to the number of records that its table lacks. Partitions of one
+    number make up a task and are restored together. First come the tables that every stream may
+    read (their topics are ``alone``), then the complete tasks. Tasks with at most ``FEW_RECORDS``
+    records follow, then the rest one task at a time, the fewest records first.
     """
     everybody = frozenset(tp for tp in left if tp.topic in alone)
     if everybody:
@@ -34,9 +35,10 @@ def chunks(left: Mapping[Any, int], alone: Collection[str] = ()) -> Iterator[fro
 def ready_sources(
     sources: Collection[Any], pending: Collection[Any], alone: Collection[str] = ()
 ) -> set[Any]:
-    """Of ``sources``, those whose tables are restored; ``pending`` changelog partitions are not.
+    """The ``sources`` whose tables are restored; ``pending`` changelog partitions are not restored.
 
-    A stream reads the tables of its own number, and any number of those whose changelogs are ``alone``.
+    A stream reads its own partition number of each table, and all numbers of tables whose
+    changelogs are ``alone``.
     """
     if any(tp.topic in alone for tp in pending):
         return set()

@@ -1,7 +1,8 @@
-"""How much a restore does at a time, and how long it pauses then, so that streams get their share.
+"""Turns and pauses of a restore, so that streams get their share of the interpreter.
 
-A restore and the streams of a worker share one interpreter: while the restore's thread computes, a live
-record waits. So it computes in short turns, and pauses after each while records are being processed.
+A restore and the streams of a worker share one interpreter: while the restore's thread computes, a
+live record waits. Therefore the restore computes in short turns. It pauses after each turn while
+records are being processed.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-#: Seconds of the processor that one turn takes: beside streams at work, and alone.
+#: CPU seconds of one turn: while streams are at work, and while they are idle.
 LIVE_TURN_S, IDLE_TURN_S = 0.002, 0.05
-#: Records of a first turn, and of any; a turn is at most so many times as large as the one before.
+#: Records of the first turn, most records of any turn, and the largest growth between two turns.
 FIRST_RECORDS, MOST_RECORDS, GROWTH = 100, 20_000, 4
-#: Streams are at work for so long, in seconds, after they got a record.
+#: Seconds after a record during which streams count as at work.
 LIVE_S = 1.0
 
 
 class Pace:
     """Turns of a restore.
 
-    ``share`` (0 to 1) is what it takes of a core while ``count()``, of live records, grows. With costs that
-    stay the same a live record waits for no more than ``LIVE_TURN_S`` of the restore's work, once the first
-    turn has told them. ``clock`` is the time spent in this thread, ``now`` the time that passes.
+    ``share`` (0 to 1) is the restore's part of a core while ``count()``, the number of live
+    records, grows. The first turn measures the cost per record. If the cost stays the same, a live
+    record then waits for at most ``LIVE_TURN_S`` of the restore's work. ``clock`` is this thread's
+    CPU time, ``now`` the elapsed time.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class Pace:
         return now < self._live_until
 
     def begin(self) -> int:
-        """A turn begins; returns how many records it may take."""
+        """Begin a turn; returns the number of records that it may take."""
         if self._record_s is not None:
             turn_s = LIVE_TURN_S if self.is_live() else IDLE_TURN_S
             most = min(MOST_RECORDS, self._records * GROWTH)
@@ -56,9 +58,10 @@ class Pace:
         return self._records
 
     def end(self, records: int) -> float:
-        """The turn is over and took ``records``; returns the seconds to pause for."""
+        """End a turn of ``records`` records; returns the seconds to pause."""
         spent_s = max(0.0, self._clock() - self._began)
         if records:
-            # The dearest one lately: records are of a kind, and a turn that is too long cannot be taken back.
+            # The highest recent cost: records cost about the same, and too long a turn cannot be
+            # undone.
             self._record_s = max(spent_s / records, 0.8 * (self._record_s or 0.0), 1e-7)
         return spent_s * (1 / self._share - 1) if self._share < 1 and self.is_live() else 0.0

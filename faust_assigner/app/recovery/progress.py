@@ -1,4 +1,4 @@
-"""How far the restores of this worker are: records that remain, records per second, the end to expect."""
+"""Progress of this worker's restores: remaining records, records per second, expected end."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: Seconds until the first line, and between two.
+#: Seconds until the first log line, and between two log lines.
 SILENT_S, BETWEEN_S = 2.0, 5.0
-#: The rate is that of so many seconds.
+#: Seconds over which the rate is measured.
 WINDOW_S = 10.0
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of all partitions that are restored now, standbys among them. Records are counted as offsets."""
+    """Figures of all partitions under restore, standbys included. A record counts as an offset."""
 
     partitions: int = 0
     remaining: int = 0
     records_per_s: float = 0.0
-    #: Seconds until nothing remains at this rate; None while nothing moves.
+    #: Seconds until the end at this rate; None while the rate is 0.
     eta_s: float | None = 0.0
 
 
 class Progress:
-    """Told by any thread where each partition stands; says it every few seconds, and at any time if asked."""
+    """The position of each restore, set by any thread; gives a log line every few seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        #: Records that were restored since the worker started.
+        #: Records restored since the worker started.
         self.total = 0
         self._clear()
 
     def _clear(self) -> None:
-        #: Partition -> the next offset to read, and the one to reach.
+        #: Partition -> the next offset to read, and the end offset.
         self._at: dict[Any, int] = {}
         self._ends: dict[Any, int] = {}
         #: (time, records so far), oldest first.
@@ -46,20 +46,20 @@ class Progress:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is restored."""
+        """Whether no partition is being restored."""
         return not self._ends
 
     @property
     def passed(self) -> int:
-        """Records that were restored since it was idle."""
+        """Records restored since the last ``end()``."""
         return self._passed
 
     def next_offset(self, tp: Any) -> int:
-        """The next offset to read of a partition that is being restored; 0 of any other."""
+        """The next offset to read of a partition under restore; 0 for any other partition."""
         return self._at.get(tp, 0)
 
     def begin(self, spans: Mapping[Any, tuple[int, int]]) -> None:
-        """Partitions are to be restored: (next offset, end) of each; the done ones are left out."""
+        """Add partitions to restore, with (next offset, end) of each; leave out complete ones."""
         for tp, (at, end) in spans.items():
             if at < end:
                 self._at[tp], self._ends[tp] = at, end
@@ -68,7 +68,7 @@ class Progress:
             self._samples.append((self._began, self._passed))
 
     def move(self, tp: Any, at: int) -> None:
-        """``tp`` is restored up to ``at``, the next offset; known partitions only, and never back."""
+        """Set the next offset of ``tp`` to ``at``; ignore unknown partitions and steps back."""
         before = self._at.get(tp)
         if before is not None and at > before:
             at = min(at, self._ends[tp])
@@ -77,17 +77,17 @@ class Progress:
             self.total += max(0, at - before)
 
     def finish(self, tp: Any) -> None:
-        """Nothing remains to do for ``tp``."""
+        """Remove ``tp``: its restore has ended."""
         self._ends.pop(tp, None)
         self._at.pop(tp, None)
 
     def give_up(self) -> None:
-        """Nothing is restored any more; whoever goes on with a partition begins it anew."""
+        """Remove all partitions; a later restore adds its partitions again."""
         self._ends.clear()
         self._at.clear()
 
     def end(self) -> str | None:
-        """All is restored or given up; the last line, where there was one before."""
+        """Reset after the last restore; returns the last log line if ``line()`` gave one before."""
         line, began = None, self._began
         if began is not None and self._said is not None:
             spent_s = self._now() - began
@@ -99,7 +99,7 @@ class Progress:
         return line
 
     def figures(self) -> Figures:
-        """As it stands."""
+        """The current figures."""
         now, passed = self._now(), self._passed
         if self._began is None:
             return Figures()
@@ -115,7 +115,7 @@ class Progress:
         return Figures(len(self._ends), remaining, rate, eta_s)
 
     def line(self) -> str | None:
-        """What to log now, or None: the first line is due after two seconds, the next ones every five."""
+        """The line to log now, or None: the first is due after two seconds, the next every five."""
         now = self._now()
         if (
             self._began is None

@@ -1,8 +1,9 @@
-"""Changelog records on their way into tables, to the last one that can be read.
+"""The replay loop: applies changelog records to tables, up to the last readable record.
 
-The recovery counts offsets until it has seen the last one. A record that does not decode never comes, and
-neither does the marker at the end of a transaction. So once everything up to the end has been fetched,
-handed over and applied, the recovery is over, whatever the last offset held.
+The recovery counts offsets until the last one. A record that does not decode never arrives, and
+neither does the marker at the end of a transaction. Therefore the recovery ends once everything up
+to the end has been fetched, handed over and applied. The content of the last offset does not
+matter.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ else:
 
 logger = get_logger(__name__)
 
-#: Seconds without a changelog record after which the loop looks whether any is still to come.
+#: Seconds without a changelog record after which the loop checks whether more are to come.
 IDLE_S = 0.25
 
 
 class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
-    """Changelog records on their way into tables; one of a former generation is left out.
+    """The queue of changelog records; records of a former generation are left out.
 
-    Its offset would pass for progress of this generation, and the records before it as applied.
+    Their offsets would count as progress of this generation, and earlier records as applied.
     """
 
     def __init__(self, app: Any, **kwargs: Any) -> None:
@@ -55,10 +56,10 @@ class ChangelogQueue(ThrowableQueue):  # type: ignore[misc]
 
 
 class ReplayLoop(RecoveryBase):
-    """Of the table manager's recovery: the loop that applies changelog records."""
+    """The part of the table manager's recovery that applies changelog records."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        #: Partition -> the fetch round in which all of its records had been fetched.
+        #: Partition -> the fetch round by which all its records had been fetched.
         self._fetched: dict[Any, int] = {}
         self._said = RateLimitedLog()
         super().__init__(*args, **kwargs)
@@ -67,12 +68,12 @@ class ReplayLoop(RecoveryBase):
     def _set_recovery_started(self) -> None:
         super()._set_recovery_started()
         self._fetched.clear()
-        # Stock clears it before each record, and with it the end of a recovery nobody waits for yet.
+        # Faust clears the event before each record, and so loses an end that no task awaits yet.
         self.signal_recovery_end.clear()
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _slurp_changelogs(self) -> None:
-        """Apply records as they come; between two of them nothing of this loop is under way."""
+        """Apply records as they arrive; between two records the loop has no unfinished work."""
         queue = self.tables.changelog_queue
         while not self.should_stop:
             try:
@@ -81,7 +82,7 @@ class ReplayLoop(RecoveryBase):
             except TimeoutError:
                 await self._look_for_the_end()
             except DecodeError:
-                pass  # named where it was decoded, see name_unreadable()
+                pass  # reported where it was decoded, see name_unreadable()
             else:
                 await self._take(event)
             self._maybe_end()
@@ -108,7 +109,7 @@ class ReplayLoop(RecoveryBase):
             self._count(now)
 
     def _count(self, now: float) -> None:
-        """For stock's estimate of the time that remains."""
+        """Note the processing time, for Faust's estimate of the remaining time."""
         last: float | None = self._last_active_event_processed_at
         if last is not None:
             self._processing_times.append(monotonic() - last)
@@ -117,13 +118,13 @@ class ReplayLoop(RecoveryBase):
         self._last_active_event_processed_at: float | None = now
 
     async def name_unreadable(self, error: Exception, message: Any) -> None:
-        """A changelog record did not decode."""
+        """Report a changelog record that did not decode."""
         self.unreadable(message.tp, [(message.offset, message.key, message.value, error)])
 
     def _maybe_end(self) -> None:
         if self.in_recovery and not self.need_recovery():
             self.flush_buffers()
-        # Not if the flush failed: that begins the recovery again.
+        # Not after a failed flush, which begins the recovery again.
         if self.in_recovery and not self.need_recovery():
             self._set_recovery_ended()
             if self._actives_span is not None:
@@ -140,11 +141,11 @@ class ReplayLoop(RecoveryBase):
             self.tables.on_standbys_ready()
 
     async def _look_for_the_end(self) -> None:
-        """Declare restored what has been fetched to its end, each record of it applied.
+        """Declare partitions restored that are fetched to the end with all records applied.
 
-        Asked by the loop itself when its queue has been empty for a while. A position at the end says that
-        the last batch was handed out in this round of the fetcher or before; in a later round that batch
-        has reached the queue, and the queue is empty.
+        The loop calls it when its queue has been empty for a while. A position at the end means
+        that the last batch was handed out in this round of the fetcher or earlier. In a later round
+        the batch has reached the queue, and the queue is empty.
         """
         consumer = self.app.consumer
         if not self.in_recovery:
@@ -160,7 +161,7 @@ class ReplayLoop(RecoveryBase):
                 self._fetched[tp] = consumer.fetch_rounds
 
     async def _is_fetched(self, tp: Any, highwater: int) -> bool:
-        """Whether the fetcher stands behind ``highwater``; no, where the partition was lost meanwhile."""
+        """Whether the fetcher's position is after ``highwater``; False for a revoked partition."""
         try:
             position = await self.app.consumer.position(tp)
         except Exception as error:
@@ -169,7 +170,7 @@ class ReplayLoop(RecoveryBase):
         return position is not None and position > highwater
 
     def _restored_without(self, tp: Any, offset: int, highwater: int) -> None:
-        """The offsets up to the end held no record, or only such as did not decode and were named."""
+        """Set ``tp`` to its end: no record is left, or only reported ones that did not decode."""
         log = logger.error if self.unreadable.counts[tp] else logger.info
         log(
             "Changelog %s: no readable record between offset %s and the end, %s; restored",

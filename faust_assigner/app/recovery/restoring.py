@@ -1,12 +1,13 @@
-"""Installs the restore: local files, else a snapshot and the tail, else a replay, within Faust's recovery.
+"""Installs the restore in Faust's recovery: local files, else a snapshot and tail, else a replay.
 
-The recovery service first takes the offsets in local databases. Where we come in, before it seeks: an
-empty database is filled from the newest trustworthy snapshot, and a long tail is read in batches. Its
-own loop then continues from the offsets found in the databases, as after any restart. All of it runs in
-a thread; a rebalance stops it within a fraction of a second, and what fails is left to Faust's replay.
+The recovery service first reads the offsets in local databases. Before it seeks, the restore fills
+an empty database from the newest trustworthy snapshot and reads a long tail in batches. Faust's
+loop then continues from the offsets in the databases, as after any restart. The restore runs in a
+thread. A rebalance stops it within a fraction of a second, and failed partitions are left to
+Faust's replay.
 
-Standbys do not hold up the worker: Faust replays them in the background, and one that is far behind is
-exchanged for a snapshot once that has arrived.
+Standbys do not delay the worker: Faust replays them in the background. A standby far behind is
+exchanged for a snapshot once the snapshot has arrived.
 
 Settings: ``SNAPSHOTS`` and ``BATCHED_REPLAY`` of :mod:`faust_assigner.settings.table`.
 """
@@ -60,27 +61,28 @@ else:
 
 logger = get_logger(__name__)
 
-#: How long a rebalance waits for a restore that was told to stop; it takes a fetch, 0.2 s.
+#: Seconds that a rebalance waits for a stopped restore; the restore needs one fetch, 0.2 s.
 SETTLE_TIMEOUT_S = 15.0
-#: The consumer is silent while we restore: after half of max.poll.interval Faust's loop takes over.
+#: The consumer may be silent during a restore: Faust's loop takes over after half of
+#: max.poll.interval.
 SILENT_SHARE = 0.5
-#: Seconds between two looks at how far a restore is.
+#: Seconds between two checks of a restore's progress.
 TELL_S = 0.5
 
 
 def restored_partitions(app: Any) -> Mapping[TP, Restored]:
-    """How each table partition of this worker got its state in this generation; empty when not installed."""
+    """The source of each table partition's state in this generation; empty if not installed."""
     return getattr(app.tables.recovery, "restored", {})
 
 
 class RestoringTables(TableManager):
-    """Of the app's table manager: its recovery restores, and a rebalance waits for it to let go."""
+    """The part of the app's table manager for restores; a rebalance waits for restore threads."""
 
     _recovery: Any
 
     @property
     def recovery(self) -> Any:
-        """The recovery service, made at first use; ours over the one that the app's table manager makes."""
+        """The recovery service, made at first use: ours, derived from the app's own."""
         if self._recovery is None:
             theirs = super().recovery
             if not isinstance(theirs, RestoringRecovery):
@@ -91,7 +93,7 @@ class RestoringTables(TableManager):
         return self._recovery
 
     def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Stop restoring first: the databases may be someone else's soon."""
+        """Stop restoring first: other workers may soon own the partitions."""
         if isinstance(self.recovery, RestoringRecovery):
             self.recovery.stop_restoring()
         super().on_partitions_revoked(revoked)
@@ -99,14 +101,14 @@ class RestoringTables(TableManager):
     async def on_rebalance(
         self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
     ) -> None:
-        """Open and close databases only when no thread of ours holds one."""
+        """Open and close databases only while no restore thread holds a database."""
         if isinstance(self.recovery, RestoringRecovery):
             await self.recovery.settle()
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
 
 class RestoringRecovery(Recovery):
-    """Of the table manager's recovery: databases are brought up before their offsets are believed."""
+    """The part of the table manager's recovery that restores databases before offsets are read."""
 
     restored: dict[TP, Restored]
     _stop: Stop
@@ -126,13 +128,17 @@ class RestoringRecovery(Recovery):
     def _build_offsets(
         self, consumer: Any, tps: set[TP], destination: Any, title: str
     ) -> Awaitable[None]:
-        """Not ``async``: the call itself tells ``_wait`` that the next wait may be long."""
+        """Build the offsets, then restore the active partitions.
+
+        Not ``async``: the call itself tells ``_wait`` that the next wait may be long.
+        """
         self._patient = title == "active"
         return self._build_and_restore(consumer, tps, destination, title)
 
     async def _wait(self, coro: Any, timeout: Any = None) -> None:
         if self._patient:
-            # Faust gives the offsets one request timeout; downloads and replays end by themselves.
+            # Faust limits this step to one request timeout; downloads and replays end by
+            # themselves.
             self._patient, timeout = False, None
         await super()._wait(coro, timeout=timeout)
 
@@ -149,7 +155,7 @@ class RestoringRecovery(Recovery):
             logger.exception("Restoring failed, tables are replayed")
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """Streams run again; now the standbys may catch up faster than by replay."""
+        """Resume the streams, then exchange standbys for snapshots: faster than a replay."""
         await super().on_recovery_completed(generation_id)
         if self.app.consumer_generation_id == generation_id and read_or_default(
             self.app, SNAPSHOTS
@@ -157,12 +163,12 @@ class RestoringRecovery(Recovery):
             self.add_future(self._exchange_standbys(generation_id))
 
     async def on_stop(self) -> None:
-        """Let go of the databases before the tables close them."""
+        """Stop using the databases before the tables close them."""
         self.stop_restoring()
         await self.settle()
         await super().on_stop()
 
-    # -- how far it is
+    # -- progress
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _tell_progress(self) -> None:
@@ -172,7 +178,7 @@ class RestoringRecovery(Recovery):
             idle = self.progress.is_idle
             if idle and was_idle:
                 continue
-            self.progress.figures()  # the rate of its line is that of regular looks
+            self.progress.figures()  # regular samples for the rate in the log line
             if line := self.progress.end() if idle else self.progress.line():
                 logger.info("%s", line)
             was_idle = idle
@@ -188,9 +194,10 @@ class RestoringRecovery(Recovery):
     async def _in_batches(
         self, tps: Sequence[TP], offsets: Any, highwaters: Any, stop: Stop
     ) -> AsyncGenerator[TP, None]:
-        """Bring up ``tps`` in this order in a thread; each, once it is done with, at its end or not.
+        """Restore ``tps`` in this order in a thread; yield each partition when its work ends.
 
-        ``offsets`` say then how far it came. The thread goes on when the generator is closed, until ``stop``.
+        ``offsets`` then hold its offset, which may be before its end. If the generator is closed,
+        the thread goes on until ``stop``.
         """
         settings = replace(settings_of(self.app), progress=self.progress, pace=self._pace())
         usable = settings.snapshots or settings.batched
@@ -202,14 +209,14 @@ class RestoringRecovery(Recovery):
         ours = {TP(*cold.tp) for cold in colds}
         for tp in tps:
             if tp not in ours:
-                yield tp  # by Faust's loop alone
+                yield tp  # left to Faust's loop
         if not colds:
             return
         self._stop = stop
         loop, told = asyncio.get_running_loop(), asyncio.Queue[Restored | None]()
 
         def tell(restored: Restored | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, no task waits
                 loop.call_soon_threadsafe(told.put_nowait, restored)
 
         def work() -> None:
@@ -237,12 +244,12 @@ class RestoringRecovery(Recovery):
     def _note(self, tp: TP, restored: Restored, offsets: Any, highwaters: Any) -> None:
         self.restored[tp] = restored
         offsets[tp] = max(offsets[tp], restored.end_offset)
-        # Faust crashes on an offset beyond the highwater it was told, which is old by now, or
-        # under transactions not known before the first fetch.
+        # Faust crashes on an offset beyond its highwater. The highwater is outdated by now, or,
+        # under transactions, unknown before the first fetch.
         highwaters[tp] = max(highwaters[tp], restored.end_offset)
 
     def _cold(self, tp: TP, offsets: Any, highwaters: Any) -> Cold | None:
-        """The partition as a task for us, or None: nothing to read, or a store that is not ours to write."""
+        """The partition as a restore task, or None: no records left, or not a store of ours."""
         table = self.tp_to_table[tp]
         store = table.data
         highwater, offset = highwaters[tp], offsets[tp]
@@ -255,7 +262,7 @@ class RestoringRecovery(Recovery):
         ):
             return None
         persisted = store.persisted_offset(tp)
-        # The earliest offset still in the log counts as read: nothing can be had before it.
+        # Offsets before the log's earliest offset count as read: no records are left there.
         start = offset if persisted is None else max(offset, persisted)
         return Cold(
             tp,
@@ -289,7 +296,7 @@ class RestoringRecovery(Recovery):
     async def _exchange(
         self, tp: TP, generation_id: int, settings: Settings, finder: Finder
     ) -> None:
-        """Build a database from a snapshot beside the standby's, then let it take its place."""
+        """Build a database from a snapshot, then put it in the place of the standby's database."""
         started = time.time()
         store = self.tp_to_table[tp].data
         with scratch_folder(settings) as folder:
@@ -300,8 +307,8 @@ class RestoringRecovery(Recovery):
             path, manifest = built
             if manifest.next_offset - 1 - known(self.standby_offsets[tp]) < MIN_STANDBY_GAP:
                 return  # the replay was quicker
-            # No await from here to the seek: the loop that applies records runs on this event loop,
-            # and skips those whose offset is not above the one set here.
+            # No await from here to the seek: the replay loop runs on this event loop, and skips
+            # records at or below the offset set here.
             self.flush_buffers()
             _replace_database(store, tp.partition, path)
             before, self.standby_offsets[tp] = self.standby_offsets[tp], manifest.next_offset - 1
@@ -333,11 +340,11 @@ class RestoringRecovery(Recovery):
     # -- threads
 
     def stop_restoring(self) -> None:
-        """Tell threads to end; they do at their next look."""
+        """Tell the restore threads to end, which they do at their next check."""
         self._stop.set()
 
     async def settle(self) -> None:
-        """Wait until no thread of ours holds a database."""
+        """Wait until no restore thread holds a database."""
         self.stop_restoring()
         if self._working:
             _, late = await asyncio.wait(set(self._working), timeout=SETTLE_TIMEOUT_S)
@@ -347,7 +354,7 @@ class RestoringRecovery(Recovery):
                 )
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
-        """Run in a thread; ``settle`` waits for the thread itself, cancelled or not."""
+        """Run in a thread; ``settle`` waits for the thread even if this call is cancelled."""
         work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
         self._working.add(work)
         work.add_done_callback(self._ended)
@@ -355,23 +362,23 @@ class RestoringRecovery(Recovery):
 
     def _ended(self, work: asyncio.Future[Any]) -> None:
         self._working.discard(work)
-        # Nobody else asks, where whoever waited was cancelled; asyncio would complain of that.
+        # If the waiting task was cancelled, asyncio would report the error as never retrieved.
         if not work.cancelled():
             work.exception()
 
 
 def is_writable(store: Any) -> bool:
-    """Whether the store is RocksDB through rocksdict, ours to write: sets and memory tables are not."""
+    """Whether the store is RocksDB through rocksdict, ours to write; not for sets or memory."""
     return isinstance(store, RocksDBStore) and store.use_rocksdict and not store.read_only
 
 
 def takes_files(store: Any) -> bool:
-    """Whether SST files with plain values fit: a database with a TTL keeps a time behind each value."""
+    """Whether SST files with plain values fit: a database with a TTL stores times with values."""
     return is_writable(store) and store.rocksdb_options.ttl is None
 
 
 def connection_of(app: Any) -> Connection:
-    """How the app reaches its cluster; reads its configuration only."""
+    """The app's connection to its cluster; reads the app's configuration only."""
     conf, transport = app.conf, app.transport
     return {
         "bootstrap_servers": server_list(transport.url, transport.default_port),
@@ -382,7 +389,7 @@ def connection_of(app: Any) -> Connection:
 
 
 def settings_of(app: Any) -> Settings:
-    """The app's own connection and settings; reads its configuration only."""
+    """The app's connection and restore settings, from its configuration; removes old scratch."""
     folder = Path(app.conf.tabledir)
     sweep_scratch(folder)
     return Settings(
@@ -396,7 +403,7 @@ def settings_of(app: Any) -> Settings:
 
 
 def _build_database(finder: Finder, tp: TP, folder: Path, table: Any) -> tuple[Path, Any] | None:
-    """A closed database in ``folder`` that holds the snapshot and its offset, and its manifest."""
+    """A closed database in ``folder`` with the snapshot and its offset, and the manifest."""
     try:
         found = finder.fetch(tp, folder, decoding_of(table))
         if found is None:
@@ -415,7 +422,7 @@ def _build_database(finder: Finder, tp: TP, folder: Path, table: Any) -> tuple[P
 
 
 def _replace_database(store: Any, partition: int, built: Path) -> None:
-    """Close the partition's database, put ``built`` in its place, open that."""
+    """Close the partition's database, put ``built`` in its place and open it."""
     path = store.partition_path(partition)
     old = store._dbs.pop(partition, None)
     if old is not None:
@@ -426,7 +433,8 @@ def _replace_database(store: Any, partition: int, built: Path) -> None:
     try:
         os.replace(built, path)
     except OSError:
-        # Without this an empty database would be opened, while the loop believes what it applied.
+        # Without this an empty database would be opened, while the loop counts its records as
+        # applied.
         if aside.exists():
             os.replace(aside, path)
         raise

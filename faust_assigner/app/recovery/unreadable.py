@@ -1,7 +1,7 @@
-"""Changelog records that do not decode: left out, counted, named, and kept beside the tables for a look.
+"""Changelog records that do not decode: left out, counted, logged, and kept beside the tables.
 
-Faust leaves them out too, when it replays one by one. Written to a table they would end the agent that reads
-their row.
+Faust leaves them out too, when it replays records one by one. In a table they would end the agent
+that reads their row.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ logger = get_logger(__name__)
 
 #: In the folder of tables: one file for each changelog partition, a JSON line for each record.
 FOLDER = "unreadable"
-#: A file takes no more than this, in bytes; the count goes on.
+#: Most bytes of one file; further records are only counted.
 FILE_BYTES = 16 * 2**20
 
 _MARK = "_faust_assigner_unreadable"
 
-#: (offset, key, value, why it does not decode).
+#: (offset, key, value, decoding error).
 Unreadable: TypeAlias = tuple[int, bytes | None, bytes | None, Exception]
 
-#: Why a record cannot be in its table, or None.
+#: Returns the error that keeps a record out of its table, or None.
 Reason: TypeAlias = Callable[[Any], "DecodeError | None"]
 
 
 class UnreadableRecords:
-    """What was left out since the worker started: ``counts`` by partition. Any thread may call it."""
+    """Records left out since the worker started, counted by partition. For any thread."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -43,7 +43,7 @@ class UnreadableRecords:
         self._said = RateLimitedLog()
 
     def __call__(self, tp: Any, records: Sequence[Unreadable]) -> None:
-        """Count and keep ``records``; each partition is named at once and then once a minute."""
+        """Count and keep ``records``; each partition is logged at once and then once a minute."""
         if not records:
             return
         self.counts[tp] += len(records)
@@ -63,13 +63,16 @@ class UnreadableRecords:
 
 
 def unreadable_of(app: Any) -> UnreadableRecords:
-    """The app's, made at first use."""
+    """The app's unreadable records, made at first use."""
     found: UnreadableRecords = vars(app).setdefault(_MARK, UnreadableRecords(app))
     return found
 
 
 def reason_of(table: Any) -> Reason:
-    """Decodes records of the changelog as Faust does. Cost: 4 us for numbers, 10 us for small models."""
+    """A check that decodes changelog records as Faust does.
+
+    Cost: 4 us for numbers, 10 us for small models.
+    """
     app, schema = table.app, table.changelog_topic.schema
     loads_key, loads_value = app.serializers.loads_key, app.serializers.loads_value
 
@@ -88,7 +91,7 @@ def reason_of(table: Any) -> Reason:
 
 
 def keep(tables: Path, tp: Any, records: Sequence[Unreadable]) -> None:
-    """Append ``records`` to the partition's file; never raises, a full disk keeps nothing."""
+    """Append ``records`` to the partition's file; on a full disk log a warning, never raise."""
     path = tables / FOLDER / f"{tp.topic}-{tp.partition}.jsonl"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,5 +114,5 @@ def keep(tables: Path, tp: Any, records: Sequence[Unreadable]) -> None:
 
 
 def _text(data: bytes | None) -> str | None:
-    """Base64."""
+    """Encode ``data`` as Base64."""
     return None if data is None else base64.b64encode(data).decode()
