@@ -1,1 +1,1 @@
-"""Tables: their stores, writes that wait for the changelog, files on disk, sets and windows."""
+"""Tables: stores, writes behind the changelog, files on disk, sets and windows."""

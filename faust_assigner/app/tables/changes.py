@@ -1,13 +1,14 @@
 """The changes of one table partition that its file does not have yet; pure.
 
-A change is made by an agent, then *acknowledged*: its changelog record has an offset. Under ``exactly_once``
-it counts once its transaction is committed, else at once. What counts *lands* in the file, in the order of
-the changelog and never past one that does not count yet: the file is the changelog folded up to some offset.
+An agent makes a change. The change is *acknowledged* when its changelog record has an offset. Under
+``exactly_once`` an acknowledged change counts once its transaction is committed, else at once.
+Changes that count *land* in the file in the order of the changelog, and never past a change that
+does not count yet. So the file always holds the changelog up to some offset.
 
     made --acknowledge()--> acknowledged --(transaction committed)--> ready() --landed()--> gone
       \\--------------------------- drop() ------------------------------/
 
-Until then readers see it over the file.
+Until a change lands or is dropped, readers see it over the file.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from heapq import heappop, heappush
 from itertools import islice, takewhile
 from typing import Protocol
 
-#: Bytes that a change takes besides its key and value: the objects that hold it, and its record's.
+#: Bytes per change besides key and value: the objects of the change and of its record.
 OVERHEAD = 400
 
-#: The offset of a change without a record in the changelog: it lands once all before it have.
+#: The offset of a change without a changelog record; it lands after all changes before it.
 NO_RECORD = -1
 
 Row = tuple[bytes, bytes]
 
 
 class Transaction(Protocol):
-    """What a change may belong to."""
+    """The transaction of a change."""
 
     transactional_id: str
     committed: bool
 
 
 class Usage:
-    """What all overlays of a worker take together, and how much they may."""
+    """The bytes and the number of changes of all overlays of a worker, and their limits."""
 
     def __init__(self, most_bytes: int, most_changes: int) -> None:
         self.most_bytes, self.most_changes = most_bytes, most_changes
@@ -43,12 +44,12 @@ class Usage:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be made before something has landed."""
+        """Whether no change should be made before some changes have landed."""
         return self.bytes >= self.most_bytes or self.changes >= self.most_changes
 
 
 class Change:
-    """The new value of a key, None for a deletion; ``offset`` is None until it is acknowledged."""
+    """The new value of a key, None for a deletion; ``offset`` is None until acknowledged."""
 
     __slots__ = ("key", "known_at", "number", "offset", "transaction", "value")
 
@@ -57,12 +58,13 @@ class Change:
     ) -> None:
         self.key, self.value, self.number, self.transaction = key, value, number, transaction
         self.offset: int | None = None
-        #: How many changes had been made when it was acknowledged: later ones are behind it in the changelog.
+        #: The number of changes made before the acknowledgement: later changes follow in the
+        #: changelog.
         self.known_at = 0
 
     @property
     def counts(self) -> bool:
-        """Whether it is in the changelog for good."""
+        """Whether the change is in the changelog for good."""
         return self.offset is not None and (self.transaction is None or self.transaction.committed)
 
     @property
@@ -72,18 +74,20 @@ class Change:
 
 
 class Overlay:
-    """Changes of one partition, in the order they were made. Each operation on one key costs O(1)."""
+    """Changes of one partition, in the order they were made. An operation on one key costs O(1)."""
 
     def __init__(self, usage: Usage) -> None:
         self._usage = usage
         self._pending: deque[Change] = deque()
         self._latest: dict[bytes, Change] = {}
         self._made = 0
-        #: Whether changes of several transactional ids are among the pending: one's order is not the log's.
+        #: Whether pending changes have several transactional ids: their order is not the
+        #: changelog's.
         self._mixed = False
-        #: Whether what is ready may land: not while the file lacks records of others, or is somebody else's.
+        #: Whether ready changes may land: not while the file lacks other writers' records, or
+        #: belongs to a different worker.
         self.lands = False
-        #: How many changes had been made when the file was restored last.
+        #: The number of changes made before the last restore of the file.
         self._believed = 0
 
     def __len__(self) -> int:
@@ -94,7 +98,7 @@ class Overlay:
     def put(
         self, key: bytes, value: bytes | None, transaction: Transaction | None = None
     ) -> Change:
-        """A change was made; its record goes to the changelog after those of the changes before it."""
+        """Add a change; its record follows the records of earlier changes in the changelog."""
         self._made += 1
         change = Change(key, value, self._made, transaction)
         if self._pending and _line(self._pending[-1]) != _line(change):
@@ -106,11 +110,11 @@ class Overlay:
         return change
 
     def acknowledge(self, change: Change, offset: int) -> None:
-        """The change's record is in the changelog at ``offset``."""
+        """Note that the change's record is in the changelog at ``offset``."""
         change.offset, change.known_at = offset, self._made
 
     def ready(self) -> list[Change]:
-        """What may land, in the changelog's order: all that counts before the first that does not."""
+        """The changes that may land, in changelog order: all before the first uncounted change."""
         if self._mixed:
             return self._ready_of_several()
         ready = []
@@ -121,12 +125,13 @@ class Overlay:
         return ready
 
     def _ready_of_several(self) -> list[Change]:
-        """Two producers write, each in its own order; sorted, O(n log n + n * producers).
+        """The changes that may land if several producers write, each in its own order.
 
-        What has no offset yet is behind a change that was acknowledged before it was made, and behind an
-        earlier one of its own producer; nothing else is known of it.
+        The changes are sorted: O(n log n + n * producers). A change without an offset follows each
+        change acknowledged before it was made, and each earlier change of its own producer.
+        Otherwise its place is unknown.
         """
-        unknown: dict[str, int] = {}  # of each producer the first change without an offset
+        unknown: dict[str, int] = {}  # producer -> its first change without an offset
         for change in self._pending:
             if change.offset is None:
                 unknown.setdefault(_line(change), change.number)
@@ -146,7 +151,7 @@ class Overlay:
         ):
             offset = _in_the_log(change)[0]
             if offset == NO_RECORD:
-                continue  # such a one waits for all that were made before it
+                continue  # waits for all changes made before it
             if limit is not None and offset > limit:
                 break
             mine = _line(change)
@@ -160,13 +165,14 @@ class Overlay:
 
     @property
     def is_out_of_order(self) -> bool:
-        """Whether its changes are in the changelog in another order than they were made in."""
+        """Whether the changelog may hold the changes in a different order than they were made."""
         return self._mixed
 
     def beyond(self, offset: int, changes: Iterable[Change]) -> int | None:
-        """The offset of the first of ``changes`` that a file at ``offset`` is beyond for no reason.
+        """The offset of the first change that a file at ``offset`` is wrongly beyond, or None.
 
-        A replay may have brought what had been made before ``believe()``; what came after is behind it.
+        A replay may have written changes made before ``believe()``. Later changes must have offsets
+        beyond the file's.
         """
         for change in changes:
             at = change.offset
@@ -175,13 +181,13 @@ class Overlay:
         return None
 
     def believe(self) -> None:
-        """The file has been restored: whatever it is beyond of all that was made so far, it has."""
+        """Note a restore of the file: it has all changes made so far up to its offset."""
         self._believed = self._made
 
     def read(self, offset: int) -> None:
-        """The file has all of the changelog up to ``offset``: what counts up to there is in it.
+        """Remove the changes that count up to ``offset``: the file has the changelog up to there.
 
-        What has no offset yet is behind that, whenever it was made.
+        A change without an offset comes after ``offset``, whenever it was made.
         """
         if self._mixed:
             self.landed(
@@ -195,7 +201,7 @@ class Overlay:
             )
 
     def landed(self, changes: list[Change]) -> None:
-        """The file has ``changes``, which were ``ready()``."""
+        """Remove ``changes``, which were ``ready()`` and are now in the file."""
         if changes and not self._mixed:
             for _ in changes:
                 self._forget(self._pending.popleft())
@@ -203,7 +209,10 @@ class Overlay:
             self._remove({change.number for change in changes})
 
     def drop(self, transaction: Transaction | None = None) -> set[bytes]:
-        """Forget what ``transaction`` changed, or everything: readers see what was before; of these keys."""
+        """Forget the changes of ``transaction``, by default all; returns the changed keys.
+
+        Readers then see the rows as they were before.
+        """
         gone = {
             change.number: change.key
             for change in self._pending
@@ -234,22 +243,22 @@ class Overlay:
         self._usage.bytes -= change.size
         self._usage.changes -= 1
 
-    # -- what readers see
+    # -- the readers' view
 
     def get(self, key: bytes) -> Change | None:
-        """The last change of ``key``, a deletion too; None where the file is right."""
+        """The last change of ``key``, even a deletion; None if the file's row is current."""
         return self._latest.get(key)
 
     def rows(self) -> list[bytes]:
-        """The keys that readers see a value of ours for."""
+        """The keys whose last change is a value, not a deletion."""
         return [key for key, change in self._latest.items() if change.value is not None]
 
     def over(
         self, rows: Iterable[Row], start: bytes | None = None, stop: bytes | None = None
     ) -> Iterator[Row]:
-        """``rows`` of the file from ``start`` to before ``stop``, in the order of keys, with our changes.
+        """``rows`` of the file from ``start`` to before ``stop``, by key, with the changes applied.
 
-        As things are when the first row is asked for.
+        The changes are those present when the first row is requested.
         """
         changed = sorted(
             (key, change.value)
@@ -278,16 +287,16 @@ class Overlay:
 
 
 class ReadBack(Overlay):
-    """Changes of a partition that others write, too: each is over the file until it is read back.
+    """Changes of a partition with other writers: each is over the file until it is read back.
 
-    Nothing is ever ``ready()`` to be written by itself. Each change costs O(log n).
+    No change is ever ``ready()`` to be written by itself. Each change costs O(log n).
     """
 
     def __init__(self, usage: Usage) -> None:
         super().__init__(usage)
-        #: Numbers of those pending that the file does not have.
+        #: Numbers of the pending changes that the file does not have.
         self._open: set[int] = set()
-        #: Those whose offset is known, a heap; what is not open is passed over.
+        #: A heap of the changes whose offset is known; changes that are not open are skipped.
         self._known: list[tuple[int, int, Change]] = []
 
     def __len__(self) -> int:
@@ -296,27 +305,27 @@ class ReadBack(Overlay):
     def put(
         self, key: bytes, value: bytes | None, transaction: Transaction | None = None
     ) -> Change:
-        """A change was made."""
+        """Add a change."""
         change = super().put(key, value, transaction)
         self._open.add(change.number)
         return change
 
     def acknowledge(self, change: Change, offset: int) -> None:
-        """The change's record is in the changelog at ``offset``."""
+        """Note that the change's record is in the changelog at ``offset``."""
         super().acknowledge(change, offset)
         heappush(self._known, (offset, change.number, change))
 
     def ready(self) -> list[Change]:
-        """Nothing."""
+        """Return no changes: they are written when they are read back."""
         return []
 
     @property
     def is_out_of_order(self) -> bool:
-        """Changes of others are between them."""
+        """Always true: other writers' changes are in between."""
         return True
 
     def read(self, offset: int) -> None:
-        """The file has all of the changelog up to ``offset``, what was changed here included."""
+        """Note that the file has the changelog up to ``offset``, this worker's changes included."""
         while self._known and self._known[0][0] <= offset:
             _, number, change = heappop(self._known)
             if number in self._open:

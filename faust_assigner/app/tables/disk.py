@@ -1,8 +1,8 @@
-"""Which table partitions have RocksDB files on this machine: looked at, never locked.
+"""The table partitions with RocksDB files on this machine, found without locking the files.
 
-Faust keeps partition p of a table in the folder ``<tabledir>/<table>-<p>.db``. A folder counts when a
-write reached it: an SST file, or a log that is not empty. How far the state inside has come is said by the
-offset stored in it.
+Faust keeps partition p of a table in the folder ``<tabledir>/<table>-<p>.db``. A folder counts if a
+write reached it: it has an SST file, or a log that is not empty. The database also stores the
+offset of its last change.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from yarl import URL
 
 logger = get_logger(__name__)
 
-#: Entries of one folder that are looked at: of the folder of tables, and of one database.
+#: Most entries of one folder that are checked: of the folder of tables, and of one database.
 MOST_ENTRIES = 100_000
 MOST_FILES = 1_000
 LARGEST_PARTITION = 2**31 - 1
-#: For so long files are asked how far they have come, when a process joins for the first time.
+#: Seconds for reading the offsets in files when a process joins for the first time.
 READ_BUDGET_S = 5.0
 
 _NUMBER = re.compile(r"-(0|[1-9][0-9]{0,9})\.db\Z")
@@ -33,8 +33,8 @@ _NUMBER = re.compile(r"-(0|[1-9][0-9]{0,9})\.db\Z")
 def partitions_on_disk(app: Any, tables: Mapping[str, Any]) -> dict[str, list[int]]:
     """Changelog topic -> partitions whose state is on disk, for the tables kept in RocksDB.
 
-    ``tables`` maps changelog topics to tables. A folder that cannot be read holds nothing. Cost: one
-    listing per folder of tables and per database found.
+    ``tables`` maps changelog topics to tables. A folder that cannot be read counts as
+    empty. Cost: one listing per folder of tables and per database found.
     """
     prefixes: dict[Path, dict[str, str]] = {}
     for topic in sorted(tables):
@@ -49,7 +49,7 @@ def partitions_on_disk(app: Any, tables: Mapping[str, Any]) -> dict[str, list[in
 
 
 def in_memory(app: Any) -> list[str]:
-    """Names of the tables whose rows no file keeps."""
+    """Names of the tables whose rows are in memory only."""
     return sorted(
         table.name
         for table in app.tables._changelogs.values()
@@ -84,7 +84,7 @@ def tree_bytes(path: Path) -> int:
 
 
 def _path_of(app: Any, table: Any) -> Path | None:
-    """Where the table's databases lie, without their ``-<p>.db``; None when it is not kept in RocksDB."""
+    """The path of the table's databases without ``-<p>.db``; None for a table not in RocksDB."""
     url = URL(str(table._store or app.conf.store))
     if url.scheme != "rocksdb":
         return None
@@ -125,7 +125,7 @@ def _is_written(database: os.DirEntry[str]) -> bool:
     return False
 
 
-#: Path -> how the files of a database looked when it was read, and what it said.
+#: Path -> the listing of a database's files when it was read, and the offset in it.
 Read = dict[Path, tuple[object, int | None]]
 
 
@@ -136,11 +136,13 @@ def stored_offsets(
     budget_s: float = READ_BUDGET_S,
     read: Read | None = None,
 ) -> dict[int, int]:
-    """Partition -> the changelog offset that Faust keeps inside each database; without it, left out.
+    """Partition -> the changelog offset that Faust stores in its database, if there is any.
 
-    ``open_`` opens one for reading only, beside whoever has it open; what cannot be read counts as far
-    behind. What was ``read`` before is not opened again as long as its files look the same.
-    Cost: some milliseconds each, up to ``budget_s`` in all; a listing for one that was read before.
+    ``open_`` opens a database for reading only, even while it is open elsewhere. A database that cannot
+    be read counts as far behind. A database that was ``read`` before is not opened again while its
+    files are unchanged.
+
+    Cost: some milliseconds per database, up to ``budget_s`` in all; a listing for one read before.
     """
     found: dict[int, int] = {}
     read = {} if read is None else read
@@ -160,7 +162,7 @@ def stored_offsets(
             if path not in read or read[path][0] != look:
                 read[path] = look, _stored_offset(open_(path))
             offset = read[path][1]
-        except Exception as exc:  # rocksdict raises RocksDB's words as plain exceptions
+        except Exception as exc:  # rocksdict raises RocksDB's errors as plain exceptions
             logger.debug("%s does not say how far it has come: %s", path, exc)
             continue
         if offset is not None:
@@ -169,7 +171,7 @@ def stored_offsets(
 
 
 def _look_of(database: Path) -> object:
-    """Names, sizes and times of what holds rows: whoever reads a database writes its diary, ``LOG``."""
+    """Names, sizes and times of the files with rows; without ``LOG``, which readers write too."""
     with os.scandir(database) as files:
         return sorted(
             (file.name, (found := file.stat()).st_size, found.st_mtime_ns)
@@ -187,5 +189,5 @@ def _stored_offset(database: Any) -> int | None:
 
 
 def known(offset: int | None) -> int:
-    """The offset that was read last, -1 before any."""
+    """The last read offset; -1 before the first record."""
     return -1 if offset is None else offset

@@ -1,7 +1,7 @@
-"""RocksDB files that cannot be used: a full disk is waited for, a corrupt folder is set aside.
+"""RocksDB files that fail: the worker waits for disk space, and sets a corrupt folder aside.
 
-Stock lets an agent fail at each record while the disk is full and goes on with a table that lacks what
-they wrote; a folder that RocksDB refuses to open ends the worker at each of its starts.
+On a full disk Faust lets an agent fail at each record, and goes on with a table that lacks the
+agent's changes. A folder that RocksDB refuses to open ends a Faust worker at each start.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from faust_assigner.app.tables.store import WriteBehindStore
 
 logger = get_logger(__name__)
 
-#: Behind the name of a folder that was set aside; one is kept for each partition.
+#: Suffix of a folder that was set aside; one such folder is kept for each partition.
 ASIDE = ".corrupt"
 
-#: What RocksDB says of files that were there before and are not whole. A write cut short by a kill is none
-#: of it: RocksDB drops the torn end of its log by itself.
+#: RocksDB's messages about existing files that are not whole. A write cut short by a kill is no
+#: damage: RocksDB drops the incomplete end of its log by itself.
 _DAMAGE = re.compile(
     r"Corruption|No such file|File exists|Not a directory|Invalid argument|not implemented",
     re.IGNORECASE,
 )
-#: And of troubles that pass, whatever else is said.
+#: RocksDB's messages about temporary errors; they prevail over the messages above.
 _PASSING = re.compile(
     r"No space|quota|lock|Too many open files|Permission denied|Read-only|memory|Input/output",
     re.IGNORECASE,
@@ -48,7 +48,7 @@ _PASSING = re.compile(
 
 
 def is_storage_error(error: BaseException) -> bool:
-    """Whether RocksDB or the disk said it; rocksdict raises plain ``Exception`` with RocksDB's words."""
+    """Whether RocksDB or the disk raised it; rocksdict raises RocksDB's errors as ``Exception``."""
     return (
         type(error) is Exception
         or isinstance(error, OSError)
@@ -57,24 +57,27 @@ def is_storage_error(error: BaseException) -> bool:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether the files themselves are bad, so that waiting is of no use."""
+    """Whether the files themselves are damaged, so that waiting does not help."""
     said = str(error)
     return "Corruption" in said or bool(_DAMAGE.search(said) and not _PASSING.search(said))
 
 
 def corrupt_folders(app: Any) -> int:
-    """Folders of the app's tables that were corrupt and set aside since the worker started."""
+    """The number of table folders set aside as corrupt since the worker started."""
     stores = (getattr(table.data, "storage", table.data) for table in app.tables.values())
     return sum(sum(getattr(store, "set_aside", {}).values()) for store in stores)
 
 
 class FaultReportingStore(WriteBehindStore):
-    """Of a RocksDB store: what fails is told to the recovery, which stops the streams and begins again."""
+    """A RocksDB store that reports failures to the recovery.
+
+    The recovery then stops the streams and begins again.
+    """
 
     #: Partition -> folders set aside since the worker started.
     set_aside: Counter[int]
     _condemned: set[int]
-    #: Partitions whose database lacks a change: no offset may be remembered until it is replayed.
+    #: Partitions whose database lacks a change: no offset may be stored until a replay.
     _lacking: set[int]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -84,14 +87,14 @@ class FaultReportingStore(WriteBehindStore):
     # -- opening
 
     def _open_for_partition(self, partition: int) -> Any:
-        """The database, an empty one in the place of a corrupt one; raises what waiting may mend."""
+        """Open the database, or an empty one in place of a corrupt one; raises temporary errors."""
         if partition in self._condemned:
             self._put_aside(partition, "a block in it could not be read")
         try:
             return super()._open_for_partition(partition)
         except Exception as error:
             if "lock hold by current process" in str(error):
-                gc.collect()  # a cursor that nobody uses any more holds the database open
+                gc.collect()  # an unused cursor holds the database open
                 return super()._open_for_partition(partition)
             if not self._is_ours() or not is_storage_error(error) or not is_damage(error):
                 raise
@@ -99,13 +102,13 @@ class FaultReportingStore(WriteBehindStore):
             return super()._open_for_partition(partition)
 
     def _is_ours(self) -> bool:
-        """Whether the files are this worker's to move: not those that another app writes."""
+        """Whether this worker may move the files: not the files that a different app writes."""
         return bool(self.use_rocksdict and not self.read_only)
 
     def _put_aside(self, partition: int, reason: object) -> None:
         path = self.partition_path(partition)
         aside = path.with_name(path.name + ASIDE)
-        # What is there may be a file, and neither takes the place of the other.
+        # The old entry may be a file: neither a file nor a folder replaces the other kind.
         shutil.rmtree(aside, ignore_errors=True)
         with contextlib.suppress(OSError):
             aside.unlink()
@@ -123,7 +126,7 @@ class FaultReportingStore(WriteBehindStore):
         )
 
     async def _try_open_db_for_partition(self, partition: int, *args: Any, **kwargs: Any) -> Any:
-        """Open it now if it can be; the recovery opens what could not be, and waits for it."""
+        """Open the database now if possible; else the recovery retries until it is open."""
         try:
             return self._db_for_partition(partition)
         except Exception as error:
@@ -135,7 +138,7 @@ class FaultReportingStore(WriteBehindStore):
             return None
 
     def close_partition(self, partition: int) -> None:
-        """Let go of the database: after a failed write RocksDB accepts none until it is opened again."""
+        """Close the database: after a failed write RocksDB accepts none until the next open."""
         database = self._dbs.pop(partition, None)
         if database is not None:
             with contextlib.suppress(Exception):
@@ -143,7 +146,7 @@ class FaultReportingStore(WriteBehindStore):
         self._lacking.discard(partition)
 
     def revoke_partitions(self, table: Any, tps: set[TP]) -> None:
-        """Let go of the databases of ``tps``. Stock collects garbage for each table, at each rebalance."""
+        """Release the databases of ``tps``, without Faust's garbage collection for each table."""
         for tp in tps:
             if (
                 tp.topic in table.changelog_topic.topics
@@ -161,7 +164,7 @@ class FaultReportingStore(WriteBehindStore):
         self.app.tables.recovery.tables_failed(self.table.name, error)
 
     def _is_about(self, error: Exception, partition: int) -> bool:
-        """RocksDB names the file; where it names none, every partition of the batch is in doubt."""
+        """Whether ``error`` names the partition's files; without a file every partition fails."""
         said = str(error)
         return str(self.partition_path(partition)) in said or str(self.path) not in said
 
@@ -178,7 +181,7 @@ class FaultReportingStore(WriteBehindStore):
     def apply_changelog_batch(
         self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
     ) -> None:
-        """Write what was replayed, or tell the recovery; the batch is read again then."""
+        """Write replayed records; after a reported failure the recovery reads the batch again."""
         events = [event for event in batch if event.message.partition not in self._lacking]
         with self._watched(lambda: sorted({event.message.partition for event in events})):
             super().apply_changelog_batch(events, to_key, to_value)
@@ -193,7 +196,7 @@ class FaultReportingStore(WriteBehindStore):
             return found
 
     def row_of(self, partition: int, key: bytes) -> bytes | None:
-        """The row as this worker sees it, in one partition."""
+        """The row in one partition, with the changes over the file."""
         with self._watched(lambda: [partition]):
             return super().row_of(partition, key)
 
@@ -215,7 +218,7 @@ class FaultReportingStore(WriteBehindStore):
             return bool(super()._contains(key))
 
     def doubt(self, partition: int, offset: int) -> bool:
-        """Tell the recovery, unless the table's own records are read back while it changes."""
+        """Report the doubt to the recovery, unless the table's own records are read back."""
         consistency = getattr(self.app.tables.recovery, "consistency", None)
         if consistency is None or self.table.is_global or self.table.recovery_buffer_size == 1:
             return False
@@ -223,7 +226,7 @@ class FaultReportingStore(WriteBehindStore):
         return True
 
     def flush(self, partition: int) -> None:
-        """Write what counts; where that fails the recovery begins again, and flushes it afterwards."""
+        """Write the changes that count; after a failure the recovery begins again, then flushes."""
         try:
             super().flush(partition)
         except Exception as error:
@@ -232,7 +235,7 @@ class FaultReportingStore(WriteBehindStore):
             self._fail(error, [partition])
 
     def set_persisted_offset(self, tp: TP, offset: int) -> None:
-        """Remember the offset; where that fails the table is replayed from the one before."""
+        """Store the offset; after a failure the table is replayed from the previous offset."""
         if tp.partition in self._lacking:
             return
         try:
@@ -248,7 +251,7 @@ class TableStore(ScopedStore, FaultReportingStore, RocksDBStore):  # type: ignor
 
 
 def keep_uncommitted(app: Any, event: Any) -> None:
-    """Leave the record of ``event`` unacknowledged for good, so that no commit passes it: it is repeated.
+    """Never acknowledge the record of ``event``: no commit passes it, and it is processed again.
 
     Faust acknowledges a record whose agent fails.
     """
@@ -258,13 +261,13 @@ def keep_uncommitted(app: Any, event: Any) -> None:
 
 
 def store_of(table: Any) -> Any:
-    """Where the table's bytes are kept: its store, or the one beneath a table of sets."""
+    """The store of the table's bytes: its data, or the storage beneath a table of sets."""
     store = table.data
     return getattr(store, "storage", store)
 
 
 def take_care_of(table: Any) -> None:
-    """Have the table make a careful store where it makes a RocksDB one; before it makes any."""
+    """Have the table make our store instead of a RocksDB store; call before its first store."""
     table._new_store_by_url = partial(_new_store, table, table._new_store_by_url)
     if isinstance(table, SetTable):
         table._new_store = partial(_whole, table, table._new_store)
@@ -295,16 +298,17 @@ def _new_store(table: Any, make: Callable[[Any], Any], url: Any) -> Any:
 
 
 def open_for_streams(store: Any, partition: int) -> None:
-    """In a thread, to its end: a database that nobody knows of would lock out the next one.
+    """Open a database in a thread, to the end: an unrecorded one would lock out the next.
 
-    Noted where streams run, before anybody goes on who has waited for this: they look through all of them.
+    The event loop records the database before the awaiting task goes on: streams iterate over all
+    recorded databases.
     """
     database = store._open_for_partition(partition)
     store.app.loop.call_soon_threadsafe(store._dbs.__setitem__, partition, database)
 
 
 def close_all(databases: Iterable[Any]) -> None:
-    """In a thread; what does not close is told of."""
+    """Close ``databases`` in a thread; failures are logged."""
     for database in databases:
         if database is not None:
             try:

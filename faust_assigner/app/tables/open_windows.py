@@ -1,8 +1,9 @@
-"""Which windows of a table are open, by partition: in stock's own heaps, which others may read.
+"""The open windows of a table by partition, in Faust's own heaps, which other code may read.
 
-Stock knows the windows that this process has changed, and no others. Here those of a table in memory come
-from what is replayed, and those of a table in RocksDB from its rows, looked through once after the partition
-has come: between two turns of the streams, and nobody waits for it.
+Faust knows only the windows that this process has changed. Here the windows of a table in memory
+come from the replayed records. The windows of a table in RocksDB come from its rows, which are
+scanned once after the partition is assigned. The scan runs between two turns of the streams, and no
+task waits for it.
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ from faust_assigner.app.tables.store import WriteBehindStore
 
 logger = get_logger(__name__)
 
-#: A row of a windowed table: what the app calls the key, and the window's begin and end.
+#: A row's key in a windowed table: the app's key, and the window's begin and end.
 Key = tuple[Any, tuple[float, float]]
 
-#: Rows that are looked through between two turns of the streams.
+#: Rows that are scanned between two turns of the streams.
 ROWS = 500
 
 
 class OpenWindows:
-    """Of one table, of the partitions it has here."""
+    """The open windows of one table, in its partitions on this worker."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
-        #: Partitions all of whose windows are known; of a table in memory all are.
+        #: Partitions whose windows are all known; in a table in memory all partitions count as
+        #: such.
         self._whole: set[int] = set()
 
     @property
@@ -40,27 +42,27 @@ class OpenWindows:
         return store if isinstance(store, WriteBehindStore) else None
 
     def add(self, key: Key, partition: int) -> None:
-        """The row is there."""
+        """Note that the row exists."""
         table, end = self._table, key[1][1]
         rows = table._partition_timestamp_keys
-        if (partition, end) not in rows:  # else its end is in the heap, be it without a row
+        if (partition, end) not in rows:  # else the heap has its end, maybe without a row
             heappush(table._partition_timestamps[partition], end)
         rows[partition, end].add(key)
         latest = table._partition_latest_timestamp
         latest[partition] = max(latest[partition], end)
 
     def discard(self, key: Key, partition: int) -> None:
-        """The row is gone."""
+        """Note that the row is deleted."""
         keys = self._table._partition_timestamp_keys.get((partition, key[1][1]))
         if keys is not None:
             keys.discard(key)
             if not keys:
                 self.first(
                     partition
-                )  # removes ends without rows; a copy never asks for the first window
+                )  # removes ends without rows; a standby never requests the first window
 
     def forget(self, partition: int) -> None:
-        """The partition goes, or others may have changed it."""
+        """Forget the partition: it is revoked, or other workers may have changed it."""
         table = self._table
         for end in table._partition_timestamps.pop(partition, ()):
             for key in table._partition_timestamp_keys.pop((partition, end), ()):
@@ -70,12 +72,12 @@ class OpenWindows:
         self._whole.discard(partition)
 
     def restored(self, partition: int) -> None:
-        """What was replayed into files did not come by here; what was replayed into memory did."""
+        """Forget a partition replayed into files; a replay into memory has noted its windows."""
         if self._rows is not None:
             self.forget(partition)
 
     def applied(self, events: Iterable[Any]) -> None:
-        """Changelog records were applied."""
+        """Note the windows of changelog records applied to a table in memory."""
         if self._rows is not None:
             return
         for event in events:
@@ -84,7 +86,7 @@ class OpenWindows:
                 (self.discard if event.message.value is None else self.add)(key, partition)
 
     def first(self, partition: int) -> float | None:
-        """The end of the window that ends first."""
+        """The end of the window that ends first; None if no window is open."""
         table = self._table
         ends = table._partition_timestamps.get(partition)
         while ends:
@@ -94,15 +96,15 @@ class OpenWindows:
         return None
 
     def some(self, partition: int, end: float, most: int) -> list[Key]:
-        """Rows of windows that end then."""
+        """At most ``most`` rows of windows that end at ``end``."""
         return list(islice(self._table._partition_timestamp_keys.get((partition, end), ()), most))
 
     # -- from rows
 
     async def look_through(self, partition: int, goes_on: Callable[[], bool]) -> bool:
-        """Have all windows of ``partition`` known; returns whether they are, ``goes_on()`` all the while.
+        """Find all windows of ``partition`` while ``goes_on()``; returns whether all are known.
 
-        Cost: some microseconds a row, of the processor that streams use, once for each restore.
+        Cost: some microseconds per row in the streams' thread, once for each restore.
         """
         store = self._rows
         if store is None or partition in self._whole:
@@ -111,7 +113,7 @@ class OpenWindows:
             self._note(raw, partition)
         database, place = store._db_for_partition(partition), None
         while True:
-            # A cursor of its own for each piece: one that stays open locks the files when they are closed.
+            # A new cursor for each piece: an open cursor locks the files when they are closed.
             found = list(islice(database.keys(from_key=place), ROWS))
             for raw in found:
                 self._note(raw, partition)
@@ -137,12 +139,12 @@ class OpenWindows:
             self.add(key, partition)
 
     def partitions(self) -> Iterator[int]:
-        """Those with windows."""
+        """The partitions with windows."""
         yield from list(self._table._partition_timestamps)
 
 
 def is_window(key: Any) -> bool:
-    """Whether it is the key of a window's row."""
+    """Whether ``key`` is the key of a window's row."""
     return (
         isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], tuple) and len(key[1]) == 2
     )

@@ -1,6 +1,6 @@
-"""What a view may read while it answers for one key: of that key's partition, from no other database.
+"""The scope of a view that answers for one key: it reads from the key's partition only.
 
-Stock looks through all databases that are open for the key, a standby's among them.
+Faust searches all open databases for the key, also the databases of standbys.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ else:
 
 
 class NotHere(ServiceUnavailable):  # type: ignore[misc]
-    """This worker cannot tell the row, or not any more."""
+    """This worker cannot answer for the row, or no longer."""
 
 
 class Scope(Protocol):
-    """The request under way."""
+    """The current request."""
 
     def partitions_for(self, store: Any, key: bytes) -> Sequence[int] | None:
-        """Where ``key`` is to be looked for, in this order; None: as ever. Raises NotHere."""
+        """The partitions to search for ``key``, in order; None: as Faust does. Raises NotHere."""
 
     def may_read_all(self, table: Any) -> None:
-        """Raise NotHere where more than one key is not to be read."""
+        """Raise NotHere if the request may not read several keys."""
 
 
 #: Set while a view answers a request for a key.
@@ -37,7 +37,7 @@ SCOPE: ContextVar[Scope | None] = ContextVar("faust_assigner_scope", default=Non
 
 
 class ScopedStore(Store):
-    """Of a RocksDB store: within a scope a key is read from its own partition."""
+    """A RocksDB store that within a scope reads a key from its own partition."""
 
     def _get(self, key: bytes) -> bytes | None:
         partitions = self._scoped(key)
@@ -71,7 +71,7 @@ class ScopedStore(Store):
 
 
 class ScopedTable:
-    """Mixed over a table that is kept elsewhere: read as a whole or not at all."""
+    """A mixin for tables in other stores: within a scope read as a whole or not at all."""
 
     @property
     def data(self) -> Any:

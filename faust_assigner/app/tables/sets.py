@@ -1,7 +1,8 @@
-"""Sets in tables: their rows are their changelog folded up to the file's offset, as those of other tables.
+"""Sets in tables: as in other tables, the rows hold the changelog up to the file's offset.
 
-Stock writes the row of a set before the operation is applied to it. What is replayed changes sets in memory
-alone, while the file's offset goes on; and at the end of each recovery all sets become what the rows say.
+Faust writes the row of a set before the operation is applied to the set. Its replay changes only
+the sets in memory, while the file's offset advances. At the end of each recovery Faust loads all
+sets from the rows.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ else:
 
 
 class WriteBehindSets(Sets):
-    """Of the sets of a table: rows and sets say the same."""
+    """The sets of a table, equal to their rows."""
 
     @property
     def _rows(self) -> Any:
-        """The store, where it is RocksDB; in memory a row is the set itself."""
+        """The store if it is RocksDB, else None: in memory a row is the set itself."""
         return self.storage if isinstance(self.storage, WriteBehindStore) else None
 
     def send_changelog_event(self, key: Any, operation: int, value: Any) -> None:
-        """Send the operation that a set is about to apply; the row is the set after it."""
+        """Send the operation before the set applies it; store the set after the operation."""
         if self._rows is None:
             super().send_changelog_event(key, operation, value)
             return
@@ -43,7 +44,7 @@ class WriteBehindSets(Sets):
     def apply_changelog_batch(
         self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
     ) -> None:
-        """Apply operations that were read to the rows of their partitions, and take the sets from there."""
+        """Apply operations to the rows of their partitions, then load the sets from these rows."""
         rows, events = self._rows, list(batch)
         if rows is None:
             super().apply_changelog_batch(events, to_key, to_value)
@@ -55,7 +56,7 @@ class WriteBehindSets(Sets):
         for event in events:
             tp, offset = event.message.tp, event.message.offset
             if offset <= ends.setdefault(tp, known(rows.persisted_offset(tp))):
-                continue  # a set may have lost since what it gained then
+                continue  # the set may have lost this element since
             operation, key = event.key
             place = tp, rows._encode_key(to_key(key))
             if place not in folded:
@@ -84,12 +85,12 @@ class WriteBehindSets(Sets):
             self._take(tp.partition, raw)
 
     def dropped(self, partition: int, keys: Collection[bytes]) -> None:
-        """Changes of these rows never were: the sets are what the rows say without them."""
+        """Load the sets of ``keys`` again: changes of their rows were dropped."""
         for raw in sorted(keys):
             self._take(partition, raw)
 
     def sync_from_storage(self) -> None:
-        """Take all sets from their rows."""
+        """Load all sets from their rows."""
         rows = self._rows
         if rows is None:
             super().sync_from_storage()
@@ -98,7 +99,8 @@ class WriteBehindSets(Sets):
             self[self._key(raw)].sync_from_storage(self._elements(row))
 
     def _take(self, partition: int, raw: bytes) -> None:
-        # Agents may hold the set itself; one whose file is closed is read when it comes back.
+        # Agents may hold the set itself. A set whose file is closed is read when the file is opened
+        # again.
         row = self._rows.row_of(partition, raw) if partition in self._rows._dbs else None
         self[self._key(raw)].sync_from_storage(self._elements(row))
 
@@ -106,12 +108,12 @@ class WriteBehindSets(Sets):
         return self.table._to_key(self.storage._decode_key(raw))
 
     def _set_of(self, key: Any, elements: Iterable[Any]) -> Any:
-        """A set of its own with these elements."""
+        """A new set with these elements."""
         made = self.ValueType(self, key)
         made.sync_from_storage(elements)
         return made
 
     def _elements(self, row: bytes | None) -> list[Any]:
-        """Each by itself: Faust takes the whole list for one value of the table's type."""
+        """Decode each element by itself: Faust decodes the list as one value of the value type."""
         loads, how = self.table.app.serializers.loads_value, self.storage.value_serializer
         return [maybe_model(element) for element in loads(None, row, serializer=how) or ()]

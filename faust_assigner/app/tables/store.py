@@ -1,9 +1,9 @@
-"""Changes of tables in RocksDB wait over the file until their changelog records count.
+"""The write-behind store: changes wait over the RocksDB file until their changelog records count.
 
-Stock writes a row at once, its record is sent later, and the offset of the file follows when the broker has
-answered. A worker that is killed in between leaves rows that no changelog knows of, or not yet; its records
-are processed again on top of them. Here a file holds the table at its offset, whatever ends the process: rows
-and offset are in one write.
+Faust writes a row at once, sends its record later, and stores the file's offset after the broker's
+answer. A worker killed in between leaves rows that are not in the changelog, or not yet. Its
+records are then processed again on top of these rows. Here rows and offset are in one write: a file
+holds the table at its offset, however the process ends.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ if TYPE_CHECKING:
 else:
     Store = object
 
-#: Where a changelog record that is under way has its change, and the partition whose rows it changes.
+#: Attribute of a changelog record in flight: the partition of the changed row, and the change.
 _CHANGE = "_faust_assigner_change"
 
 
 class FlushMode(Enum):
-    """How a change of this worker is written to a file, by who else writes its changelog."""
+    """How a change of this worker is written to a file, by the changelog's other writers."""
 
-    #: Nobody: with its own offset.
+    #: No other writers: with the change's own offset.
     OWN = "own"
-    #: Others; all of it is read here: together with theirs, when it is read back.
+    #: Other writers, and this worker reads all of the changelog: when the change is read back,
+    #: together with the other writers' changes.
     READ_BACK = "read back"
-    #: Others, and it may be read elsewhere: as in stock where its record is processed, without an offset.
+    #: Other writers, and other workers may read the changelog: as in Faust in the partition of the
+    #: processed record, without an offset.
     APART = "apart"
 
 
 class WriteBehindStore(Store):
-    """Of a RocksDB store: rows are read over the file and written behind their changelog.
+    """A RocksDB store that reads rows over the file and writes rows after their changelog records.
 
-    Where ``usage`` is None it writes as stock does.
+    If ``usage`` is None, the store writes as Faust does.
     """
 
     usage: Usage | None = None
@@ -52,11 +54,11 @@ class WriteBehindStore(Store):
     in_other_thread = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        #: Partition -> its changes that the file does not have.
+        #: Partition -> its changes that are not in the file.
         self.overlays: dict[int, Overlay] = {}
-        #: The record sent last, until its change comes.
+        #: The record sent last, until its change is made.
         self._sent: Any = None
-        #: The key of the change that has been made with its record already.
+        #: The key whose change was already made together with its record.
         self._made: bytes | None = None
         self._to_flush: set[int] = set()
         super().__init__(*args, **kwargs)
@@ -64,10 +66,11 @@ class WriteBehindStore(Store):
     # -- changes
 
     def sent(self, record: Any) -> None:
-        """A record was handed to the producer; the change of the row follows, in the same breath.
+        """Note a record handed to the producer; the change of the row follows immediately.
 
-        The record is the change, whatever becomes of the call that follows: ``Table.update()`` and
-        ``clear()`` fail with RocksDB, after they have sent. Only a set's record is not its row.
+        The record makes the change, even if the following call fails: with RocksDB
+        ``Table.update()`` and ``clear()`` fail after they have sent records. Only for a set the
+        record is not the row.
         """
         if self.table.data is self:
             message = record.message
@@ -77,12 +80,12 @@ class WriteBehindStore(Store):
             self._sent = record
 
     def _place_of(self, record: Any) -> int:
-        """The partition whose row it changes."""
+        """The partition whose row ``record`` changes."""
         event = current_event() if self.flush_mode is FlushMode.APART else None
         return int((event or record).message.partition)
 
     def _is_made(self, key: bytes, value: bytes | None) -> bool:
-        """Whether the change has been made with its record, or is now."""
+        """Whether the change was made with its record; the change of ``_sent`` is made here."""
         made, self._made = self._made, None
         record, self._sent = self._sent, None
         if record is not None:
@@ -99,7 +102,7 @@ class WriteBehindStore(Store):
             super()._set(key, value)
 
     def _del(self, key: bytes) -> None:
-        # Stock deletes it wherever it last saw the key, which may be another partition's row.
+        # Faust deletes the key where it was seen last, which may be a different partition's row.
         if self._is_made(key, None):
             return
         for partition in self._partitions_of(key):
@@ -109,13 +112,13 @@ class WriteBehindStore(Store):
                 self._db_for_partition(partition).delete(key)
 
     def _waits(self, partition: int) -> bool:
-        """Whether a change without a record has to wait for those before it."""
+        """Whether a change without a record has to wait for the changes before it."""
         return bool(self.overlays.get(partition)) and self.flush_mode is not FlushMode.READ_BACK
 
     def _change(self, partition: int, key: bytes, value: bytes | None, record: Any) -> None:
         overlay = self._overlay_of(partition)
         if partition not in self._dbs:
-            self._db_for_partition(partition)  # readers go by the databases that are open
+            self._db_for_partition(partition)  # readers use the open databases
         share = self._share()
         change = overlay.put(key, value, share)
         if share is not None:
@@ -136,13 +139,13 @@ class WriteBehindStore(Store):
         return overlay
 
     def _share(self) -> Any:
-        """The share of a transaction that the record at hand belongs to; None outside of transactions."""
+        """The transaction share of the current record; None outside of transactions."""
         return self.app.consumer.transactions.share_at_hand() if self.app.in_transaction else None
 
     # -- flushing
 
     def arrived(self, record: Any) -> None:
-        """The changelog has the record; called where the producer runs."""
+        """Note that the changelog has the record; called in the producer's thread."""
         if self.in_other_thread:
             self.app.loop.call_soon_threadsafe(self._arrived, record)
         else:
@@ -158,7 +161,7 @@ class WriteBehindStore(Store):
                 self.flush_soon(partition)
 
     def flush_soon(self, partition: int) -> None:
-        """Write what counts once all that is known by now has been told; many records are in one answer."""
+        """Flush after the current acknowledgements: one answer acknowledges many records."""
         if not self._to_flush:
             asyncio.get_running_loop().call_soon(self._flush_all)
         self._to_flush.add(partition)
@@ -169,10 +172,10 @@ class WriteBehindStore(Store):
             self.flush(partition)
 
     def flush(self, partition: int) -> None:
-        """Write what counts, with the changelog offset, unless the file is not to be written now."""
+        """Write the changes that count, with the changelog offset, unless flushing is paused."""
         overlay = self.overlays.get(partition)
         if overlay is not None and overlay.is_out_of_order:
-            # Of what was read before its answer came.
+            # Changes may have been read back before their acknowledgements came.
             overlay.read(_offset_in(self._db_for_partition(partition), self.offset_key))
         if overlay is None or not overlay.lands:
             return
@@ -187,20 +190,20 @@ class WriteBehindStore(Store):
             overlay.landed(changes)
 
     def doubt(self, partition: int, offset: int) -> bool:
-        """Whether the file may not be written: it is beyond ``offset``, which a new change has been given."""
+        """Whether the file must not be written: it is beyond ``offset``, a new change's offset."""
         return False
 
     def _write(self, database: Any, before: int, changes: list[Change]) -> None:
         rows, offset = dict[bytes, bytes | None](), before
         for change in changes:
             at = NO_RECORD if change.offset is None else change.offset
-            if at == NO_RECORD or at > before:  # else a replay has brought it
+            if at == NO_RECORD or at > before:  # else written by a replay
                 rows[change.key] = change.value
                 offset = max(offset, at)
         _write(database, rows, None if offset == before else (self.offset_key, offset))
 
     def resume(self, partition: int) -> None:
-        """The file has all of its changelog but our own changes: flush them from here on."""
+        """Flush changes from now on: the file has all of its changelog but our own changes."""
         if self.usage is not None:
             overlay = self._overlay_of(partition)
             overlay.lands = True
@@ -208,31 +211,31 @@ class WriteBehindStore(Store):
             self.flush(partition)
 
     def hold(self) -> None:
-        """Flush nothing until ``resume()``."""
+        """Flush no changes until ``resume()``."""
         for overlay in self.overlays.values():
             overlay.lands = False
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:
-        """Flush what counts, and nothing more until ``resume()``; of all partitions where none are named."""
+        """Flush the changes that count, then none until ``resume()``; default: all partitions."""
         for partition in sorted(self.overlays) if partitions is None else partitions:
             if partition in self.overlays:
                 self.flush(partition)
                 self.overlays[partition].lands = False
 
     def drop(self, partition: int, share: Any = None) -> None:
-        """What has not landed never does, or what the transaction of ``share`` changed."""
+        """Drop the changes that have not landed, or only the changes of ``share``'s transaction."""
         gone = self.overlays[partition].drop(share) if partition in self.overlays else None
         if gone and self.table.data is not self:
             self.table.data.dropped(partition, gone)
 
     def discard(self, partitions: Iterable[int] | None = None) -> None:
-        """Flush what counts of the partitions, or of all, and drop the rest."""
+        """Flush the changes that count, by default of all partitions, and drop the rest."""
         for partition in sorted(self.overlays) if partitions is None else sorted(partitions):
             self.pause([partition])
             self.drop(partition)
 
     async def stop(self) -> None:
-        """Flush what counts before the databases are closed."""
+        """Flush the changes that count before the databases are closed."""
         self.discard()
         await super().stop()
 
@@ -242,12 +245,12 @@ class WriteBehindStore(Store):
             self.drop(partition)
         super().reset_state()
 
-    # -- records of others
+    # -- records of other writers
 
     def apply_changelog_batch(
         self, batch: Iterable[Any], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
     ) -> None:
-        """Write what was read, rows and offset in one; stock writes them one after the other."""
+        """Write the records, rows and offset in one write; Faust writes one after the other."""
         if self.usage is None:
             super().apply_changelog_batch(batch, to_key, to_value)
             return
@@ -257,7 +260,7 @@ class WriteBehindStore(Store):
         for event in batch:
             message = event.message
             if message.offset <= known[message.partition]:
-                continue  # our own change, which has landed: a global table is followed where it is owned
+                continue  # our own landed change: the owner of a global table also follows it
             rows.setdefault(message.partition, {})[message.key] = message.value
             ends[message.partition] = max(message.offset, ends.get(message.partition, NO_RECORD))
         for partition, changed in sorted(rows.items()):
@@ -268,7 +271,7 @@ class WriteBehindStore(Store):
     # -- readers
 
     def _partitions_of(self, key: bytes) -> list[int]:
-        """Where ``key`` was seen last, else everywhere."""
+        """The partition where ``key`` was seen last, else all open partitions."""
         partition = self._key_index.get(key)
         return sorted(self._dbs) if partition is None or partition not in self._dbs else [partition]
 
@@ -289,7 +292,7 @@ class WriteBehindStore(Store):
         return None
 
     def file_row(self, partition: int, key: bytes) -> bytes | None:
-        """The row in the file, whatever waits over it."""
+        """The row in the file, without the changes over it."""
         found: bytes | None = self._db_for_partition(partition).get(key)
         return found
 
@@ -299,7 +302,7 @@ class WriteBehindStore(Store):
         return [] if overlay is None else overlay.rows()
 
     def row_of(self, partition: int, key: bytes) -> bytes | None:
-        """The row as this worker sees it, in one partition."""
+        """The row in one partition, with the changes over the file."""
         return self._row(partition, key)
 
     def _row(self, partition: int, key: bytes) -> bytes | None:
@@ -314,14 +317,17 @@ class WriteBehindStore(Store):
         return self._get(key) is not None if self.overlays else bool(super()._contains(key))
 
     def _dbs_for_actives(self) -> Iterator[Any]:
-        """Of the partitions owned as the reading begins: rounds open and close databases between two rows."""
+        """The databases of the partitions owned when the reading begins.
+
+        Rounds open and close databases between two rows.
+        """
         owned, topic = self.app.assignor.assigned_actives(), self.table.changelog_topic_name
         for partition in [p for p in self._dbs if self.table.is_global or TP(topic, p) in owned]:
             if partition in self._dbs:
                 yield self._dbs[partition]
 
     def _over(self, database: Any) -> Overlay | None:
-        """The changes over ``database``; None where there are none."""
+        """The changes over ``database``; None if no change is."""
         for partition, overlay in self.overlays.items():
             if overlay and self._dbs.get(partition) is database:
                 return overlay
@@ -362,7 +368,7 @@ def _offset_in(database: Any, offset_key: bytes) -> int:
 def _write(
     database: Any, rows: dict[bytes, bytes | None], offset: tuple[bytes, int] | None
 ) -> None:
-    """All of it, or nothing."""
+    """Write rows and offset in one batch."""
     batch = rocksdict.WriteBatch(raw_mode=True)
     for key, value in rows.items():
         if value is None:

@@ -1,14 +1,16 @@
-"""Windows are closed where their partition is, with their last value, and their rows are deleted for all.
+"""Closes windows on their partition's owner with their last value, and deletes their rows for all.
 
-Stock closes what its process has changed, by the machine's clock, and deletes rows from its own files
-alone: the next owner reads them from the changelog again, and closes nothing.
+Faust closes the windows that its process has changed, by the machine's clock, and deletes rows from
+its own files only. The next owner reads these rows from the changelog again, and closes no windows.
 
-A window is closed when stock would close it, and not before its partition's time has passed its expiry
-(``times.py``), or the partition has no record left to process. ``on_window_close`` is called with the row;
-then the row is deleted, by a record in the changelog. Both are part of a record of the source that is under
-way: no commit and no revocation comes in between. Under ``exactly_once`` they are in one transaction, which
-is never committed if the callback raises or is cancelled. Else what the callback has sent is acknowledged
-before the row is deleted: after a death in between it is called again.
+A window is closed when Faust would close it, but not before its partition's time has passed its
+expiry (``window_times.py``), or the partition has no record left to process. ``on_window_close`` is
+called with the row. Then a record in the changelog deletes the row. Both are part of a source
+record under way: no commit and no revocation comes in between.
+
+Under ``exactly_once`` both are in one transaction, which is never committed if the callback raises
+or is cancelled. Otherwise the callback's records are acknowledged before the row is deleted. After
+a crash in between the callback is called again.
 """
 
 from __future__ import annotations
@@ -39,15 +41,15 @@ from faust_assigner.settings.table import WINDOW_RETENTION_S
 
 logger = get_logger(__name__)
 
-#: Windows that are closed as part of one record: a commit waits for all of them.
+#: Most windows closed as part of one record: a commit waits for all of them.
 MOST = 100
-#: Seconds that the fetcher gets to hand over what it had when a partition's end was reached.
+#: Seconds that the fetcher gets to hand over its records when a partition's end is reached.
 HANDED_OVER_S = 2.0
 LOOK_S = 0.02
 
 
 class Closing:
-    """Of one windowed table that its partitions' owners write."""
+    """The closing of windows of one table that only its partitions' owners write."""
 
     def __init__(
         self,
@@ -57,11 +59,11 @@ class Closing:
         monotonic: Callable[[], float] | None = None,
     ) -> None:
         self._app, self._table, self._clock = app, table, clock
-        # The loop's clock is monotonic, and a test that moves the time of an app moves it, too.
+        # The loop's clock is monotonic, and tests that move an app's time move this clock too.
         self._monotonic = monotonic or (lambda: app.loop.time())
         self.windows, self.times = OpenWindows(table), Times()
         self._timestamp: float | None = None
-        #: Rows that were changed while their windows were closed; nothing is noted at other times.
+        #: Rows changed while windows are being closed; empty at other times.
         self._late: set[Key] = set()
         self._is_closing = False
         self._ranges, self._apply = table._window_ranges, table.apply_changelog_batch
@@ -78,7 +80,7 @@ class Closing:
         """The topic behind the table."""
         return str(self._table.changelog_topic.get_topic_name())
 
-    # -- what changes
+    # -- changes
 
     def _note_timestamp(self, timestamp: float) -> Iterator[Any]:
         self._timestamp = timestamp
@@ -116,7 +118,7 @@ class Closing:
     # -- closing
 
     async def close_windows(self) -> None:
-        """Close what is due of each partition that is owned and restored."""
+        """Close the due windows of each owned and restored partition."""
         actives = self._app.tables.recovery.active_tps
         for partition in sorted(tp.partition for tp in actives if tp.topic == self.changelog):
             if not self._is_here(partition):
@@ -127,9 +129,10 @@ class Closing:
                     await asyncio.sleep(0)
 
     def _is_here(self, partition: int) -> bool:
-        """Whether it is owned and restored, and its records flow.
+        """Whether the partition is owned and restored, and its records flow.
 
-        Whoever owned it may go on as its copy: then its changelog stays, and only its sources go.
+        A former owner may keep the partition as a standby: its changelog stays, only its sources
+        go.
         """
         app, changelog = self._app, TP(self.changelog, partition)
         if self._table.should_stop or getattr(app.consumer.transactions, "is_fenced", False):
@@ -141,7 +144,7 @@ class Closing:
         return end is not None and until is not None and bool(self._table.window.stale(end, until))
 
     async def _until(self, partition: int) -> float | None:
-        """The partition's time, never beyond the machine's; None where nothing is due."""
+        """The partition's time, at most the machine's; None if no window is due."""
         clock, reached = self._clock(), self.times.time(partition)
         if reached is not None and self._is_due(partition, min(clock, reached)):
             return min(clock, reached)
@@ -153,7 +156,7 @@ class Closing:
         return None
 
     async def _is_at_its_end(self, partition: int) -> bool:
-        """Whether every record there is has been processed and committed."""
+        """Whether all existing records have been processed and committed."""
         consumer = self._app.consumer
         sources = self._sources(partition)
         try:
@@ -166,7 +169,7 @@ class Closing:
                 await asyncio.sleep(LOOK_S)
                 waited += LOOK_S
             return await self._is_read(sources) and self._is_committed(sources)
-        except Exception as error:  # of a partition that went meanwhile, or a silent broker
+        except Exception as error:  # a partition revoked meanwhile, or a silent broker
             logger.debug("%s-%d: not at its end, %r", self._table.name, partition, error)
             return False
 
@@ -188,7 +191,7 @@ class Closing:
         )
 
     def _sources(self, partition: int) -> list[Any]:
-        """The partitions that flow whose records may change this one; before any has, all that could."""
+        """The flowing sources whose topics changed the table; before a change, all candidates."""
         consumer, topics = self._app.consumer, self._app.tables.changelog_topics
         count = consumer.topic_partitions(self.changelog)
         found = sorted(
@@ -201,7 +204,7 @@ class Closing:
         return [tp for tp in found if tp.topic in self.times.topics] or found
 
     async def _close_some(self, partition: int, until: float) -> bool:
-        """Close some windows as part of one record; returns whether there may be more."""
+        """Close some windows as part of one record; returns whether more may be due."""
         if not self._is_here(partition) or not self._is_due(partition, until):
             return False
         end, sources = self.windows.first(partition), self._sources(partition)
@@ -216,7 +219,7 @@ class Closing:
 
     @contextmanager
     def _under_way(self, source: Any, committed: int) -> Iterator[Any]:
-        """As while the record before the committed offset is processed: commits and revocations wait."""
+        """Act as if the last committed record were under way: commits and revocations wait."""
         consumer = self._app.consumer
         # aiokafka commits offsets of its own kind of partition only.
         place, offset = TopicPartition(*source), max(0, committed - 1)
@@ -232,7 +235,8 @@ class Closing:
             yield event
         except BaseException as error:
             if self._app.in_transaction:
-                # What the callback has sent must not count: the row stays, and the window is closed again.
+                # The callback's records must not count: the row stays, and the window is closed
+                # again.
                 consumer.transactions.fail(source, error)
             raise
         finally:
@@ -245,14 +249,14 @@ class Closing:
                 consumer.record_ended(source)
 
     async def _close(self, keys: list[Key], partition: int, event: Any) -> bool:
-        """Call the app for each row, delete the rows; returns whether all of them are done with."""
+        """Call the app for each row and delete the rows; returns whether all windows are closed."""
         table, told = self._table, list[Key]()
         for key in keys:
             if not self._is_here(partition):
                 break
             self._late.clear()
             value = table.data.get(key)
-            if value is None:  # deleted by others' code, past the table
+            if value is None:  # deleted by code that bypasses the table
                 self.windows.discard(key, partition)
                 continue
             event.key, event.value = key, value
@@ -261,7 +265,8 @@ class Closing:
             except ProducerSendError:
                 if self._is_here(partition):
                     raise
-                # Fenced or revoked meanwhile: its transaction is aborted, and its next owner closes it.
+                # Fenced or revoked meanwhile: the transaction is aborted, and the next owner closes
+                # the window.
                 logger.info("Table %s: window %s stays open", table.name, key)
                 return False
             if self._app.in_transaction:
@@ -276,7 +281,7 @@ class Closing:
         return self._is_here(partition)
 
     async def _is_sent(self) -> bool:
-        """Whether what the app sent is acknowledged; else its windows stay open, and are closed again."""
+        """Whether the app's records are acknowledged; else the windows stay open for a retry."""
         timeout_s = self._app.conf.broker_request_timeout
         try:
             async with asyncio.timeout(timeout_s):
@@ -292,10 +297,10 @@ class Closing:
         return True
 
     def _delete(self, keys: Iterable[Key]) -> None:
-        """Delete rows; one that a late record has just changed is closed once more."""
+        """Delete rows, except rows just changed by a late record: their windows close again."""
         table, event = self._table, _current_event.get()()
         if event is None or event.message.tp not in self._app.consumer.assignment():
-            return  # it was revoked although this was under way; its next owner closes them
+            return  # revoked despite the record under way; the next owner closes these windows
         for key in keys:
             if key not in self._late:
                 del table[key]
@@ -303,11 +308,11 @@ class Closing:
 
 
 class _Close(Event):  # type: ignore[misc]
-    """What is processed while windows are closed."""
+    """The event under way while windows are closed."""
 
 
 def install(app: Any, table: Any) -> Closing | None:
-    """Have ``table`` close its windows as above, if it gets any; not one that others write, nor sets."""
+    """Have ``table`` close its windows as above, if any; not for sets or shared tables."""
     table._new_changelog_topic = partial(_kept_longer, app, table, table._new_changelog_topic)
     call = table.on_window_close
     table.on_window_close = partial(_never_without_a_value, call)
@@ -319,8 +324,10 @@ def install(app: Any, table: Any) -> Closing | None:
 def _kept_longer(
     app: Any, table: Any, make: Callable[..., Any], *, retention: Any = None, **how: Any
 ) -> Any:
-    """The changelog's topic. Faust's own retention is ``expires``: the broker would remove windows that are
-    still open while a group stands still for so long.
+    """Make the changelog's topic with a longer retention than Faust's, which is ``expires``.
+
+    With Faust's retention the broker removes windows that are still open while a group is stopped
+    for so long.
     """
     if retention is None and table.window is not None and table.window.expires:
         retention = want_seconds(table.window.expires) + read_or_default(app, WINDOW_RETENTION_S)
@@ -333,7 +340,7 @@ async def _never_without_a_value(call: Callable[[Any, Any], Any], key: Any, valu
 
 
 def restored(closings: Iterable[Closing], tps: Collection[Any]) -> None:
-    """The changelogs of ``tps`` were replayed: others may have changed these partitions."""
+    """Reset partitions after their replay: other workers may have changed them."""
     for closing in closings:
         for tp in (tp for tp in tps if tp.topic == closing.changelog):
             closing.windows.restored(tp.partition)
@@ -341,7 +348,7 @@ def restored(closings: Iterable[Closing], tps: Collection[Any]) -> None:
 
 
 def revoked(closings: Iterable[Closing], tp: Any) -> None:
-    """This worker has ``tp`` no more."""
+    """Forget ``tp``, which this worker no longer has."""
     for closing in closings:
         if tp.topic == closing.changelog:
             closing.windows.forget(tp.partition)
@@ -349,6 +356,6 @@ def revoked(closings: Iterable[Closing], tp: Any) -> None:
 
 
 def committed(closings: Iterable[Closing], offsets: Mapping[Any, int]) -> None:
-    """The records before ``offsets`` are committed."""
+    """Note that the records before ``offsets`` are committed."""
     for closing in closings:
         closing.times.commit(offsets)

@@ -1,9 +1,10 @@
-"""How far the time of each partition of a windowed table has come; pure.
+"""The time of each partition of a windowed table; pure.
 
-A partition's time is the latest timestamp of its committed records. A record that is processed again after
-a death is not committed, so that it is not late for a window that has been closed before. Where no record is
-left, time goes on from the newest one as fast as the machine's clock; where none has come since the partition
-did, the machine's clock counts once the partition has been here for as long as windows are kept.
+A partition's time is the latest timestamp of its committed records. Uncommitted records do not
+count: a record processed again after a crash is not late for a closed window. If no record is left,
+time advances from the newest record with the machine's clock. If no record has arrived since the
+assignment, the machine's clock counts once the partition has been here for as long as windows are
+kept.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 
 class Reached(NamedTuple):
-    """A record at ``offset`` of its source took the time of ``partition`` to ``timestamp``."""
+    """A record at ``offset`` of its source advanced the time of ``partition`` to ``timestamp``."""
 
     offset: int
     partition: int
@@ -22,23 +23,23 @@ class Reached(NamedTuple):
 
 
 class Times:
-    """Of one table; sources are the topic partitions whose records change it."""
+    """The times of one table; sources are the topic partitions whose records change the table."""
 
     def __init__(self) -> None:
         self._waiting: dict[Any, deque[Reached]] = defaultdict(deque)
         self._times: dict[int, float] = {}
-        #: Source -> the last offset that changed the table, and the offset that is committed.
+        #: Source -> the last offset that changed the table; source -> the committed offset.
         self._last: dict[Any, int] = {}
         self._committed: dict[Any, int] = {}
         #: Partition -> the latest timestamp, committed or not, and when it was reached.
         self._newest: dict[int, tuple[float, float]] = {}
-        #: Partition -> since when it has been here.
+        #: Partition -> the time since which it has been here.
         self._since: dict[int, float] = {}
         #: Topics whose records have changed the table.
         self.topics: set[str] = set()
 
     def reach(self, source: Any, offset: int, partition: int, timestamp: float, now: float) -> None:
-        """A record of ``source`` changes ``partition``; ``now`` is of a clock that is never set."""
+        """Note a record of ``source`` that changes ``partition``; ``now`` is a monotonic time."""
         self.topics.add(source.topic)
         self._last[source] = max(offset, self._last.get(source, -1))
         if timestamp >= self._newest.get(partition, (timestamp, now))[0]:
@@ -48,7 +49,7 @@ class Times:
             waiting.append(Reached(offset, partition, timestamp))
 
     def commit(self, offsets: Mapping[Any, int]) -> None:
-        """The records before ``offsets`` are committed."""
+        """Note that the records before ``offsets`` are committed."""
         for source in offsets.keys() & self._last.keys():
             self._committed[source] = offsets[source]
             waiting = self._waiting[source]
@@ -57,15 +58,15 @@ class Times:
                 self._times[partition] = max(timestamp, self._times.get(partition, timestamp))
 
     def time(self, partition: int) -> float | None:
-        """The latest timestamp of what is committed; None before any."""
+        """The latest timestamp of committed records; None before the first."""
         return self._times.get(partition)
 
     def at_the_end(
         self, partition: int, now: float, clock: float, patience_s: float
     ) -> float | None:
-        """The time where no record is left and all are committed; None while it is not known.
+        """The time of a partition with all records processed and committed; None while unknown.
 
-        ``clock`` is the machine's; ``patience_s`` is how long a partition without records waits for one.
+        ``clock`` is the machine's; ``patience_s`` is the wait for a partition's first record.
         """
         if partition in self._newest:
             timestamp, at = self._newest[partition]
@@ -73,11 +74,11 @@ class Times:
         return clock if now - self._since.setdefault(partition, now) >= patience_s else None
 
     def is_committed(self, source: Any) -> bool:
-        """Whether every record of ``source`` that changed the table is."""
+        """Whether every record of ``source`` that changed the table is committed."""
         return self._last.get(source, -1) < self._committed.get(source, 0)
 
     def forget(self, partition: int) -> None:
-        """The partition goes, or begins again at what is committed."""
+        """Forget the partition: it is revoked, or begins again at its committed offset."""
         for book in (self._times, self._newest, self._since):
             book.pop(partition, None)
         for source in [source for source in self._last if source.partition == partition]:

@@ -1,4 +1,4 @@
-"""Which tables' rows wait for their changelog, and how the tables tell their stores."""
+"""Installs write-behind stores in tables; flushes, pauses and resumes the stores of an app."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from faust_assigner.app.tables.changes import Usage
 from faust_assigner.app.tables.store import FlushMode, WriteBehindStore
 from faust_assigner.settings.table import OVERLAY, OVERLAY_BYTES
 
-#: Changes of all tables of a worker that wait at a time.
+#: Most waiting changes of all tables of a worker.
 MOST_CHANGES = 100_000
 
 
 def usage_of(app: Any) -> Usage:
-    """What the app's overlays take together; the same object at each call."""
+    """The usage of all overlays of the app; the same object at each call."""
     usage: Usage | None = vars(app.tables).get("overlay_usage")
     if usage is None:
         usage = app.tables.overlay_usage = Usage(read_or_default(app, OVERLAY_BYTES), MOST_CHANGES)
@@ -26,9 +26,10 @@ def usage_of(app: Any) -> Usage:
 
 
 def begin(table: Any, store: WriteBehindStore) -> None:
-    """Let ``store``, just made for ``table``, hold changes back where that is possible.
+    """Let ``store``, just made for ``table``, hold changes back if possible.
 
-    Under ``exactly_once`` whatever the setting says: a row would keep what an aborted transaction did.
+    Under ``exactly_once`` the setting is ignored: without an overlay, rows would keep the changes
+    of aborted transactions.
     """
     app = table.app
     wanted = app.in_transaction or read_or_default(app, OVERLAY)
@@ -50,7 +51,8 @@ def _send(
     **kwargs: Any,
 ) -> Any:
     if partition is None:
-        # Stock asks the producer, which knows no topic that it has not sent to; with transactions never.
+        # Faust asks the producer, which knows only topics that it has sent to; none under
+        # transactions.
         raw, _ = table.changelog_topic.prepare_key(key, table.key_serializer)
         partition = table.app.consumer.key_partition(table.changelog_topic.get_topic_name(), raw)
     record = send(partition, key, *args, **kwargs)
@@ -68,19 +70,19 @@ def overlaid(app: Any) -> Iterator[tuple[str, WriteBehindStore]]:
 
 
 def pause(app: Any, partitions: Collection[int] | None = None) -> None:
-    """Flush what counts, and nothing more until ``resume()``; of all partitions, or of these numbers."""
+    """Flush the changes that count, then none until ``resume()``; by default of all partitions."""
     for _, store in overlaid(app):
         store.pause(partitions)
 
 
 def hold(app: Any) -> None:
-    """Flush nothing until ``resume()``: files cannot be written, or are about to be replayed."""
+    """Flush no changes until ``resume()``: files cannot be written, or are about to be replayed."""
     for _, store in overlaid(app):
         store.hold()
 
 
 def discard(app: Any) -> None:
-    """Flush what counts of all partitions, and drop the rest."""
+    """Flush the changes that count in all partitions, and drop the rest."""
     for _, store in overlaid(app):
         store.discard()
 
@@ -93,7 +95,7 @@ def keep(app: Any, actives: Collection[Any], complete: Collection[Any]) -> None:
 
 
 def resume(app: Any, actives: Collection[Any]) -> None:
-    """The files of ``actives`` have all of their changelogs; from here on their owner is this worker."""
+    """Flush changes of ``actives`` from now on: this worker owns their restored files."""
     for topic, store in overlaid(app):
         for tp in sorted(actives):
             if tp.topic == topic:
