@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 #: Timeout of a call, in seconds; the client then repeats the call.
 CALL_S: Final = 5.0
-#: Most doublings of the wait for a first answer: if all instances are slow, waits grow.
+#: Most doublings of the wait for a first answer: slow instances then get enough time.
 MOST_DOUBLED: Final = 5
 #: A handoff by command type and partition: only the newest command of each key is kept.
 _Key = tuple[type[Warm | Release], TopicPartition]

@@ -23,7 +23,7 @@ _LATER: Final = bytes([0xFA, 0x7F, 0x02, 0x08, 0x01])
 
 
 def at(number: int) -> TopicPartition:
-    """Return a partition of the topic of all rules."""
+    """Return a partition of the test's topic."""
     return TopicPartition(TOPIC, number)
 
 

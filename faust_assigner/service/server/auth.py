@@ -17,7 +17,7 @@ from faust_assigner.service.server.certificates import Stamp, stamp_of
 
 log = logging.getLogger(__name__)
 
-#: The names in a certificate, by gRPC's property.
+#: gRPC's names of the properties that hold a certificate's names.
 _CERTIFICATE_NAMES: Final = ("x509_common_name", "x509_subject_alternative_name")
 _HASHED: Final = "sha256:"
 #: At the end of a name: the name stands for all names with this beginning.
@@ -87,7 +87,7 @@ class Door(Protocol):
         """Return the caller, from a call's context. Raises Unauthenticated."""
 
     def look(self) -> None:
-        """Read the files again that have changed since the last look."""
+        """Read changed files again."""
 
 
 class OpenDoor:

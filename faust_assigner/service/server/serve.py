@@ -54,7 +54,7 @@ async def _serve(options: Options, say: Callable[[str], None]) -> None:
 
 @contextlib.asynccontextmanager
 async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
-    """Run an instance; yield its port, its metrics' port and its probes' port (0 without)."""
+    """Run an instance; yield its port, its metrics' port and its probes' port (0: no such port)."""
     said = options.said
     async with contextlib.AsyncExitStack() as ends:
         metrics = PrometheusMetrics(said["groups"])

@@ -1,8 +1,8 @@
 """Limits on the registrations under way and on the registrations that wait.
 
-After an instance stops, its consumers register at the other instances within a second. All at once,
-each registration takes so long that heartbeats time out and the consumers register again. A few at
-a time, each registration is short.
+After an instance stops, its consumers register at the other instances within a second. If
+all registrations ran at once, each would take so long that heartbeats time out and the consumers
+register again. With a few at a time, each registration is short.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from faust_assigner.service.view import Change
 
 logger = logging.getLogger(__name__)
 
-#: A difference unchanged for this share of the time to live is not a message under way.
+#: After this share of the time to live, a delayed message does not explain a difference.
 LASTS = 1 / 3
 
 

@@ -56,7 +56,7 @@ class Registered:
 
     async def _drained(self, name: str, change: Callable[[Consumer], Consumer]) -> Action:
         revision = await self.change(name, change)
-        # The leader decides by the same keys: from this revision on the consumer gets no partition.
+        # The leader plans from the same keys: from this revision on the consumer gets no partition.
         await self._mirror.reached(revision)
         entry = self._mirror.view.consumers.get(name)
         if entry is None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from faust_assigner.service.commands import Command, Pulse
 from faust_assigner.service.records import Ended
 
-#: The ends of a stream after which its queued commands are stale.
+#: Reasons of a stream's end that make its queued commands stale.
 _STALE = (Ended.REPLACED, Ended.EXPELLED, Ended.LEASE_LOST)
 
 

@@ -151,8 +151,8 @@ class Sessions:
         """Return the additional writes of a registration after a leave or an outage.
 
         The first consumer after an outage of the whole group would get every partition, most of
-        them cold. So its registration writes a mark: the other former owners are awaited. The
-        lease of the mark ends the wait.
+        them cold. So its registration writes a mark. Until the mark's lease ends
+        (``rebalance_delay_s``), each consumer gets only its former partitions.
         """
         view, delay_s = self._mirror.view, self._settings.rebalance_delay_s
         writes: list[Write] = []
@@ -189,8 +189,8 @@ class Sessions:
             after = replace(after, replaced=passed)
             if not before.by_operator:
                 return after
-        # A broken connection does not undo a drain. But a dismissed process was told to stop with
-        # its partitions unmoved: the next process under the name may take them.
+        # A broken connection does not undo a drain. But a dismissed process was told to stop
+        # while it owned partitions: the next process of this name may take these partitions.
         if before.status is Status.DRAINING and not before.dismissed:
             after = replace(
                 after,
