@@ -175,7 +175,7 @@ class Acks:
             Happening.WARM,
             lambda h: replace(h, progress=said) if state_of(h) is State.WARMING else None,
         )
-        # Remember accepted reports only: a caller that invents partitions does not fill the memory.
+        # Remember accepted reports only: reports on invented partitions do not fill the memory.
         self._reported[at, name] = now
         if now - self._tidied_at >= PROGRESS_EVERY_S:
             self._tidied_at = now
@@ -218,7 +218,7 @@ class Acks:
     async def _check_not_expelled(self, caller: tuple[str, str] | None) -> None:
         """Raise Expelled if the caller is expelled.
 
-        An answer that writes nothing has no transaction that compares the mark.
+        Without a write, no transaction compares the mark of an expelled process.
         """
         if caller is not None and await self._store.get(self._keys.expelled(*caller)) is not None:
             raise expelled(*caller)
@@ -245,7 +245,7 @@ class Acks:
 
 
 def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:
-    """Return whether the caller is that process.
+    """Return whether the caller is the process ``name``, ``incarnation``.
 
     The name is enough if the process sends no incarnation itself.
     """

@@ -38,7 +38,7 @@ class _Doubt(NamedTuple):
 
 
 class Beats:
-    """The heartbeats that arrive at this instance."""
+    """The heartbeats arriving at this instance."""
 
     def __init__(
         self,
@@ -73,14 +73,14 @@ class Beats:
                 self._doubts[change.name] = doubt._replace(since=since)
 
     def take(self, name: str, session: str, lease: HeldLease) -> None:
-        """Note the lease of a registration that was made at this instance."""
+        """Note the lease of a registration made at this instance."""
         self._leases[name] = session, lease
 
     async def beat(self, name: str, identity: str, session: str, held: Held | None) -> float | None:
         """Renew the registration ``session``.
 
         Return the seconds that the registration surely lives, or None if it is over. ``held`` is
-        the digest of the partitions that the consumer reports to hold. Raises WrongCaller, and
+        the consumer's digest of its held partitions. Raises WrongCaller, and
         StoreError if the outcome is unknown.
         """
         lease = await self._lease(name, identity, session)

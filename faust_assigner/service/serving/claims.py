@@ -1,4 +1,4 @@
-"""Limits on a registration, so that it neither fills the store nor harms the group's plan."""
+"""Limits on a registration, which protect the store and the group's plan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The digest of each consumer's expected partitions, to compare with the digest in its heartbeats.
 
-Expected are the partitions that the consumer owns in the store, without those that it was asked to
-release in strict mode: its answer may be on the way.
+Expected are the partitions that the consumer owns in the store, except the partitions of its strict
+releases: a PartitionReleased may be on the way.
 """
 
 from __future__ import annotations

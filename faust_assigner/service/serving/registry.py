@@ -105,7 +105,7 @@ class Stream:
             await self._wake.wait()
 
     async def close(self) -> None:
-        """End the stream of a consumer that has disconnected."""
+        """End the stream of a disconnected consumer."""
         self.end(Ended.CLOSED)
         await self._closed(self)
 

@@ -23,7 +23,7 @@ from faust_assigner.service.view import Change, View
 TOGETHER_S: Final = 0.05
 #: Partitions in one slice of a large table: some milliseconds of work.
 SLICE: Final = 2_000
-#: Seconds that a watch waits for its instance to reach the revision that the caller has seen.
+#: Seconds for which a watch waits until its instance reaches the caller's revision.
 LEAST_S: Final = 5.0
 
 

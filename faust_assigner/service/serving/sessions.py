@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Sessions:
-    """The registrations that this instance keeps alive."""
+    """The registrations kept alive by this instance."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Sessions:
         """Write the consumer's key under its own lease, see it in the mirror, begin its stream.
 
         The stream begins only after the mirror is past the registration. So its first snapshot
-        reflects every acknowledgement that the consumer sent before, to any instance. Raises
+        reflects every earlier acknowledgement of the consumer, to any instance. Raises
         ``Busy`` if too many consumers register at once.
         """
         async with self._admission.turn():
@@ -175,7 +175,7 @@ class Sessions:
         return [*writes, Put(self._keys.awaiting, said, lease.lease_id)]
 
     def _following(self, before: Consumer, after: Consumer) -> Consumer:
-        """Return ``after`` with the fields that it takes over from ``before``.
+        """Return ``after`` with the fields inherited from ``before``.
 
         Raises WrongCaller and Replaced.
         """
@@ -224,8 +224,8 @@ class Sessions:
     async def pulse(self) -> None:
         """Send pulses on idle streams, forever; end the streams if the store gives no news.
 
-        A consumer may send its heartbeats to another instance. It would stay registered and never
-        receive its commands.
+        A consumer may send its heartbeats to a different instance. The consumer would stay
+        registered and never receive its commands.
         """
         settings = self._settings
         most_s = max(FENCE_AT * settings.consumer_ttl_s, 3 * settings.reconcile_s)
@@ -256,7 +256,7 @@ class Sessions:
             self._metrics.streams(len(self.registry))
 
     async def _closed(self, stream: Stream) -> None:
-        """End the stream of a consumer that disconnected, and stop renewing its lease here."""
+        """End the stream of a disconnected consumer, and stop renewing its lease here."""
         self._end(stream, Ended.CLOSED)
         await self._stop_keeping(stream)
 
@@ -268,7 +268,7 @@ class Sessions:
     # -- changes in the store ----------------------------------------------------------------------
 
     def heard(self, changes: Sequence[Change]) -> None:
-        """Listen to the mirror and send commands to the consumers that are connected here."""
+        """Listen to the mirror and send commands to the consumers connected here."""
         view = self._mirror.view
         for name, command in tell(view, changes):
             stream = self.registry.get(name)
