@@ -1,7 +1,7 @@
 """The refusals of the service, and the failures of its store.
 
 FaustAssignerError
-|- ServiceRefused        the service refuses the request; the message says which request and why
+|- ServiceRefused        the service refuses the request; the message has the request and the reason
 |  |- BadRequest         a name, a number or a topic is invalid
 |  |- NotFound           no such topic, consumer or hand-off
 |  |- Replaced           a newer incarnation of the consumer has replaced the caller

@@ -1,4 +1,4 @@
-"""One instance of the service, without the network layer, which calls this class."""
+"""One instance of the service. The network layer calls the class of this module."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class AssignerNode:
         ]
 
     async def start(self) -> None:
-        """Write the topics, follow the store, run for leader. Return when the instance can serve."""
+        """Write the topics, follow the store, run for leader. Return when ready to serve."""
         await self._mirror.load()
         await self._catalogue.write()
         loop = asyncio.get_running_loop()

@@ -31,8 +31,8 @@ class Consumer:
     ``session``        the id of this registration; each registration of a name has a new id
     ``incarnation``    the id of the process under this name; "" for all clients of the first proto
     ``replaced``       earlier incarnations, newest first, at most :data:`MOST_REPLACED`
-    ``returns``        in a request only: this incarnation was registered before, so the service
-                       refuses it if a different incarnation is registered
+    ``returns``        in a request only: this incarnation was registered before. The service
+                       refuses the request if a different incarnation is registered
     ``by_operator``    an operator drained the name: a new incarnation stays drained
     ``leaves``         draining, because the process itself wants to stop
     ``dismissed``      draining, and the process was sent away although no consumer can take its

@@ -1,7 +1,6 @@
 """The election of the leader.
 
-An instance leads after it has created the leader's key, as long as it knows that the key's lease
-lives.
+An instance leads after it has created the leader's key, while its lease for the key is valid.
 """
 
 from __future__ import annotations

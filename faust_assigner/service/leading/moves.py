@@ -225,7 +225,7 @@ def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
 
 
 def _moved_once(view: View) -> Iterator[Bundle]:
-    """Delete an operator's one-time moves after their end: complete, or not possible."""
+    """Delete an operator's one-time moves that are complete or impossible."""
     for at, entry in sorted(view.pins.items()):
         name = entry.value.consumer
         if not entry.value.once:

@@ -1,8 +1,8 @@
 """The leader's loop: read the view, decide, write, read again.
 
-The state drives the loop, not events. A new leader therefore finds all changes from the time
-without a leader in its first pass, and each later pass finds changes without an event. The loop
-advances hand-offs at once; a plan waits for the debounce.
+The state drives the loop, not events. The first pass of a new leader therefore finds all changes
+from the time without a leader. Each later pass finds changes without an event. The loop advances
+hand-offs at once; a plan waits for the debounce.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Rebalancer:
         self._joined_at = -float("inf")
         self._gathers_until = -float("inf")
 
-    # -- when ----------------------------------------------------------------------------------------
+    # -- timing --------------------------------------------------------------------------------------
 
     def heard(self, changes: Sequence[Change]) -> None:
         """Schedule a plan a debounce after the first relevant change; a listener of the mirror."""
@@ -130,7 +130,7 @@ class Rebalancer:
         await self._clock.sleep(seconds)
         self._wake.set()
 
-    # -- what ----------------------------------------------------------------------------------------
+    # -- deciding ------------------------------------------------------------------------------------
 
     async def _decide(self) -> list[Bundle]:
         view, now, wall = self._mirror.view, self._clock.monotonic(), self._clock.wall()

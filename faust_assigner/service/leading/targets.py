@@ -128,8 +128,8 @@ def pinned(
 ) -> dict[TopicPartition, str]:
     """Map each pinned partition and its crew to the consumer of the operator's order.
 
-    A pin has no effect while its consumer is not among ``consumers``, does not subscribe to a topic
-    of the crew, or has a cool-down for a partition of the crew.
+    A pin has no effect while its consumer is not among ``consumers``. The same holds while the
+    consumer does not subscribe to a topic of the crew, or cools down for one of its partitions.
     """
     found: dict[TopicPartition, str] = {}
     for at, entry in sorted(view.pins.items()):

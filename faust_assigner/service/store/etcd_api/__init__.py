@@ -1,4 +1,4 @@
-"""The part of etcd's v3 API that is used here, and what grpcio-tools made of it.
+"""The used part of etcd's v3 API, with the messages that grpcio-tools generated.
 
-``python -m faust_assigner.service.store.etcd_api`` makes it again.
+``python -m faust_assigner.service.store.etcd_api`` generates the messages again.
 """

@@ -1,4 +1,4 @@
-"""Generate the messages from the .proto (needs grpcio-tools, which is in the dev extra)."""
+"""Generate the messages from the .proto. This needs grpcio-tools from the dev extra."""
 
 from __future__ import annotations
 
