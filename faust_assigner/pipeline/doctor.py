@@ -20,7 +20,7 @@ from faust_assigner.pipeline.jars import (
     connector_package,
 )
 
-#: The lowest version of Java that Spark 4 runs on.
+#: The lowest version of Java that Spark 4 runs on; Java 21 and later need no further settings.
 JAVA_AT_LEAST = 17
 INSTALL = "pip install 'faust-assigner[spark]'"
 

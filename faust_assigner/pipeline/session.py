@@ -110,7 +110,7 @@ def release(spark: SparkSession) -> None:
 
 
 def _connected(builder: Any) -> SparkSession:
-    """A session of a Spark Connect server; settings that need a start are the server's."""
+    """A session of a Spark Connect server; settings that only a start can change are the server's own."""
     spark: SparkSession = builder.getOrCreate()
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)

@@ -26,7 +26,8 @@ from faust_assigner.pipeline.history.store import PENDING, Day, Manifest, Store,
 from faust_assigner.pipeline.history.tables import tables_of
 from faust_assigner.pipeline.schema import FACTS
 
-#: The most placements, and the most recoveries, stored without their decision; beyond, the first are dropped.
+#: The most placements, and the most recoveries, stored without their decision. Beyond this number the first
+#: rows in sort order are dropped.
 PENDING_KEPT = 500_000
 
 
@@ -161,7 +162,7 @@ def _merge_pending(
     }
     empty = {fact: table_schema(fact).empty_table() for fact in FACTS}
     added = {fact: new.get(fact, rows) for fact, rows in empty.items()}
-    # A recovery is counted on its own day already; pending recoveries only serve the decision's longest one.
+    # A recovery is counted on its own day already; pending, it only gives its decision's longest recovery.
     added["recoveries"] = new.get("echoes", empty["recoveries"])
     facts = merged({**empty, **left}, added)
     cut = {fact: rows.slice(max(0, rows.num_rows - PENDING_KEPT)) for fact, rows in facts.items()}

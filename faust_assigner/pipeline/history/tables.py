@@ -109,7 +109,7 @@ def outcome_of(decision: Mapping[str, Any], placed: Placed) -> Outcome:
 
 
 def _tasks(placed: Placed) -> Callable[[Iterable[Mapping[str, Any]]], set[tuple[int, int]]]:
-    """A function placements -> their tasks: topics with equal partition counts move together."""
+    """Return a function from placements to their tasks: topics of one partition count move together."""
     last: dict[str, int] = {}
     for row in placed:
         last[row["topic"]] = max(last.get(row["topic"], 0), row["partition"])

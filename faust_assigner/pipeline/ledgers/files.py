@@ -25,7 +25,7 @@ from faust_assigner.errors import FaustAssignerError
 from faust_assigner.ledger import MAX_LINE_BYTES
 
 LEDGER_NAME = re.compile(r"\.jsonl(\.[0-9]+)?(\.(gz|bz2|xz))?$")
-#: Ledgers in an unsupported compression are refused with an error: without their lines all figures are wrong.
+#: Ledgers in an unsupported compression; an error, since figures without their lines would be incomplete.
 _PACKED_OTHERWISE = re.compile(r"\.jsonl(\.[0-9]+)?\.(zst|zstd|lz4|lzo|snappy|sz|zip|7z|Z|br)$")
 _PACKED = re.compile(r"\.(gz|bz2|xz)$")
 CHUNK_BYTES = 32 * 1024 * 1024

@@ -79,7 +79,7 @@ def _by_connector(spark: SparkSession, source: TopicSource, spans: Sequence[Span
         .option("startingOffsets", json.dumps({source.topic: starts}))
         .option("endingOffsets", json.dumps({source.topic: ends}))
         .option("kafka.isolation.level", "read_committed")
-        # Retention may delete records before they are read; this must not fail the job.
+        # Retention may delete records before the job reads them; the job must not fail then.
         .option("failOnDataLoss", "false")
         .load()
     )

@@ -1,12 +1,13 @@
 """A group's joins, restarts, crashes and departures, derived from its successive decisions.
 
 * A static member (``instance_id``) is the same worker under every member id. It sends no LeaveGroup, so the
-  group removes it one session after its end. Its end is dated one session before that decision.
-* A dynamic member was restarted if it is back within RETURN_S, under its own id or, since Kafka gives new
-  ids, as another new member of its rack. A member that does not return left.
-* A dynamic member crashed if its partitions were not sampled for a session while other members' partitions
-  were, or if the trigger contains one of CRASH_WORDS (of other writers). Its crash too is dated one session
-  before the decision.
+  group removes it one session after its end. Its end is dated one session before the first decision without
+  it.
+* A dynamic member was restarted if it is back within RETURN_S. It returns under its own id or, since Kafka
+  gives new ids, as another new member of its rack. A member that does not return left.
+* A dynamic member crashed if its partitions lack samples for a session while another member's partitions
+  have them, or if the trigger contains one of CRASH_WORDS (of other writers). Its crash too is dated one
+  session before the first decision without it.
 """
 
 from __future__ import annotations

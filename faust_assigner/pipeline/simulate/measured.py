@@ -33,7 +33,7 @@ def calibrated(
     recoveries: Sequence[RecoveryFact],
     decisions: Sequence[Mapping[str, Any]],
 ) -> tuple[Costs, tuple[str, ...]]:
-    """``costs``, with the costs that the ledger measured replaced, and the names of the replaced costs.
+    """Replace ``costs`` by values from the ledger; return the new costs and the names of the replaced costs.
 
     * replay: records per second over all cold recoveries together;
     * takeover: the median of the warm recoveries that read at most ``acceptable_recovery_lag`` records;

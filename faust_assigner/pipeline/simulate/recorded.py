@@ -7,7 +7,8 @@ the cost of a recovery (``measured.py``). Two facts are not in a ledger and are 
 * a topic is a changelog if it had a standby or a recovery, or has a changelog's name.
 
 Scenario 0 of each group is the recorded week. Each further scenario consists of randomly drawn whole days of
-the week (of a single day: with other pauses). Its incidents' members and heavy partitions are drawn too.
+the week; a single recorded day is repeated with other pauses. The members that incidents hit and the heavy
+partitions are drawn too.
 """
 
 from __future__ import annotations
@@ -411,7 +412,7 @@ def _varied(recorded: Scenario, draw: np.random.Generator, part: int | None = No
 
 
 def _victim(running: Sequence[str], restarts: Mapping[str, int], draw: np.random.Generator) -> str:
-    """A random member among those hit least so far: a rolling deploy restarts each worker once."""
+    """A random member with the fewest incidents: a deploy restarts all workers before any worker again."""
     fewest = min(restarts[member_id] for member_id in running)
     fair = [member_id for member_id in running if restarts[member_id] == fewest]
     return fair[int(draw.integers(len(fair)))]

@@ -182,9 +182,9 @@ def distribution(rows: Sequence[Any], fleets: tuple[str, str]) -> dict[str, Any]
 def quantile_interval(values: Floats, share: float) -> tuple[float, float]:
     """A distribution-free 95% interval of a quantile: two of the sorted values.
 
-    Their positions follow from the number of values below the quantile, which is binomial with the mean
-    n * share (computed with the normal approximation). With few values the interval ends at the largest
-    value; the true upper end may be higher.
+    The number of values below the quantile is binomial with the mean n * share. Its normal approximation
+    gives the positions of both values. With few values the interval ends at the largest value; the true
+    upper end may be higher.
     """
     ordered, count = np.sort(values), len(values)
     half = Z95 * math.sqrt(count * share * (1 - share))

@@ -2,8 +2,8 @@
 
     look at the changelog -> plan spans -> mapInArrow(records -> SST files) -> publish manifests
 
-A task reads one Kafka partition, so the job needs no shuffle and bounded memory (compaction.py). To submit
-the job: ``spark-submit jobs.py snapshot --bootstrap B --topic T --to s3://...``.
+A task reads one Kafka partition, so the job needs no shuffle and its memory is bounded (compaction.py). To
+submit the job: ``spark-submit jobs.py snapshot --bootstrap B --topic T --to s3://...``.
 """
 
 from __future__ import annotations

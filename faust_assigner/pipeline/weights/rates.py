@@ -41,7 +41,8 @@ from faust_assigner.weights.document import (
 
 #: A gap of more than this many median intervals is a hole.
 HOLE = 10.0
-#: The default half-life in seconds: with half a day, last week hardly counts, and a quiet night not alone.
+#: The default half-life in seconds. With half a day, samples of last week hardly count, and samples of the
+#: previous day still count beside those of a quiet night.
 HALF_LIFE_S = 43_200.0
 #: With this half-life all samples count alike.
 NO_DECAY = math.inf
@@ -237,7 +238,7 @@ def _rate(
 def _costs(rates: Sequence[PartitionRate], by: str) -> Floats:
     """float64[n]: the cost of each partition per second; with ``blend``, its mean share of the group.
 
-    Bytes and CPU time are those of the arrived records, estimated with the mean per consumed record of the
+    Bytes and CPU time are estimates for the arrived records. They use the mean per consumed record of the
     partition, or of its topic if no record of the partition was consumed.
     """
     seconds = np.array([rate.covered_ms for rate in rates]) / 1_000.0
