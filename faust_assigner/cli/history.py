@@ -21,9 +21,7 @@ from faust_assigner.cli.options import Number
     help="A ledger: file, folder, glob, URL, or kafka://host:port/topic. May be repeated.",
 )
 @click.option("--out", required=True, metavar="DIR", help="Folder for tables, plots and report.")
-@click.option(
-    "--stream", is_flag=True, help="Read only new lines since the last run, with a checkpoint."
-)
+@click.option("--stream", is_flag=True, help="Read only the new lines since the last run.")
 @click.option(
     "--every",
     type=Number(min=0, min_open=True),

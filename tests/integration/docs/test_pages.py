@@ -232,7 +232,7 @@ PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[
     "docs/how-to/deploys.md": (with_two_workers, nothing),
     "docs/how-to/doctor.md": (with_worker, nothing),
     "docs/how-to/from-leases.md": (for_the_service, has("export.db")),
-    "docs/how-to/history.md": (with_broker, has("history/report.html", "history/_stream")),
+    "docs/how-to/history.md": (with_broker, has("history/report.html", "history/manifest.json")),
     "docs/how-to/page.md": (with_worker, nothing),
     "docs/how-to/plain-consumers.md": (with_group, nothing),
     "docs/how-to/recovery.md": (plain, nothing),
