@@ -1,1 +1,1 @@
-"""What of Faust, mode and aiokafka the app's parts rely on beyond what these promise, and the check of it."""
+"""The undocumented names of Faust, mode and aiokafka that the app's parts use, and their check."""

@@ -1,7 +1,7 @@
-"""The classes of Faust below ours, as far as ours call them: types only, never at run time.
+"""The members of Faust's classes that our subclasses call: for type checks only, never at run time.
 
-Each member is a row of ``private_apis.py`` or described by Faust. ``TP`` and records are
-Faust's own, untyped.
+Each member has a row in ``private_apis.py`` or is documented by Faust. ``TP`` and records are
+Faust's own types, without annotations.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class StreamBase(Protocol):
 
 
 class TablesBase(Protocol):
-    """``faust.tables.manager.TableManager``; changelog queue and recovery are made at first use."""
+    """``faust.tables.manager.TableManager``; creates changelog queue and recovery at first use."""
 
     app: Any
     beacon: Any
@@ -166,7 +166,7 @@ class TablesBase(Protocol):
 
 
 class RecoveryBase(Protocol):
-    """``faust.tables.recovery.Recovery``; offsets are of the last record applied, None or -1 before one."""
+    """``faust.tables.recovery.Recovery``; offsets of last applied records, None or -1 before."""
 
     app: Any
     tables: Any

@@ -1,6 +1,7 @@
-"""Whether the installed Faust, mode and aiokafka are the ones our parts were written for.
+"""Checks that the installed Faust, mode and aiokafka are as expected by the app's parts.
 
-``python -m faust_assigner.app.host.check`` checks all of it and ends with 1 where something does not fit.
+``python -m faust_assigner.app.host.check`` checks all names and exits with 1 if a name does not
+fit.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ def demand(
     apis: Iterable[PrivateApi] = PRIVATE_APIS,
     versions: Mapping[str, tuple[str, str]] = VERSIONS,
 ) -> None:
-    """Raise HostMismatch, naming everything that does not fit, unless the host is what ``parts`` need.
+    """Raise HostMismatch, with the list of mismatches, unless the host fits ``parts``.
 
-    Cost: 50 ms the first time in a process; nothing is created or changed.
+    Cost: 50 ms at the first call in a process; no object is created or changed.
     """
     found = [
         *_foreign_versions(versions),
@@ -48,7 +49,7 @@ def demand(
 
 
 def misfit(api: PrivateApi) -> Iterator[str]:
-    """What does not fit, in words; nothing where ``api`` is as expected."""
+    """Yield a description of the mismatch, if ``api`` is not as expected."""
     found = shape_of(api)
     if found != api.shape:
         owner = api.owner.rpartition(":")[2]
@@ -60,7 +61,10 @@ def misfit(api: PrivateApi) -> Iterator[str]:
 
 @functools.cache
 def shape_of(api: PrivateApi) -> str:
-    """What the host has under that name, in the words of ``PrivateApi.shape``; a process has one host."""
+    """Return the shape of the name in the host, in the words of ``PrivateApi.shape``.
+
+    The result is cached: the host of a process does not change.
+    """
     module, _, name = api.owner.partition(":")
     try:
         owner: Any = importlib.import_module(module)
@@ -92,10 +96,10 @@ def shape_of(api: PrivateApi) -> str:
 
 
 def signature(function: Any) -> str:
-    """Parameters by name and kind, ``=`` where there is a default; ``async`` before a coroutine's."""
+    """Return parameters by name and kind, ``=`` for a default; for a coroutine after ``async``."""
     function = inspect.unwrap(function)
     parameters = inspect.signature(function).parameters.values()
-    # Faust's defaults and annotations change in form from one Python to the next; names do not.
+    # The form of Faust's defaults and annotations depends on the Python version; the names do not.
     bare = [
         p.replace(
             name=p.name if p.default is p.empty else f"{p.name}_DEFAULT",
@@ -109,7 +113,7 @@ def signature(function: Any) -> str:
 
 
 def _sets(method: Any, name: str) -> bool:
-    """Whether ``method`` assigns an attribute of that name, to whatever object."""
+    """Return whether ``method`` assigns an attribute of this name, on any object."""
     code = getattr(inspect.unwrap(method) if callable(method) else method, "__code__", None)
     return (
         code is not None
@@ -129,7 +133,7 @@ def _foreign_versions(versions: Mapping[str, tuple[str, str]]) -> Iterator[str]:
 
 
 def in_range(said: str, first: str, beyond: str) -> bool:
-    """Whether a version is ``first`` or later, and before ``beyond``."""
+    """Return whether version ``said`` is ``first`` or later, and before ``beyond``."""
     return _numbers(first) <= _numbers(said) < _numbers(beyond)
 
 
@@ -147,13 +151,13 @@ def _version(name: str) -> str:
 
 
 def _numbers(said: str) -> tuple[int, ...]:
-    """0.15.3rc1 -> (0, 15, 3); nothing where it is no version."""
+    """Convert 0.15.3rc1 to (0, 15, 3); empty if ``said`` is not a version."""
     found = re.match(r"\d+(\.\d+)*", said)
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
 def main() -> int:
-    """Check everything; the exit code."""
+    """Check all names; return the exit code."""
     try:
         demand({part for api in PRIVATE_APIS for part in api.parts})
     except HostMismatch as error:

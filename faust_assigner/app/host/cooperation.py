@@ -1,6 +1,6 @@
-"""What cooperative rounds use of the host; see ``private_apis.py``.
+"""The host names that cooperative rounds use; see ``private_apis.py``.
 
-Where a row does not fit, rounds are eager.
+If a row does not fit, rounds are eager.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What the repairs for silent brokers, frozen workers, full disks, corrupt files, aborts use of the host."""
+"""The host names that the repairs after failures use; see ``private_apis.py``.
+
+The failures are unresponsive brokers, frozen workers, full disks, corrupt files and aborts.
+"""
 
 from __future__ import annotations
 

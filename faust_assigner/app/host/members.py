@@ -1,4 +1,4 @@
-"""What a member that was replaced, or idle for too long, uses of aiokafka; see ``private_apis.py``."""
+"""The aiokafka names that replaced members and long idle members use; see ``private_apis.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts that an app has, and the class that it gets in the place of one that its settings name."""
+"""The parts of an app, and the classes that replace the classes named by its settings."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ MARK = "_faust_assigner_parts"
 
 
 def parts_of(app: Any) -> set[str]:
-    """The names of the parts that were installed in ``app``; empty before the first."""
+    """Return the names of the parts installed in ``app``; empty before the first."""
     parts: set[str] = vars(app).setdefault(MARK, set())
     return parts
 
 
 def host_of(theirs: type) -> type:
-    """The host's class among the bases of ``theirs``, or ``theirs`` itself."""
+    """Return the host's class among the bases of ``theirs``, or ``theirs`` itself."""
     return next(
         base for base in theirs.__mro__ if not base.__module__.startswith("faust_assigner.")
     )
 
 
 def over(ours: type, theirs: type) -> type:
-    """``ours`` before ``theirs``, under the name of ``theirs``; ``theirs`` where that has ``ours`` already.
+    """Return a class with ``ours`` before ``theirs``, under the name of ``theirs``.
 
-    Mode puts a service's class name into every log line, and people search for ``[^--Consumer]``. It keeps
-    a class's tasks by module and qualified name, so the latter has the name of ours as well. Raises
-    ConfigError where ``theirs`` is no subclass of the host's class that ``ours`` derives from: then calls
-    would pass it by.
+    If ``theirs`` derives from ``ours`` already, return ``theirs``. Mode puts a service's class name
+    into every log line, and people search for ``[^--Consumer]``. Mode registers a class's tasks by
+    module and qualified name, so the qualified name also contains the name of ``ours``. Raises
+    ConfigError if ``theirs`` is no subclass of the host's class from which ``ours`` derives: calls
+    would then bypass ``theirs``.
     """
     if issubclass(theirs, ours):
         return theirs

@@ -1,4 +1,4 @@
-"""docs/reference/host.md, made from the table: ``python -m faust_assigner.app.host.page FILE``."""
+"""Writes docs/reference/host.md from the table: ``python -m faust_assigner.app.host.page FILE``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLUMNS = "\n| name | shape | part | why | test |\n| --- | --- | --- | --- | ---
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the page's text."""
     versions = ", ".join(
         f"{name} {first} up to, not including, {beyond}"
         for name, (first, beyond) in VERSIONS.items()

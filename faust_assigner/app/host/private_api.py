@@ -8,9 +8,10 @@ from typing import NamedTuple
 class PrivateApi(NamedTuple):
     """One name of the host.
 
-    ``owner`` is ``module`` or ``module:Class``. ``shape`` is a signature (names, kinds, ``=`` for a default;
-    ``async`` before it for a coroutine), ``property``, ``class attribute``, or ``set in METHOD``. ``parts``
-    are the installers that need it, ``stock`` is none of them.
+    ``owner`` is ``module`` or ``module:Class``. ``shape`` is a signature, ``property``, ``class
+    attribute``, or ``set in METHOD``. A signature has names, kinds and ``=`` for a default; a
+    coroutine's begins with ``async``. ``parts`` are the installers that need the name; ``stock`` is
+    no installer.
     """
 
     owner: str
@@ -22,7 +23,7 @@ class PrivateApi(NamedTuple):
 
 
 def rows_of(owner: str, *rows: tuple[str, str, str, str, str]) -> tuple[PrivateApi, ...]:
-    """Rows of one owner: (name, shape, parts with spaces between them, why, test)."""
+    """Return the rows of one owner: (name, shape, parts separated by spaces, why, test)."""
     return tuple(
         PrivateApi(owner, name, shape, tuple(parts.split()), why, test)
         for name, shape, parts, why, test in rows

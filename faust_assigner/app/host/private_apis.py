@@ -1,7 +1,8 @@
 """Each private or undocumented name of Faust, mode and aiokafka that the app's parts use.
 
-docs/reference/host.md is made from this table (``page.py``), an app is checked against it before anything is
-installed (``check.py``), and each row names the test that goes red when the name means something else.
+``page.py`` writes docs/reference/host.md from this table. ``check.py`` checks the host against the
+table before any part is installed. Each row names the test that fails if the meaning of the name
+changes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from faust_assigner.app.host.reading import READS
 from faust_assigner.app.host.sets import SETS
 from faust_assigner.app.host.windows import WINDOWS
 
-#: Distribution -> the first version that was tried, and the first that was not; as in setup.cfg.
+#: Distribution -> the first tested version, and the first untested version; as in setup.cfg.
 VERSIONS: Final = {"faust-streaming": ("0.15.3", "0.16"), "aiokafka": ("0.14", "0.15")}
 
 _LOST = "tests/integration/app/consumer/test_nothing_lost.py::test_"

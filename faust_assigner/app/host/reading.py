@@ -1,4 +1,4 @@
-"""What requests for keys use of the host; see ``private_apis.py``."""
+"""The host names that requests for keys use; see ``private_apis.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tables of sets use of the host."""
+"""The host names that tables of sets use; see ``private_apis.py``."""
 
 from __future__ import annotations
 

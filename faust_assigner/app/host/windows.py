@@ -1,4 +1,4 @@
-"""Rows of the table of host names: what the closing of windows uses."""
+"""The host names that the closing of windows uses; see ``private_apis.py``."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the host's methods do that ours replace, and where ours do it."""
+"""The duties of the host's methods that ours replace, and the places that fulfil these duties."""

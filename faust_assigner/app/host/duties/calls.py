@@ -1,11 +1,11 @@
-"""Methods of ours that call the host's own on every path: all that it does is done."""
+"""Methods of ours that call the host's method on every path, and so fulfil all its duties."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-#: Our class -> names of its methods, with spaces between them. Checked in the source of each.
+#: Our class -> names of its methods, separated by spaces; a test checks the source of each method.
 CALLS: Final[Mapping[str, str]] = {
     "recovery.by_partition:PartitionRecovery": "_resume_streams on_rebalance on_stop",
     "recovery.by_partition:PartitionTables": "on_partitions_revoked",

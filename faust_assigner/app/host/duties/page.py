@@ -1,4 +1,4 @@
-"""docs/reference/duties.md, made from the tables: ``python -m faust_assigner.app.host.duties.page FILE``."""
+"""Writes docs/reference/duties.md: ``python -m faust_assigner.app.host.duties.page FILE``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ the duty is due.
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the page's text, made from the tables."""
     calling = sum(len(names.split()) for names in CALLS.values())
     text = HEAD.format(
         methods=len({row.host for row in TAKEN} | {row.host for row in PUT}) + calling,

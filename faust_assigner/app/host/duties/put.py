@@ -1,4 +1,4 @@
-"""Attributes of the host's objects that are given something of ours."""
+"""Attributes of the host's objects that our code replaces."""
 
 from __future__ import annotations
 

@@ -1,21 +1,22 @@
-"""One row of the tables of duties: a method of the host that ours replaces, and where its duties are."""
+"""One row of the tables of duties: a host's method that ours replaces, and its duties' places."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-#: As a place: the method of ours that the row is of.
+#: As a place: our method in this row.
 HERE = "here"
 #: As a place: the host's own method, which ours calls on the paths where the duty is due.
 ORIGINAL = "original"
 
 
 class Duty(NamedTuple):
-    """What the host's method does for others to see.
+    """A visible effect of the host's method.
 
-    ``what`` is in the words of ``tests/support/host/source.py``, which reads the host's source; a duty that
-    no syntax tree shows begins with ``also``. ``where`` names our functions as ``module:Class.name``, with
-    spaces between them. It is empty where nothing of ours does it: then ``why`` gives the reason.
+    ``what`` uses the words of ``tests/support/host/source.py``, which reads the host's source. A
+    duty that the syntax tree does not show begins with ``also``. ``where`` names our functions as
+    ``module:Class.name``, separated by spaces. If ``where`` is empty, no function of ours fulfils
+    the duty, and ``why`` gives the reason.
     """
 
     what: str
@@ -24,9 +25,9 @@ class Duty(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A method of the host, ``module:Class.name``, and what of ours stands in its place on some path.
+    """A method of the host, ``module:Class.name``, and our function that replaces it on some path.
 
-    ``why`` says on which paths, or what is different. ``duties`` are those of the host's method.
+    ``why`` names these paths or the difference. ``duties`` are the duties of the host's method.
     """
 
     host: str
@@ -36,10 +37,11 @@ class Taken(NamedTuple):
 
 
 class Put(NamedTuple):
-    """An attribute of a host's object that is given something of ours; ``site`` is where.
+    """An attribute of a host's object that our code replaces at ``site``.
 
-    ``made`` is our function or class, ``holds`` the parameter or expression by which it calls the host's own.
-    It is empty where ours does not call that; ``why`` is needed then, and where some path does not call it.
+    ``made`` is our function or class. ``holds`` is the parameter or expression by which ``made``
+    calls the host's original; it is empty without such a call. ``why`` is necessary if there is no
+    call, or if some path has none.
     """
 
     site: str
@@ -50,10 +52,10 @@ class Put(NamedTuple):
 
 
 def taken(host: str, ours: str, why: str, *duties: tuple[str, ...]) -> Taken:
-    """A row; each duty is (what, where) or (what, "", why)."""
+    """Return a row; each duty is (what, where) or (what, "", why)."""
     return Taken(host, ours, why, tuple(Duty(*duty) for duty in duties))
 
 
 def alike(host: str, ours: str, names: str, why: str) -> tuple[Taken, ...]:
-    """Rows of methods that have no duty for others to see, and one reason."""
+    """Return rows for methods without duties, all with the same reason."""
     return tuple(Taken(f"{host}.{name}", f"{ours}.{name}", why, ()) for name in names.split())

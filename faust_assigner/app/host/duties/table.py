@@ -1,4 +1,4 @@
-"""Every method of Faust, mode and aiokafka that ours override, replace or wrap, and where its duties are."""
+"""Every method of Faust, mode and aiokafka that ours override, replace or wrap, and its duties."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TAKEN: Final[tuple[Taken, ...]] = (*CONSUMER, *CLIENT, *ASSIGNOR, *TABLES)
 
 
 def places_of(row: Taken, duty: Duty) -> tuple[str, ...]:
-    """Our functions that fulfil the duty; the host's own method is none of them."""
+    """Return our functions that fulfil the duty; the host's own method is omitted."""
     return tuple(
         row.ours if place == HERE else place for place in duty.where.split() if place != ORIGINAL
     )
