@@ -1,1 +1,1 @@
-"""Everything that knows Faust: the assignor, the fixup that installs it, the repairs around a rebalance."""
+"""The modules that depend on Faust: the assignor, its fixup, and the repairs around a rebalance."""

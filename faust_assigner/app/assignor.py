@@ -1,10 +1,11 @@
-"""PartitionAssignor: what Faust and aiokafka call, on our planner.
+"""PartitionAssignor: the methods that Faust and aiokafka call, on top of our planner.
 
     app = faust.App("shop", PartitionAssignor="faust_assigner:PartitionAssignor")
 
-``metadata`` when this member joins, ``assign`` on the leader, ``on_assignment`` on every member: on the
-consumer's thread, and never raising, because aiokafka would leave the worker alive without partitions.
-The rest is asked by Faust's router, tables and producers, from the app's thread.
+aiokafka calls ``metadata`` when this member joins, ``assign`` on the leader, and ``on_assignment``
+on every member. They run on the consumer's thread. They never raise, because aiokafka would then
+leave the worker alive without partitions. Faust's router, tables and producers call the other
+methods from the app's thread.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ Answers = dict[str, ConsumerProtocolMemberAssignment]
 class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type: ignore[misc]
     """One app's assignor; Faust creates it as ``PartitionAssignor(app, replicas=N)``.
 
-    ``counters`` counts what a person should look at (see :mod:`faust_assigner.app.rebalance.findings`).
-    ``weights_provider`` is asked for the weights of partitions at each round led by this member; it may
-    be set to any callable without arguments, None means that all weigh the same. ``awaited`` are the
-    standbys that a follow-up round waits for, ``overdue`` those that were waited for too long.
+    ``counters`` counts problems for the operator (see
+    :mod:`faust_assigner.app.rebalance.findings`). ``weights_provider`` returns the weights of
+    partitions and is called at each round that this member leads. It may be any callable without
+    arguments; None means equal weights. ``awaited`` are the standbys that a follow-up round waits
+    for, ``overdue`` the standbys that took too long.
     """
 
     def __init__(self, app: Any, replicas: int = 0) -> None:
@@ -71,18 +73,18 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         self._memory = Memory()
         self._memory_file = MemoryFile(app, self.counters)
         self.awaited = Awaited()
-        self.read_to: Mapping[TP, int] = {}  # of copies that have caught up, since then
+        self.read_to: Mapping[TP, int] = {}  # offsets of caught-up copies
         self.overdue: frozenset[TP] = frozenset()
-        self._held_up: Mapping[str, int] = {}  # while it leads: rounds in a row, by whom
-        self._claimed: JoinData | None = None  # what was said when this member joined
-        self._wanted: list[str] = []  # the topics that it subscribed to then
-        self.holds = False  # whether what is owned is processed while the next round goes on
-        self.stops_nobody = False  # whether it was so in the last one
-        self.leaves = False  # whether it is to be given away in it
+        self._held_up: Mapping[str, int] = {}  # as leader: member -> delayed rounds in a row
+        self._claimed: JoinData | None = None  # the metadata of the last join
+        self._wanted: list[str] = []  # the subscription of the last join
+        self.holds = False  # whether partitions are processed during the next round
+        self.stops_nobody = False  # whether the last round was cooperative
+        self.leaves = False  # whether this member gives its partitions away
         self.is_unheard = (
-            False  # whether the leader knows another capacity, rack or subscription of it
+            False  # whether the leader knows an outdated capacity, rack or subscription
         )
-        self.cooperative = False  # whether such rounds are offered to the others
+        self.cooperative = False  # whether this member offers cooperative rounds
         self._active_tps: set[TP] = set()
         self._standby_tps: set[TP] = set()
         self._topic_groups: dict[str, int] = {}
@@ -91,7 +93,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     @property
     def name(self) -> str:
-        """The protocol all members of a group must share."""
+        """The name of the protocol that all members of a group must share."""
         return "faust"
 
     @property
@@ -101,7 +103,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether every member of the last round was ours, so that all understand more than stock does."""
+        """Whether all members of the last round were ours and so understand more than stock."""
         return self._memory.answer is not None and self._memory.answer.is_uniform
 
     @property
@@ -111,29 +113,29 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
 
     @property
     def joined_with(self) -> JoinData | None:
-        """What this member told the group of its partitions and files when it joined last."""
+        """The metadata of this member's last join, None if unknown."""
         return self._claimed
 
     @staticmethod
     def is_followed(assignment: ConsumerProtocolMemberAssignment) -> bool:
-        """Whether this answer leaves something to a second round, which every member is to join at once."""
+        """Return whether a second round follows this answer; every member joins it at once."""
         try:
             return decode_answer(assignment.user_data).among > 0
-        except Exception:  # said by on_assignment()
+        except Exception:  # on_assignment() logs the error
             return False
 
     def on_decision(self, observer: Observer) -> Observer:
-        """Have ``observer(inputs, plan)`` called after each decision of this member as leader.
+        """Call ``observer(inputs, plan)`` after each decision of this member as leader.
 
-        On a thread of its own, in order; when it is slow, decisions are dropped, and when it fails, that
-        is logged. Usable as a decorator.
+        The calls run in order on a separate thread. Decisions are dropped if the observer is slow.
+        Errors of the observer are logged. Usable as a decorator.
         """
         return self.decisions.connect(observer)
 
     # -- as a member
 
     def metadata(self, topics: Collection[str]) -> ConsumerProtocolMemberMetadata:
-        """What this member says when it joins."""
+        """Return this member's metadata for a join."""
         wanted = self._wanted = sorted(topics)
         try:
             data = self._say(wanted)
@@ -150,11 +152,11 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return ConsumerProtocolMemberMetadata(self.version, wanted, packed)
 
     def look_at_files(self, topics: Collection[str]) -> None:
-        """Read what ``metadata()`` is about to need from disk; in any thread, it changes nothing."""
+        """Read the files that ``metadata()`` is about to need; in any thread, without changes."""
         try:
             self._say(sorted(topics))
         except Exception as exc:
-            logger.debug("Files could not be looked at: %r", exc)  # metadata() says it
+            logger.debug("Files could not be looked at: %r", exc)  # metadata() logs an error
 
     def _say(self, topics: Collection[str]) -> JoinData:
         return said_by(
@@ -170,7 +172,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         )
 
     def on_assignment(self, assignment: ConsumerProtocolMemberAssignment) -> None:
-        """Take this member's part of a round."""
+        """Take over this member's part of an assignment."""
         answer, memory, error = self._read(assignment)
         if error is not None:
             self.counters["unreadable_answers"] += 1
@@ -212,10 +214,11 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return {"capacity": said.capacity, "rack": said.rack_id, "topics": topics}
 
     def _came_back_with_other_offers(self, memory: Memory, given: set[str]) -> bool:
-        """Whether a static member rejoined without a round (KIP-345), so that no leader read its metadata.
+        """Return whether a static member rejoined without a round (KIP-345) and with new metadata.
 
-        A file says what the leader knew of it. Where there is none, the leader named no group of a topic that
-        this member subscribes to, or has ``given`` it one that it does not.
+        No leader has read the new metadata. The memory file has the metadata that the leader knew.
+        Without a file, there are two signs. The leader named no group for a topic to which this
+        member subscribes, or it has ``given`` a topic to which this member does not subscribe.
         """
         if self._memory.answer is not None or self._claimed is None:
             return False
@@ -227,10 +230,10 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return is_static and not given <= wanted <= planned
 
     def torn(self, assignment: ConsumerProtocolMemberAssignment) -> frozenset[TP]:
-        """The partitions that this answer leaves here and whose transaction ends nevertheless.
+        """Return the partitions that stay here and whose transaction ends nevertheless.
 
-        Never those of a global table's changelog: their offsets are in no transaction, and streams that flow
-        on read the table.
+        The changelogs of global tables are never included. Their offsets are in no transaction, and
+        streams that keep running read the table.
         """
         if not self.app.in_transaction:
             return frozenset()
@@ -242,7 +245,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     def _read(
         self, assignment: ConsumerProtocolMemberAssignment
     ) -> tuple[Answer, Memory, Exception | None]:
-        """What the leader answered, the memory after it, and why it could not be read."""
+        """Return the leader's answer, the memory after it, and the error if it is unreadable."""
         given: dict[str, list[int]] = {}
         for topic, numbers in assignment.assignment or ():
             given.setdefault(topic, []).extend(numbers)
@@ -254,8 +257,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             return answer, self._remember(answer, given), exc
 
     def _keep(self, memory: Memory) -> None:
-        # A worker that ends may be in one more round, while others end too: what it is given there for a
-        # moment is not what it owned.
+        # A stopping worker may join one more round while other workers stop too. The partitions
+        # that it gets there for a moment are not the partitions that it owned.
         if not self.app.should_stop:
             known = self._memory_file.former().offers if self.is_unheard else self._offers()
             self._memory_file.keep(memory.generation, memory.owned(facts_of(self.app)), known)
@@ -268,7 +271,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
     def assign(
         self, cluster: Any, member_metadata: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> Answers:
-        """Every member's assignment; partition counts are read from ``cluster``."""
+        """Return every member's assignment; partition counts are read from ``cluster``."""
         span = self._start_span()
         state = self._sense("on_assignment_start")
         try:
@@ -361,31 +364,34 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         except Exception:
             logger.exception("The tracer failed")
 
-    # -- asked by tables, producers and the router
+    # -- called by tables, producers and the router
 
     def assigned_actives(self) -> set[TP]:
-        """The partitions this member owns; of a global table's changelog, all."""
+        """Return the partitions that this member owns; for a global table's changelog, all."""
         return set(self._active_tps)
 
     def assigned_standbys(self) -> set[TP]:
-        """The changelog partitions this member follows without owning them."""
+        """Return the changelog partitions that this member follows as a standby."""
         return set(self._standby_tps)
 
     def is_active(self, tp: TP) -> bool:
-        """Whether this member owns ``tp``."""
+        """Return whether this member owns ``tp``."""
         return tp in self._active_tps
 
     def is_standby(self, tp: TP) -> bool:
-        """Whether this member is a standby of ``tp``."""
+        """Return whether this member is a standby of ``tp``."""
         return tp in self._standby_tps
 
     @property
     def decision_id(self) -> str:
-        """The name of the round this member's assignment is from, as in the ledger; "" where unknown."""
+        """The id of the decision on this member's assignment, as in the ledger; "" if unknown."""
         return self._memory.answer.decision_id if self._memory.answer is not None else ""
 
     def group_for_topic(self, topic: str) -> int:
-        """The id of the topic's co-partitioned group; KeyError for a topic this group does not consume."""
+        """Return the id of the topic's co-partitioned group.
+
+        Raises KeyError for a topic that the consumer group does not consume.
+        """
         return self._topic_groups[topic]
 
     @property
@@ -399,26 +405,26 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return self._memory.external_topic_distribution
 
     def table_metadata(self, topic: str) -> ByUrl:
-        """URL -> ``topic`` -> partitions."""
+        """Return URL -> ``topic`` -> partitions."""
         return {
             url: {t: numbers for t, numbers in topics.items() if t == topic}
             for url, topics in self.changelog_distribution.items()
         }
 
     def tables_metadata(self) -> ByUrl:
-        """URL -> changelog topic -> partitions."""
+        """Return URL -> changelog topic -> partitions."""
         return self.changelog_distribution
 
     def external_topics_metadata(self) -> ByUrl:
-        """URL -> any other topic -> partitions."""
+        """Return URL -> any other topic -> partitions."""
         return self.external_topic_distribution
 
     def key_store(self, topic: str, key: bytes) -> URL:
-        """The worker whose table holds ``key``; KeyError where nobody is known to."""
+        """Return the worker whose table holds ``key``. Raises KeyError if unknown."""
         return self._owner(topic, key, self.changelog_distribution, of_tables=True)
 
     def external_key_store(self, topic: str, key: bytes) -> URL:
-        """The worker that reads ``key`` from ``topic``; KeyError where nobody is known to."""
+        """Return the worker that reads ``key`` from ``topic``. Raises KeyError if unknown."""
         return self._owner(topic, key, self.external_topic_distribution, of_tables=False)
 
     def _owner(self, topic: str, key: bytes, by_url: ByUrl, *, of_tables: bool) -> URL:
@@ -434,14 +440,12 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         raise KeyError(tp)
 
     def partition_of(self, topic: str, key: bytes) -> TP:
-        """Where producers put ``key``; KeyError where that is not known."""
+        """Return the partition in which producers put ``key``. Raises KeyError if unknown."""
         try:
             tp = self.app.producer.key_partition(topic, key)
         except NotReady:
             raise KeyError(topic) from None
-        except (
-            TypeError
-        ):  # it has not asked about the topic, as long as it has written nothing there
+        except TypeError:  # the producer has no metadata of the topic before its first write there
             number = self.app.consumer.key_partition(topic, key)
             tp = None if number is None else (topic, number)
         if tp is None:
@@ -449,18 +453,18 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         return TP(*tp)
 
     def owner_of(self, tp: TP) -> URL:
-        """The worker that owns this changelog partition; KeyError where nobody is known to."""
+        """Return the worker that owns this changelog partition. Raises KeyError if unknown."""
         return self._owner_of(tp, self.changelog_distribution, of_tables=True)
 
     def standbys_of(self, tp: TP) -> tuple[URL, ...]:
-        """The workers that keep a copy of it, as far as the leader named them."""
+        """Return the workers that keep a copy of ``tp``, as far as the leader named them."""
         return tuple(
             URL(url) for url in self._memory.directory.standby_urls(tp.topic, tp.partition) if url
         )
 
 
 def _warn_without_fixup(app: Any) -> None:
-    """Log that no part was installed in ``app``: the package's entry point is missing."""
+    """Log that no part was installed in ``app``, because the package's entry point is missing."""
     if settings.read_or_default(app, table.REPAIRS) and not parts_of(app):
         parts_of(app).add("assignor")
         logger.warning(
@@ -470,13 +474,13 @@ def _warn_without_fixup(app: Any) -> None:
 
 
 def kafka_generation(app: Any) -> int:
-    """The generation the consumer is in, or forming, as Kafka counts; -1 when there is none."""
+    """Return Kafka's number of the consumer's current or forming generation; -1 without one."""
     at = _of_coordinator(app, "generation")
     return at if type(at) is int and at > 0 else -1
 
 
 def kafka_member_id(app: Any) -> str:
-    """The id that the group gave this member; "" before that."""
+    """Return the id that the group gave this member; "" before its first join."""
     return str(_of_coordinator(app, "member_id") or "")
 
 

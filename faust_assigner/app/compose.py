@@ -1,7 +1,7 @@
 """Puts one app's parts together: the classes that replace Faust's, then the services and hooks.
 
-Each class of Faust is replaced by one class of this page. Its bases are in the order in which a call passes
-them. Where the app's settings name a class of their own, that class stays below ours (:func:`over`).
+One class on this page replaces each class of Faust. Its bases are in the order in which a call
+passes them. If the app's settings name a custom class, this class stays below ours (:func:`over`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from faust_assigner.settings.table import (
 
 logger = get_logger(__name__)
 
-#: The attribute of an app that holds the table manager its settings named.
+#: The attribute of an app with the class of the table manager that its settings named.
 TABLES_NAMED = "_faust_assigner_tables_named"
 
 
@@ -88,15 +88,15 @@ class IncrementalConsumer(
     IncrementalRebalance,
     driver.Consumer,  # type: ignore[misc]
 ):
-    """The consumer, repaired; a rebalance stops the partitions that move."""
+    """The consumer, repaired; a rebalance stops only the partitions that move."""
 
 
 class AssigningConsumer(AsksOurs, driver.Consumer):  # type: ignore[misc]
-    """The consumer, as Faust has it, under our assignor."""
+    """Faust's unrepaired consumer, under our assignor."""
 
 
 class ForeignConsumer(Unrepaired, NeverAsks):
-    """The part of another driver's consumer: repaired tables find the methods that they call."""
+    """The part of a different driver's consumer, with the methods that repaired tables call."""
 
 
 class OwnedTransactions(OwnTransactions, TransactionManager):  # type: ignore[misc]
@@ -112,7 +112,7 @@ class RestoringRepairedRecovery(RestoringRecovery, RecoveryLoop, Recovery):  # t
 
 
 class RecoveryByPartition(PartitionRecovery, RestoringRecovery, RecoveryLoop, Recovery):  # type: ignore[misc]
-    """The recovery, repaired, with batched replay and snapshots; each partition is restored by itself."""
+    """The recovery, repaired, with batched replay and snapshots, separately for each partition."""
 
 
 class RepairedTables(RecoveringTables, Watched, TableManager):  # type: ignore[misc]
@@ -122,7 +122,7 @@ class RepairedTables(RecoveringTables, Watched, TableManager):  # type: ignore[m
 
 
 class ReplayingTables(RestoringTables, TableManager):  # type: ignore[misc]
-    """The table manager, as Faust has it, with batched replay and snapshots."""
+    """Faust's unrepaired table manager, with batched replay and snapshots."""
 
 
 class RestoringRepairedTables(RestoringTables, RecoveringTables, Watched, TableManager):  # type: ignore[misc]
@@ -138,7 +138,7 @@ class TablesByPartition(
     Watched,
     TableManager,  # type: ignore[misc]
 ):
-    """The table manager of an app whose rebalances stop the partitions that move."""
+    """The table manager of an app whose rebalances stop only the partitions that move."""
 
     recovery_class = RecoveryByPartition
 
@@ -151,7 +151,7 @@ class OwnedStream(OwnedBatches, Stream):  # type: ignore[misc]
     """The stream, under ``exactly_once``."""
 
 
-#: The parts that tables are made of -> the class of the table manager.
+#: The installed parts for tables -> the class of the table manager.
 TABLES: Final[dict[frozenset[str], type]] = {
     frozenset({"repairs"}): RepairedTables,
     frozenset({"restore"}): ReplayingTables,
@@ -161,11 +161,11 @@ TABLES: Final[dict[frozenset[str], type]] = {
 
 
 def repair(app: Any) -> None:
-    """Repair ``app``'s tables, streams, flow and consumer; a second call does nothing. Raises HostMismatch.
+    """Repair ``app``'s tables, streams, flow and consumer; a second call has no effect.
 
-    To be called before the app creates its consumer and its tables, as the fixup does when the
-    settings are known; called later it can only log that it came too late. Other apps of the process
-    are not touched.
+    Call this before the app creates its consumer and its tables, as the fixup does when the
+    settings are known. A later call can only log that it came too late. Other apps of the process
+    are not changed. Raises HostMismatch.
     """
     if "repairs" in parts_of(app) or "repairs came late" in parts_of(app):
         return
@@ -178,16 +178,16 @@ def repair(app: Any) -> None:
         return
     demand({"repairs"})
     if "flow_control" in vars(app):
-        app.flow_control.__class__ = FlowControl  # whoever holds it waits at the same one
+        app.flow_control.__class__ = FlowControl  # references to this object keep working
     else:
-        app.flow_control = FlowControl()  # not the app's own, which would fix its event loop now
+        app.flow_control = FlowControl()  # the app's own would bind its event loop now
     is_exact = _chosen(app, "processing_guarantee") == ProcessingGuarantee.EXACTLY_ONCE
     app.conf.Stream = over(OwnedStream if is_exact else TimelyStream, _chosen(app, "Stream"))
     _add(app, "repairs")
 
 
 def restore(app: Any) -> None:
-    """Let ``app`` replay tables in batches and restore them from snapshots, as its settings say."""
+    """Make ``app`` replay tables in batches and restore them from snapshots, as configured."""
     if "restore" in parts_of(app) or not (
         read_or_default(app, SNAPSHOTS) or read_or_default(app, BATCHED_REPLAY)
     ):
@@ -202,7 +202,7 @@ def restore(app: Any) -> None:
 
 
 def ask_our_assignor(app: Any) -> None:
-    """Have ``app``'s consumer join the group with the app's assignor, whatever its tables and standbys."""
+    """Make ``app``'s consumer join with the app's assignor, even without tables and standbys."""
     if app._consumer is not None:
         logger.warning(
             "Too late to install the app's assignor, its consumer exists; without tables and "
@@ -213,9 +213,10 @@ def ask_our_assignor(app: Any) -> None:
 
 
 def rebalance_incrementally(app: Any) -> None:
-    """Have ``app``'s rebalances stop the partitions that move; after the repairs and the restore.
+    """Make ``app``'s rebalances stop only the partitions that move.
 
-    Where one of them is missing, or the driver is another, rebalances are eager, which is logged.
+    Call this after the installation of the repairs and the restore. If one of these is missing, or
+    if the driver is not Faust's aiokafka driver, rebalances are eager, which is logged.
     """
     if not read_or_default(app, COOPERATIVE):
         logger.info("Rebalances are eager, each stops all partitions: %s is off", COOPERATIVE.name)
@@ -237,14 +238,17 @@ def rebalance_incrementally(app: Any) -> None:
 
 
 def forward_requests(app: Any) -> None:
-    """Let ``app`` forward requests for keys with care; before its router is first used."""
+    """Make ``app`` forward requests for keys to allowed URLs only, from the first request on.
+
+    The setting ``FAUST_ASSIGNER_URLS`` lists the allowed URLs.
+    """
     app.conf.Router = over(AllowlistRouter, _chosen(app, "Router"))
 
 
 def answer_requests(app: Any) -> None:
-    """Have ``app`` answer requests for keys with care: setting ``STALE_READS``.
+    """Make ``app`` answer requests for keys as an owner, or from copies (setting ``STALE_READS``).
 
-    To be called after :func:`forward_requests`.
+    Call this after :func:`forward_requests`.
     """
     chosen = _chosen(app, "Router")
     if issubclass(chosen, KeyRouter) or not read_or_default(app, REPAIRS):
@@ -257,7 +261,7 @@ def answer_requests(app: Any) -> None:
         app._extra_services.append(standing)
 
 
-#: Part -> what installs it in an app, in this order.
+#: Part -> the function that installs the part in an app, in the order of installation.
 INSTALLERS: Final[dict[str, Callable[[Any], object]]] = {
     "repairs": repair,
     "restore": restore,
@@ -280,11 +284,12 @@ def install(app: Any, parts: Collection[str]) -> None:
 
 
 def _add(app: Any, part: str) -> None:
-    """Add ``part``, and have the app make the table manager and the consumer that it takes part in."""
+    """Add ``part``, and make the app create its table manager and consumer with this part."""
     parts, conf = parts_of(app), app.conf
     if TABLES_NAMED not in vars(app):
         setattr(app, TABLES_NAMED, _chosen(app, "TableManager"))
-        # Not app.transport.Consumer at once: the settings may be asked for by a transport in the making.
+        # Not app.transport.Consumer here: a transport under construction may be reading the
+        # settings.
         app._new_consumer = partial(_new_consumer, app, app._new_consumer)
     parts.add(part)
     tables = TABLES.get(frozenset(parts & {"repairs", "restore", "cooperative"}))
@@ -293,7 +298,10 @@ def _add(app: Any, part: str) -> None:
 
 
 def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
-    """The app's consumer, with the producer's topics asked for once; of another driver with warnings."""
+    """Create the app's consumer with its parts; a consumer of a different driver gets warnings.
+
+    With the repairs, its producer gets the changes of ``consumer/produced_topics.py``.
+    """
     parts, transport = parts_of(app), app.transport
     if "driver_assignor" in parts:
         warn_of_memory(app)
@@ -311,7 +319,7 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
 
 
 def _consumer_of(parts: Collection[str]) -> type | None:
-    """The class of the consumer of an app with ``parts``; None: Faust's own."""
+    """Return the consumer class of an app with ``parts``; None for Faust's own."""
     if "cooperative" in parts:
         return IncrementalConsumer
     if "repairs" in parts:
@@ -320,7 +328,7 @@ def _consumer_of(parts: Collection[str]) -> type | None:
 
 
 def _take_foreign(transport: Any, parts: Collection[str]) -> None:
-    """Have the consumer of another driver do what it can, and log the rest."""
+    """Install the parts that a different driver's consumer allows, and log the missing parts."""
     if "repairs" in parts:
         logger.warning(
             "Records may be lost or repeated at a rebalance: the consumer of %s is not the one of "
@@ -335,10 +343,10 @@ def _take_foreign(transport: Any, parts: Collection[str]) -> None:
 
 
 def _has_known_driver(app: Any) -> bool:
-    """Whether the app's consumer will be the one of Faust's aiokafka driver; it is not made yet."""
+    """Return whether the app's future consumer is the consumer of Faust's aiokafka driver."""
     try:
         return issubclass(by_url(_chosen(app, "broker_consumer")[0]).Consumer, driver.Consumer)
-    except ImportError:  # the app itself will say so when it starts
+    except ImportError:  # the app itself raises this when it starts
         return False
 
 
@@ -351,10 +359,10 @@ def _warn_of_driver(urls: Any) -> None:
 
 
 def _is_in_use(app: Any) -> bool:
-    """Whether the app has made what a part would replace."""
+    """Return whether the app has created an object that a part would replace."""
     return app._consumer is not None or "tables" in vars(app)
 
 
 def _chosen(app: Any, setting: str) -> Any:
-    """The value of a setting, read past the bookkeeping that takes a setting that was read for one in use."""
+    """Return a setting's value without Faust's bookkeeping, which would mark it as in use."""
     return object.__getattribute__(app.conf, setting)

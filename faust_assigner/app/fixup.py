@@ -1,7 +1,7 @@
-"""What Faust loads from the ``faust.fixups`` entry point: the place where the app's parts are installed.
+"""The fixup that Faust loads from the ``faust.fixups`` entry point: it installs an app's parts.
 
-Faust creates one per app, any app of the process. It does nothing unless the app's settings, once they
-are known, name our assignor. Then all parts are installed, or the app does not start.
+Faust creates a fixup for every app of the process. The fixup has no effect unless the app's final
+settings name our assignor. Then all parts are installed, or the app does not start.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from faust_assigner.settings.table import REPAIRS
 logger = get_logger(__name__)
 PACKAGE = logging.getLogger(__name__.partition(".")[0])
 
-#: What is needed by the assignor itself, see ``host/private_apis.py``.
+#: The part name of the assignor itself, see ``host/private_apis.py``.
 ASSIGNOR = "assignor"
 
-#: The parts of ``compose.py``, which is imported once the host is known to fit, and the page.
+#: The parts of ``compose.py``, which is imported after the check of the host, and the page.
 PARTS: tuple[str, ...] = (
     "repairs",
     "restore",
@@ -41,19 +41,19 @@ PARTS: tuple[str, ...] = (
     "metrics",
     "page",
 )
-#: Without them an app works as it does on any host; what is missing then is said.
+#: The parts that an app can work without; a missing part is logged.
 OPTIONAL = frozenset({"cooperative", "metrics", "page"})
 
 
 class Fixup(FaustFixup):  # type: ignore[misc]
-    """One per app; does nothing unless the app chose our assignor."""
+    """The fixup of one app; has no effect unless the app chose our assignor."""
 
     def __init__(self, app: Any) -> None:
         super().__init__(app)
         app.on_after_configured.connect(self._when_configured, weak=True)
 
     def enabled(self) -> bool:
-        """Whether this app may be ours; its settings are not final when Faust asks."""
+        """Return True, because the app's settings are not final when Faust calls this method."""
         return True
 
     def _when_configured(self, app: Any, **_: Any) -> None:
@@ -68,13 +68,13 @@ class Fixup(FaustFixup):  # type: ignore[misc]
                 if "page" in parts:
                     import_module("faust_assigner.page.mount").install(app)
         except BaseException:
-            # Whoever goes on in spite of this meets it again: half repaired is worse than not started.
+            # A half-repaired app must not start: a caller that ignores this error meets it again.
             app.conf = None
             raise
 
 
 def chose_our_assignor(app: Any) -> bool:
-    """Whether the app's assignor is ours or derives from it."""
+    """Return whether the app's assignor is ours or derives from ours."""
     chosen = app.conf.PartitionAssignor
     return any(
         base.__module__.startswith("faust_assigner.") for base in getattr(chosen, "__mro__", ())
@@ -82,9 +82,11 @@ def chose_our_assignor(app: Any) -> bool:
 
 
 def parts_that_fit(app: Any) -> tuple[str, ...]:
-    """All of ``PARTS``; where the app does without repairs, those whose host is as they expect.
+    """Return the parts to install.
 
-    Raises HostMismatch where an app with repairs runs on a host that some part was not written for.
+    With repairs, these are all of ``PARTS``, without the optional parts that do not fit the host.
+    Raises HostMismatch if a different part does not fit. Without repairs, these are the parts that
+    fit.
     """
     if settings.read_or_default(app, REPAIRS):
         demand({ASSIGNOR, *PARTS} - OPTIONAL)
@@ -112,7 +114,10 @@ class _Keeps(logging.Handler):
 
 @contextmanager
 def kept_until_start(app: Any) -> Iterator[None]:
-    """Keep what the package says meanwhile where nobody listens yet; ``app`` tells it with its consumer."""
+    """Keep the package's log records if no handler exists yet; ``app`` logs them later.
+
+    The app logs the kept records when it creates its consumer.
+    """
     if PACKAGE.hasHandlers():
         yield
         return

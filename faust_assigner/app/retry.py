@@ -1,7 +1,8 @@
-"""A broker that is silent for a while: a step is taken again, and is said to wait once a minute.
+"""Retries while a broker does not answer: a step is repeated, and its wait is logged once a minute.
 
-Stock gives each step of a recovery one request timeout, takes its end for a stop of the service, and
-ends the recovery without a word: the worker stays in the group, leads it perhaps, and never works again.
+Stock gives each step of a recovery one request timeout. It mistakes the timeout for a stop of the
+service and ends the recovery without a log line. The worker stays in the group, may lead the group,
+and never processes records again.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-#: Seconds between two lines about the same trouble.
+#: Seconds between two log lines about the same problem.
 SAY_EVERY_S = 60.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
 
 
 class RateLimitedLog:
-    """What was said last, and when: each kind of trouble is said at once, then every minute."""
+    """The times of log lines: each kind of problem is logged at once, then every minute."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -33,7 +34,7 @@ class RateLimitedLog:
         self.unsaid: dict[object, int] = {}
 
     def due(self, trouble: object) -> bool:
-        """Whether to say it now; the asking counts, and ``unsaid`` counts those refused since."""
+        """Return whether to log ``trouble`` now, and note the call; ``unsaid`` counts refusals."""
         now = self._clock()
         if now - self._at.get(trouble, -SAY_EVERY_S) < SAY_EVERY_S:
             self.unsaid[trouble] = self.unsaid.get(trouble, 0) + 1
@@ -43,21 +44,22 @@ class RateLimitedLog:
 
 
 def pause_s(attempt: int) -> float:
-    """Seconds before attempt ``attempt + 1``, the first being 0: twice as long each time, up to 8 s."""
+    """Return the seconds before attempt ``attempt + 1``, counted from 0: doubled up to 8 s."""
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt, 10))
 
 
 def is_silence(error: BaseException) -> bool:
-    """Whether ``error`` says that a broker did not answer, or not yet; the same request may succeed later."""
+    """Return whether ``error`` means that a broker did not answer (yet); a retry may succeed."""
     return isinstance(error, (TimeoutError, ConnectionError, KafkaTimeoutError)) or (
         isinstance(error, KafkaError) and bool(error.retriable)
     )
 
 
 async def retry(service: Any, what: str, step: Callable[[], Awaitable[T]]) -> T:
-    """``step()``, taken again with growing pauses for as long as the broker is silent.
+    """Repeat ``step()`` with growing pauses as long as the broker does not answer.
 
-    Returns its result, raises any other error of it, and asyncio.CancelledError once ``service`` stops.
+    Returns the step's result. Raises any other error of the step, and asyncio.CancelledError once
+    ``service`` stops.
     """
     began = monotonic()
     said = RateLimitedLog()

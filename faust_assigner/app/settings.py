@@ -1,4 +1,4 @@
-"""The package's settings as one app has them: see :mod:`faust_assigner.settings.table`."""
+"""The package's settings of one app: see :mod:`faust_assigner.settings.table`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 def read(app: Any, setting: Setting[T]) -> T:
-    """What ``app``'s keyword, or its environment, or the table says. Raises ConfigError."""
+    """Return a setting from ``app``'s keyword, environment or the default. Raises ConfigError."""
     conf, name = app.conf, setting.name
-    # With Faust's env_prefix, which conf.getenv knows of, before the bare name.
+    # The name with Faust's env_prefix, which conf.getenv adds, comes before the bare name.
     said = next(
         (value for value in (conf.getenv(name), conf.env.get(name)) if value is not None), ""
     )
@@ -42,7 +42,7 @@ def read(app: Any, setting: Setting[T]) -> T:
 
 
 def keywords(app: Any) -> Mapping[str, Any]:
-    """The keywords of the app and of its configuration source. Faust drops those that it does not know."""
+    """Return the keywords of the app and its configuration source; Faust drops unknown keywords."""
     given: Mapping[str, Any] = getattr(app, "_default_options", ("", {}))[1]
     source = getattr(app, "_config_source", None)
     if not source:
@@ -51,13 +51,13 @@ def keywords(app: Any) -> Mapping[str, Any]:
 
 
 def check_names(app: Any) -> None:
-    """Raise ConfigError where a keyword or a variable has the prefix of our settings and is none of them."""
+    """Raise ConfigError if a keyword or a variable with our prefix is not a setting."""
     check_keywords({*keywords(app), *vars(app.conf)})
     check_environment(app.conf.env, env_prefix=app.conf.env_prefix)
 
 
 def check_heartbeat(app: Any) -> None:
-    """Raise ConfigError where the group would miss the member before its next heartbeat."""
+    """Raise ConfigError if the member's session ends before its next heartbeat."""
     interval_s, session_s = app.conf.broker_heartbeat_interval, app.conf.broker_session_timeout
     if interval_s >= session_s:
         raise ConfigError(
@@ -68,12 +68,12 @@ def check_heartbeat(app: Any) -> None:
 
 
 def read_or_default(app: Any, setting: Setting[T]) -> T:
-    """As :func:`read`, or the default where the setting is wrong, which is said."""
+    """Return a setting as :func:`read`, or log an error and return the default if it is invalid."""
     return or_default(lambda app: read(app, setting), app, setting.default, setting.shown)
 
 
 def instance_id(app: Any) -> str | None:
-    """Faust's ``consumer_group_instance_id``: the member's name over restarts. Raises ConfigError."""
+    """Return Faust's ``consumer_group_instance_id``, kept across restarts. Raises ConfigError."""
     value = app.conf.consumer_group_instance_id
     try:
         return read_label(value, "consumer_group_instance_id") if value else None
@@ -82,7 +82,10 @@ def instance_id(app: Any) -> str | None:
 
 
 def or_default(read_it: Callable[[Any], T], app: Any, default: T, shown: str = "") -> T:
-    """``read_it(app)``, or ``default``, in words ``shown``, where the setting is wrong, which is said."""
+    """Return ``read_it(app)``; if the setting is invalid, log this and return ``default``.
+
+    The log line shows the default as ``shown``.
+    """
     try:
         return read_it(app)
     except ConfigError as exc:

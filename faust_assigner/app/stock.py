@@ -1,7 +1,8 @@
-"""Faust's stock assignor as a plain function, to compare with: no app, no broker, the same algorithm.
+"""Faust's stock assignor as a plain function, for comparisons: the same algorithm without an app.
 
-It runs ``faust.assignor.copartitioned_assignor`` over the groups that Faust's own leader would form
-(equal partition counts and equal subscribers), with what each member claims as its previous assignment.
+The function runs ``faust.assignor.copartitioned_assignor`` over the groups of Faust's own leader
+(equal partition counts and equal subscribers). The claims of each member are its previous
+assignment. No broker is necessary.
 """
 
 from __future__ import annotations
@@ -15,32 +16,32 @@ from faust.assignor.copartitioned_assignor import CopartitionedAssignor
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.model import Claims, Member
 
-#: Faust's standby step can go round in circles; a real group would hang here.
+#: The maximum of evictions. Faust's standby step can loop for ever; a real group would hang.
 MAX_EVICTIONS = 100_000
 
 
 class StockLivelock(FaustAssignerError, RuntimeError):
-    """Faust's own algorithm did not come to an end on this input."""
+    """Faust's own algorithm did not terminate on this input."""
 
 
 @dataclass(frozen=True)
 class StockPlan:
-    """What the stock assignor answered, in the shape of :class:`faust_assigner.Plan`."""
+    """The stock assignor's answer, in the shape of :class:`faust_assigner.Plan`."""
 
     owned: Mapping[str, Mapping[str, Sequence[int]]]
     spare: Mapping[str, Mapping[str, Sequence[int]]]
 
     def actives(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Topic -> partitions the member owns."""
+        """Return topic -> partitions that the member owns."""
         return self.owned[member_id]
 
     def standbys(self, member_id: str) -> Mapping[str, Sequence[int]]:
-        """Changelog topic -> partitions the member keeps a spare replica of."""
+        """Return changelog topic -> partitions of which the member keeps a standby."""
         return self.spare[member_id]
 
 
 class _Bounded(CopartitionedAssignor):  # type: ignore[misc]
-    """Faust's algorithm with an end."""
+    """Faust's algorithm with a limit on evictions."""
 
     evictions = 0
 
@@ -62,7 +63,9 @@ def stock_plan(
     changelogs: Sequence[str],
     weights: object = None,
 ) -> StockPlan:
-    """Faust 0.15.3's answer for ``members``; it knows no weights, racks, capacities or generations.
+    """Return Faust 0.15.3's answer for ``members``.
+
+    Weights, racks, capacities and generations have no effect.
 
     Raises StockLivelock. Cost: Faust's own, about 1 ms for 6 members and 60 partitions.
     """
@@ -83,7 +86,7 @@ def _groups(
     members: Sequence[Member],
     partitions: Mapping[str, int],
 ) -> list[tuple[tuple[str, ...], int, tuple[Member, ...]]]:
-    """(topics, partition count, subscribers) in the order Faust's leader takes them."""
+    """Return (topics, partition count, subscribers) in the order of Faust's leader."""
     topics_of: dict[tuple[int, tuple[str, ...]], list[str]] = {}
     for topic in sorted(partitions):
         subscribers = tuple(member.member_id for member in members if topic in member.topics)
@@ -107,7 +110,7 @@ def _previous(member: Member, topics: Sequence[str], count: int) -> Copartitione
 
 
 def _claimed(claims: Claims, topics: Sequence[str], count: int) -> set[int]:
-    """The first claim of any of the topics, as Faust takes it."""
+    """Return the first non-empty claim among the topics, as Faust does."""
     for topic in topics:
         numbers = {int(number) for number in claims.get(topic, ()) if 0 <= int(number) < count}
         if numbers:

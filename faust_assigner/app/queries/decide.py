@@ -28,7 +28,7 @@ class Here:
     age_s: float | None = None
 
     def is_fresh(self, bound_s: float) -> bool:
-        """Return whether a copy has all records older than ``bound_s``; a bound of 0 allows no copy."""
+        """Return whether a copy has all records older than ``bound_s``; always false for 0."""
         return bound_s > 0 and self.age_s is not None and self.age_s <= bound_s
 
 

@@ -76,7 +76,7 @@ class AllowlistRouter(Router):
         also: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Any:
-        """Return the answer of the worker at ``dest_url``; ``also`` are headers to add to the request.
+        """Return the answer of the worker at ``dest_url``; ``also`` are additional headers.
 
         ``options`` are the HTTP client's. Raises SameNode if the URL is this worker's own,
         ServiceUnavailable if the URL is not allowed.

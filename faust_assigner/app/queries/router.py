@@ -120,7 +120,7 @@ class KeyRouter(AllowlistRouter):
         )
 
     def _is_shunned(self, step: Step[URL]) -> bool:
-        """Return whether the worker is asked last, so that few requests wait for a frozen worker."""
+        """Return whether the worker is asked last: few requests should wait for a frozen worker."""
         return step.at is not None and self._shunned.get(step.at, 0.0) > monotonic()
 
     async def _ask(self, url: URL, asked: Asked, web: Any, request: Any) -> Any:

@@ -27,7 +27,7 @@ class Source(Protocol):
     """Yields the document after a change, the reason for its absence, or None after a time."""
 
     def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
-        """Yield an item at least about every ``poll_s`` seconds, without end; close all resources."""
+        """Yield an item every ``poll_s`` seconds or faster, without end; close all resources."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class TopicSource:
                 yield await self._newest(consumer, poll_s)
 
     async def _assign(self, consumer: AIOKafkaConsumer) -> None:
-        """Seek to the beginning of every partition. Raises NoWeights if the topic does not exist."""
+        """Seek to the beginning of every partition. Raises NoWeights if there is no topic."""
         # A request for the topic by name would create it on brokers with automatic topic creation.
         cluster = await consumer._client.fetch_all_metadata()
         numbers = cluster.partitions_for_topic(self.topic)
