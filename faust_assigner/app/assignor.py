@@ -257,8 +257,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             return answer, self._remember(answer, given), exc
 
     def _keep(self, memory: Memory) -> None:
-        # A stopping worker may join one more round while other workers stop too. The partitions
-        # that it gets there for a moment are not the partitions that it owned.
+        # A stopping worker may join one more round while other workers stop too. The partitions of
+        # such a round are not remembered, because the worker gets them only for a moment.
         if not self.app.should_stop:
             known = self._memory_file.former().offers if self.is_unheard else self._offers()
             self._memory_file.keep(memory.generation, memory.owned(facts_of(self.app)), known)

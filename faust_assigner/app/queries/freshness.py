@@ -1,8 +1,8 @@
 """The maximum age of a copy, from the ends of its changelog that the broker reported. Pure.
 
 A look asks the broker for the end of the changelog. A copy that has reached this end lacks no
-record written before the look. The received records alone do not show this: a copy that receives no
-records of its changelog does not know which records it lacks.
+record written before the look. The received records alone do not show this: a copy without new
+records cannot know the number of missing records.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""One rebalance: the leader's round and the member's part in it."""
+"""One rebalance: the leader's round and a member's part in the round."""

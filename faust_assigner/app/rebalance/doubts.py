@@ -1,10 +1,10 @@
 """False claims: Kafka's generations or the leader's own answers contradict them. Pure.
 
-A single member with false claims could date them later than all other claims, or claim partitions
-of other members in the same generation, and so keep the group rebalancing. So the leader checks
-claims on receipt, before it plans. A refused member stays in the group. It counts as the owner of
-the partitions that this leader gave it in the previous round, or as a new member if they are
-unknown.
+A single member with false claims could keep the group rebalancing. Its claims could have the newest
+generation, or contest partitions of other members in the same generation. So the leader checks
+claims on receipt, before it plans. A refused member stays in the group. The partitions that this
+leader gave the member in the previous round count as its claims. If these are unknown, the member
+counts as new.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def checked(
 ) -> tuple[MemberClaims, ...]:
     """Replace the false claims in ``said`` and set ``refused`` to the reason.
 
-    ``generation`` is Kafka's number of the round being formed. Nothing is checked if it is unknown
-    (below 0) or if the leader's own ``last_generation`` is not older: then the group's generations
-    restarted. A member that the record does not list and that processes no partition may have been
-    expelled and have come back. Its claims count as older than the record's claims. Cost:
-    O(claims).
+    ``generation`` is Kafka's number of the round being formed. If this number is unknown (below 0),
+    no claim is checked. The same applies if the leader's own ``last_generation`` is not older,
+    because the group's generations started anew. A member that the record does not list and that
+    processes no partition may have been expelled and have come back. Its claims count as older than
+    the record's claims. Cost: O(claims).
     """
     if generation < 0 or last_generation >= generation:
         return tuple(said)

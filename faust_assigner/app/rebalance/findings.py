@@ -2,11 +2,11 @@
 
 ``assignments``, ``fallbacks``          rounds led, and rounds in which the planner failed
 ``refused_members``                     members with refused claims, over all rounds
-``missing_topics``, ``shrunk_topics``   topics without partitions; topics with claims on removed partitions
+``missing_topics``, ``shrunk_topics``   topics without partitions; topics that lost claimed partitions
 ``disbelieved_positions``               copies with a position beyond the end of their changelog
 ``duplicate_urls``                      URLs that more than one member gave
 ``unknown_tables``                      changelogs of tables that the leader's code does not know
-``directories_left_out``                rounds without a directory, because the group's record has a limit
+``directories_left_out``                rounds with a directory too large for the group's record
 ``memory_failures``, ``memories_ignored``  failed writes and reads of this member's memory file
 ``follow_ups``                          rounds that this member requested (follow_up.py)
 ``unreadable_partitions``               attempts at partitions with unreadable records (set_aside.py)

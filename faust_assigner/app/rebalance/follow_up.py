@@ -4,14 +4,14 @@ Such a task was promoted to a different member, or its owner kept it until the s
 leader tells each member which of its standbys are awaited. This service of the worker compares the
 awaited standbys with the ends of their changelogs at the broker. When all have caught up, it
 requests a round. An eager round stops the whole group for a moment, and a cooperative round costs
-requests. So the service waits ``FAUST_ASSIGNER_FOLLOW_UP_S`` after each round, whatever its cause;
-the default is shorter after a cooperative round. It requests at most one round per assignment. If
-the last requested round changed nothing, the wait doubles.
+requests. So the service waits ``FAUST_ASSIGNER_FOLLOW_UP_S`` after each round, whatever its cause
+(the cool-down). The default is shorter after a cooperative round. The service requests at most one
+round per assignment. If the last requested round changed nothing, the wait doubles.
 
 With warm-ups a round moves only tasks whose copy has caught up. If some standbys have caught up and
 the rest take long, the service requests a round after a while. A standby that has not caught up
-within ``FAUST_ASSIGNER_WARMUP_DEADLINE_S`` is given up: the member reports it, and the leader picks
-another task.
+within ``FAUST_ASSIGNER_WARMUP_DEADLINE_S`` is given up: the member reports it as overdue, and the
+leader looks for a different task to move.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ logger = get_logger(__name__)
 
 #: Seconds between two checks of the awaited standbys.
 LOOK_INTERVAL_S = 1.0
-#: The default seconds between a round and a requested round: after a cooperative and after an eager
-#: round.
+#: The default cool-down in seconds after a cooperative round and after an eager round.
 COOPERATIVE_S, EAGER_S = 5.0, 30.0
 #: Seconds between two log lines about the awaited standbys.
 TELL_S = 60.0
@@ -52,8 +51,8 @@ MOST_PATIENCE = 32
 class Awaited:
     """The standbys that a follow-up round waits for, from the assignment of ``generation``.
 
-    The changelogs with one id in ``group_ids`` and one partition number are the state of one task.
-    ``follows``: a second round follows at once, and only the answer of that round names the
+    Changelogs with the same id in ``group_ids`` and the same partition number are the state of one
+    task. ``follows``: a second round follows at once, and only the answer of that round names the
     standbys.
     """
 
@@ -83,9 +82,9 @@ class FollowUp(Service):  # type: ignore[misc]
     """Service that watches one worker's awaited standbys, from the first recovery on.
 
     If ``cool_down_s`` is None, the cool-down depends on whether the last round was cooperative.
-    ``deadline_s`` limits the wait for each standby. Without warm-ups it is None. Then a round moves
-    all awaited standbys, caught up or not, so the service requests a round only when all have
-    caught up.
+    ``deadline_s`` limits the wait for each standby. Without warm-ups ``deadline_s`` is None. Then a
+    round moves all awaited tasks, even to standbys that are behind. So the service requests a round
+    only when all standbys have caught up.
     """
 
     def __init__(
@@ -163,7 +162,7 @@ class FollowUp(Service):  # type: ignore[misc]
         return COOPERATIVE_S if self.app.assignor.stops_nobody else EAGER_S
 
     def _begin(self, awaited: Awaited, now: float) -> None:
-        """Start with a new assignment; a standby that was awaited before keeps its first time."""
+        """Start with a new assignment; a standby still awaited keeps the start of its wait."""
         asked_for = self._asked_for or frozenset()
         if asked_for or not awaited.tps <= self._seen.tps:
             self._in_vain = asked_for if asked_for <= awaited.tps else frozenset()
@@ -278,7 +277,7 @@ async def read_to(app: Any, ends: Mapping[TP, int]) -> dict[TP, int]:
 async def _ask_of_each(app: Any, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
     """Run ``ask`` on the consumer's thread per partition; return the answers that arrive in time.
 
-    Does not use call_thread(): it serves only two calls at a time, and commits use it too.
+    Does not use call_thread(), which serves only two calls at a time, including commits.
     """
     if not tps:
         return {}
@@ -290,8 +289,8 @@ async def _ask_of_each(app: Any, ask: Ask, tps: Sequence[TP]) -> dict[TP, int]:
 async def _known(ask: Ask, consumer: Any, tps: Sequence[TP]) -> dict[TP, int]:
     """Send one request per partition; return the answers that arrive in time.
 
-    A joint request to aiokafka waits until all partitions answer. A deleted partition never
-    answers; it has neither an end nor a position.
+    A joint request to aiokafka waits until all partitions answer. A deleted partition never answers
+    a request for its end or position.
     """
     asked = {tp: asyncio.ensure_future(ask(consumer, tp)) for tp in tps}
     _, late = await asyncio.wait(asked.values(), timeout=ASK_S)
@@ -313,9 +312,9 @@ async def _rejoin(app: Any, generation: int, read: Mapping[TP, int]) -> bool:
     """Request a rejoin on the consumer's thread, unless ``generation`` is over or a rejoin is due.
 
     Returns whether the rejoin was requested. The offsets ``read`` of the copies are stored here, on
-    the thread that receives each answer, so that they belong to this generation. A follower's
-    JoinGroup starts a round because its metadata contains the claims' generation, and so differs
-    from the previous metadata.
+    the thread that receives each assignment. So the offsets surely belong to this generation. A
+    follower's JoinGroup starts a round because its metadata contains the claims' generation, and so
+    differs from the previous metadata.
     """
     coordinator = app.consumer._thread._consumer._coordinator
     if coordinator.generation != generation:

@@ -151,7 +151,7 @@ class IncrementalRebalance(Consumer):
         return thread
 
     def _verify(self, verify: Callable[[float, Any], None], now: float, tp: Any) -> None:
-        """Report a partition whose records do not arrive, unless it was paused at the last check.
+        """Report a partition whose records do not arrive, if it was wanted at the last check, too.
 
         A paused partition is not fetched, and a new or resumed partition was not fetched before.
         Faust counts the time from the start of the worker.
@@ -387,7 +387,7 @@ class IncrementalRebalance(Consumer):
     async def seek_some(self, tps: set[Any]) -> None:
         """Seek ``tps`` to their committed offsets; all these offsets are fetched in one step.
 
-        A partition without a committed offset gets the first offset read.
+        Without a committed offset, seek to the first offset that was read.
         """
         offsets = await self._thread.call_thread(
             seek_committed, self._thread._ensure_consumer(), self.first_read, tps

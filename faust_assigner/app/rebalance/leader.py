@@ -59,10 +59,10 @@ class LeaderView:
     ``last`` and ``last_generation`` are the directory and generation of the leader's own last
     assignment. ``warmups`` returns the warm-up policy; its argument is whether all members are
     cooperative. ``names_standbys``: the answers name the holders of copies, if there is room.
-    ``held_up``: member -> number of consecutive rounds of this leader that the member delayed with
-    old claims. ``record`` is the leader's answers in the last of these rounds, ``before`` the
-    inputs of that decision. ``member_id`` is the leader's own, ``now`` the time in seconds since
-    1970. ``first`` is the outcome of the last round, if this round is its second round.
+    ``held_up``: member -> number of consecutive rounds, led by this leader, that the member delayed
+    with old claims. ``record`` holds the leader's answers in the last of these rounds, ``before``
+    the inputs of that decision. ``member_id`` is the leader's own, ``now`` the time in seconds
+    since 1970. ``first`` is the outcome of the last round, if this round is its second round.
     """
 
     app_id: str
@@ -113,7 +113,7 @@ class Round:
 
     @property
     def refused(self) -> dict[str, str]:
-        """Return the members with refused claims -> the reason."""
+        """Return member -> reason, for the members with refused claims."""
         return dict(self.inputs.refused)
 
     @property
@@ -137,7 +137,7 @@ class Round:
 
     @property
     def shared_urls(self) -> dict[str, list[str]]:
-        """Return each URL that more than one member gave -> these members."""
+        """Return URL -> members, for each URL that more than one member gave."""
         by_url: dict[str, list[str]] = {}
         for one in self.member_claims:
             by_url.setdefault(one.data.url, []).append(one.member_id)

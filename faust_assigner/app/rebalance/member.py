@@ -98,9 +98,10 @@ def said_by(
     Files on disk are reported until the first assignment, files of promised partitions until the
     next one. After that the assignment determines the owned and warm partitions: files of
     partitions that left long ago would count as standbys. The partitions of a ``former`` process
-    are reported for the whole life of this process. A different member may restart much later. The
-    leader then decides which of the partitions taken over from this member return to it. ``holds``:
-    this member keeps processing its partitions. ``leaves``: it gives them away.
+    are reported for the whole life of this process. A different member may restart much later. Then
+    the report shows which partitions this member took over for the restarted member, and which
+    partitions are its own. ``holds``: this member keeps processing its partitions. ``leaves``: it
+    gives them away.
     """
     on_disk: dict[str, list[int]] = {}
     actives: Mapping[str, Runs] = {}
@@ -230,7 +231,7 @@ def remember(
 def _within(claims: Mapping[str, Runs], given: Mapping[str, Collection[int]]) -> dict[str, Runs]:
     found = {}
     for topic, runs in claims.items():
-        # A loop over ``runs`` could be made to run two billion times by the leader's answer.
+        # A leader's answer could make a loop over ``runs`` run two billion times.
         kept = [p for p in given.get(topic, ()) if p in runs]
         if kept:
             found[topic] = Runs.of(kept)

@@ -1,6 +1,6 @@
 """The members' metadata at a rebalance, as far as the leader may believe it.
 
-Metadata never raises, never blocks, and never costs another member its partitions. Unacceptable
+Metadata of any content never raises, never blocks, and never harms another member. Unacceptable
 metadata is refused with a reason, and its member takes part as a member without memory.
 """
 
@@ -18,8 +18,8 @@ from faust_assigner.wire.join import STOCK, JoinData, Memo, decode_join, url_of
 from faust_assigner.wire.positions import within
 from faust_assigner.wire.runs import Numbers, Runs
 
-#: The least limit of partition numbers in all claims of a round, for a cluster of any size: 128
-#: MiB.
+#: The least budget of partition numbers in all claims of a round, whatever the cluster's size. Such
+#: numbers take 128 MiB.
 LEAST_BUDGET = 16 * 1024 * 1024
 #: The consequence for a member with refused metadata.
 STATELESS = "; it counts as stateless"
@@ -92,9 +92,9 @@ def claims_of(
 ) -> Claimed:
     """Convert the metadata to the planner's members.
 
-    ``generation`` is the generation being formed. If it is Kafka's own (``is_kafkas``), a claim
-    from it or from a later generation is impossible. ``last`` is the directory of the leader's own
-    last assignment: it lists a static member that comes back without memory under its instance id.
+    ``generation`` is the generation being formed. If ``is_kafkas`` is set, the number is Kafka's
+    own, and no claim can have this or a later generation. ``last`` is the directory of the leader's
+    own last assignment. A static member without memory is listed there under its instance id.
     """
     reader = _ClaimReader(partitions, globals_)
     budget = max(LEAST_BUDGET, 8 * sum(partitions.values()))
@@ -176,8 +176,8 @@ class _ClaimReader:
         """Return the planner's member for ``one``, with expanded claims.
 
         Claims on a global table count only from members of ours, which report the partitions they
-        write. Former partitions keep their own generation. A member without current claims has this
-        generation too.
+        write. Former partitions keep their own generation. Without current claims, this is also the
+        member's generation.
         """
         mine = set(one.topics)
         skipped = set() if data.is_ours else set(self._globals)

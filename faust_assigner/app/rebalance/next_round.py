@@ -1,8 +1,8 @@
-"""Whether a further round would move tasks, and the warm copies that it waits for. Pure.
+"""The moves of a possible next round, and the warm copies on which they wait. Pure.
 
-A promoted task goes to a member with its state, even against the balance. Its owner is alive
-afterwards, so the next round of any cause restores the balance. The planner itself computes this
-next round.
+A promoted task goes to a member with its state, even against the balance. Once its owner is alive,
+the next round, whatever its cause, restores the balance. The planner itself computes this next
+round.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def awaited(found: Plan, members: Sequence[Member], plan: Planner) -> dict[str, 
 def going_on(found: Plan, members: Sequence[Member], plan: Planner) -> Plan:
     """Add the next round's warm-ups to ``found``, which only reaches the previous round's target.
 
-    A member that is to get a task and has no standby of it gets a copy now. Without an awaited copy
-    the group would stay off target. Cost: as :func:`awaited`.
+    If a task's next owner has no standby of the task, this member gets a copy now. Without an
+    awaited copy the group would stay off target. Cost: as :func:`awaited`.
     """
     following = _following(found, members, plan)
     if following is None or following.onward is None:

@@ -100,7 +100,7 @@ class Decisions:
         self._waiting.join()
 
     def _next(self) -> tuple[DecisionInputs, Plan] | None:
-        """Return the next queued decision; None ends the thread, so that it keeps nothing alive."""
+        """Return the next queued decision; None ends the thread, to release its references."""
         with self._telling:
             try:
                 return self._waiting.get_nowait()

@@ -115,9 +115,9 @@ def with_globals(
 ) -> Placement:
     """Give each subscriber of a global table's changelog all its partitions, as Faust expects.
 
-    They are actives, so that the subscriber restores them first. They are also standbys, so that it
-    follows other writers: all partitions if the table's flag is set, else the partitions that it
-    does not write.
+    The partitions are actives, so that the subscriber restores them first. If the table's flag is
+    set, all partitions are also standbys, so that the subscriber follows other writers. Otherwise
+    only the partitions of other writers are standbys.
     """
     if not globals_:
         return placement

@@ -1,8 +1,8 @@
 """This member's positions: for each of its table partitions, the offset up to which it was read.
 
 The positions are read on the consumer's thread when the member joins. Before that, a separate
-thread reads them once, so that file access blocks no other thread. The offset in an open database
-is read from it. The offset in files that no process has open is read without a lock
+thread reads them once, so that file access blocks no other thread. The offset of an open store is
+read from its database. The offset in files that no process has open is read without a lock
 (:mod:`faust_assigner.app.tables.disk`).
 """
 
@@ -41,8 +41,9 @@ def positions_of(
     ``held`` are the partitions that this member reports to own, to keep warm or to have files of.
     The position of an ``owned`` partition is at least the known end of its log; during a restore
     this end is beyond the state. Tables in memory are replayed at every move, so waiting for them
-    has no benefit: they have no position. A copy that had caught up when a round was requested has
-    at least the position of that time, even if no record is there, as after aborted transactions.
+    has no benefit: they have no position. A copy may have caught up when a round was requested. It
+    then has at least the position of that time, even if there is no record at this position, as
+    after aborted transactions.
     """
     recovery = app.tables.recovery
     found: Found = {}

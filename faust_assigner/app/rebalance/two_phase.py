@@ -44,10 +44,10 @@ def step(placement: Placement, said: Sequence[MemberClaims]) -> Step:
     """Reduce ``placement`` to the part that can be answered now. Cost: O(claims).
 
     A claim counts even if its generation is old: a member that missed the last answer still
-    processes its partitions. A claim is ignored from the generation on in which the new owner was
-    promised the partition: that answer told the claimant to revoke. Otherwise a false claim would
-    block the partition for ever. A member that always reports an old generation is handled by
-    :func:`disbelieved`.
+    processes its partitions. A claim is ignored if its generation is at least the generation of the
+    promise to the new owner: the answer of this generation made the claimant revoke. Otherwise a
+    false claim would block the partition for ever. :func:`disbelieved` handles a member that always
+    reports an old generation.
     """
     blocked, held_up_by = _blocked(placement, said)
     if not blocked:
@@ -89,7 +89,10 @@ def held_up(before: Mapping[str, int], by: Collection[str]) -> dict[str, int]:
 def disbelieved(
     said: Sequence[MemberClaims], rounds: Mapping[str, int]
 ) -> tuple[MemberClaims, ...]:
-    """Ignore that a member processes its partitions after ``MOST_HELD_UP`` ``rounds`` of delay."""
+    """Treat members that delayed ``MOST_HELD_UP`` rounds in a row as processing no partitions.
+
+    ``rounds``: member -> consecutive rounds that the member has delayed.
+    """
     return tuple(
         replace(
             one,
