@@ -14,18 +14,18 @@ from faust_assigner.app.ledger.writer import MOST_WAITING, LedgerWriter
 from faust_assigner.settings.table import LEDGER_BYTES, LEDGER_FILE_BYTES
 from faust_assigner.wire.worker_status import LedgerPage
 
-#: A file that no process holds may be dropped to keep the bound once it was not written for so long: a worker
-#: of an older version holds no lock, and writes at least its samples.
+#: Seconds without a write after which an unlocked file may be deleted to keep the bound. A worker
+#: of an older version holds no lock, but writes at least its samples.
 QUIET_S = 120.0
 
 _ROTATED = re.compile(r"\.jsonl\.([0-9]+)$")
 
 
 class LedgerFiles(LedgerWriter):
-    """Appends rows to ``folder/name.jsonl``; rotated files are ``name.jsonl.1``, ``.2``, ... oldest first.
+    """Appends rows to ``folder/name.jsonl``; rotates to ``name.jsonl.1``, ``.2``, ... oldest first.
 
-    A rotated file keeps its number for good, so readers never see one renamed twice. When the ledger
-    files of the folder pass ``total_bytes`` the oldest rotated ones go.
+    A rotated file keeps its number for good, so readers never see a file renamed twice. When the
+    ledger files of the folder exceed ``total_bytes``, the oldest rotated files are deleted.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class LedgerFiles(LedgerWriter):
         return str(self.folder)
 
     def page(self, group_id: str, cursor: str = "") -> LedgerPage:
-        """See :func:`faust_assigner.app.ledger.pages.page`; of all files in the folder. Blocks."""
+        """Read a page of all files in the folder; see ``pages.page``. Blocks."""
         return page(self.folder, group_id, cursor)
 
     def _append(self, lines: list[bytes]) -> None:
-        """All of ``lines`` or none: a disk that fills up half-way leaves no half line behind."""
+        """Write all of ``lines`` or none: a disk that fills up leaves no partial line."""
         data = b"".join(lines)
         try:
             if self._file is not None and self._size + len(data) > self._file_bytes and self._size:
@@ -77,11 +77,11 @@ class LedgerFiles(LedgerWriter):
     def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        with contextlib.suppress(OSError):  # no locks here: others then go by the file's age
+        with contextlib.suppress(OSError):  # no locks here: other workers then use the file's age
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._size = os.fstat(self._file).st_size
         self._prune()
-        # A process of this name that was killed in a line must not take our first one with it.
+        # A killed process of this name may have left a partial line: end the line first.
         if self._size and os.pread(self._file, 1, self._size - 1) != b"\n":
             self._write(b"\n")
 
@@ -138,7 +138,7 @@ class LedgerFiles(LedgerWriter):
 
 
 def _is_abandoned(name: str) -> bool:
-    """Whether no process holds the file's lock: the one that wrote it has ended."""
+    """Whether no process holds the file's lock: its writer has ended."""
     try:
         file = os.open(name, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

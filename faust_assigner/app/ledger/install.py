@@ -1,6 +1,7 @@
-"""Switches the ledger on unless ``FAUST_ASSIGNER_LEDGER`` is off, see :mod:`faust_assigner.settings.table`.
+"""Switches the ledger on unless ``FAUST_ASSIGNER_LEDGER`` is off.
 
-The leader writes its decisions, every worker its recoveries and the samples of its partitions.
+The setting is described in :mod:`faust_assigner.settings.table`. The leader writes its decisions.
+Every worker writes its recoveries and the samples of its partitions.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ MARK = "_faust_assigner_ledger"
 
 
 def install(app: Any) -> LedgerSensor | None:
-    """Add the ledger's sensor to ``app`` unless its settings refuse one; a second call does nothing.
+    """Add the ledger's sensor to ``app`` unless it is switched off; a second call has no effect.
 
-    Never raises and touches neither assignor nor tables: those are listened to once the app starts.
-    A setting that cannot be used is said, and the ledger stays off.
+    Never raises. The sensor listens to assignor and tables only when the app starts. An invalid
+    setting is logged, and the ledger stays off.
     """
     present: LedgerSensor | None = getattr(app, MARK, None)
     if present is not None:
@@ -48,11 +49,11 @@ def install(app: Any) -> LedgerSensor | None:
 
 
 def place_of(app: Any) -> Path | str | None:
-    """The folder of the ledger of ``app``, or ``topic:NAME``; None where it is off. Raises ConfigError."""
+    """The folder of the app's ledger, or ``topic:NAME``; None if it is off. Raises ConfigError."""
     said = read(app, table.LEDGER)
     if said is None or said is not table.LEDGER.default:
         return said
-    return Path(app.conf.datadir) / said  # not a folder of that name where the worker was started
+    return Path(app.conf.datadir) / said  # not in the working directory
 
 
 def _sensor(app: Any) -> LedgerSensor | None:
@@ -76,7 +77,7 @@ def _sensor(app: Any) -> LedgerSensor | None:
 
 
 def _config(app: Any) -> dict[str, str]:
-    """What a decision's row says of how the app was set up."""
+    """The app's setup, as written in a decision's row."""
     from faust_assigner import __version__
 
     config = {"faust_assigner": __version__, "app_version": str(app.conf.version)}

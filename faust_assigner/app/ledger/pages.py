@@ -1,7 +1,7 @@
-"""A ledger's newest lines, page by page, of files or from memory: what ``/assignor/ledger`` answers.
+"""The answers of ``/assignor/ledger``: a ledger's newest lines by page, from files or memory.
 
-A page is read from the end of the folder's files backwards, so that it costs what it shows however long the
-ledger is. A cursor names a file by its number on the disk, which it keeps when it is rotated.
+A page is read backwards from the end of the folder's files, so that its cost does not depend on the
+ledger's length. A cursor names a file by its inode number, which a rotation does not change.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from faust_assigner.ledger import SAMPLE, group_marker
 from faust_assigner.wire.worker_status import LedgerPage
 
-#: A page ends after so many bytes of lines, or when so many bytes of files were read for it.
+#: Bytes of lines after which a page ends, and bytes read from files after which a page ends.
 PAGE_BYTES, READ_BYTES = 1024 * 1024, 16 * 1024 * 1024
-#: A longer line is left out: a page with it would pass what a reader takes.
+#: Most bytes of a line in a page: a longer line would exceed the limit of readers.
 LINE_BYTES = 2 * 1024 * 1024
 BLOCK_BYTES = 256 * 1024
-#: Where there are no files, the newest lines are kept in memory, so many bytes of them.
+#: Bytes of the newest lines that are kept in memory if there are no files.
 TAIL_BYTES = 8 * 1024 * 1024
 
 
@@ -35,10 +35,10 @@ class _File:
 
 
 def page(folder: Path, group_id: str, cursor: str = "") -> LedgerPage:
-    """The newest decisions, placements and recoveries of a group, or those older than ``cursor``.
+    """The newest decisions, placements and recoveries of a group, or rows older than ``cursor``.
 
-    The samples of partitions are left out. Blocks; cost: at most ``READ_BYTES`` are read. An unknown
-    cursor, as of a file that is gone by now, goes on with the files that are left.
+    The samples of partitions are left out. Blocks; cost: at most ``READ_BYTES`` are read. With an
+    unknown cursor, such as the cursor of a deleted file, the remaining files are read.
     """
     files = _newest_first(folder)
     number, _, offset = cursor.partition(":")
@@ -77,7 +77,7 @@ class _Reader:
         self._bytes = self._read = 0
 
     def lines(self) -> tuple[bytes, ...]:
-        """Oldest first, as they were written."""
+        """The page's lines, oldest first, as they were written."""
         return tuple(reversed(self._lines))
 
     @property
@@ -86,18 +86,18 @@ class _Reader:
         return self._bytes >= PAGE_BYTES or self._read >= READ_BYTES
 
     def take(self, file: _File, end: int) -> int:
-        """Read ``file`` from ``end`` backwards until the page is full; how much of it is left, in bytes."""
+        """Read ``file`` from ``end`` backwards until the page is full; returns the bytes left."""
         with contextlib.suppress(OSError), file.path.open("rb") as data:
             if os.fstat(data.fileno()).st_ino != file.number:
-                return 0  # it was rotated since: its bytes come under their own number
-            # The last line may be half written, or what is left of one that was too long.
+                return 0  # rotated since: these bytes are read under their own number
+            # The last line may be half written, or the rest of a line that was too long.
             rest, is_cut = b"", end == file.size
             while end > 0:
                 begin = max(0, end - BLOCK_BYTES)
                 data.seek(begin)
                 block = data.read(end - begin) + rest
                 self._read += end - begin
-                # What stands before the first line break belongs to the block before.
+                # Bytes before the first line break belong to the block before.
                 rest, *lines = block.split(b"\n") if begin else (b"", *block.split(b"\n"))
                 if is_cut and lines:
                     lines.pop()
@@ -134,7 +134,7 @@ class Tail:
         self._lock = threading.Lock()
 
     def keep(self, lines: Iterable[bytes]) -> None:
-        """Add lines without their line breaks; the oldest ones go."""
+        """Add lines, given without line breaks; drop the oldest lines beyond ``TAIL_BYTES``."""
         with self._lock:
             for line in lines:
                 if not line.startswith(SAMPLE) and len(line) <= LINE_BYTES:
@@ -145,7 +145,7 @@ class Tail:
                 self._dropped += 1
 
     def page(self, group_id: str, cursor: str = "") -> LedgerPage:
-        """The newest lines, or those before ``cursor``; an unknown one asks for the newest."""
+        """The newest lines, or the lines before ``cursor``; an unknown cursor gives the newest."""
         with self._lock:
             lines, first = list(self._lines), self._dropped
         end = min(max(0, int(cursor) - first), len(lines)) if cursor.isdecimal() else len(lines)

@@ -1,4 +1,4 @@
-"""How long each partition's state took to come back, and from where: measured in Faust's own recovery."""
+"""Measures the duration and the source of each partition's restore, in Faust's own recovery."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = get_logger(__name__)
 
 @dataclass
 class _Open:
-    """A recovery under way: offsets are of the last record applied, as in Faust; -1 is none."""
+    """A recovery under way. Offsets are of the last record applied, as in Faust; -1: no record."""
 
     source: str
     started: float
@@ -32,13 +32,13 @@ class _Open:
 
 
 class RecoveryMeter:
-    """Writes a ``recovery`` row for every active changelog partition this worker had to bring up.
+    """Writes a ``recovery`` row for every active changelog partition that this worker restored.
 
-    A partition that this worker kept through a rebalance with nothing to read is no recovery, nor is
-    that of an empty changelog. ``source`` is where the state came from before the changelog's tail was
-    read: ``standby`` (this worker stood by), ``snapshot``, ``local`` (files of an earlier life), else
-    ``replay``. ``records`` counts changelog records applied one by one and offsets passed in batches;
-    ``bytes`` those records and snapshot files.
+    A partition kept through a rebalance without records to read is no recovery, and an empty
+    changelog is none either. ``source`` is the origin of the state before the changelog's tail was
+    read: ``standby`` (this worker was a standby), ``snapshot``, ``local`` (files of an earlier
+    process), else ``replay``. ``records`` counts changelog records applied one by one and offsets
+    passed in batches. ``bytes`` counts these records and snapshot files.
     """
 
     def __init__(self, app: Any, writer: LedgerWriter) -> None:
@@ -51,7 +51,7 @@ class RecoveryMeter:
         """Listen to the app's recovery; called once, when tables exist and before they recover."""
         recovery = self.app.tables.recovery
         if hasattr(recovery, "meter"):
-            recovery.meter = self  # it goes by partitions, and tells by itself
+            recovery.meter = self  # the recovery by partition calls the meter
         else:
             recovery.on_rebalance = self._around_rebalance(recovery, recovery.on_rebalance)
             recovery._build_offsets = self._around_offsets(recovery._build_offsets)
@@ -59,26 +59,26 @@ class RecoveryMeter:
         for table in self.app.tables.values():
             table.apply_changelog_batch = self._after_apply(table.apply_changelog_batch)
 
-    # -- told by a recovery that goes by partitions
+    # -- called by the recovery by partition
 
     def begin(self, tps: Collection[Any], kept: Collection[Any], stood_by: Collection[Any]) -> None:
-        """Partitions are about to be restored; of them, those that were owned or followed before."""
+        """Begin to measure ``tps``; ``kept`` were owned before, ``stood_by`` were followed."""
         self._guard(
             self._begin, self.app.tables.recovery, set(kept), set(stood_by), time.time(), set(tps)
         )
 
     def note_start(self, tps: Collection[Any], restored: Mapping[Any, Restored]) -> None:
-        """Offsets and ends of ``tps`` are known; some were ``restored`` past Faust's loop."""
+        """Note offsets and ends of ``tps``; some were ``restored`` outside of Faust's loop."""
         recovery = self.app.tables.recovery
         self._guard(
             self._note_start, recovery.active_offsets, recovery.active_highwaters, restored, tps
         )
 
     def finish(self, tps: Collection[Any]) -> None:
-        """``tps`` are restored."""
+        """Write the rows of ``tps``, which are restored."""
         self._guard(self._finish, tps)
 
-    # -- put around Faust's own
+    # -- wrappers of Faust's own methods
 
     def _around_rebalance(self, recovery: Any, inner: Any) -> Any:
         @wraps(inner)
@@ -110,7 +110,7 @@ class RecoveryMeter:
     def _around_offsets(self, inner: Any) -> Any:
         @wraps(inner)
         def build_offsets(consumer: Any, tps: Any, destination: Any, title: str) -> Any:
-            # Not async: what stands below may count on being called before it is awaited.
+            # Not async: the wrapped method may rely on its call before the result is awaited.
             return self._after_offsets(inner(consumer, tps, destination, title), destination, title)
 
         return build_offsets
@@ -185,7 +185,7 @@ class RecoveryMeter:
         self._open = {tp: each for tp, each in self._open.items() if tp not in finished}
         rows: list[TableRow] = []
         for tp, measured in sorted(finished.items()):
-            # Another way than record by record may have brought the offset forward; Faust's count rules.
+            # The offset may have advanced in batches, too: Faust's own offset prevails.
             measured.end_offset = max(measured.end_offset, known(recovery.active_offsets.get(tp)))
             idle = measured.end_offset <= measured.start_offset
             if idle and (tp in self._kept or measured.source == "replay"):
@@ -200,8 +200,8 @@ class RecoveryMeter:
                         "partition": tp.partition,
                         "member_id": member,
                         "source": measured.source,
-                        # The end may lie before the start where a rebalance cut the restore short,
-                        # or where the clock was set back.
+                        # The end may lie before the start if a rebalance cut the restore short, or
+                        # if the clock was set back.
                         "started": measured.started,
                         "ended": max(measured.started, measured.ended or now),
                         "start_offset": measured.start_offset,
@@ -215,7 +215,7 @@ class RecoveryMeter:
             self.writer.put(lambda: rows)
 
     def _guard(self, note: Any, *args: Any) -> None:
-        """A measurement that fails is a measurement less, never a recovery less."""
+        """Call ``note``; its failure is logged and does not affect the recovery."""
         try:
             note(*args)
         except Exception:
@@ -223,7 +223,7 @@ class RecoveryMeter:
 
 
 def _take(measured: _Open, restored: Restored) -> None:
-    """What was done past Faust's loop: a snapshot, or changelog records applied in batches."""
+    """Add a restore outside of Faust's loop: a snapshot, or records applied in batches."""
     if restored.source == SNAPSHOT:
         measured.source = SNAPSHOT
     measured.records += restored.replayed
@@ -233,7 +233,7 @@ def _take(measured: _Open, restored: Restored) -> None:
 
 
 def _member_id(app: Any) -> str:
-    """This worker's member id in the group; its URL before the group gave it one."""
+    """This worker's member id in the group; its URL until the group has given a member id."""
     coordinator = None
     thread = getattr(app.consumer, "_thread", None)
     consumer = getattr(thread, "_consumer", None)

@@ -1,4 +1,4 @@
-"""A decision as rows of the ledger: what went in, which rule chose whom, who was passed over, the cost."""
+"""A decision as rows of the ledger: inputs, the rule of each choice, rejected members, cost."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from faust_assigner.wire.plan_input import PlanInput, as_runs, encode_plan_input
 TableRow: TypeAlias = tuple[str, Mapping[str, Any]]
 
 POLICY = "faust-assigner"
-#: Of many members that hold a copy and were passed over, so many are named.
+#: Most rejected members that a row names.
 REJECTED_SHOWN = 4
 
 
 def digest(plan: Plan) -> str:
-    """A digest of everything the planner decided from, once claims were judged."""
+    """A digest of all inputs of the planner, after the check of claims."""
     layout, previous = plan.layout, plan.previous
     sha = hashlib.sha256()
     topics = [
@@ -52,13 +52,12 @@ def decision_rows(
     config: Mapping[str, str],
     session_timeout_s: float | None = None,
 ) -> Iterator[TableRow]:
-    """The decision's row, then one for every placement; lazily, as a group may have a million.
+    """The decision's row, then one row for every placement; lazily, as a group may have a million.
 
-    Beyond the tables' columns: ``inputs_digest``, ``moves``, ``cold``, ``refused``, ``cause``, ``asked``
-    (what it was planned from) and ``before`` (the owners until then, of a leader that did not lead the round
-    before) in the decision;
-    ``rule``, ``rejected`` and ``restore`` (none, tail or full: how much of the changelog the member must
-    read) in the placements.
+    Beyond the tables' columns a decision has ``inputs_digest``, ``moves``, ``cold``, ``refused``,
+    ``cause``, ``asked`` (the planner's inputs) and ``before`` (the owners until then, if this
+    leader did not lead the round before). A placement has ``rule``, ``rejected`` and ``restore``
+    (none, tail or full: how much of the changelog the member must read).
     """
     name = decision_id(inputs.group_id, inputs.generation, plan.member_ids)
     yield (
@@ -115,7 +114,7 @@ def _asked(inputs: DecisionInputs) -> PlanInput:
 
 
 def _before_said(inputs: DecisionInputs) -> dict[str, Any]:
-    """The round before as this leader was told of it: whoever led it may be gone, and its ledger with it."""
+    """The round before, as this leader knows it: the former leader and its ledger may be gone."""
     last = inputs.last
     if not last.urls or not last.owners:
         return {}
@@ -136,7 +135,7 @@ def _before_said(inputs: DecisionInputs) -> dict[str, Any]:
 
 
 def _member_said(member: Member) -> dict[str, Any]:
-    """A member of the decision; without an instance id it says none."""
+    """A member of the decision, with its instance id if it has one."""
     said = {
         "member_id": member.member_id,
         "rack": member.rack_id,
@@ -147,18 +146,18 @@ def _member_said(member: Member) -> dict[str, Any]:
 
 
 def _weights_said(inputs: DecisionInputs) -> dict[str, str]:
-    """The version of the weights that counted; nothing where every partition weighed 1.0."""
+    """The version of the weights in use; empty if every partition weighed 1.0."""
     version = getattr(inputs.weights, "version", None)
     return {} if version is None else {"weights_version": str(version)}
 
 
 def _weightless_said(inputs: DecisionInputs) -> dict[str, str]:
-    """The topics that carry no work, which a replay of the ledger leaves out."""
+    """The weightless topics, which a replay of the ledger leaves out."""
     return {WEIGHTLESS: " ".join(sorted(inputs.weightless))} if inputs.weightless else {}
 
 
 def _holders(plan: Plan) -> dict[int, list[int]]:
-    """Task -> members that hold a copy of its state without owning it."""
+    """Task -> members that hold a copy of its state without owning the task."""
     holders: dict[int, list[int]] = {}
     tasks, members = plan.previous.copy_task.tolist(), plan.previous.copy_member.tolist()
     for task, member in zip(tasks, members, strict=True):

@@ -1,4 +1,4 @@
-"""What a worker measures for the ledger: the load of its partitions, sampled; its recoveries, as they end."""
+"""A worker's measurements for the ledger: samples of partition load, and ended recoveries."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: The broker is asked for end offsets once a round; a slow answer costs that round, nothing else.
+#: Seconds for the broker's answer with end offsets; a slower answer costs one round of samples.
 ASK_TIMEOUT_S = 10.0
 
 
 class LedgerSensor(faust.Sensor):  # type: ignore[misc]
-    """A Faust sensor that feeds the ledger. Its hooks in the stream's path add up numbers, no more.
+    """A Faust sensor that feeds the ledger. Its hooks in the streams' path only add numbers.
 
-    ``cpu_ms`` shares out the event loop thread's processor time by how long each partition's events
-    were in the agents' hands, so that the samples never add up to more than was spent.
+    ``cpu_ms`` is a partition's share of the event loop thread's CPU time, in proportion to the time
+    for which agents held its events. So the samples never add up to more than the time spent.
     """
 
     def __init__(
@@ -51,30 +51,30 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         self._sample_s = sample_s
         self._records: defaultdict[Any, int] = defaultdict(int)
         self._bytes: defaultdict[Any, int] = defaultdict(int)
-        #: What this worker sent, by topic and partition where it said one: its changelogs' bytes.
+        #: Bytes that this worker sent, by topic and explicit partition: its changelogs' bytes.
         self._sent_bytes: defaultdict[tuple[str, int], int] = defaultdict(int)
         self._held_s: defaultdict[Any, float] = defaultdict(float)
         self._cpu_at = 0.0
         self._changelog_ends: dict[Any, int] = {}
 
     async def on_start(self) -> None:
-        """The app's assignor and tables exist by now: listen to them."""
+        """Listen to the app's assignor and tables, which exist by now."""
         connect = getattr(self.app.assignor, "on_decision", None)
         if connect is not None:
             connect(self.on_decision)
-        # Of each round, what is kept included: see :meth:`forget_others`.
+        # Sent in each round, kept partitions included: see :meth:`forget_others`.
         self.app.on_partitions_assigned.connect(self.forget_others)
         self.meter.attach()
         self._cpu_at = time.thread_time()
 
     async def on_stop(self) -> None:
-        """Wait a moment for the disk or the broker; the consumer is gone, what was not sampled is lost."""
+        """Wait a moment for the disk or the broker; counts without a sample are lost."""
         await asyncio.get_running_loop().run_in_executor(None, self.writer.close)
 
     async def forget_others(self, app: Any, *_: Any, **__: Any) -> None:
-        """Forget all that was counted of partitions which this worker does not own any more.
+        """Forget the counts of partitions that this worker no longer owns.
 
-        When one comes back, its end has moved by what others wrote.
+        When such a partition comes back, other workers' records have moved its end.
         """
         owned = app.assignor.assigned_actives()
         for counts in (self._records, self._bytes, self._held_s, self._changelog_ends):
@@ -84,7 +84,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             del self._sent_bytes[place]
 
     def on_decision(self, inputs: DecisionInputs, plan: Plan) -> None:
-        """Called by the assignor's own thread after each decision of this leader."""
+        """Write a decision of this leader; called in the assignor's own thread."""
         at = time.time()
         session_timeout_s = self.app.conf.broker_session_timeout
         self.writer.put(
@@ -98,25 +98,25 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         )
 
     def on_message_in(self, tp: Any, offset: int, message: Any) -> None:
-        """A record of a source topic arrived."""
+        """Count a record of a source topic that arrived."""
         self._records[tp] += 1
         self._bytes[tp] += message.serialized_key_size + message.serialized_value_size
 
     def on_send_initiated(
         self, producer: Any, topic: str, message: Any, keysize: int, valsize: int
     ) -> Any:
-        """A record is on its way; of a changelog the partition is known, and its owner alone writes to it."""
+        """Count a sent record; a changelog record names its partition, which its owner writes."""
         if message.partition is not None:
             self._sent_bytes[topic, message.partition] += keysize + valsize
 
     def on_stream_event_in(self, tp: Any, offset: int, stream: Any, event: Any) -> Any:
-        """An event goes to an agent."""
+        """Return the time at which an event goes to an agent."""
         return time.monotonic()
 
     def on_stream_event_out(
         self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
     ) -> None:
-        """An agent is done with an event."""
+        """Add the time for which an agent held an event."""
         if state is not None:
             self._held_s[tp] += time.monotonic() - state
 
@@ -128,11 +128,11 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
                 await self._sample()
 
     async def _sample(self) -> None:
-        """One row for each active partition, source or changelog, with what came in since the last one."""
+        """Write a row per active partition, source or changelog, with the input since the last."""
         try:
             rows = await self._sample_rows()
         except Exception as error:
-            # A rebalance may take the partitions away while the broker is asked; the next round sees.
+            # A rebalance may revoke partitions before the broker answers; the next sample follows.
             logger.debug("No partition samples this time: %r", error)
             return
         if rows:
@@ -144,7 +144,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         actives = sorted(
             consumer.assignment() - (assignor.assigned_standbys() - assignor.assigned_actives())
         )
-        # In a cooperative round what is kept flows on.
+        # In a cooperative round kept partitions keep flowing.
         between = getattr(consumer, "between_generations", app.rebalancing)
         if not actives or between or app.in_recovery:
             return []
@@ -157,7 +157,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         for tp in actives:
             end = ends.get(tp) or 0
             is_changelog = tp.topic in tables
-            # Nobody streams a changelog here; what came into it is what its end moved by.
+            # No agent reads a changelog here; its input is the difference of its end offsets.
             records = (
                 end - self._changelog_ends.get(tp, end)
                 if is_changelog
@@ -186,11 +186,11 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
                     },
                 )
             )
-        self._sent_bytes.clear()  # what went to other topics, or to partitions that are someone else's by now
+        self._sent_bytes.clear()  # bytes of other topics, or of partitions revoked meanwhile
         return rows
 
     def _share_cpu(self) -> dict[Any, float]:
-        """Milliseconds of the loop's thread since the last call, by partition; held time is the key."""
+        """The loop thread's CPU milliseconds since the last call, by partition and held time."""
         now = time.thread_time()
         spent_ms, self._cpu_at = (now - self._cpu_at) * 1000, now
         held, self._held_s = self._held_s, defaultdict(float)

@@ -1,12 +1,13 @@
-"""The ledger in a Kafka topic: a producer of its own on the ledger's thread, never the app's.
+"""The ledger in a Kafka topic: its own producer on the ledger's thread writes it, never the app's.
 
-The app's producer may be in a transaction, and its event loop processes records; the ledger waits for
-neither. A record is one row: its value is the line that a file would have, its key names the worker. All rows
-of a worker go to one partition, in order. If an acknowledgement is lost, the row is sent again and may be in
-the topic twice; readers count equal rows once.
+The app's producer may be in a transaction, and its event loop processes records; the ledger waits
+for neither. A record is one row: its value is a ledger line, its key names the worker. All rows of
+a worker go to one partition, in order. If an acknowledgement is lost, the row is sent again and may
+be in the topic twice; readers count equal rows once.
 
-A turn of lines is acknowledged before the next one is encoded: no more than ``LINES_A_TURN`` lines are in
-memory beside the queue and the page's tail. If the broker is away for less than ``SEND_S``, no row is lost.
+A turn of lines is acknowledged before the next turn is encoded: no more than ``LINES_A_TURN`` lines
+are in memory beside the queue and the page's tail. If the broker is away for less than ``SEND_S``,
+no row is lost.
 """
 
 from __future__ import annotations
@@ -44,28 +45,30 @@ from faust_assigner.wire.worker_status import LedgerPage
 logger = get_logger(__name__)
 
 T = TypeVar("T")
-#: aiokafka's keywords for a connection; asked for when the first row is sent.
+#: aiokafka's keywords for a connection; called when the first row is sent.
 Connection = Callable[[], Mapping[str, Any]]
 
-#: A topic that the ledger makes: partitions, brokers that keep a copy (or all there are), time.
+#: Partitions, most replicas (at most one per broker) and retention of a topic that the ledger
+#: makes.
 PARTITIONS, MOST_REPLICAS, RETENTION_MS = 4, 3, 30 * 86_400_000
-#: The least that Kafka takes for a segment, and the most.
+#: Kafka's smallest and largest segment size.
 SEGMENT_BYTES = 1024 * 1024, 2**31 - 1
-#: So long rows are tried again, in all; one attempt; between two; and how long none is made after a failure.
+#: Seconds for all attempts to send rows, for one attempt, between two attempts, and without
+#: attempts after a failure.
 SEND_S, ATTEMPT_S, BETWEEN_S, REST_S = 30.0, 10.0, 1.0, 30.0
-#: How long the producer may take to end.
+#: Seconds that the producer may take to end.
 STOP_S = 0.5
-#: Lines of one request, before they are packed.
+#: Bytes of lines in one request, before compression.
 BATCH_BYTES = 512 * 1024
-#: What a record needs beside its key and value; a batch needs as much again.
+#: Bytes of a record beside its key and value; a batch needs as many again.
 RECORD_BYTES = 128
-#: Kafka's default for max.message.bytes, where the broker does not tell.
+#: Kafka's default for max.message.bytes, used if the broker does not report it.
 MESSAGE_BYTES = 1_048_588
 
 
 @dataclass(frozen=True)
 class _Link:
-    """A connected producer, the worker's partition, and what the topic takes as one batch."""
+    """A connected producer, the worker's partition, and the bytes of the topic's largest batch."""
 
     producer: AIOKafkaProducer
     partition: int
@@ -73,10 +76,11 @@ class _Link:
 
 
 class LedgerTopic(LedgerWriter):
-    """Sends rows to ``topic`` under the key ``name``; makes the topic where it is missing.
+    """Sends rows to ``topic`` under the key ``name``; makes the topic if it is missing.
 
-    A topic that is made deletes by age (``RETENTION_MS``) and by size (``total_bytes`` in all its partitions
-    together, in segments of ``segment_bytes``); one that is there is used as it is.
+    A topic made here deletes rows by age (``RETENTION_MS``) and by size (``total_bytes`` in all its
+    partitions together, in segments of ``segment_bytes``). An existing topic is used without
+    changes.
     """
 
     def __init__(
@@ -114,7 +118,7 @@ class LedgerTopic(LedgerWriter):
         return self._tail.page(group_id, cursor)
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """As ever; what the broker has not taken shortly before ``timeout_s`` is dropped and counted."""
+        """Close; rows not acknowledged shortly before ``timeout_s`` are dropped and counted."""
         self._closes_at = time.monotonic() + max(0.0, timeout_s - 2 * STOP_S)
         self._closing.set()
         super().close(timeout_s)
@@ -154,7 +158,7 @@ class LedgerTopic(LedgerWriter):
                 self._closing.wait(BETWEEN_S)
 
     def _send_some(self, left: deque[bytes]) -> None:
-        """Send as many of ``left`` as one batch takes, and remove them once they are acknowledged."""
+        """Send as many lines as one batch takes; remove them from ``left`` once acknowledged."""
         if self._link is None:
             self._link, self._batch_bytes = self._await(self._connect()), BATCH_BYTES
         link, size, count = self._link, 0, 0
@@ -177,7 +181,7 @@ class LedgerTopic(LedgerWriter):
             left.popleft()
 
     def _make_smaller(self, left: deque[bytes], error: Exception) -> None:
-        """Halve the batch; a line that is too large by itself loses its inputs, then it is dropped."""
+        """Halve the batch; a single line that is too large loses its inputs, then it is dropped."""
         total = len(left[0]) + len(self._key) + 2 * RECORD_BYTES
         if self._batch_bytes > total:
             self._batch_bytes = max(total, self._batch_bytes // 2)
@@ -206,7 +210,7 @@ class LedgerTopic(LedgerWriter):
         )
 
     def _await(self, doing: Coroutine[Any, Any, T]) -> T:
-        """The result of ``doing``, on the ledger's own event loop. Raises TimeoutError."""
+        """Run ``doing`` on the ledger's event loop; returns its result. Raises TimeoutError."""
         if self._runner is None:
             self._runner = asyncio.Runner()
         return self._runner.run(self._in_time(doing))
@@ -233,13 +237,13 @@ class LedgerTopic(LedgerWriter):
         with contextlib.suppress(Exception, asyncio.CancelledError):
             runner.close()
 
-    # -- on its event loop
+    # -- on the ledger's event loop
 
     async def _connect(self) -> _Link:
         connection = {
             **self._connection(),
             "client_id": "faust-assigner-ledger",
-            "request_timeout_ms": round(ATTEMPT_S * 800),  # its errors say more than our deadline
+            "request_timeout_ms": round(ATTEMPT_S * 800),  # clearer errors than our deadline's
             "retry_backoff_ms": 500,  # aiokafka logs each try
         }
         message_bytes = await self._prepare(connection)
@@ -260,13 +264,13 @@ class LedgerTopic(LedgerWriter):
 
     async def _deliver(self, link: _Link, batch: Any) -> None:
         sending = await link.producer.send_batch(batch, self.topic, partition=link.partition)
-        # After this attempt's deadline nobody asks for the error: it is not reported by asyncio.
+        # Read the error here: after this attempt's deadline asyncio would report it as unread.
         sending.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait({sending})
         sending.result()
 
     async def _prepare(self, connection: Mapping[str, Any]) -> int:
-        """Make the topic where it is missing; returns the bytes that it takes as one batch."""
+        """Make the topic if it is missing; returns the bytes of its largest batch."""
         admin = AIOKafkaAdminClient(**connection)
         try:
             await admin.start()
@@ -302,13 +306,13 @@ class LedgerTopic(LedgerWriter):
         )
         for _, code, *words in answer.topic_errors:
             error = for_code(code)
-            # Another worker may have made it in the meantime.
+            # A different worker may have made the topic in the meantime.
             if code and error is not TopicAlreadyExistsError:
                 raise error(f"it is not there and cannot be created: {words[0] if words else ''}")
 
 
 async def _stop(producer: AIOKafkaProducer) -> None:
-    """End it, and its connections where it waits for a broker that does not answer."""
+    """Stop the producer, then close its connections, even if a broker does not answer."""
     with contextlib.suppress(Exception):
         await asyncio.wait_for(producer.stop(), STOP_S)
     with contextlib.suppress(Exception):
@@ -316,7 +320,7 @@ async def _stop(producer: AIOKafkaProducer) -> None:
 
 
 async def _topic_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str]:
-    """The topic's own settings that count here; none where the broker does not describe them to us."""
+    """The topic's settings that matter here; empty if the broker does not describe them."""
     wanted = dict.fromkeys(("max.message.bytes", "cleanup.policy"))
     answers = await admin.describe_configs(
         [ConfigResource(ConfigResourceType.TOPIC, topic, dict(wanted))]
@@ -331,14 +335,14 @@ async def _topic_config(admin: AIOKafkaAdminClient, topic: str) -> dict[str, str
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether it is worth trying again: the network, a broker that restarts, a topic that moves."""
+    """Whether a retry may succeed: the network fails, a broker restarts, a topic moves."""
     if isinstance(error, KafkaError):
         return bool(error.retriable)
     return isinstance(error, OSError | TimeoutError | asyncio.CancelledError)
 
 
 def _without_inputs(line: bytes) -> bytes | None:
-    """A decision's line without what it was planned from, by far its largest part; None for any other."""
+    """A decision's line without its inputs, by far the largest part; None for any other line."""
     row = json.loads(line)
     row.pop("before", None)
     if row.pop("asked", None) is None:

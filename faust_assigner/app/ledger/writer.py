@@ -1,7 +1,7 @@
 """The ledger's queue and its thread; a subclass writes the lines to files or to a topic.
 
-Nothing here can fail or slow the caller: work that the queue or the destination cannot take is dropped and
-counted, and logged once.
+The ledger never fails or slows its caller: work beyond the capacity of the queue or the destination
+is dropped, counted, and logged once.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ logger = get_logger(__name__)
 
 #: Decisions, recoveries and rounds of samples that may wait for the thread.
 MOST_WAITING = 256
-#: After so many lines the thread lets others have the interpreter: a decision may have a million.
+#: Lines after which the thread pauses for other threads: a decision may have a million.
 LINES_A_TURN = 256
 PAUSE_S = 0.002
 
-#: What the thread turns into lines, when it gets to it.
+#: Returns rows; called in the ledger's thread, which turns them into lines.
 Work = Callable[[], Iterable[TableRow]]
 
 
 @dataclass
 class Counts:
-    """What became of the rows: ``dropped`` counts rows that met a full disk or a broker that did not take
-    them, ``skipped`` work that met a full queue or a worker that stops, ``failed`` work that raised."""
+    """The outcome of rows and work.
+
+    ``dropped`` counts rows refused by a full disk or a broker. ``skipped`` counts work refused by a
+    full queue or a stopping worker. ``failed`` counts work that raised.
+    """
 
     written: int = 0
     dropped: int = 0
@@ -57,11 +60,11 @@ class LedgerWriter(ABC):
     @property
     @abstractmethod
     def place(self) -> str:
-        """Where the rows go, for the log."""
+        """The destination of the rows, for the log."""
 
     @abstractmethod
     def page(self, group_id: str, cursor: str = "") -> LedgerPage:
-        """The newest lines of a group without samples, or those older than ``cursor``. May read files."""
+        """The newest lines of a group, or lines before ``cursor``; no samples. May read files."""
 
     @abstractmethod
     def _append(self, lines: list[bytes]) -> None:
@@ -69,10 +72,10 @@ class LedgerWriter(ABC):
 
     @abstractmethod
     def _release(self) -> None:
-        """Close whatever is open; on the ledger's thread, which ends after it."""
+        """Close files or connections; on the ledger's thread, which ends afterwards."""
 
     def put(self, work: Work) -> None:
-        """Have the rows of ``work()`` written; returns at once, from any thread, and never raises."""
+        """Queue ``work`` to have its rows written; returns at once, on any thread, never raises."""
         try:
             self._waiting.put_nowait(work)
         except queue.Full:
@@ -85,7 +88,7 @@ class LedgerWriter(ABC):
         self._ensure_thread()
 
     def close(self, timeout_s: float = 2.0) -> None:
-        """Write what waits, for at most ``timeout_s``, and let the thread end."""
+        """Write the waiting work, for at most ``timeout_s``, and end the thread."""
         if self._thread is None:
             return
         with contextlib.suppress(queue.Full):
@@ -114,7 +117,7 @@ class LedgerWriter(ABC):
                     self._release()
                     return
                 self._write_rows(work)
-            # aiokafka's own cancelled tasks may come through: the thread outlives them.
+            # A CancelledError of aiokafka's own tasks may arrive here: the thread goes on.
             except (Exception, asyncio.CancelledError):
                 self.counts.failed += 1
                 if "failed" not in self._logged:

@@ -1,4 +1,7 @@
-"""The Grafana board, docs/operations/board.json: ``python -m faust_assigner.app.metrics.board FILE``."""
+"""The Grafana board, docs/operations/board.json.
+
+``python -m faust_assigner.app.metrics.board FILE`` writes the file.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +171,7 @@ _COLUMNS, _WIDTH, _HEIGHT = 3, 8, 8
 
 
 def board() -> dict[str, Any]:
-    """Grafana's model of it; the data source is chosen on the board."""
+    """Grafana's model of the board; the data source is chosen on the board."""
     source = {"type": "prometheus", "uid": "${source}"}
     panels = [
         {

@@ -1,4 +1,4 @@
-"""The values of all figures at one moment, and what counts them up in between. No Faust here."""
+"""The values of all figures at one moment, and the book that counts in between. No Faust here."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Series: TypeAlias = Mapping[tuple[str, ...], float]
 
 @dataclass(frozen=True)
 class Spread:
-    """A histogram: how many observations fell into each bucket, the last beyond all bounds, and their sum."""
+    """A histogram: observations per bucket, the last bucket beyond all bounds, and their sum."""
 
     counts: tuple[int, ...]
     total: float = 0.0
 
     def plus(self, bounds: tuple[float, ...], value: float) -> Spread:
-        """With one more observation."""
+        """The histogram with one more observation."""
         at = bisect_left(bounds, value)
         counts = (*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :])
         return Spread(counts, self.total + value)
@@ -37,12 +37,12 @@ class Snapshot:
 
 
 def zeros() -> dict[str, dict[tuple[str, ...], float]]:
-    """What every figure is from the start."""
+    """The values of all figures at the start."""
     return {f.name: dict.fromkeys(f.starts, 0.0) for f in FIGURES if f.kind != HISTOGRAM}
 
 
 class Book:
-    """What is counted as it happens, on any thread, so that nothing between two scrapes is missed."""
+    """Counts events as they happen, on any thread, so that scrapes miss no event between them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -54,13 +54,13 @@ class Book:
         self._bounds = {f.name: f.buckets for f in FIGURES if f.kind == HISTOGRAM}
 
     def count(self, name: str, *labels: str, by: float = 1.0) -> None:
-        """Count ``name`` up."""
+        """Add ``by`` to the count of ``name``."""
         with self._lock:
             series = self._counts.setdefault(name, {})
             series[labels] = series.get(labels, 0.0) + by
 
     def observe(self, name: str, value: float) -> None:
-        """One more observation of a histogram."""
+        """Add an observation to a histogram."""
         with self._lock:
             self._spreads[name] = self._spreads[name].plus(self._bounds[name], value)
         for listener in self._listeners.get(name, ()):
@@ -71,7 +71,7 @@ class Book:
         self._listeners.setdefault(name, []).append(listener)
 
     def snapshot(self, read: Mapping[str, Series]) -> Snapshot:
-        """All figures: what was ``read`` goes over zeros, what was counted over both."""
+        """All figures: ``read`` values replace zeros, and counts replace both."""
         with self._lock:
             counted = {name: dict(series) for name, series in self._counts.items()}
             spreads = dict(self._spreads)

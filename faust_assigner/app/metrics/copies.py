@@ -1,4 +1,4 @@
-"""How far this worker's copies are behind, by the broker's word of where their changelogs end."""
+"""The lags of this worker's copies behind the changelog ends that the broker reports."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 from faust_assigner.app.queries.freshness import Look, Marks
 from faust_assigner.app.rebalance import follow_up
 
-#: (records that a copy lacks, seconds since it had everything).
+#: (records that a copy lacks, seconds since it was complete).
 Lag = tuple[int, float]
 
 
 class Copies:
-    """Asks the broker once for all copies; what is not a copy any more is forgotten at once."""
+    """Measures lags, with one request for all copies; former copies are forgotten at once."""
 
     def __init__(self, app: Any, clock: Callable[[], float]) -> None:
         self._app, self._clock = app, clock
         self._marks: dict[Any, Marks] = {}
-        #: When a copy last had everything; of one that never did, when it was first looked at.
+        #: Partition -> when its copy was complete last, else when the copy was first measured.
         self._fresh_at: dict[Any, float] = {}
         self._read: Mapping[Any, int] = {}
 
     async def look(self) -> None:
-        """Ask where the changelogs of all copies end; a broker that is silent leaves the last look."""
+        """Ask for the changelog ends of all copies; without an answer the last result stays."""
         app = self._app
         tps = sorted(app.assignor.assigned_standbys())
         self._forget(tps)
@@ -41,7 +41,7 @@ class Copies:
             del self._marks[tp], self._fresh_at[tp]
 
     def lags(self, now: float) -> dict[Any, Lag]:
-        """Of each copy that was looked at."""
+        """The lag of each copy that was measured."""
         self._forget(list(self._app.assignor.assigned_standbys()))
         recovery = self._app.tables.recovery
         found: dict[Any, Lag] = {}

@@ -40,7 +40,7 @@ from faust_assigner.wire.worker_status import (
     WorkerStatus,
 )
 
-#: Faust's own settings that must suit each other, or be alike on all workers.
+#: Faust's own settings that must suit each other, or be equal on all workers.
 FAUSTS: Final = (
     "broker_commit_interval",
     "broker_heartbeat_interval",
@@ -70,10 +70,10 @@ def status_of(
     disk: tuple[int, int] | None,
     sizes: Mapping[Any, int],
 ) -> WorkerStatus:
-    """What this worker knows of itself, without asking anybody. Cost: O(its partitions).
+    """This worker's status, made without a request. Cost: O(its partitions).
 
-    ``disk`` is the free room and the size of the file system of the tables, ``sizes`` the bytes of each
-    changelog partition that is kept here.
+    ``disk`` is the free room and the size of the file system of the tables, ``sizes`` the bytes of
+    each changelog partition kept here.
     """
     assignor, conf = app.assignor, app.conf
     answer = assignor._memory.answer
@@ -120,7 +120,7 @@ def status_of(
                 topic=tp.topic,
                 partition=tp.partition,
                 records=records,
-                # At the first look it is not known how long a copy has been behind.
+                # After the first measurement the age of a copy's lag is not known.
                 seconds=round(age, 1) if age or not records else None,
             )
             for tp, (records, age) in sorted(lags.items())
@@ -171,9 +171,9 @@ def _tables(app: Any, sizes: Mapping[Any, int]) -> tuple[TableStatus, ...]:
 
 
 def settings_of(app: Any) -> dict[str, str]:
-    """Ours by their names in the environment, and those of Faust's that matter for a group.
+    """Our settings by their names in the environment, and Faust's settings that matter for a group.
 
-    A value that is the default is named as well: workers of two versions may have two defaults.
+    Default values are included: workers of two versions may have two defaults.
     """
     found = {
         setting.name: shown(settings.read_or_default(app, setting))
@@ -184,7 +184,7 @@ def settings_of(app: Any) -> dict[str, str]:
 
 
 def shown(value: Any) -> str:
-    """A setting's value as text, without user, password and query where it is a URL."""
+    """A setting's value as text; a URL without user, password and query."""
     if value is None or value == ():
         return ""
     if isinstance(value, bool):

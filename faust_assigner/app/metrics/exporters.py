@@ -1,7 +1,7 @@
-"""Where the figures go: Prometheus and OpenTelemetry ask for them, StatsD and Datadog are sent them.
+"""Exporters of the figures: Prometheus and OpenTelemetry pull, StatsD and Datadog get pushes.
 
-All read one snapshot of the registry in ``figures.py``. Faust's monitors say which of them an app has. Every
-monitor has the figures without labels in its ``metric_counts``, too.
+All exporters read one snapshot of the registry in ``figures.py``. The app's Faust monitors
+determine its exporters. Every monitor also has the figures without labels in its ``metric_counts``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from faust_assigner.app.metrics.figures import BY_NAME, COUNTER, FIGURES, HISTOG
 
 logger = get_logger(__name__)
 
-#: StatsD takes no others.
+#: Characters that StatsD does not take.
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -34,26 +34,26 @@ class Source(Protocol):
 
     @property
     def app_id(self) -> str:
-        """Its name."""
+        """The app's name."""
 
     def snapshot(self) -> Snapshot:
         """All figures; from any thread."""
 
 
 class Exporters:
-    """Of one source: those that its app has monitors for."""
+    """The exporters of one source: for each monitor of its app."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._known: set[int] = set()
         self._pushed: list[Any] = []
         self._closing: list[Callable[[], None]] = []
-        #: Whether anything but Faust's own monitor takes the figures.
+        #: Whether a monitor other than Faust's own takes the figures.
         self.is_measured = False
         self._failed: set[int] = set()
 
     def push(self) -> None:
-        """Find new monitors, and hand the figures to those that do not ask."""
+        """Find new monitors, and push the figures to the monitors."""
         for sensor in tuple(self._source.app.sensors):
             if isinstance(sensor, Monitor) and id(sensor) not in self._known:
                 self._known.add(id(sensor))
@@ -77,7 +77,7 @@ class Exporters:
         self.is_measured |= kind != "Monitor"
 
     def close(self) -> None:
-        """Take the series of this source away."""
+        """Remove the series of this source."""
         while self._closing:
             self._closing.pop()()
 
@@ -110,9 +110,9 @@ _COLLECTORS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def export_to_prometheus(source: Source, registry: Any = None) -> Callable[[], None]:
-    """Show ``source`` in ``registry``, by default Prometheus' own; returns what takes it away again.
+    """Show ``source`` in ``registry``, by default Prometheus' own; returns a function to remove it.
 
-    All apps of one process share one collector, and are told apart by the label ``app``.
+    All apps of one process share one collector, and have different labels ``app``.
     """
     from prometheus_client import REGISTRY
 
@@ -131,13 +131,13 @@ def export_to_prometheus(source: Source, registry: Any = None) -> Callable[[], N
 
 
 class _Collector:
-    """Of one registry of Prometheus'; asked at each scrape, on any thread."""
+    """The collector of one Prometheus registry, called at each scrape, on any thread."""
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
 
     def describe(self) -> Iterable[Any]:
-        """The names, which are then nobody else's."""
+        """The names of all metrics, which no other collector can then register."""
         return [_family(figure) for figure in FIGURES]
 
     def collect(self) -> Iterator[Any]:
@@ -167,7 +167,7 @@ def _family(figure: Figure) -> Any:
 
 
 def described(figure: Figure) -> str:
-    """The help of a figure."""
+    """The help text of a figure."""
     text = figure.meaning[0].upper() + figure.meaning[1:]
     return f"{text}{' (leader only)' if figure.leader_only else ''}"
 
@@ -181,7 +181,7 @@ def _buckets(figure: Figure, spread: Spread) -> list[tuple[str, float]]:
 
 
 def export_to_otel(source: Source, meter: Any) -> Callable[[], None]:
-    """Make an instrument of ``meter`` for each figure; returns what silences them."""
+    """Make an instrument of ``meter`` for each figure; returns a function to stop them."""
     from opentelemetry.metrics import Observation
 
     shown = [source]

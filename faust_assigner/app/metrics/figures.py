@@ -1,8 +1,9 @@
-"""All metrics of a worker, one row each. docs/reference/metrics.md is made from this table, see ``page.py``.
+"""All metrics of a worker, one row each.
 
-The conventions are those of prometheus-client: base units, ``_total`` for counters, and no sentinels. A gauge
-that has no value is absent. Every other series is there with 0 from the start, the known values of its labels
-included. Series of a partition go when the worker gives the partition up.
+``page.py`` makes docs/reference/metrics.md from this table. The conventions are
+prometheus-client's: base units, ``_total`` for counters, and no sentinels. A gauge without a value
+is absent. Every other series is there with 0 from the start, for all known values of its labels.
+The series of a partition are removed when the worker gives the partition up.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Final
 PREFIX: Final = "faust_assigner_"
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 
-#: Why a round was led; SEVERAL where there was more than one cause.
+#: Causes of a round; SEVERAL stands for more than one cause.
 SEVERAL: Final = "several"
 TRIGGERS: Final = ("first", "join", "leave", "subscription", "partitions", "rejoin", SEVERAL)
 
-#: Reason -> why a source partition that this worker owns is not processed now.
+#: Reason -> its description, for a source partition that this worker owns and does not process now.
 REASONS: Final = {
     "restoring": "its tables are being restored",
     "round": "a rebalance that stops everything is under way",
@@ -40,9 +41,9 @@ TP_LABELS: Final = ("topic", "partition")
 class Figure:
     """One metric. ``name`` is without prefix and without ``_total``.
 
-    ``starts`` are the values of its labels that are there from the start, with 0: none for a gauge that is
-    absent while it has no value. Figures that are ``leader_only`` are known to the leader alone: counters of
-    what it decided, and gauges that go when another member leads.
+    ``starts`` are the label values whose series are there from the start, with 0. A gauge that is
+    absent without a value has no ``starts``. Only the leader knows ``leader_only`` figures:
+    counters of its decisions, and gauges that are removed when the leader changes.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Figure:
 
     @property
     def exported(self) -> str:
-        """The name as Prometheus has it."""
+        """The name in Prometheus."""
         return PREFIX + self.name + ("_total" if self.kind == COUNTER else "")
 
 
@@ -210,7 +211,7 @@ _LEADERS = (
     ),
 )
 
-#: Key in ``PartitionAssignor.counters`` -> its figure: what a round's log lines count as well.
+#: Key in ``PartitionAssignor.counters`` -> its figure; a round's log lines report the same counts.
 COUNTED: Final = {
     "refused_members": _counter(
         "refused_members", "members whose claims were refused", leader_only=True

@@ -9,14 +9,14 @@ from typing import Any
 from faust_assigner.app.metrics.probes import MARK, PREFIX, blueprint
 from faust_assigner.app.metrics.sensor import MetricsSensor
 
-#: The app's list of what adds pages to its web server.
+#: The attribute of the app with the functions that add pages to its web server.
 PAGES = "_faust_assigner_pages"
 
 
 def install(app: Any) -> MetricsSensor:
-    """Add the sensor of the metrics, and the pages of the probes to the app's web server, if it has one.
+    """Add the metrics' sensor to ``app``, and the probes' pages to its web server, if it has one.
 
-    Before that starts; a second call does nothing.
+    Call it before the web server starts; a second call has no effect.
     """
     present: MetricsSensor | None = getattr(app, MARK, None)
     if present is not None:
@@ -25,7 +25,7 @@ def install(app: Any) -> MetricsSensor:
     setattr(app, MARK, sensor)
     app.sensors.add(sensor)
     setattr(app, PAGES, [_add_probes])
-    # Not now: to ask for the web server makes it, and the command line may still switch it off.
+    # Not now: reading the web server creates it, and the command line may still disable it.
     app.on_webserver_init = partial(_add_pages, app.on_webserver_init)
     return sensor
 
@@ -36,7 +36,7 @@ def add_pages(app: Any, add: Callable[[Any], object]) -> None:
 
 
 def _add_pages(init: Callable[[Any], None], server: Any) -> None:
-    """The web server is set up, with Faust's own pages; called again where it is mounted as well."""
+    """Set up the web server with Faust's pages and ours; called again for a mounted server."""
     init(server)
     if not any(str(path).startswith(f"{PREFIX}/") for path in server.views):
         for add in getattr(server.app, PAGES):

@@ -1,8 +1,8 @@
-"""The last rounds as this worker saw them, in memory: for the page of the group. No Faust here.
+"""The last rounds as this worker saw them, in memory, for the group's page. No Faust here.
 
-A leader knows which tasks moved and by which rule. Every member knows the outcome of a round, and how long it
-took there. The page asks all workers and puts the answers together, so that a change of the leader loses
-nothing while the former leader lives.
+A leader knows which tasks moved and by which rule. Every member knows the outcome of a round, and
+the time that the round took there. The page asks all workers and merges the answers. So a change of
+the leader loses no rounds while the former leader lives.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from faust_assigner.views.placed import RULES
 from faust_assigner.wire.outcome import Outcome
 from faust_assigner.wire.worker_status import MovedTask, RoundTold
 
-#: Rounds are kept, and moves of one round; more moves are counted in its outcome and not named.
+#: Most rounds that are kept, and most moves of a round; further moves are only counted in its
+#: outcome.
 MOST_ROUNDS: Final = 50
 MOST_MOVES: Final = 500
 
@@ -34,22 +35,22 @@ class Journal:
         self._rounds: dict[int, RoundTold] = {}
 
     def decided(self, inputs: DecisionInputs, plan: Plan) -> None:
-        """This member led a round."""
+        """Note a round that this member led."""
         names = {m.member_id: m.instance_id or m.member_id for m in inputs.members}
         found = _moves(plan, names)
         moves = tuple(move for move, _ in zip(found, range(MOST_MOVES), strict=False))
         self._note(inputs.generation, moves=moves)
 
     def answered(self, generation: int, outcome: Outcome | None, *, at: float) -> None:
-        """This member took its answer ``at`` (seconds since 1970)."""
+        """Note that this member took its answer ``at`` (seconds since 1970)."""
         self._note(generation, outcome=outcome, at=at)
 
     def ended(self, generation: int, *, seconds: float) -> None:
-        """All that this member owns is restored, so many seconds after the round began here."""
+        """Note the seconds from the round's begin here to the restore of all owned partitions."""
         self._note(generation, seconds=round(seconds, 2))
 
     def rounds(self) -> tuple[RoundTold, ...]:
-        """The oldest first."""
+        """The rounds, oldest first."""
         with self._lock:
             return tuple(self._rounds[generation] for generation in sorted(self._rounds))
 

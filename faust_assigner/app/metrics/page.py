@@ -1,4 +1,7 @@
-"""docs/reference/metrics.md, made from the table: ``python -m faust_assigner.app.metrics.page FILE``."""
+"""Makes docs/reference/metrics.md from the table of figures.
+
+``python -m faust_assigner.app.metrics.page FILE`` writes the page.
+"""
 
 from __future__ import annotations
 

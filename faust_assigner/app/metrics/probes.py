@@ -1,8 +1,8 @@
-"""Pages of the worker's web server: Kubernetes' probes, its part of ``faust-assigner status`` and its ledger.
+"""Pages of the worker's web server: Kubernetes' probes, ``faust-assigner status``, the ledger.
 
-``/assignor/live`` and ``/assignor/ready`` answer 200 or 503 with the reasons as JSON. A worker that is not
-live is better restarted. A worker that is not ready does not do its part of the work: partitions that it owns
-stand still, and not because they are restored or handed over as they should.
+``/assignor/live`` and ``/assignor/ready`` answer 200 or 503 with the reasons as JSON. A worker that
+is not live should be restarted. A worker that is not ready does not do its part of the work: some
+of its partitions are not processed, for a reason other than an orderly restore or hand-over.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from faust_assigner.wire.worker_status import (
 )
 
 MARK = "_faust_assigner_metrics"
-#: Where the pages are.
+#: The path of the pages.
 PREFIX = "/assignor"
 LINES = {"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"}
 #: Seconds for which a restore may make no progress.
 STALLED_S = 60.0
-#: Seconds for which a partition may stand still for these reasons; for the others none. A round and a
-#: hand-over have the group's rebalance timeout, a restore as long as it makes progress.
+#: Seconds for which a partition may stand still for these reasons; 0 for other reasons. A round and
+#: a hand-over may take the group's rebalance timeout. A restore may take as long as it makes
+#: progress.
 PATIENCE_S = {"refused": 10.0, "paused": 60.0}
 
 blueprint = web.Blueprint("faust_assigner")
@@ -48,7 +49,7 @@ class Live(web.View):  # type: ignore[misc]
     """
 
     async def get(self, request: Any) -> Any:
-        """Answer 503 where the worker has lost a part without which it does nothing."""
+        """Answer 503 if the worker has lost a part that it cannot work without."""
         return _answer(self, "live", live_problems(self.app))
 
 
@@ -61,7 +62,7 @@ class Ready(web.View):  # type: ignore[misc]
     """
 
     async def get(self, request: Any) -> Any:
-        """Answer 503 with the reasons where it is not."""
+        """Answer 503 with the reasons if the worker is not ready."""
         return _answer(self, "ready", getattr(self.app, MARK).not_ready())
 
 
@@ -74,7 +75,7 @@ class Status(web.View):  # type: ignore[misc]
     """
 
     async def get(self, request: Any) -> Any:
-        """Answer with the document, once the brokers were asked where the changelogs of its copies end."""
+        """Answer with the document, after a request to the brokers for the lags of copies."""
         return _document(self, await getattr(self.app, MARK).document())
 
 
@@ -87,7 +88,7 @@ class PeersPage(web.View):  # type: ignore[misc]
     """
 
     async def get(self, request: Any) -> Any:
-        """Answer with them; none before the first assignment."""
+        """Answer with the members; none before the first assignment."""
         return _document(self, getattr(self.app, MARK).peers())
 
 
@@ -100,7 +101,7 @@ class RoundsPage(web.View):  # type: ignore[misc]
     """
 
     async def get(self, request: Any) -> Any:
-        """Answer with them; none before the first round."""
+        """Answer with the rounds; none before the first round."""
         return _document(self, getattr(self.app, MARK).rounds())
 
 
@@ -113,7 +114,7 @@ class LedgerLines(web.View):  # type: ignore[misc]
     """
 
     async def get(self, request: Any) -> Any:
-        """Answer with a page of them; 404 where the ledger is off."""
+        """Answer with a page of lines; 404 if the ledger is off."""
         found = await ledger_page(self.app, request.query.get("before", ""))
         if found is None:
             return self.json({"status": "FAUST_ASSIGNER_LEDGER is off"}, status=404)
@@ -121,7 +122,7 @@ class LedgerLines(web.View):  # type: ignore[misc]
 
 
 async def ledger_page(app: Any, cursor: str) -> bytes | None:
-    """A page of the app's ledger as it is answered; None where it is off. Files are read on a thread."""
+    """An encoded page of the app's ledger; None if it is off. Files are read on a thread."""
     ledger = getattr(app, LEDGER_MARK, None)
     if ledger is None:
         return None
@@ -141,7 +142,7 @@ def _answer(view: Any, word: str, reasons: Sequence[str]) -> Any:
 
 
 def live_problems(app: Any) -> list[str]:
-    """Why the worker is better restarted."""
+    """The reasons why the worker should be restarted."""
     if app.crashed:
         return ["the app has crashed"]
     problems = getattr(app.tables, "problems", tuple)
@@ -149,7 +150,7 @@ def live_problems(app: Any) -> list[str]:
 
 
 class Restores:
-    """Whether restores make progress."""
+    """Tracks the progress of restores."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -157,7 +158,7 @@ class Restores:
         self._since = 0.0
 
     def stalled_s(self, now: float) -> float:
-        """Seconds since something was restored, or since another assignment."""
+        """Seconds since the last restored record or the last new assignment."""
         app, recovery = self._app, self._app.tables.recovery
         progress = getattr(recovery, "progress", None)
         at = (
@@ -173,7 +174,7 @@ class Restores:
 def ready_problems(
     app: Any, still: Sequence[Standing], *, now: float, stalled_s: float
 ) -> list[str]:
-    """Why this worker is not ready; ``still`` are the partitions that are not processed at ``now``."""
+    """The reasons why this worker is not ready; ``still`` are the partitions not processed."""
     if app.client_only or app.producer_only:
         return []
     if app.should_stop or app.assignor.leaves:

@@ -1,4 +1,4 @@
-"""Reads the gauges, and the counters that other rooms keep, from one worker; on the app's thread."""
+"""Reads one worker's gauges, and counters of other packages; on the app's thread."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from faust_assigner.model import NOBODY
 from faust_assigner.planner import Plan
 from faust_assigner.warmup import Progress, WarmupPolicy
 
-#: Where a figure has no labels.
+#: The label values of a figure without labels.
 _BARE: tuple[str, ...] = ()
 
 
 def worker(app: Any) -> dict[str, Series]:
-    """What is known of this worker without asking anybody. Cost: O(its partitions)."""
+    """This worker's figures that need no request. Cost: O(its partitions)."""
     assignor, changelogs = app.assignor, app.tables._changelogs
     actives, standbys = assignor.assigned_actives(), assignor.assigned_standbys()
     found: dict[str, Series] = {
@@ -74,7 +74,7 @@ def _restore(app: Any) -> dict[str, Series]:
 
 
 def standing(still: Sequence[Standing], now: float) -> dict[str, Series]:
-    """The partitions that are not processed."""
+    """The figures of partitions that are not processed."""
     counts = Counter(one.reason for one in still)
     return {
         "standing_partitions": {(reason,): count for reason, count in counts.items()},
@@ -83,7 +83,7 @@ def standing(still: Sequence[Standing], now: float) -> dict[str, Series]:
 
 
 def copies(lags: Mapping[Any, Lag]) -> dict[str, Series]:
-    """How far copies are behind."""
+    """The lags of copies, in records and seconds."""
     return {
         "standby_lag_records": {_place(tp): records for tp, (records, _) in lags.items()},
         "standby_lag_seconds": {_place(tp): seconds for tp, (_, seconds) in lags.items()},
@@ -91,7 +91,7 @@ def copies(lags: Mapping[Any, Lag]) -> dict[str, Series]:
 
 
 def disk(folder: Path) -> tuple[int, int] | None:
-    """(free bytes, size) of the file system of the tables; None where it does not answer. May block."""
+    """(free bytes, size) of the tables' file system; None if it does not answer. May block."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:
@@ -102,12 +102,12 @@ def disk(folder: Path) -> tuple[int, int] | None:
 
 
 def of_disk(free: int, size: int) -> dict[str, Series]:
-    """Room for tables."""
+    """The figures of the tables' file system."""
     return {"disk_free_bytes": {_BARE: free}, "disk_size_bytes": {_BARE: size}}
 
 
 def decision(inputs: DecisionInputs, plan: Plan) -> dict[str, Series]:
-    """What the leader of a round knows. Cost: O(tasks)."""
+    """The figures that only the leader of a round knows. Cost: O(tasks)."""
     return {
         "members": {_BARE: len(inputs.members)},
         "tasks": {_BARE: plan.layout.tasks},
@@ -118,9 +118,9 @@ def decision(inputs: DecisionInputs, plan: Plan) -> dict[str, Series]:
 
 
 def uncovered(inputs: DecisionInputs, plan: Plan) -> int:
-    """How many stateful tasks have no caught-up copy on another member than their owner.
+    """The number of stateful tasks without a caught-up copy on a member other than the owner.
 
-    A copy counts if its member said that it has it, is no further behind than is acceptable, and keeps it.
+    A copy counts if its member reported it, its lag is acceptable, and the member keeps it.
     """
     layout, previous = plan.layout, plan.previous
     by_id = {m.member_id: m for m in inputs.members}

@@ -1,4 +1,4 @@
-"""Takes one worker's figures: counts what happens as it happens, and reads the rest once a second."""
+"""Collects one worker's figures: counts events as they happen, reads the rest once a second."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: Seconds between two looks at the worker, and between two questions to the broker and the disk.
+#: Seconds between two readings of the worker, and between two requests to the broker and the disk.
 LOOK_S, ASK_S = 1.0, 5.0
-#: The same where neither an exporter nor a tool takes the answers. One answer says where a changelog
-#: ends; only earlier answers say since when a copy lacks that.
+#: Seconds between two requests if neither an exporter nor a tool uses the answers. An answer gives
+#: the end of a changelog; only with earlier answers is the age of a copy's lag known.
 IDLE_ASK_S = 30.0
-#: A tool that asks for the document waits so long for the broker's answer. Then the worker goes on asking for
-#: a minute.
+#: Seconds that a request for the document waits for the broker's answer, and seconds for which the
+#: worker then goes on asking the broker.
 DOCUMENT_ASK_S, WATCHED_S = 1.0, 60.0
-#: The broker has so many seconds to answer.
+#: Seconds that the broker has to answer.
 ASK_TIMEOUT_S = 4.0
 
 
 class MetricsSensor(faust.Sensor):  # type: ignore[misc]
-    """One app's figures. It has no hook in the path of records.
+    """The sensor of one app's figures. It has no hook in the path of records.
 
-    ``snapshot()`` may be called from any thread: a look replaces what was read as a whole, so that no series
-    of a former assignment stays.
+    ``snapshot()`` may be called from any thread. Each reading replaces the former reading as a
+    whole, so that no series of a former assignment stays.
     """
 
     def __init__(
@@ -69,14 +69,15 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         )
         self._exporters = exporters.Exporters(self)
         self._read: Mapping[str, Series] = {}
-        #: Free bytes and size of the tables' file system; bytes of each changelog partition kept here.
+        #: Free bytes and size of the tables' file system; bytes of each changelog partition here.
         self._disk: tuple[int, int] | None = None
         self._sizes: Mapping[Any, int] = {}
-        #: When the broker was asked last, and until when it is asked because a tool looks at this worker.
+        #: Time of the last request to the broker, and time until which a tool makes this worker
+        #: ask.
         self._asked_at: float | None = None
         self._watched_until = -math.inf
         self._is_asking = False
-        #: The generation that this member decided last, and what it knows of that.
+        #: The generation that this member decided last, and the leader's series for it.
         self._led: tuple[int, Mapping[str, Series]] = -1, {}
         self._round_began: float | None = None
         self._has_failed = False
@@ -87,11 +88,11 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         return str(self.app.conf.id)
 
     def snapshot(self) -> Snapshot:
-        """All figures, as of the last look; what is counted, as of now."""
+        """All figures: readings as of the last second, counts as of now."""
         return self.book.snapshot(self._read)
 
     def not_ready(self) -> list[str]:
-        """Why this worker is not ready; nothing where it is."""
+        """The reasons why this worker is not ready; empty if it is ready."""
         now = self._clock()
         return ready_problems(
             self.app,
@@ -100,10 +101,10 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
             stalled_s=self._restores.stalled_s(now),
         )
 
-    # -- when it is asked
+    # -- on request
 
     async def document(self) -> WorkerStatus:
-        """What this worker tells ``faust-assigner status``; at most a second passes before it answers."""
+        """This worker's answer to ``faust-assigner status``, given within a second."""
         now = self._clock()
         self._watched_until = now + WATCHED_S
         if self._asked_at is None or now - self._asked_at > ASK_S:
@@ -133,21 +134,21 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
     def _leads(self) -> bool:
         return bool(self._led[0] >= max(0, self.app.assignor.generation))
 
-    # -- as it happens
+    # -- on events
 
     async def on_start(self) -> None:
-        """The app's assignor exists by now."""
+        """Listen to the app's assignor, which exists by now."""
         connect = getattr(self.app.assignor, "on_decision", None)
         if connect is not None:
             connect(self.on_decision)
         self._look_once()
 
     async def on_stop(self) -> None:
-        """Take the series of this app away."""
+        """Remove the series of this app."""
         self._exporters.close()
 
     def on_decision(self, inputs: DecisionInputs, plan: Plan) -> None:
-        """Called by the assignor's own thread after each decision of this leader."""
+        """Count a decision of this leader; called in the assignor's own thread."""
         self.book.count("rounds_led", SEVERAL if "+" in inputs.trigger else inputs.trigger)
         self.book.count("moves", by=moved_tasks(plan))
         self.book.count("cold_moves", by=int(plan.flat_cold.sum()))
@@ -156,13 +157,13 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         self.journal.decided(inputs, plan)
 
     def on_rebalance_start(self, app: Any) -> Any:
-        """A round begins."""
+        """Count a round that begins; returns the time."""
         self.book.count("rounds")
         self._round_began = self._clock()
         return self._round_began
 
     def on_rebalance_return(self, app: Any, state: Any) -> None:
-        """Its answer has been taken."""
+        """Record the seconds until the round's answer was taken."""
         self.book.observe("round_answer_seconds", self._clock() - state)
         assignor = self.app.assignor
         answer = assignor._memory.answer
@@ -170,7 +171,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         self.journal.answered(assignor.generation, outcome, at=self._wall())
 
     def on_rebalance_end(self, app: Any, state: Any) -> None:
-        """All that is owned has been restored."""
+        """Record the seconds until all owned partitions were restored."""
         self.book.observe("round_seconds", self._clock() - state)
         self.journal.ended(self.app.assignor.generation, seconds=self._clock() - state)
         self._round_began = None
@@ -197,7 +198,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         return now - self._asked_at >= IDLE_ASK_S
 
     async def _ask(self) -> None:
-        """Look at the disk, and ask the broker how far copies are behind; not twice at a time."""
+        """Read the disk's figures and the lags of copies; not twice at a time."""
         if self._is_asking:
             return
         self._is_asking = True
@@ -218,7 +219,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
             self._sizes = await asyncio.to_thread(state_sizes, held, tables)
 
     def _look_once(self) -> None:
-        """Read everything, and hand it to exporters that are pushed to; a failure is logged once."""
+        """Read all figures and push them to exporters; a failure is logged once."""
         try:
             self.look()
             self._exporters.push()
@@ -228,7 +229,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
             self._has_failed = True
 
     def look(self) -> None:
-        """Read everything; on the app's thread."""
+        """Read all figures; on the app's thread."""
         now, app = self._clock(), self.app
         not_ready = self.not_ready()
         read: dict[str, Series] = {

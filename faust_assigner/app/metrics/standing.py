@@ -1,11 +1,11 @@
-"""Which source partitions of this worker are not processed at present, since when, and why."""
+"""The source partitions of this worker that are not processed now, with reason and start."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-#: Seconds for which the agents may be busy with one record before its partition counts as standing still.
+#: Seconds that agents may take for a record before its partition counts as standing still.
 RECORD_S = 30.0
 
 
@@ -18,16 +18,16 @@ class Standing(NamedTuple):
 
 
 class StandingStill:
-    """Remembers since when; on the app's thread."""
+    """Finds the standing partitions, and remembers when each began; on the app's thread."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
         self._since: dict[Any, tuple[str, float]] = {}
-        #: Partition -> its oldest record that is not done, and since when that is the oldest.
+        #: Partition -> its oldest unfinished record, and the time since which this is the oldest.
         self._oldest: dict[Any, tuple[int, float]] = {}
 
     def look(self, now: float) -> tuple[Standing, ...]:
-        """As it is at ``now``, by partition. Cost: O(owned partitions + records under way)."""
+        """The state at ``now``, by partition. Cost: O(owned partitions + records under way)."""
         self._note_oldest(now)
         found = dict(self._reasons(now))
         since = {}
@@ -64,14 +64,15 @@ class StandingStill:
                 yield tp, "record"
 
     def _reason_of_all(self, consumer: Any) -> str:
-        """Why nothing is processed; "" where something may be."""
+        """The reason why no partition is processed; "" if some may be."""
         app = self._app
         if not getattr(consumer, "is_surely_member", lambda: True)():
             return "group"
         if getattr(consumer, "between_generations", False):
             return "round"
         if app.in_recovery or app.tables.recovery.in_recovery:
-            # Beside a cooperative worker's replay of one table the others flow: see is_taking_on.
+            # During a cooperative worker's replay of a table other partitions flow: see
+            # is_taking_on.
             return "" if getattr(app.tables.recovery, "is_flowing", False) else "restoring"
         return ""
 
@@ -89,7 +90,7 @@ class StandingStill:
 
 
 def unreadable(consumer: Any) -> frozenset[Any]:
-    """The partitions whose records cannot be read now; only a cooperative worker goes on beside them."""
+    """The partitions with unreadable records now; a cooperative worker processes the rest."""
     fetcher = getattr(consumer, "fetcher", None)
     return frozenset() if fetcher is None else frozenset(fetcher.aside.partitions())
 

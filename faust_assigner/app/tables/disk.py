@@ -138,9 +138,9 @@ def stored_offsets(
 ) -> dict[int, int]:
     """Partition -> the changelog offset that Faust stores in its database, if there is any.
 
-    ``open_`` opens a database for reading only, even while it is open elsewhere. A database that cannot
-    be read counts as far behind. A database that was ``read`` before is not opened again while its
-    files are unchanged.
+    ``open_`` opens a database for reading only, even while it is open elsewhere. A database that
+    cannot be read counts as far behind. A database that was ``read`` before is not opened again
+    while its files are unchanged.
 
     Cost: some milliseconds per database, up to ``budget_s`` in all; a listing for one read before.
     """

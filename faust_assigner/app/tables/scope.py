@@ -71,7 +71,7 @@ class ScopedStore(Store):
 
 
 class ScopedTable:
-    """A mixin for tables in other stores: within a scope read as a whole or not at all."""
+    """A mixin for tables in other stores and for sets: a scope reads all of them or no row."""
 
     @property
     def data(self) -> Any:
