@@ -1,4 +1,4 @@
-"""A request for a key that this worker answers: the rows that its view may read; the headers."""
+"""A request for a key that this worker answers: the readable rows and the answer's headers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Reading:
         return [self.tp.partition, *(tp.partition for tp in others if self.standing.is_owner(tp))]
 
     def may_read_all(self, table: Any) -> None:
-        """Allow an owner to read all rows that it has; raise NotHere for a copy."""
+        """Raise NotHere for a copy, unless the table is global; an owner may read all its rows."""
         if self.who is Who.COPY_HERE and not table.is_global:
             raise NotHere("from a copy only the row of the key itself can be read")
 

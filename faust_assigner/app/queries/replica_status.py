@@ -1,4 +1,4 @@
-"""This worker's knowledge of the partitions that requests may read, and its update."""
+"""This worker's knowledge of the partitions that requests may read, kept up to date."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from faust_assigner.app.tables.scope import ScopedStore
 
 logger = get_logger(__name__)
 
-#: Limits of the seconds between two looks at the ends of the changelogs, else a quarter of the
-#: bound.
+#: Limits in seconds of the interval between two looks at the ends of the changelogs. The interval
+#: is a quarter of the bound.
 LEAST_LOOK_S, MOST_LOOK_S = 0.1, 0.5
 
 

@@ -266,9 +266,10 @@ def landed(found: Plan, said: Sequence[MemberClaims]) -> Plan:
 
 
 def _all(claims: Claims, group: Group, *, every: bool) -> Ints:
-    """Return the claimed task numbers of ``group``, as claimed for its first topic.
+    """Return the claimed task numbers of ``group``, read from the claim on one topic.
 
-    ``every`` reads all topics, otherwise the changelogs. Empty unless each of them is claimed.
+    ``every`` selects all topics of the group, otherwise its changelogs. The first selected topic is
+    read; the result is empty unless all selected topics have claims.
     """
     named = group.topics if every else group.changelogs
     if not named or not all(topic in claims for topic in named):

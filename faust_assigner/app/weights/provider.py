@@ -255,7 +255,7 @@ class _Follower:
                         if not self._hand_over(found):
                             return
             # The thread must survive every error of a source. When a consumer stops, aiokafka's own
-            # cancelled tasks raise here as well; only a cancellation of this task ends the loop.
+            # cancelled tasks raise here as well. Only the cancellation of this task must end it.
             except (Exception, asyncio.CancelledError) as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():

@@ -27,7 +27,7 @@ class Source(Protocol):
     """Yields the document after a change, the reason for its absence, or None after a time."""
 
     def follow(self, poll_s: float) -> AsyncGenerator[Found, None]:
-        """Yield an item every ``poll_s`` seconds or faster, without end; close all resources."""
+        """Yield an item about every ``poll_s`` seconds or sooner, for ever; close all resources."""
 
 
 @dataclass(frozen=True)
