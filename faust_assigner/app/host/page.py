@@ -10,27 +10,34 @@ from pathlib import Path
 from faust_assigner.app.host.private_apis import PRIVATE_APIS, VERSIONS, PrivateApi
 
 HEAD = """\
-# What of Faust we api
+# Private names of Faust in use
 
-Made from `faust_assigner/app/host/private_apis.py`:
+Generated from `faust_assigner/app/host/private_apis.py`:
 `python -m faust_assigner.app.host.page docs/reference/host.md`.
 
-Faust has no hooks for what the app's parts do, so these use {count} names of Faust, mode and aiokafka that
-are private, or public and not described. Written for {versions}.
+Faust has no extension points for the parts of an app that this package replaces. The parts therefore use
+{count} names of Faust, mode and aiokafka that are private or undocumented. Written for {versions}.
 
-Before anything is installed in an app, the versions and every name below are checked. Where one does not
-fit, the app does not start: `HostMismatch` names what was expected, what was found and what to do. With
-`FAUST_ASSIGNER_REPAIRS=0` it starts without the repairs, and without each other part that does not fit,
-which is said. `python -m faust_assigner.app.host.check` checks without an app; `make host-newest` does with
-the newest releases, and runs the app's unit tests on them.
+Before the fixup installs a part in an app, it checks the versions and every name below. If a name does not
+fit, the app does not start: `HostMismatch` names the expected shape, the found shape and the fix. With
+`FAUST_ASSIGNER_REPAIRS=0` the app starts without the repairs and without any other part that does not fit,
+and logs which parts are missing. `python -m faust_assigner.app.host.check` checks without an app.
+`make host-newest` checks the newest releases and runs the app's unit tests on them.
 
-A shape is a signature (`=` where there is a default), a property, an attribute of the class, or the method
-that sets it. Parts: `repairs` nothing lost or repeated at a rebalance, `restore` snapshots and batched
-replay, `driver_assignor` the driver asks the app's assignor, `router`, `reads` requests for
-keys, `weights`, `ledger`, `metrics`; `cooperative`
-rounds in which kept partitions flow, eager ones where a row of theirs does not fit; `assignor` is needed by
-every app, `stock` by comparisons only. The test is the one that goes red when the name comes to mean
-something else.
+A shape is a signature (`=` marks a default), a property, a class attribute, or the method that sets the
+name. The parts are:
+
+- `assignor`: every app needs it.
+- `repairs`: no record is lost or repeated at a rebalance.
+- `restore`: snapshots and batched replay.
+- `driver_assignor`: the driver asks the app's assignor.
+- `router`, `reads`: requests for keys.
+- `weights`, `ledger`, `metrics`: the parts of these names.
+- `cooperative`: retained partitions continue during a rebalance. If a row of this part does not fit,
+  rebalances are eager.
+- `stock`: comparisons with stock Faust only.
+
+The test is the one that fails if the name gets another meaning.
 """
 COLUMNS = "\n| name | shape | part | why | test |\n| --- | --- | --- | --- | --- |\n"
 

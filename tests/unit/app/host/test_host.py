@@ -1,4 +1,4 @@
-"""The table of what we api is complete, told as it is, and kept to before anything is installed."""
+"""The table of private names is complete, equals its page, and is checked before a part is installed."""
 
 from __future__ import annotations
 
