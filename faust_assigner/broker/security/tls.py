@@ -63,7 +63,7 @@ class Certificates:
         try:
             self._load()  # into a separate context first, so that a bad key cannot break the used one
             self._fill(self.context)
-        except OSError as error:
+        except (OSError, ConfigError) as error:
             logger.error(
                 "the changed TLS files cannot be used; new connections get the certificate from before: %s",
                 error,

@@ -1,0 +1,137 @@
+"""The TLS context of a listener: what it asks of clients, and how it takes over changed files."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from faust_assigner.broker.security.tls import Certificates
+from faust_assigner.broker.settings import Settings
+from faust_assigner.errors import ConfigError
+from tests.support.certificates import Authority, Pair
+
+
+class Files:
+    """A key store that changes, with a time of its own for each content."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self._written = folder / "broker.pem", 1_000_000_000
+        self.authority = Authority(folder)
+
+    def sign(self, name: str) -> Pair:
+        """A key and its certificate."""
+        return self.authority.sign(name)
+
+    def write(self, *parts: bytes) -> None:
+        """Replace the content."""
+        self.path.write_bytes(b"".join(parts))
+        self._written += 10
+        os.utime(self.path, (self._written, self._written))
+
+    def put(self, pair: Pair) -> None:
+        """A key with its certificate."""
+        self.write(pair.key.read_bytes(), pair.cert.read_bytes())
+
+    def encrypt(self, pair: Pair) -> None:
+        """A key with a password, and its certificate."""
+        key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
+        secret = serialization.BestAvailableEncryption(b"pw")
+        coded = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret
+        )
+        self.write(coded, pair.cert.read_bytes())
+
+    def open(self, **settings: str) -> Certificates:
+        """The context over these files."""
+        given = {key.replace("_", "."): value for key, value in settings.items()}
+        return Certificates(Settings.parse({"ssl.keystore.location": str(self.path), **given}))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    """A key store with the certificate of "one"."""
+    made = Files(tmp_path)
+    made.put(made.sign("one"))
+    return made
+
+
+def served(certificates: Certificates) -> str:
+    """The name in the certificate that a client gets, after a handshake in memory."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server),
+        certificates.context.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(3):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    given = ends[0].getpeercert(binary_form=True)
+    assert given is not None
+    return next(name for name in ("one", "two") if name.encode() in given)
+
+
+def test_a_changed_certificate_is_served_to_new_connections(files: Files) -> None:
+    """Files that did not change are not read again."""
+    certificates = files.open()
+    assert (certificates.reload(), served(certificates)) == (False, "one")
+    files.put(files.sign("two"))
+    assert (certificates.reload(), served(certificates)) == (True, "two")
+    assert not certificates.reload()
+
+
+@pytest.mark.parametrize("damage", ["empty", "no PEM", "key of another", "encrypted key", "gone"])
+def test_files_that_cannot_be_used_leave_the_certificate_from_before(
+    files: Files, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    """The error is logged once; files that are right again are used."""
+    certificates, one, two = files.open(), files.sign("one"), files.sign("two")
+    if damage == "key of another":
+        files.write(one.key.read_bytes(), two.cert.read_bytes())
+    elif damage == "encrypted key":
+        files.encrypt(two)
+    elif damage == "gone":
+        files.path.unlink()
+    else:
+        files.write(b"" if damage == "empty" else b"none")
+    assert [certificates.reload() for _ in range(2)] == [False, False]
+    assert served(certificates) == "one"
+    assert caplog.text.count("the changed TLS files cannot be used") == (damage != "gone")
+    files.put(two)
+    assert (certificates.reload(), served(certificates)) == (True, "two")
+
+
+def test_unusable_files_are_an_error_at_the_start(files: Files) -> None:
+    """An encrypted key is named as such, and no terminal is asked for its password."""
+    files.encrypt(files.sign("two"))
+    with pytest.raises(ConfigError, match="has an encrypted key"):
+        files.open()
+    files.path.unlink()
+    with pytest.raises(ConfigError, match="the TLS files cannot be read"):
+        files.open()
+
+
+@pytest.mark.parametrize(
+    ("choice", "mode"),
+    [
+        ("none", ssl.CERT_NONE),
+        ("requested", ssl.CERT_OPTIONAL),
+        ("required", ssl.CERT_REQUIRED),
+    ],
+)
+def test_a_client_needs_a_certificate_as_the_setting_says(
+    files: Files, choice: str, mode: ssl.VerifyMode
+) -> None:
+    """One that an authority of the trust store signed; TLS 1.2 is the oldest version."""
+    store = str(files.authority.ca)
+    context = files.open(ssl_client_auth=choice, ssl_truststore_location=store).context
+    assert (context.verify_mode, context.minimum_version) == (mode, ssl.TLSVersion.TLSv1_2)
+    assert len(context.get_ca_certs()) == 1
