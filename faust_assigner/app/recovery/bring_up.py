@@ -68,7 +68,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Cold:
-    """One partition to bring up: its database, the stored offset (-1: none), whether SST files fit.
+    """One partition to restore: its database, the stored offset (-1: none), whether SST files fit.
 
     ``highwater`` is the last offset to reach, as far as Faust knows.
     """
@@ -352,8 +352,8 @@ class Finder:
     ) -> tuple[Manifest, list[Path], bool] | None:
         """(manifest, checked files, whether the files are our copies) or None, the reason logged.
 
-        The snapshot is the newest trustworthy one that is whole and holds only rows that the table
-        decodes. After a damaged snapshot the next older one is tried.
+        The newest snapshot is used that is trustworthy and whole, and whose rows all decode in the
+        table. After a damaged snapshot the next older snapshot is tried.
         """
         for manifest, reason in self._judges[tp.topic].verdicts(tp.partition):
             paths: list[Path] = []

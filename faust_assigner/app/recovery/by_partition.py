@@ -247,8 +247,8 @@ class PartitionRecovery(StandbyFollower):
     ) -> tuple[set[Any], set[Any]]:
         """Record the roles; return the actives to restore and the standbys to follow.
 
-        An active that is no longer followed (this worker's own part of a global table) is restored
-        again, to read the last changes of other workers.
+        An active that is no longer followed is restored again, to read the last changes of other
+        workers. This concerns the worker's own part of a global table.
         """
         of = self.tables._changelogs
         self._complete &= actives

@@ -1,10 +1,10 @@
 """Refuses table files ahead of their changelog: each later change would count as already applied.
 
-A file is ahead of its changelog if the topic was deleted and created again, if the cluster is a
-different one, or if the elected leader lacks records. Faust compares at each recovery and raises
-ConsistencyError, unless ``recovery_consistency_check`` is off. Here the end is compared at each
-recovery and, while streams flow, every few seconds. It is also compared at once if the changelog
-gives a change an offset at or below the file's.
+A file is ahead of its changelog if the topic was deleted and created again, or if the elected
+leader lacks records. It is also ahead if the worker now uses a different cluster. Faust compares at
+each recovery and raises ConsistencyError, unless ``recovery_consistency_check`` is off. Here the
+end is compared at each recovery and, while streams flow, every few seconds. It is also compared at
+once if the changelog gives a change an offset at or below the file's.
 
 An open transaction never makes a file ahead: the end that a committed reader sees may be before a
 committed change. Therefore the high watermark decides, requested several times. A newly elected
@@ -82,7 +82,7 @@ class Consistency:
     async def ahead(
         self, tables: Mapping[Any, Any], offsets: Mapping[Any, int | None], ends: Mapping[Any, int]
     ) -> frozenset[Any]:
-        """The partitions of ``ends`` that are ahead, or ConsistencyError if the app checks.
+        """The partitions of ``ends`` that are ahead; raises ConsistencyError if the app checks.
 
         ``tables`` are by partition; ``offsets`` are of the last changes applied, and ``ends`` are
         the ends visible to this worker's consumer. Both outcomes are logged.

@@ -1,9 +1,9 @@
 """Checks whether changelog records decode, many records at once.
 
 Faust decodes one value through fifteen nested calls, at a higher cost than the rest of the replay
-together. Here JSON texts are joined to one list and parsed with one call. Records of a serializer
-that is not plain Faust, and batches with a bad record, are checked one by one. In any case the
-verdict is Faust's own.
+together. Here JSON texts are joined to one list and parsed with one call. Records with a custom
+serializer, and batches with a bad record, are checked record by record. In any case the verdict is
+Faust's own.
 """
 
 from __future__ import annotations

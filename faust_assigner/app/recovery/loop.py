@@ -188,7 +188,7 @@ class RecoveryLoop(ReplayLoop):
             highwaters[tp] = max(known(highwaters[tp]), known(offsets[tp]))
 
     async def _ahead(self, offsets: Any, ends: Any) -> frozenset[Any]:
-        """The partitions of tables ahead of their changelogs, or ConsistencyError for them."""
+        """The partitions of tables ahead of changelogs; raises ConsistencyError if checked."""
         return await retry(
             self,
             "Ends of changelogs that tables are ahead of",

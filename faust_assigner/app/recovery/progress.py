@@ -16,7 +16,7 @@ WINDOW_S = 10.0
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of all partitions under restore, standbys included. A record counts as an offset."""
+    """Figures of all restores, standbys included. Record counts are offset differences."""
 
     partitions: int = 0
     remaining: int = 0

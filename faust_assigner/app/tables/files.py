@@ -164,7 +164,7 @@ class FaultReportingStore(WriteBehindStore):
         self.app.tables.recovery.tables_failed(self.table.name, error)
 
     def _is_about(self, error: Exception, partition: int) -> bool:
-        """Whether ``error`` names the partition's files; without a file every partition fails."""
+        """Whether ``error`` is about ``partition``: it names the partition's file, or no file."""
         said = str(error)
         return str(self.partition_path(partition)) in said or str(self.path) not in said
 

@@ -71,7 +71,7 @@ class ScopedStore(Store):
 
 
 class ScopedTable:
-    """A mixin for tables in other stores and for sets: a scope reads all of them or no row."""
+    """A mixin for sets and tables in other stores: within a scope ``data`` may raise NotHere."""
 
     @property
     def data(self) -> Any:

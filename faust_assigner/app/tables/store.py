@@ -36,8 +36,8 @@ class FlushMode(Enum):
     #: Other writers, and this worker reads all of the changelog: when the change is read back,
     #: together with the other writers' changes.
     READ_BACK = "read back"
-    #: Other writers, and other workers may read the changelog: as in Faust in the partition of the
-    #: processed record, without an offset.
+    #: Other writers, and other workers may read the changelog: in the partition of the processed
+    #: record, as in Faust, and without an offset.
     APART = "apart"
 
 

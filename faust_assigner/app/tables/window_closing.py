@@ -3,10 +3,10 @@
 Faust closes the windows that its process has changed, by the machine's clock, and deletes rows from
 its own files only. The next owner reads these rows from the changelog again, and closes no windows.
 
-A window is closed when Faust would close it, but not before its partition's time has passed its
-expiry (``window_times.py``), or the partition has no record left to process. ``on_window_close`` is
-called with the row. Then a record in the changelog deletes the row. Both are part of a source
-record under way: no commit and no revocation comes in between.
+A window is closed when Faust would close it, but not before one of two events: its partition's time
+has passed its expiry (``window_times.py``), or the partition has no record left to process.
+``on_window_close`` is called with the row. Then a record in the changelog deletes the row. Both are
+part of a source record under way: no commit and no revocation comes in between.
 
 Under ``exactly_once`` both are in one transaction, which is never committed if the callback raises
 or is cancelled. Otherwise the callback's records are acknowledged before the row is deleted. After
@@ -312,7 +312,7 @@ class _Close(Event):  # type: ignore[misc]
 
 
 def install(app: Any, table: Any) -> Closing | None:
-    """Have ``table`` close its windows as above, if any; not for sets or shared tables."""
+    """Have ``table`` close its windows, if any; not for sets or tables with other writers."""
     table._new_changelog_topic = partial(_kept_longer, app, table, table._new_changelog_topic)
     call = table.on_window_close
     table.on_window_close = partial(_never_without_a_value, call)
