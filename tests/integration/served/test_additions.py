@@ -162,7 +162,10 @@ async def test_a_replica_that_a_consumer_keeps_warm_is_where_the_partition_goes(
                 )
                 await one.client.replicas(kept.get(one.name, ()))
             await until_state(
-                service.target, lambda state: sum(len(one.replicas) for one in state.consumers) == 4
+                service.target,
+                lambda state: (
+                    sum(len(of.partitions) for one in state.consumers for of in one.replicas) == 4
+                ),
             )
             dead, lost = members[0], set(members[0].working)
             await dead.stop()
