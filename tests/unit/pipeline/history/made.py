@@ -1,0 +1,63 @@
+"""A ledger that changes between the runs of one history, and the rows that the history has then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from faust_assigner.pipeline.history.job import HistoryOptions, run_here
+from faust_assigner.pipeline.history.store import PENDING, TABLES, Store
+from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, Ledger, Line, good
+
+DAY, NEXT = "2026-11-21", "2026-11-22"
+
+
+def at(day: str, hour: int, moved: int = 1, **more: Any) -> list[Line]:
+    """A decision of that hour, and its placements."""
+    identity = {"decision_id": f"{day}-{hour}"}
+    said = {**DECISION, **identity, "ts": f"{day}T{hour:02}:00:00.000Z", **more}
+    return [good(said), *(good({**ASSIGNMENT, **identity, "partition": n}) for n in range(moved))]
+
+
+class History:
+    """A ledger that changes between the runs of one history."""
+
+    def __init__(self, folder: Path, name: str = "out", **options: Any) -> None:
+        self.ledger = Ledger(folder / "ledger")
+        self.out = folder / name
+        self.options = HistoryOptions((str(self.ledger.folder),), str(self.out), **options)
+
+    def run(self, *lines: Line) -> Any:
+        """A run over these lines alone; its report."""
+        self.ledger.write("w.jsonl", lines)
+        return run_here(self.options)
+
+    def tables(self) -> dict[str, list[Any]]:
+        """All rows of all tables, by the manifest."""
+        store = Store(str(self.out))
+        manifest = store.load()
+        found = {
+            f"{table} {day}": store.read(table, day, manifest.days[day]).to_pylist()
+            for table in TABLES
+            for day in manifest.days
+        }
+        return {name: rows for name, rows in found.items() if rows}
+
+    def files(self) -> dict[str, list[Any]]:
+        """All rows of all tables, as a reader of the folders finds them."""
+        found: dict[str, list[Any]] = {}
+        for path in sorted(self.out.glob("*/dt=*/*.parquet")):
+            name = f"{path.parts[-3]} {path.parts[-2].removeprefix('dt=')}"
+            found[name] = found.get(name, []) + pq.ParquetFile(path).read().to_pylist()
+        return found
+
+    def daily(self, table: str) -> list[Any]:
+        """A table's rows, over the days in order."""
+        return [
+            row
+            for name, rows in sorted(self.tables().items())
+            if name.partition(" ")[0] == table and PENDING not in name
+            for row in rows
+        ]

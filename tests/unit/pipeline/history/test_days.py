@@ -1,0 +1,147 @@
+"""The day of each fact: where it is stored, when it moves, and what is dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.history import merge, plots
+from faust_assigner.pipeline.history.store import PENDING, TABLES, Store
+from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, RECOVERY, good
+from tests.unit.pipeline.history.made import DAY, NEXT, History, at
+
+EARLIER = ("2026-09-20", "2026-10-20")
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take most of a run."""
+    monkeypatch.setattr(plots, "draw", lambda report: {})
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    """A history without a run so far."""
+    return History(tmp_path)
+
+
+def decision(decision_id: str, day: str) -> Any:
+    """A line of a decision at five o'clock of that day."""
+    return good({**DECISION, "decision_id": decision_id, "ts": f"{day}T05:00:00.000Z"})
+
+
+def test_the_day_of_a_decision_is_found_in_the_index_of_any_month(history: History) -> None:
+    """The index has one file for each month that has a day, and none for facts that wait."""
+    orphan = good({**ASSIGNMENT, "decision_id": "none"})
+    days = (*EARLIER, DAY)
+    history.run(*(line for day in days for line in at(day, 1)), orphan)
+    store = Store(str(history.out))
+    manifest = store.load()
+    found = store.day_of(manifest, pa.array([f"{day}-1" for day in days], pa.string()))
+    assert found == {("g", f"{day}-1"): day for day in days}
+    assert list(manifest.index) == ["2026-09", "2026-10", "2026-11"]
+    assert PENDING in manifest.days
+
+
+def test_decisions_of_one_day_move_to_the_day_of_the_earlier_line_of_each(history: History) -> None:
+    """With their own placements; the day that they leave is no day of the history any more."""
+    history.run(*at(NEXT, 1, 1), *at(NEXT, 2, 2))
+    history.run(decision(f"{NEXT}-1", EARLIER[0]), decision(f"{NEXT}-2", EARLIER[1]))
+    assert Store(str(history.out)).load().dates == list(EARLIER)
+    rows = [(row["decision_id"], row["assigned"]) for row in history.daily("rebalances")]
+    assert rows == [(f"{NEXT}-1", 1), (f"{NEXT}-2", 2)]
+
+
+def test_a_recovery_is_of_the_day_on_which_it_began(history: History) -> None:
+    """Whenever it ended, and whenever its decision was."""
+    night = {"started": f"{DAY}T23:59:00.000Z", "ended": f"{NEXT}T00:01:00.000Z"}
+    history.run(*at(NEXT, 1), good({**RECOVERY, **night, "decision_id": f"{NEXT}-1"}))
+    assert len(history.tables()[f"recoveries {DAY}"]) == 1
+    assert f"recoveries {NEXT}" not in history.tables()
+
+
+@pytest.mark.parametrize("in_one_run", [True, False])
+@pytest.mark.parametrize("reverse", [True, False])
+def test_of_lines_that_disagree_about_a_decision_the_earliest_and_then_the_smallest_stands(
+    history: History, reverse: bool, in_one_run: bool
+) -> None:
+    """In whatever order they arrive."""
+    said = [("05", "b"), ("05", "a"), ("04", "c"), ("06", "0")]
+    for lines in (said[:2], said):
+        told = [
+            good({**DECISION, "ts": f"{DAY}T{hour}:00:00.000Z", "policy": policy})
+            for hour, policy in (lines[::-1] if reverse else lines)
+        ]
+        for visit in [told] if in_one_run else [[line] for line in told]:
+            history.run(*visit)
+        (row,) = history.daily("decisions")
+        expected = (5, "a") if lines is not said else (4, "c")
+        assert (row["ts"].hour, row["policy"]) == expected
+
+
+@pytest.mark.parametrize("in_one_run", [True, False])
+@pytest.mark.parametrize("minutes", [(10, 20, 30), (30, 20, 10)])
+def test_a_decision_keeps_its_longest_recovery(
+    history: History, minutes: tuple[int, ...], in_one_run: bool
+) -> None:
+    """In whatever order they arrive."""
+    ended = [
+        good(
+            {
+                **RECOVERY,
+                "partition": n,
+                "started": f"{DAY}T20:00:00.000Z",
+                "ended": f"{DAY}T20:{m}:00.000Z",
+            }
+        )
+        for n, m in enumerate(minutes)
+    ]
+    for visit in [ended] if in_one_run else [[line] for line in ended]:
+        history.run(good(DECISION), *visit)
+    (row,) = history.daily("decisions")
+    assert row["longest_recovery_s"] == 1800.0
+
+
+def test_placements_that_wait_are_bounded_and_those_that_sort_first_are_dropped(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger whose decisions never come does not fill the disk."""
+    monkeypatch.setattr(merge, "PENDING_KEPT", 2)
+    history.run(*(good({**ASSIGNMENT, "partition": n}) for n in range(4)))
+    assert [row["partition"] for row in history.tables()[f"placements {PENDING}"]] == [2, 3]
+
+
+def test_the_same_placements_that_wait_are_not_written_again(history: History) -> None:
+    """The second run adds a day and leaves their file alone."""
+    orphan = good({**ASSIGNMENT, "decision_id": "none"})
+    history.run(*at(DAY, 1), orphan)
+    before = Store(str(history.out)).load().days[PENDING]
+    history.run(*at(NEXT, 1), orphan)
+    assert Store(str(history.out)).load().days[PENDING] == before
+
+
+def test_a_table_without_a_day_has_an_empty_file_until_it_has_one(history: History) -> None:
+    """A reader of the folder finds the columns, and later no file beside the days."""
+    history.run(decision("lonely", DAY))
+    empty = history.out / "moves" / "empty.parquet"
+    found = pq.ParquetFile(empty).read()
+    assert (found.num_rows, found.schema.names) == (0, [column.name for column in TABLES["moves"]])
+    history.run(*at(NEXT, 1, 2))
+    assert history.tables()[f"moves {NEXT}"]
+    assert not empty.exists()
+
+
+def test_a_history_of_a_later_format_is_an_error_that_names_both_formats(history: History) -> None:
+    """Nothing is written over it."""
+    history.run(*at(DAY, 1))
+    manifest = history.out / "manifest.json"
+    later = manifest.read_text().replace('"format": 1', '"format": 2')
+    manifest.write_text(later)
+    with pytest.raises(ConfigError, match="has format 2, this version reads 1"):
+        history.run(*at(DAY, 2))
+    assert manifest.read_text() == later
