@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from faust_assigner.errors import ConfigError
-from faust_assigner.pipeline.history import merge, plots
+from faust_assigner.pipeline.history import merge, plots, refused
 from faust_assigner.pipeline.history.store import PENDING, TABLES, Store
-from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, RECOVERY, good
+from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, RECOVERY, bad, good
 from tests.unit.pipeline.history.made import DAY, NEXT, History, at
 
 EARLIER = ("2026-09-20", "2026-10-20")
@@ -145,3 +146,27 @@ def test_a_history_of_a_later_format_is_an_error_that_names_both_formats(history
     with pytest.raises(ConfigError, match="has format 2, this version reads 1"):
         history.run(*at(DAY, 2))
     assert manifest.read_text() == later
+
+
+def test_files_of_a_run_that_was_killed_go_also_from_days_that_later_runs_do_not_touch(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run reads a ledger from which the killed run's lines are gone."""
+    history.run(*at(DAY, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "commit", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            history.run(*at(NEXT, 1))
+    assert any(NEXT in name for name in history.files())
+    history.run(*at(DAY, 2))
+    assert history.files() == history.tables()
+
+
+def test_refused_lines_beyond_those_that_are_kept_are_counted(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the report and in the manifest."""
+    monkeypatch.setattr(refused, "KEPT", 2)
+    report = history.run(*at(DAY, 1), *(bad(b"x", "JSON") for _ in range(4)))
+    assert (report.refused, len(report.tables["quarantine"])) == (4, 2)
+    assert Store(str(history.out)).load().refused == 4
