@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import uuid
-from typing import Any
-
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatch
 
 from faust_assigner.broker.storage import clean_writes, cleaning
 from faust_assigner.broker.storage.cleaning import Rules, cleanable
-from faust_assigner.broker.storage.entries import CLEAN, ENDED
+from faust_assigner.broker.storage.entries import CLEAN
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import unexplained_holes
 from faust_assigner.broker.storage.records import (
     LOG_APPEND_TIME,
-    TRANSACTIONAL,
     parse_batch,
     read_header,
 )
-from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
-from faust_assigner.broker.storage.unpacking import pack
+from faust_assigner.broker.storage.store import FORMAT, WITH_COMPACTION, MemoryStore, StoreFailed
 from tests.support.clients.raw_client import batch, keyed_record
-
-TOPIC = uuid.UUID(int=1).bytes
-DELETE_RETENTION_MS = 100
-Pair = tuple[bytes | None, bytes | None]
+from tests.unit.broker.cleaned import DELETE_RETENTION_MS, TOPIC, clean, contents, offsets, write
 
 
 @pytest.fixture
@@ -34,43 +25,16 @@ def log() -> PartitionLog:
     return PartitionLog(MemoryStore(), TOPIC, 0, is_new=True)
 
 
-def write(log: PartitionLog, *pairs: Pair, at_ms: int = 0, codec: int = 0, **header: Any) -> int:
-    """Append one batch of (key, value) records; return its base offset."""
-    body = b"".join(keyed_record(k, v, offset_delta=n) for n, (k, v) in enumerate(pairs))
-    attributes = header.pop("attributes", 0) | codec
-    packed = pack(codec, body) if codec else body
-    data = batch(packed, count=len(pairs), attributes=attributes, timestamp=at_ms, **header)
-    return log.append(parse_batch(data), data, at_ms)
-
-
-def clean(log: PartitionLog, now_ms: int = 0, max_keys: int = 1_000) -> None:
-    """One pass over all that may be cleaned."""
-    rules = Rules(0.0, DELETE_RETENTION_MS)
-    found = cleanable(log, rules, now_ms)
-    if found is None:
-        return
-    work = clean_writes.begin(log, found, rules, now_ms, max_keys)
+def decided(log: PartitionLog) -> tuple[cleaning.Pass, cleaning.Chunk]:
+    """A pass whose decisions are made, and not yet carried out."""
+    found = cleanable(log, Rules(), 0)
+    assert found is not None
+    work = clean_writes.begin(log, found, Rules(), 0, 100)
     while work.map_some():
         pass
-    while (chunk := work.clean_some()) is not None:
-        clean_writes.apply(log, chunk)
-    clean_writes.end(log, work)
-
-
-def contents(log: PartitionLog) -> list[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of every record, read by aiokafka."""
-    found = []
-    for row in log.index.rows(0, len(log.index)):
-        data = log.store.get(log.batch_key(row.base))
-        assert data is not None
-        if not read_header(data).is_control and read_header(data).count:
-            found += [(r.offset, r.key, r.value) for r in DefaultRecordBatch(data)]
-    return found
-
-
-def offsets(log: PartitionLog) -> list[int]:
-    """The offsets that have a record."""
-    return [offset for offset, _, _ in contents(log)]
+    chunk = work.clean_some()
+    assert chunk is not None
+    return work, chunk
 
 
 @pytest.mark.parametrize("codec", range(5))
@@ -178,89 +142,6 @@ def test_a_batch_that_cannot_be_read_stays_as_it_is(log: PartitionLog) -> None:
     assert log.store.get(log.batch_key(1)) == before is not None
 
 
-def test_nothing_at_or_behind_an_open_transaction_is_touched(log: PartitionLog) -> None:
-    """The last stable offset ends a pass."""
-    write(log, (b"a", b"1"))
-    write(log, (b"a", b"2"))
-    write(log, (b"a", b"3"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
-    write(log, (b"a", b"4"))
-    write(log, (b"a", b"5"))
-    clean(log)
-    assert offsets(log) == [1, 2, 3, 4]
-
-
-def end_transaction(log: PartitionLog, producer_id: int, *, commits: bool, epoch: int = 0) -> None:
-    """Write a marker."""
-    ending = log.end_transaction(producer_id, epoch, 0, commits=commits)
-    log.store.write(ending.puts, ending.deletes)
-    ending.stored()
-
-
-def test_aborted_records_go_at_once_and_their_marker_after_its_retention(
-    log: PartitionLog,
-) -> None:
-    """The note of the aborted transaction goes with the marker, from disk and from memory."""
-    write(log, (b"a", b"1"))
-    write(log, (b"a", b"2"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
-    end_transaction(log, 1, commits=False)
-    log.expire_producers(1)
-    write(log, (b"z", b"3"))
-    bases = []
-    for now in (0, 1, DELETE_RETENTION_MS, 1 + DELETE_RETENTION_MS):
-        write(log, (b"z", b"4"))
-        clean(log, now_ms=now)
-        bases.append(list(log.index.bases[:2]))
-        ended = list(log.store.scan(ENDED + log.place))
-        assert len(ended) == len(log.transactions.lasts()) == (2 in bases[-1])
-    assert bases == [[0, 2], [0, 2], [0, 2], [0, 6]]
-
-
-def test_a_marker_stays_while_data_of_its_transaction_does(log: PartitionLog) -> None:
-    """A reader of committed records needs both; the marker of the producer's emptied transaction goes."""
-    for key in (b"stays", b"a"):
-        write(log, (key, b"1"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
-        end_transaction(log, 1, commits=True)
-        log.expire_producers(1)
-    write(log, (b"a", b"2"))
-    for now in (0, DELETE_RETENTION_MS, 2 * DELETE_RETENTION_MS):
-        write(log, (b"z", b"3"))
-        clean(log, now_ms=now)
-    assert list(log.index.bases)[:3] == [0, 1, 4]
-
-
-def test_a_marker_that_is_the_last_word_of_a_known_producer_stays(log: PartitionLog) -> None:
-    """After a restart the fenced epoch is still refused; markers of earlier epochs go."""
-    data = {"attributes": TRANSACTIONAL, "producer_id": 1, "sequence": 0}
-    write(log, (b"a", b"1"), epoch=0, **data)
-    end_transaction(log, 1, commits=True)
-    write(log, (b"a", b"2"), epoch=1, **data)
-    end_transaction(log, 1, commits=False, epoch=2)
-    write(log, (b"a", b"3"))
-    for now in (0, DELETE_RETENTION_MS, 2 * DELETE_RETENTION_MS):
-        write(log, (b"z", b"4"))
-        clean(log, now_ms=now)
-    assert list(log.index.bases)[:2] == [3, 4]
-    again = PartitionLog(log.store, TOPIC, 0)
-    assert dict(again.producers.items())[1].epoch == 2
-    again.expire_producers(1)
-    for now in (0, DELETE_RETENTION_MS):
-        write(again, (b"z", b"5"), at_ms=1)
-        clean(again, now_ms=now)
-    assert again.index.bases[0] == 4
-
-
-def test_a_batch_outside_of_transactions_is_not_removed_with_an_aborted_one(
-    log: PartitionLog,
-) -> None:
-    """A reader of committed records gets it, too, although its producer aborts around it."""
-    write(log, (b"a", b"1"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
-    write(log, (b"b", b"2"), producer_id=1, epoch=0, sequence=1)
-    end_transaction(log, 1, commits=False)
-    write(log, (b"z", b"3"))
-    clean(log)
-    assert offsets(log) == [1, 3]
-
-
 def test_the_last_batch_of_a_known_producer_stays_without_records(log: PartitionLog) -> None:
     """After a restart its next sequence is the one that follows; a forgotten producer leaves nothing."""
     write(log, (b"a", b"1"), (b"a", b"2"), producer_id=7, epoch=0, sequence=0)
@@ -274,6 +155,28 @@ def test_the_last_batch_of_a_known_producer_stays_without_records(log: Partition
     write(again, (b"b", b"5"), at_ms=1)
     clean(again, now_ms=1)
     assert list(again.index.bases) == [2, 3, 4]
+
+
+def test_only_the_last_batch_of_a_known_producer_stays_without_records(log: PartitionLog) -> None:
+    """Earlier ones are not needed for its next sequence."""
+    for sequence in range(3):
+        write(log, (b"a", b"1"), producer_id=7, epoch=0, sequence=sequence)
+    write(log, (b"a", b"2"))
+    write(log, (b"b", b"3"))
+    clean(log)
+    assert (offsets(log), list(log.index.bases)) == ([3, 4], [2, 3, 4])
+    again = PartitionLog(log.store, TOPIC, 0)
+    assert dict(again.producers.items())[7].last_sequence == 2
+
+
+def test_the_batch_behind_a_pass_knows_the_gap_before_it(log: PartitionLog) -> None:
+    """The pass removed the batches up to its end; a start finds no unexplained gap."""
+    write(log, (b"a", b"1"))
+    write(log, (None, b"2"))
+    write(log, (b"z", b"3"))
+    clean(log)
+    again = PartitionLog(log.store, TOPIC, 0)
+    assert (list(again.index.bases), unexplained_holes(again)) == ([0, 2], [])
 
 
 def test_young_records_wait_for_the_least_lag(log: PartitionLog) -> None:
@@ -346,14 +249,7 @@ def test_a_log_that_is_trimmed_during_a_pass_keeps_the_rest(log: PartitionLog) -
     """Decisions about batches that are gone are left out."""
     for n in range(6):
         write(log, (b"%d" % (n % 2), b"v"))
-    rules = Rules(0.0, DELETE_RETENTION_MS)
-    found = cleanable(log, rules, 0)
-    assert found is not None
-    work = clean_writes.begin(log, found, rules, 0, 100)
-    while work.map_some():
-        pass
-    chunk = work.clean_some()
-    assert chunk is not None
+    work, chunk = decided(log)
     log.trim(4)
     clean_writes.apply(log, chunk)
     clean_writes.end(log, work)
@@ -366,13 +262,7 @@ def test_a_topic_that_is_deleted_during_a_pass_leaves_nothing_behind(log: Partit
     """Neither rewritten batches nor the note how far the log is clean."""
     for _ in range(3):
         write(log, (b"a", b"v"))
-    found = cleanable(log, Rules(), 0)
-    assert found is not None
-    work = clean_writes.begin(log, found, Rules(), 0, 100)
-    while work.map_some():
-        pass
-    chunk = work.clean_some()
-    assert chunk is not None
+    work, chunk = decided(log)
     log.store.write((), list(log.every_key()))
     log.close()
     assert clean_writes.apply(log, chunk) == 0
@@ -391,3 +281,12 @@ def test_an_emptied_batch_has_no_time_and_does_not_stop_retention(log: Partition
     assert (log.find_time(100), log.newest_time()) == (None, (2, 20))
     assert log.retain(1_000, retention_ms=985, retention_bytes=-1) == 2
     assert log.start_offset == 2
+
+
+def test_the_first_chunk_of_a_pass_raises_the_format_of_the_store(log: PartitionLog) -> None:
+    """An earlier release would take the gaps of compaction for damage."""
+    for _ in range(3):
+        write(log, (b"a", b"v"))
+    _, chunk = decided(log)
+    clean_writes.apply(log, chunk)
+    assert log.store.get(FORMAT) == WITH_COMPACTION

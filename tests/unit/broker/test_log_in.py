@@ -1,4 +1,4 @@
-"""The log-in of one connection: which messages let a peer in, and how each other one ends."""
+"""The log-in of one connection: the messages that let a peer in, and the end of all other log-ins."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_a_right_password_lets_a_user_in_by_either_mechanism(users: Creden
 async def test_a_wrong_password_and_an_unknown_user_are_refused_by_the_second_message(
     users: Credentials, user: str, password: str
 ) -> None:
-    """Both learn the same: the first message is answered with a salt."""
+    """The broker answers the first message with a salt in both cases."""
     door = gate(users, SCRAM)
     client = await begin(door, user, password)
     with pytest.raises(LogInFailed, match="the user name, the password or the message is wrong"):
@@ -96,7 +96,7 @@ async def test_a_wrong_password_and_an_unknown_user_are_refused_by_the_second_me
 
 
 async def test_a_proof_for_another_nonce_is_refused(users: Credentials) -> None:
-    """Messages that were recorded from another log-in let nobody in."""
+    """Recorded messages of a different log-in are worthless."""
     recorded = (await begin(gate(users, SCRAM), "alice", "secret")).get_client_final()
     door = gate(users, SCRAM)
     client = await begin(door, "alice", "secret")
@@ -138,10 +138,10 @@ async def test_an_empty_password_is_refused_also_where_it_is_the_users(users: Cr
         await gate(users, PLAIN).answer(b"\0alice\0")
 
 
-async def test_a_made_up_credential_lets_nobody_in(
+async def test_a_made_up_credential_never_lets_a_peer_in(
     users: Credentials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever could compute the proof for a user who does not exist would still be refused."""
+    """Even the right proof for a user who does not exist is refused."""
     monkeypatch.setattr(users, "made_up", lambda user, mechanism: from_password(mechanism, "x"))
     assert not users.is_password("bob", "x")
     door = gate(users, SCRAM)
@@ -190,7 +190,7 @@ async def test_before_log_in_three_apis_are_admitted_and_after_a_failure_none(
 async def test_a_mechanism_that_is_not_offered_and_a_second_choice_end_the_log_in(
     users: Credentials, second: bool
 ) -> None:
-    """Nobody goes on with the weaker mechanism after messages of the stronger one."""
+    """A peer cannot change to the weaker mechanism after messages of the stronger one."""
     door = gate(users, SCRAM if second else "")
     assert not door.choose(PLAIN if second else MECHANISMS[1], is_raw=False)
     assert not door.admits(AUTHENTICATE)

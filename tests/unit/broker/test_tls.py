@@ -1,4 +1,4 @@
-"""The TLS context of a listener: what it asks of clients, and how it takes over changed files."""
+"""The TLS context of a listener: its demands on clients, and the reload of changed files."""
 
 from __future__ import annotations
 

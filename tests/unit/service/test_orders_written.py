@@ -1,4 +1,4 @@
-"""What an operator's order writes, also where it is given twice or comes at the wrong time."""
+"""The writes of an operator's order, also of a repeated order and of an order at the wrong time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_long_reason_of_a_pause_is_cut() -> None:
 
 
 def test_an_order_that_is_repeated_holds_from_the_revision_of_the_first() -> None:
-    """Nothing is written a second time."""
+    """The second order writes no key."""
 
     async def story(node: AssignerNode) -> None:
         orders = node.orders
@@ -81,7 +81,7 @@ def test_a_move_replaces_a_move_that_is_not_made_so_far() -> None:
 
 
 def test_a_move_to_a_consumer_that_leaves_is_refused() -> None:
-    """Its partitions are on their way to others."""
+    """Its partitions are moving to other consumers."""
 
     async def story(node: AssignerNode) -> None:
         await make(node, "a", status=Status.DRAINING, by_operator=True)

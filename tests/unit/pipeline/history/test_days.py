@@ -1,4 +1,4 @@
-"""The day of each fact: where it is stored, when it moves, and what is dropped."""
+"""The day of each fact: its storage, its move to an earlier day, and the facts that are dropped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EARLIER = ("2026-09-20", "2026-10-20")
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take most of a run."""
+    """Draw no pictures: they take most of a run."""
     monkeypatch.setattr(plots, "draw", lambda report: {})
 
 
@@ -138,7 +138,7 @@ def test_a_table_without_a_day_has_an_empty_file_until_it_has_one(history: Histo
 
 
 def test_a_history_of_a_later_format_is_an_error_that_names_both_formats(history: History) -> None:
-    """Nothing is written over it."""
+    """The manifest stays as it was."""
     history.run(*at(DAY, 1))
     manifest = history.out / "manifest.json"
     later = manifest.read_text().replace('"format": 1', '"format": 2')

@@ -1,0 +1,100 @@
+"""Compaction of transactions: open and aborted ones, their markers, and the producers behind them."""
+
+from __future__ import annotations
+
+import pytest
+
+from faust_assigner.broker.storage.entries import ENDED
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.records import TRANSACTIONAL
+from faust_assigner.broker.storage.store import MemoryStore
+from tests.unit.broker.cleaned import DELETE_RETENTION_MS, TOPIC, clean, offsets, write
+
+
+@pytest.fixture
+def log() -> PartitionLog:
+    """An empty partition in memory."""
+    return PartitionLog(MemoryStore(), TOPIC, 0, is_new=True)
+
+
+def end_transaction(log: PartitionLog, producer_id: int, *, commits: bool, epoch: int = 0) -> None:
+    """Write a marker."""
+    ending = log.end_transaction(producer_id, epoch, 0, commits=commits)
+    log.store.write(ending.puts, ending.deletes)
+    ending.stored()
+
+
+def test_aborted_records_go_at_once_and_their_marker_after_its_retention(
+    log: PartitionLog,
+) -> None:
+    """The note of the aborted transaction goes with the marker, from disk and from memory."""
+    write(log, (b"a", b"1"))
+    write(log, (b"a", b"2"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
+    end_transaction(log, 1, commits=False)
+    log.expire_producers(1)
+    write(log, (b"z", b"3"))
+    bases = []
+    for now in (0, 1, DELETE_RETENTION_MS, 1 + DELETE_RETENTION_MS):
+        write(log, (b"z", b"4"))
+        clean(log, now_ms=now)
+        bases.append(list(log.index.bases[:2]))
+        ended = list(log.store.scan(ENDED + log.place))
+        assert len(ended) == len(log.transactions.lasts()) == (2 in bases[-1])
+    assert bases == [[0, 2], [0, 2], [0, 2], [0, 6]]
+
+
+def test_a_marker_stays_while_data_of_its_transaction_does(log: PartitionLog) -> None:
+    """A reader of committed records needs both; the marker of the producer's emptied transaction goes."""
+    for key in (b"stays", b"a"):
+        write(log, (key, b"1"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
+        end_transaction(log, 1, commits=True)
+        log.expire_producers(1)
+    write(log, (b"a", b"2"))
+    for now in (0, DELETE_RETENTION_MS, 2 * DELETE_RETENTION_MS):
+        write(log, (b"z", b"3"))
+        clean(log, now_ms=now)
+    assert list(log.index.bases)[:3] == [0, 1, 4]
+
+
+def test_a_marker_that_is_the_last_word_of_a_known_producer_stays(log: PartitionLog) -> None:
+    """After a restart the fenced epoch is still refused; markers of earlier epochs go."""
+    data = {"attributes": TRANSACTIONAL, "producer_id": 1, "sequence": 0}
+    write(log, (b"a", b"1"), epoch=0, **data)
+    end_transaction(log, 1, commits=True)
+    write(log, (b"a", b"2"), epoch=1, **data)
+    end_transaction(log, 1, commits=False, epoch=2)
+    write(log, (b"a", b"3"))
+    for now in (0, DELETE_RETENTION_MS, 2 * DELETE_RETENTION_MS):
+        write(log, (b"z", b"4"))
+        clean(log, now_ms=now)
+    assert list(log.index.bases)[:2] == [3, 4]
+    again = PartitionLog(log.store, TOPIC, 0)
+    assert dict(again.producers.items())[1].epoch == 2
+    again.expire_producers(1)
+    for now in (0, DELETE_RETENTION_MS):
+        write(again, (b"z", b"5"), at_ms=1)
+        clean(again, now_ms=now)
+    assert again.index.bases[0] == 4
+
+
+def test_a_batch_outside_of_transactions_is_not_removed_with_an_aborted_one(
+    log: PartitionLog,
+) -> None:
+    """A reader of committed records gets it, too, although its producer aborts around it."""
+    write(log, (b"a", b"1"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
+    write(log, (b"b", b"2"), producer_id=1, epoch=0, sequence=1)
+    end_transaction(log, 1, commits=False)
+    write(log, (b"z", b"3"))
+    clean(log)
+    assert offsets(log) == [1, 3]
+
+
+def test_nothing_at_or_behind_an_open_transaction_is_touched(log: PartitionLog) -> None:
+    """The last stable offset ends a pass."""
+    write(log, (b"a", b"1"))
+    write(log, (b"a", b"2"))
+    write(log, (b"a", b"3"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
+    write(log, (b"a", b"4"))
+    write(log, (b"a", b"5"))
+    clean(log)
+    assert offsets(log) == [1, 2, 3, 4]
