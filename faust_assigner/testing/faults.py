@@ -9,7 +9,8 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.connection import INSIDE, Connection
+from faust_assigner.broker.security.listeners import Listener
 from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.wire import RequestHeader
 
@@ -66,8 +67,8 @@ class FaultyConnection(Connection):
 
     faults: Faults
 
-    def __init__(self, server: BrokerServer) -> None:
-        super().__init__(server)
+    def __init__(self, server: BrokerServer, listener: Listener = INSIDE) -> None:
+        super().__init__(server, listener)
         self._client_id: str | None = None
         self._waiting = b""
         self._first = b""
