@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.checks.reading import believed, copies_of, last_owners, units_of
+from faust_assigner.checks.reading import accepted_owners, copies_of, last_owners, units_of
 from tests.property.world import EVENTS, WEIGHTLESS, World
 
 TOPICS = ["a", "b", "c-log"]
@@ -110,7 +110,7 @@ def test_the_fast_judge_agrees_with_the_plain_one() -> None:
                 g = next(
                     i for i, group in enumerate(answer.groups) if unit.topics[0] in group.topics
                 )
-                before = believed(unit, ordered, "actives")
+                before = accepted_owners(unit, ordered, "actives")
                 assert before == answer.previous_owner[g].tolist()
                 last = answer.layout.of(g, answer.previous.last_owner)
                 assert last_owners(unit, ordered, before) == last.tolist()

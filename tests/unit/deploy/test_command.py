@@ -20,9 +20,10 @@ def command(*arguments: str) -> Result:
 
 
 def test_a_name_with_brackets_is_printed_as_text(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Members choose their instance ids: none of them ends the command."""
+    monkeypatch.delenv("COLUMNS", raising=False)
     made = at_rest()
     made.offers["m1"] = {"holds": True, "instance_id": "[/x][red]"}
     made.round()

@@ -368,7 +368,7 @@ def test_the_command_writes_a_document_and_scores_it(ledger: Path, tmp_path: Pat
         (["--out", "w.json"], 1, "no partition_sample"),
         ([], 2, "--out FILE"),
         (["--topic", "t"], 2, "no brokers"),
-        (["--bootstrap", "h:1", "--out", "w.json"], 2, "go together"),
+        (["--bootstrap", "h:1", "--out", "w.json"], 2, "require each other"),
         (["--out", "w.json", "--clamp", "4"], 2, "LOWEST:HIGHEST"),
         (["--out", "w.json", "--by", "luck"], 2, "luck"),
     ],
