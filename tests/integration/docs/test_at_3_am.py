@@ -32,7 +32,7 @@ HOLD = "hold-copies"
 ANSWERS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (0, ("group shop: Stable, 4 members", "of shop-customers, shop-orders, tables rates, totals")),
     (0, ("shop-totals-changelog", "shop-1: ")),
-    (1, ("FA002", "shop-3", "FA007", "shop-2: broker_heartbeat_interval (7 s)", "FA018", "shop-0: since")),
+    (1, ("FA002", "shop-3", "FA007", "shop-2: broker_heartbeat_interval (7 s)", "FA018", "set aside since its start")),
     (0, ('"lag":', '"waits":')),
     (0, ("moved from", "rule:")),
     (1, ("NOT SAFE: restart every worker", "to shop-1, whose copy is", "records behind")),
