@@ -216,8 +216,13 @@ def is_killed_amid_its_work(it: Killed, lives: int, numbers: int) -> list[int]:
 
 @pytest.mark.timeout(120)
 def test_at_least_once_a_file_is_its_changelog_up_to_its_offset(tmp_path: Path) -> None:
-    """Rows are written, deleted and counted in windows when SIGKILL comes, twice."""
-    with broker_process(None, "group.min.session.timeout.ms=1000") as broker:
+    """Rows are written, deleted and counted in windows when SIGKILL comes, twice.
+
+    Compaction would remove the records that a file behind its changelog was made from.
+    """
+    with broker_process(
+        None, "group.min.session.timeout.ms=1000", "log.cleaner.backoff.ms=3600000"
+    ) as broker:
         it = Killed(broker.bootstrap, tmp_path, "at_least_once")
         try:
             is_killed_amid_its_work(it, 2, 20_000)
