@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.service.certificates import Stamp, stamp_of
 from faust_assigner.service.errors import WrongCaller
 from faust_assigner.service.faults import Unauthenticated
-from faust_assigner.service.server.certificates import Stamp, stamp_of
 
 log = logging.getLogger(__name__)
 

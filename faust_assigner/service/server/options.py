@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.service.certificates import (
+    Certificates,
+    check_authorities,
+    check_pair,
+)
 from faust_assigner.service.server.auth import (
     CertificateDoor,
     Door,
     OpenDoor,
     TokenDoor,
-)
-from faust_assigner.service.server.certificates import (
-    Certificates,
-    check_authorities,
-    check_pair,
 )
 from faust_assigner.service.server.groups import NAME
 from faust_assigner.service.server.table import BY_NAME, flag

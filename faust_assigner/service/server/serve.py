@@ -17,8 +17,9 @@ from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.metrics import PrometheusMetrics
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.server import AssignerServer
+from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Store
-from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
+from faust_assigner.service.store.etcd import EtcdStore
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.tasks import ended
 
@@ -98,15 +99,11 @@ def _open_store(
     if not said["etcd"]:
         # A hand-off's id is a revision: an id of the previous process matches no new hand-off.
         return MemoryStore(first_revision=int(time.time() * 1000))
-    ca, certificate, key = (
-        said[name].read_bytes() if said[name] else None
-        for name in ("etcd_ca", "etcd_cert", "etcd_key")
-    )
     access = EtcdAccess(
         endpoints=said["etcd"],
-        ca=ca,
-        certificate=certificate,
-        key=key,
+        ca=said["etcd_ca"] or None,
+        certificate=said["etcd_cert"] or None,
+        key=said["etcd_key"] or None,
         user=said["etcd_user"] or None,
         password=said["etcd_password"] or None,
     )

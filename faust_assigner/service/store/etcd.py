@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 
-from faust_assigner.errors import ConfigError
 from faust_assigner.service.errors import (
     Compacted,
     LeaseLost,
@@ -24,6 +22,7 @@ from faust_assigner.service.errors import (
     StoreUnavailable,
     TooManyOperations,
 )
+from faust_assigner.service.store.access import Connections, EtcdAccess
 from faust_assigner.service.store.base import (
     MAX_OPERATIONS,
     Batch,
@@ -41,23 +40,8 @@ from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 
 T = TypeVar("T")
 
-MAX_MESSAGE_BYTES = 64 << 20
 #: The most keys of one page of a listing; all pages have the same revision.
 PAGE = 2_000
-
-#: With ping_timeout gRPC detects a silent network partition in 13 s; with keepalive_timeout alone
-#: it takes more than a minute.
-CHANNEL_OPTIONS = (
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 3_000),
-    ("grpc.http2.ping_timeout_ms", 3_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 200),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-)
 
 #: Without this header a member of etcd that is cut off from its peers lets a call wait, and a watch
 #: for ever.
@@ -70,57 +54,6 @@ _TARGETS = {
     Field.LEASE: (pb.Compare.LEASE, "lease"),
     Field.CREATE_REVISION: (pb.Compare.CREATE, "create_revision"),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class EtcdAccess:
-    """The access to etcd.
-
-    ``endpoints``                each ``HOST:PORT`` or ``http(s)://HOST:PORT``
-    ``ca, certificate, key``     PEM bytes for TLS; ``https`` or ``ca`` turns TLS on
-    ``user, password``           for etcd's authentication
-    ``deadline_s``               the deadline of every call
-    """
-
-    endpoints: tuple[str, ...]
-    ca: bytes | None = None
-    certificate: bytes | None = None
-    key: bytes | None = field(default=None, repr=False)
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    deadline_s: float = 3.0
-
-    def __post_init__(self) -> None:
-        if not self.endpoints:
-            raise ConfigError("no endpoint of etcd is given")
-        if (self.certificate is None) != (self.key is None):
-            raise ConfigError(
-                "a client certificate of etcd needs its key, and a key its certificate"
-            )
-        if (
-            len({endpoint.partition("://")[0] for endpoint in self.endpoints if "://" in endpoint})
-            > 1
-        ):
-            raise ConfigError(f"endpoints of etcd are http or https, not both: {self.endpoints}")
-
-    @property
-    def secure(self) -> bool:
-        """Whether the connection is TLS."""
-        return self.ca is not None or any(
-            endpoint.startswith("https://") for endpoint in self.endpoints
-        )
-
-    def address(self, number: int) -> str:
-        """Return ``HOST:PORT`` of an endpoint; ``number`` wraps from the last to the first."""
-        return self.endpoints[number % len(self.endpoints)].rpartition("://")[2]
-
-    def channel(self, number: int) -> grpc.aio.Channel:
-        """Open a channel to an endpoint; ``number`` as in :meth:`address`."""
-        address = self.address(number)
-        if not self.secure:
-            return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        credentials = grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
-        return grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
 
 
 class EtcdStore:
@@ -139,7 +72,7 @@ class EtcdStore:
         self._access = access
         self._observe = observe or (lambda name, took_s, error: None)
         self._number = 0
-        self._channels: dict[int, grpc.aio.Channel] = {}  # by endpoint: opened once, then kept
+        self._connections = Connections(access)
         self._token: str | None = None
         self._closed = False
 
@@ -308,9 +241,7 @@ class EtcdStore:
     def _method(self, path: str, response: type[Any], *, streaming: bool = False) -> Any:
         if self._closed:
             raise StoreUnavailable("the store is closed")
-        number = self._number % len(self._access.endpoints)
-        if (channel := self._channels.get(number)) is None:
-            channel = self._channels[number] = self._access.channel(number)
+        channel = self._connections.of(self._number)
         kind = channel.stream_stream if streaming else channel.unary_unary
         return kind(
             f"/etcdserverpb.{path}",
@@ -377,9 +308,7 @@ class EtcdStore:
     async def close(self) -> None:
         """Close the connections."""
         self._closed = True
-        for channel in self._channels.values():
-            await channel.close()
-        self._channels = {}
+        await self._connections.close()
 
 
 async def _settled(call: Any) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Store
-from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
+from faust_assigner.service.store.etcd import EtcdStore
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.testing.etcd import EtcdServer, etcd_server, installed
 from tests.support.assigning.consumers import LoopClock, virtually

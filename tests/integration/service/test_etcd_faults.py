@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.errors import QuotaExceeded, StoreError, StoreUnavailable
 from faust_assigner.service.records import Ended
+from faust_assigner.service.store import access
+from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Put
-from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
+from faust_assigner.service.store.etcd import EtcdStore
 from faust_assigner.testing.etcd import EtcdServer, etcd_server, installed
 from tests.support.assigning.consumers import Bench, eventually
 from tests.support.certificates import Authority
@@ -261,24 +264,50 @@ async def test_mutual_tls(tmp_path: Path) -> None:
         "--trusted-ca-file",
         str(authority.ca),
     ]
-    ca, certificate, key = (path.read_bytes() for path in (authority.ca, client.cert, client.key))
+    ca, certificate, key = authority.ca, client.cert, client.key
     with etcd_server(options=options, scheme="https") as etcd:
         endpoints = (f"https://{etcd.endpoint}",)
         right = EtcdStore(EtcdAccess(endpoints=endpoints, ca=ca, certificate=certificate, key=key))
         assert (await right.version()).startswith("3.")
-        for access in (EtcdAccess(endpoints=endpoints, ca=ca), EtcdAccess(endpoints=endpoints)):
-            store = EtcdStore(access)
+        for poor in (EtcdAccess(endpoints=endpoints, ca=ca), EtcdAccess(endpoints=endpoints)):
+            store = EtcdStore(poor)
             with pytest.raises(StoreUnavailable):
                 await store.version()
             await store.close()
         await right.close()
 
 
+async def test_a_client_certificate_that_is_exchanged_is_used_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """etcd refuses the first certificate, and accepts the one that replaces it."""
+    monkeypatch.setattr(access, "LOOK_S", 0.0)
+    authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
+    server, wrong, right = authority.sign("server"), stranger.sign("client"), authority.sign("new")
+    options = ["--cert-file", str(server.cert), "--key-file", str(server.key)]
+    options += ["--client-cert-auth", "--trusted-ca-file", str(authority.ca)]
+    with etcd_server(options=options, scheme="https") as etcd:
+        store = EtcdStore(
+            EtcdAccess(
+                endpoints=(f"https://{etcd.endpoint}",),
+                ca=authority.ca,
+                certificate=wrong.cert,
+                key=wrong.key,
+            )
+        )
+        with pytest.raises(StoreUnavailable):
+            await store.version()
+        shutil.copy(right.key, wrong.key)
+        shutil.copy(right.cert, wrong.cert)
+        assert (await store.version()).startswith("3.")
+        await store.close()
+
+
 def test_access_that_contradicts_itself_is_refused() -> None:
     """Before anything is connected."""
     for wrong in (
         {"endpoints": ()},
-        {"endpoints": ("a:1",), "certificate": b"x"},
+        {"endpoints": ("a:1",), "certificate": Path("x")},
         {"endpoints": ("http://a:1", "https://b:1")},
     ):
         with pytest.raises(ConfigError):

@@ -10,8 +10,9 @@ from faust_assigner.service import keys as codec
 from faust_assigner.service.errors import Compacted, StoreError
 from faust_assigner.service.handoff import Handoff, Phase
 from faust_assigner.service.keys import Keys
+from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Event, Put
-from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
+from faust_assigner.service.store.etcd import EtcdStore
 
 #: C1: what may follow a phase, as long as the handoff is the same.
 FOLLOWS = {

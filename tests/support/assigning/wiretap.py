@@ -15,8 +15,8 @@ from typing import Any
 
 import grpc
 
+from faust_assigner.service.store.access import CHANNEL_OPTIONS
 from faust_assigner.service.store.base import Compare, Delete, Field, Put, Write
-from faust_assigner.service.store.etcd import CHANNEL_OPTIONS
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 
 ROOT = Path(__file__).resolve().parents[3]

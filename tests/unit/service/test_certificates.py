@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from faust_assigner.service.certificates import Certificates
 from faust_assigner.service.client import Access
 from faust_assigner.service.client.health import is_well
-from faust_assigner.service.server.certificates import Certificates
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
 from tests.support.assigning.instances import calls_ended

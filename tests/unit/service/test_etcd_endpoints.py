@@ -10,7 +10,8 @@ import grpc
 import pytest
 
 from faust_assigner.service.errors import StoreError, StoreUnavailable
-from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
+from faust_assigner.service.store.access import EtcdAccess
+from faust_assigner.service.store.etcd import EtcdStore
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 
 
@@ -39,7 +40,7 @@ async def test_an_outage_opens_no_connection_after_the_other() -> None:
     for _ in range(12):
         with pytest.raises(StoreUnavailable):
             await store.get("/a")
-    assert len(store._channels) == 3
+    assert len(store._connections._open) == 3
     await store.close()
 
 

@@ -12,7 +12,8 @@ import grpc.aio
 import pytest
 
 from faust_assigner.service.errors import StoreUnavailable
-from faust_assigner.service.store.etcd import EtcdAccess, EtcdStore
+from faust_assigner.service.store.access import EtcdAccess
+from faust_assigner.service.store.etcd import EtcdStore
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 
 PATIENCE_S = 10.0
