@@ -1,9 +1,9 @@
 """One of three instances of the assigner service ends: who loses its session, and when all is owned again.
 
     python -m benchmarks.service_scale [--sizes 1000x100,20000x300,100000x1000] [--end TERM|KILL]
-        [--planning 1000000]
+        [--processes 4] [--planning 1000000]
 
-An etcd, three instances, and all consumers in this process. A size is PARTITIONSxCONSUMERS. Times count what
+An etcd, three instances, and consumers in several processes. A size is PARTITIONSxCONSUMERS. Times count what
 else the machine does; seconds of processor time (CPU-s) do not. A probe asks the two instances that stay for
 an unknown session twenty times a second: the CPU-s that the thread of one's event loop used while a probe
 waited bound how long its loop did nothing else (service_turns.py measures that itself). ``--planning`` makes
@@ -16,6 +16,8 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import multiprocessing
+import os
 import re
 import resource
 import signal
@@ -26,15 +28,9 @@ from tempfile import TemporaryDirectory
 
 import grpc.aio
 
+from benchmarks.workers.consumers import Notes, consume
+from benchmarks.workers.turns import LONG_S
 from faust_assigner.service import keys as codec
-from faust_assigner.service.client import (
-    AssignerClient,
-    Lost,
-    Release,
-    Warm,
-)
-from faust_assigner.service.client.channel import seconds
-from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leading import moves
@@ -51,32 +47,14 @@ from tests.support.assigning.instances import Instance, instances
 TOPICS = 10
 TTL_S = 30
 PROBES_A_SECOND = 20
+#: The service's command, which prints the long turns of its event loop.
+TIMED = "benchmarks.workers.turns"
+#: Seconds for which the group at rest is measured.
+REST_S = 20
+#: Seconds for a process of consumers to end.
+END_S = 20.0
 #: Seconds to wait for all partitions to be owned: at the start, and after the end of an instance.
 PATIENCE_S = 280.0
-
-
-class Member:
-    """A consumer that acknowledges at once and counts how often it lost its session."""
-
-    def __init__(self, targets: Sequence[str], name: str) -> None:
-        self.client = AssignerClient(targets, name)
-        self.lost = 0
-        self.task = asyncio.create_task(self._obey(), name=name)
-
-    async def _obey(self) -> None:
-        async for command in self.client.commands():
-            with contextlib.suppress(ServiceRefused):
-                if isinstance(command, Lost):
-                    self.lost += 1
-                elif isinstance(command, Warm):
-                    await self.client.ready(command)
-                elif isinstance(command, Release):
-                    await self.client.released(command)
-
-    def owned(self) -> int:
-        """How many partitions it may work on now."""
-        holdings = self.client.holdings
-        return len(holdings.owned) if seconds() < holdings.until else 0
 
 
 def cpu_s(process_id: int, *, of: str = "stat") -> float:
@@ -99,16 +77,13 @@ async def probe(instance: Instance, waits: list[float]) -> None:
             await asyncio.sleep(1 / PROBES_A_SECOND)
 
 
-async def until_owned(
-    members: Sequence[Member], partitions: int, streams: int
-) -> tuple[float, int]:
+async def until_owned(notes: Notes, partitions: int, streams: int) -> tuple[float, int]:
     """Wait until all is owned and ``streams`` registrations were made; seconds, the fewest owned."""
     began, fewest = time.monotonic(), partitions
     while time.monotonic() - began < PATIENCE_S:
-        owned = sum(member.owned() for member in members)
+        owned = sum(notes.owned)
         fewest = min(fewest, owned)
-        registered = sum(member.client.streams for member in members)
-        if owned == partitions and registered >= streams and all(m.owned() for m in members):
+        if owned == partitions and sum(notes.streams) >= streams and all(notes.owned):
             break
         await asyncio.sleep(0.25)
     return time.monotonic() - began, fewest
@@ -119,27 +94,39 @@ def terms(running: Sequence[Instance]) -> int:
     return sum(len(re.findall(r"leads since revision", instance.said)) for instance in running)
 
 
-async def measure(running: Sequence[Instance], partitions: int, consumers: int, end: int) -> None:
-    """Register all, end the leader, and print."""
-    targets = [instance.target for instance in running]
-    members = [
-        Member([*targets[number % 3 :], *targets[: number % 3]], f"c{number:05}")
-        for number in range(consumers)
+async def until_stable(left: Sequence[Instance], terms_before: int) -> None:
+    """Wait for the next leader, and then for as long as a leader that cannot renew would hold out."""
+    deadline = time.monotonic() + PATIENCE_S
+    while terms(left) == terms_before and time.monotonic() < deadline:
+        await asyncio.sleep(0.25)
+    await asyncio.sleep(ServiceSettings().leader_ttl_s)
+
+
+def longest_turns(running: Sequence[Instance], since: Sequence[int]) -> str:
+    """The longest turn of each one's event loop after so many characters of its output."""
+    found = [
+        max(map(int, re.findall(r"turn of (\d+) ms", one.said[begin:])), default=0)
+        for one, begin in zip(running, since, strict=True)
     ]
-    took, _ = await until_owned(members, partitions, consumers)
-    loads = sorted(member.owned() for member in members)
+    return ", ".join(str(turn) if turn else f"below {1000 * LONG_S:.0f}" for turn in found)
+
+
+async def measure(running: Sequence[Instance], notes: Notes, partitions: int, end: int) -> None:
+    """Wait until all is owned, end the leader, wait again, and print."""
+    consumers = len(notes.owned)
+    took, _ = await until_owned(notes, partitions, consumers)
     print(
         f"{partitions} partitions, {consumers} consumers, 3 instances: all owned after {took:.0f} s, "
-        f"{loads[0]} to {loads[-1]} each, "
-        f"CPU-s {', '.join(f'{cpu_s(i.process.pid):.0f}' for i in running)}",
+        f"{min(notes.owned)} to {max(notes.owned)} each, "
+        f"CPU-s {', '.join(f'{cpu_s(i.process.pid):.0f}' for i in running)}; load {os.getloadavg()[0]:.0f}",
         flush=True,
     )
     await asyncio.sleep(5)
     idle = [cpu_s(instance.process.pid) for instance in running]
-    await asyncio.sleep(20)
+    await asyncio.sleep(REST_S)
     used = [cpu_s(i.process.pid) - since for i, since in zip(running, idle, strict=True)]
     print(
-        f"  at rest: {', '.join(f'{100 * one / 20:.0f} %' for one in used)} of a processor",
+        f"  at rest: {', '.join(f'{100 * one / REST_S:.0f} %' for one in used)} of a processor",
         flush=True,
     )
     leader = max(running, key=lambda instance: terms([instance]))
@@ -147,47 +134,67 @@ async def measure(running: Sequence[Instance], partitions: int, consumers: int, 
     waits: list[float] = []
     probes = [asyncio.create_task(probe(instance, waits)) for instance in left]
     await asyncio.sleep(1)
-    lost, streams, began = (
-        sum(member.lost for member in members),
-        sum(member.client.streams for member in members),
-        terms(left),
-    )
+    lost, streams, began = sum(notes.lost), sum(notes.streams), terms(left)
     before = [cpu_s(instance.process.pid) for instance in left]
-    theirs = sum(
-        member.client.targets[(member.client._turn - 1) % 3] == leader.target for member in members
-    )
+    said = [len(instance.said) for instance in left]
+    theirs = list(notes.at).count(running.index(leader))
     leader.send(end)
-    took, fewest = await until_owned(members, partitions, streams + theirs)
-    again, _ = await until_owned(members, partitions, streams + theirs)
+    took, fewest = await until_owned(notes, partitions, streams + theirs)
+    again, _ = await until_owned(notes, partitions, streams + theirs)
+    owned = sum(notes.owned)
+    await until_stable(left, began)
     print(
-        f"  {signal.Signals(end).name} of the leader, where {theirs} consumers were: all owned again after "
-        f"{took + again:.0f} s, fewest owned meanwhile {fewest}; "
-        f"sessions lost {sum(member.lost for member in members) - lost}; "
-        f"registrations {sum(member.client.streams for member in members) - streams}; "
-        f"terms of a leader begun {terms(left) - began}",
+        f"  {signal.Signals(end).name} of the leader, where {theirs} consumers were: "
+        f"{owned} of {partitions} owned and all registered after {took + again:.0f} s, "
+        f"fewest owned meanwhile {fewest}; "
+        f"sessions lost {sum(notes.lost) - lost}; "
+        f"registrations {sum(notes.streams) - streams}; "
+        f"terms of a leader begun {terms(left) - began}; load {os.getloadavg()[0]:.0f}",
     )
     used = [cpu_s(i.process.pid) - since for i, since in zip(left, before, strict=True)]
     print(
         f"  CPU-s of the two meanwhile {used[0]:.1f}, {used[1]:.1f}; of one while a probe waited: "
-        f"most {max(waits):.2f} of {len(waits)}",
+        f"most {1000 * max(waits):.0f} ms of {len(waits)}; longest turns of their loops "
+        f"{longest_turns(left, said)} ms",
         flush=True,
     )
-    for task in (*probes, *(member.task for member in members)):
+    for task in probes:
         task.cancel()
-    await asyncio.gather(*probes, *(member.task for member in members), return_exceptions=True)
+    await asyncio.gather(*probes, return_exceptions=True)
 
 
-def run(partitions: int, consumers: int, end: int) -> None:
+@contextlib.contextmanager
+def consuming(targets: Sequence[str], consumers: int, processes: int) -> Iterator[Notes]:
+    """The consumers, spread over processes; these end at the end."""
+    spawn = multiprocessing.get_context("spawn")
+    notes = Notes.of(spawn, consumers)
+    running = [
+        spawn.Process(target=consume, args=(targets, range(first, consumers, processes), notes))
+        for first in range(min(processes, consumers))
+    ]
+    for one in running:
+        one.start()
+    try:
+        yield notes
+    finally:
+        notes.is_over.set()
+        for one in running:
+            one.join(END_S)
+            if one.exitcode is None:
+                one.kill()
+
+
+def run(partitions: int, consumers: int, end: int, processes: int) -> None:
     """One size, on an etcd of its own."""
     flags = [f for t in range(TOPICS) for f in ("--topic", f"topic-{t}={partitions // TOPICS}")]
+    flags += ["--consumer-ttl", str(TTL_S)]
     with (
         TemporaryDirectory() as folder,
         etcd_server(options=("--quota-backend-bytes", str(4 << 30), "--unsafe-no-fsync")) as etcd,
-        instances(
-            Path(folder), *flags, "--consumer-ttl", str(TTL_S), "--etcd", etcd.endpoint, count=3
-        ) as running,
+        instances(Path(folder), *flags, "--etcd", etcd.endpoint, count=3, module=TIMED) as running,
+        consuming([instance.target for instance in running], consumers, processes) as notes,
     ):
-        asyncio.run(measure(running, partitions, consumers, end))
+        asyncio.run(measure(running, notes, partitions, end))
 
 
 def _group(partitions: int, consumers: int) -> Iterator[tuple[str, bytes]]:
@@ -241,12 +248,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--sizes", default="1000x100,20000x300,100000x1000")
     parser.add_argument("--end", default="TERM", choices=("TERM", "KILL"))
+    parser.add_argument("--processes", type=int, default=4, help="that hold the consumers")
     parser.add_argument("--planning", type=int, default=1_000_000, help="0: none")
     said = parser.parse_args(arguments)
     logging.disable(logging.WARNING)
     for size in filter(None, said.sizes.split(",")):
         partitions, consumers = map(int, size.split("x"))
-        run(partitions, consumers, signal.Signals[f"SIG{said.end}"])
+        run(partitions, consumers, signal.Signals[f"SIG{said.end}"], said.processes)
     if said.planning:
         planning(said.planning, 1_000)
 

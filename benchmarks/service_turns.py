@@ -14,11 +14,10 @@ import argparse
 import asyncio
 import gc
 import logging
-import time
 from asyncio import events
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
+from benchmarks.workers.turns import measured
 from faust_assigner.service.commands import Command
 from faust_assigner.service.node import AssignerNode, CommandStream
 from faust_assigner.service.records import HEARTBEATS, Consumer
@@ -48,21 +47,9 @@ class Turns:
     def __init__(self) -> None:
         self._longest = 0.0
 
-    @contextmanager
-    def measured(self) -> Iterator[None]:
-        """Time each callback that a loop of this thread runs."""
-        run = events.Handle._run
-
-        def timed(handle: events.Handle) -> None:
-            began = time.thread_time()
-            run(handle)
-            self._longest = max(self._longest, time.thread_time() - began)
-
-        events.Handle._run = timed  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            events.Handle._run = run  # type: ignore[method-assign]
+    def heard(self, handle: events.Handle, took_s: float) -> None:
+        """Note a turn."""
+        self._longest = max(self._longest, took_s)
 
     def look(self) -> str:
         """The longest, and begin anew."""
@@ -134,7 +121,7 @@ async def measure(partitions: int, consumers: int, part_s: float) -> None:
     await node.start()
     group = Group(node, partitions, consumers)
     try:
-        with turns.measured():
+        with measured(turns.heard):
             said = await group.play(turns, part_s)
     finally:
         await group.end()

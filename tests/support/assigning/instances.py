@@ -48,11 +48,12 @@ class Instance:
         *arguments: str,
         bind: str = "127.0.0.1:0",
         environment: Mapping[str, str] | None = None,
+        module: str = "faust_assigner.cli",
     ) -> None:
         self.log = folder / f"instance-{time.monotonic_ns()}.log"
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "faust_assigner.cli", "serve", "--bind", bind, *arguments],
+                [sys.executable, "-m", module, "serve", "--bind", bind, *arguments],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
@@ -104,9 +105,11 @@ class Instance:
 
 
 @contextlib.contextmanager
-def instances(folder: Path, *arguments: str, count: int = 1) -> Iterator[list[Instance]]:
+def instances(
+    folder: Path, *arguments: str, count: int = 1, module: str = "faust_assigner.cli"
+) -> Iterator[list[Instance]]:
     """Several, ready; what still runs at the end is ended."""
-    running = [Instance(folder, *arguments) for _ in range(count)]
+    running = [Instance(folder, *arguments, module=module) for _ in range(count)]
     try:
         for one in running:
             one.wait()
