@@ -214,7 +214,7 @@ def is_killed_amid_its_work(it: Killed, lives: int, numbers: int) -> list[int]:
     return lacked
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_at_least_once_a_file_is_its_changelog_up_to_its_offset(tmp_path: Path) -> None:
     """Rows are written, deleted and counted in windows when SIGKILL comes, twice.
 
