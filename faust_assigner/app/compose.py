@@ -21,7 +21,7 @@ from mode import get_logger
 
 from faust_assigner.app.consumer import lanes, produced_topics
 from faust_assigner.app.consumer.back_pressure import BackPressure
-from faust_assigner.app.consumer.batches import BatchesInTime, OwnedBatches
+from faust_assigner.app.consumer.batches import BatchesInTime, TransactionalBatches
 from faust_assigner.app.consumer.commits import FinalCommit
 from faust_assigner.app.consumer.fetching import FlowControl, FlowGate, Unrepaired
 from faust_assigner.app.consumer.waits import DeadlineWaits
@@ -30,7 +30,11 @@ from faust_assigner.app.host.check import demand
 from faust_assigner.app.host.mixing import over, parts_of
 from faust_assigner.app.ledger import install as ledger
 from faust_assigner.app.membership import leave
-from faust_assigner.app.membership.driver_assignor import AsksOurs, NeverAsks, warn_of_memory
+from faust_assigner.app.membership.driver_assignor import (
+    IgnoresAppAssignor,
+    UsesAppAssignor,
+    warn_of_memory,
+)
 from faust_assigner.app.membership.fence import MembershipFence
 from faust_assigner.app.membership.shutdown import BoundedShutdown
 from faust_assigner.app.membership.watchdog import Watched
@@ -46,7 +50,7 @@ from faust_assigner.app.recovery.by_partition import PartitionRecovery, Partitio
 from faust_assigner.app.recovery.loop import RecoveringTables, RecoveryLoop
 from faust_assigner.app.recovery.restoring import RestoringRecovery, RestoringTables
 from faust_assigner.app.settings import read_or_default
-from faust_assigner.app.transactions.manager import OwnTransactions
+from faust_assigner.app.transactions.manager import PartitionTransactions
 from faust_assigner.app.weights import provider
 from faust_assigner.settings.table import (
     BATCHED_REPLAY,
@@ -70,7 +74,7 @@ class EagerConsumer(
     FlowGate,
     RecordBoundaryCommits,
     FinalCommit,
-    AsksOurs,
+    UsesAppAssignor,
     driver.Consumer,  # type: ignore[misc]
 ):
     """The consumer, repaired; a rebalance stops all of its partitions."""
@@ -84,22 +88,22 @@ class IncrementalConsumer(
     FlowGate,
     RecordBoundaryCommits,
     FinalCommit,
-    AsksOurs,
+    UsesAppAssignor,
     IncrementalRebalance,
     driver.Consumer,  # type: ignore[misc]
 ):
     """The consumer, repaired; a rebalance stops only the partitions that move."""
 
 
-class AssigningConsumer(AsksOurs, driver.Consumer):  # type: ignore[misc]
+class AssigningConsumer(UsesAppAssignor, driver.Consumer):  # type: ignore[misc]
     """Faust's unrepaired consumer, under our assignor."""
 
 
-class ForeignConsumer(Unrepaired, NeverAsks):
+class ForeignConsumer(Unrepaired, IgnoresAppAssignor):
     """The part of a different driver's consumer, with the methods that repaired tables call."""
 
 
-class OwnedTransactions(OwnTransactions, TransactionManager):  # type: ignore[misc]
+class RepairedTransactions(PartitionTransactions, TransactionManager):  # type: ignore[misc]
     """The transaction manager."""
 
 
@@ -147,7 +151,7 @@ class TimelyStream(BatchesInTime, Stream):  # type: ignore[misc]
     """The stream, under ``at_least_once``."""
 
 
-class OwnedStream(OwnedBatches, Stream):  # type: ignore[misc]
+class TransactionalStream(TransactionalBatches, Stream):  # type: ignore[misc]
     """The stream, under ``exactly_once``."""
 
 
@@ -182,7 +186,9 @@ def repair(app: Any) -> None:
     else:
         app.flow_control = FlowControl()  # the app's own would bind its event loop now
     is_exact = _chosen(app, "processing_guarantee") == ProcessingGuarantee.EXACTLY_ONCE
-    app.conf.Stream = over(OwnedStream if is_exact else TimelyStream, _chosen(app, "Stream"))
+    app.conf.Stream = over(
+        TransactionalStream if is_exact else TimelyStream, _chosen(app, "Stream")
+    )
     _add(app, "repairs")
 
 
@@ -309,7 +315,7 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
         if (consumer := _consumer_of(parts)) is not None:
             transport.Consumer = over(consumer, transport.Consumer)
         if "repairs" in parts:
-            transport.TransactionManager = over(OwnedTransactions, transport.TransactionManager)
+            transport.TransactionManager = over(RepairedTransactions, transport.TransactionManager)
     else:
         _take_foreign(transport, parts)
     consumer = create()
@@ -338,7 +344,7 @@ def _take_foreign(transport: Any, parts: Collection[str]) -> None:
     if "cooperative" in parts:
         _warn_of_driver(transport.url)
     if {"repairs", "driver_assignor"} & set(parts):
-        ours = ForeignConsumer if "repairs" in parts else NeverAsks
+        ours = ForeignConsumer if "repairs" in parts else IgnoresAppAssignor
         transport.Consumer = over(ours, transport.Consumer)
 
 

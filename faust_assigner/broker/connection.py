@@ -1,10 +1,10 @@
 """The connection of a peer: read frames and answer them one at a time, in order, as Kafka does.
 
 While an answer is pending (a parked join, a long poll), the connection serves no further frame. A frame
-that breaks a rule closes its own connection, is counted in ``Node.counters`` and affects no other peer.
-A whole frame waits for the turn of its lane (``turns``). Short requests are decoded, handled and answered at
-once. Long requests are decoded, and long answers encoded, in a thread; long handlers run in slices
-(``pace``). A frame that repeats the previous one, as heartbeats do, is answered without decoding.
+that breaks a rule closes its own connection, is counted in ``Node.counters`` and affects no other peer. A
+whole frame waits for the turn of its lane (``scheduler``). Short requests are decoded, handled and answered
+at once. Long requests are decoded, and long answers encoded, in a thread; long handlers run in slices
+(``throttle``). A frame that repeats the previous one, as heartbeats do, is answered without decoding.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import answers, pace, wire
+from faust_assigner.broker import answers, throttle, wire
 from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encoded
 from faust_assigner.broker.api.call import Again
 from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
 from faust_assigner.broker.limits import INLINE_BYTES, INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
+from faust_assigner.broker.scheduler import lane_of
 from faust_assigner.broker.security.gate import (
     FRAME_BYTES,
     LOG_IN_TIMEOUT_S,
@@ -31,7 +32,6 @@ from faust_assigner.broker.security.gate import (
     LogInFailed,
 )
 from faust_assigner.broker.security.listeners import PLAINTEXT, Listener
-from faust_assigner.broker.turns import lane_of
 from faust_assigner.broker.wire import LongRequest, MalformedFrame, NullArray, RequestHeader
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         self._incomplete_since: float | None = now  # the timeout of the first frame starts here
         self._last_active = self._heard_at = self._connected_at = now
         self.address = ""
-        self.founded = 0
+        self.created_groups = 0
         self._unsent = 0
         self._held = 0
         self._in_lane = False
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         is_busy = self._pending is not None or self._writing_since is not None
         if not (is_busy or self._in_lane) and self._has_frame():
             self._in_lane = True
-            self._server.turns.wait(self, lane_of(int.from_bytes(self._buffer[4:6], "big")))
+            self._server.scheduler.wait(self, lane_of(int.from_bytes(self._buffer[4:6], "big")))
         waits = (
             is_busy or self._in_lane
         )  # a peer that sends faster than its frames are served must not fill the buffer
@@ -275,7 +275,7 @@ class Connection(asyncio.Protocol):
 
     def _handle(self, api: Api, header: RequestHeader, request: Any) -> None:
         handler = self._answer(api, header, request)
-        finished, outcome = pace.start(handler)
+        finished, outcome = throttle.start(handler)
         if finished:
             self._respond(header, outcome)
         else:
@@ -303,7 +303,7 @@ class Connection(asyncio.Protocol):
             header.api_version,
             header.client_id,
             f"/{self.address}",
-            pace.Pace(self._node.line),
+            throttle.Throttle(self._node.line),
             self,
         )
         try:
@@ -320,7 +320,7 @@ class Connection(asyncio.Protocol):
                 return CLOSE
             return await self._refuse(header, request, error)
         finally:
-            call.pace.end()
+            call.throttle.end()
 
     async def _refuse(self, header: RequestHeader, request: Any, error: Exception) -> list[bytes]:
         code, counter = REFUSALS.get(
@@ -328,7 +328,7 @@ class Connection(asyncio.Protocol):
         )
         self._node.counters[counter] += 1
         level = logging.ERROR if code is ErrorCode.unknown_server_error else logging.INFO
-        self._node.journal.say(
+        self._node.peer_log.say(
             counter,
             self._loop.time(),
             "a request with key %d v%d of %s is answered %s: %r",
@@ -446,7 +446,7 @@ class Connection(asyncio.Protocol):
         """Close the connection, count and log the reason; answers written before are still delivered."""
         self._node.counters[counter] += 1
         now = self._loop.time()
-        self._node.journal.say(counter, now, "closed the connection of %s: %s", self.address, why)
+        self._node.peer_log.say(counter, now, "closed the connection of %s: %s", self.address, why)
         self.finish()
 
     def finish(self) -> None:
@@ -464,6 +464,6 @@ class Connection(asyncio.Protocol):
 
 REFUSALS: Final = {
     NullArray: (ErrorCode.invalid_request, "requests_invalid"),
-    pace.AnswerTooLarge: (ErrorCode.policy_violation, "answers_too_large"),
+    throttle.AnswerTooLarge: (ErrorCode.policy_violation, "answers_too_large"),
     TimeoutError: (ErrorCode.request_timed_out, "answers_late"),
 }

@@ -20,17 +20,16 @@ from weakref import WeakSet
 from faust_assigner.broker import limits
 from faust_assigner.broker.compaction import Compaction
 from faust_assigner.broker.groups import GroupService, Outcome, compute_now
-from faust_assigner.broker.groups.alarms import Alarms, Key
 from faust_assigner.broker.groups.configs import GroupConfigs
-from faust_assigner.broker.groups.told_topics import ToldTopics
-from faust_assigner.broker.pace import Line, Pace
+from faust_assigner.broker.groups.timers import GroupTimers, Key
+from faust_assigner.broker.groups.topic_notifier import TopicNotifier
 from faust_assigner.broker.security.credentials import Credentials, read_users
 from faust_assigner.broker.security.gate import FailedLogIns
 from faust_assigner.broker.security.listeners import PLAINTEXT
 from faust_assigner.broker.settings import WILDCARDS, Settings
 from faust_assigner.broker.storage import recovery
 from faust_assigner.broker.storage.flushing import Flushing
-from faust_assigner.broker.storage.journal import Journal
+from faust_assigner.broker.storage.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.storage.records import Rules
 from faust_assigner.broker.storage.store import (
     FORMAT,
@@ -39,6 +38,7 @@ from faust_assigner.broker.storage.store import (
     StoreFailed,
     open_store,
 )
+from faust_assigner.broker.throttle import HandlerQueue, Throttle
 from faust_assigner.broker.topic_configs import default_configs
 from faust_assigner.broker.topics import Catalogue, Topic
 from faust_assigner.broker.transactions import TransactionService
@@ -87,8 +87,8 @@ class Node:
         self.store = open_store(folder)
         self.host, self.port = "127.0.0.1", 0
         self._addresses: dict[str, tuple[str, int]] = {}
-        self.journal = Journal()
-        self.line = Line()
+        self.peer_log = RateLimitedLog()
+        self.line = HandlerQueue()
         self._crunching = ThreadPoolExecutor(
             1, "broker-crunch"
         )  # one thread: pure Python, so a second one would only compete with the loop for the GIL
@@ -101,7 +101,7 @@ class Node:
         self._metadata_jobs: dict[object, asyncio.Future[bytes]] = {}
         self._cached_version = -1
         self._cached_bytes = 0
-        self.alarms = Alarms(self.timer, self._ring)
+        self.group_timers = GroupTimers(self.timer, self._fire)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._chores: list[asyncio.Task[None]] = []
         self._next_producer_id, self._producer_ids_end = 0, 0
@@ -127,7 +127,7 @@ class Node:
             for user, password in read_users(Path(settings.sasl_users_file)):
                 self.credentials.set_password(user, password)
         recovery.examine(self.store, self.catalogue, settings, progress)
-        self._told = ToldTopics(self.catalogue)
+        self._topic_notifier = TopicNotifier(self.catalogue)
         self.group_configs = GroupConfigs(self.store, settings)
         self.groups = GroupService(
             self.store,
@@ -135,12 +135,12 @@ class Node:
             self.clock,
             timer=self.timer,
             max_record_bytes=settings.message_max_bytes,
-            alarm=self.alarms.set,
+            set_timer=self.group_timers.set,
             counters=self.counters,
             consumer_limits=self.consumer_limits,
-            catalogue=self._told.now,
+            catalogue=self._topic_notifier.now,
             compute_target=self._compute_target,
-            journal=self.journal,
+            peer_log=self.peer_log,
         )
         self.transactions = TransactionService(
             self.store,
@@ -149,13 +149,13 @@ class Node:
             TransactionLimits(settings.transaction_max_timeout_ms),
             self.clock,
             timer=self.timer,
-            alarm=lambda name, when_ms: self.alarms.set((TRANSACTION, name), when_ms),
+            set_timer=lambda name, when_ms: self.group_timers.set((TRANSACTION, name), when_ms),
             counters=self.counters,
         )
         self.catalogue.on_change = self._topics_changed
         self.compaction = Compaction(self, settings.log_cleaner_dedupe_buffer_size)
 
-    def _ring(self, alarm: Key) -> None:
+    def _fire(self, alarm: Key) -> None:
         if isinstance(alarm, str):
             self.groups.tick(alarm)
         else:
@@ -185,7 +185,7 @@ class Node:
             self._reading.submit(together.wait)
         self._crunching.submit(int)
         self._assigning.submit(int)
-        self.alarms.start(loop)
+        self.group_timers.start(loop)
         s = self.settings
         self._chores = [
             loop.create_task(self.compaction.run(s.log_cleaner_backoff_ms)),
@@ -209,19 +209,19 @@ class Node:
 
     def _topics_changed(self, name: str) -> None:
         """Schedule the update of the groups; close changes share one update."""
-        self._told.changed(name)
+        self._topic_notifier.changed(name)
         if self._loop is not None and self._telling is None:
             self._telling = self._loop.create_task(self._tell_groups())
 
     async def _tell_groups(self) -> None:
-        pace = Pace(self.line, timeout_s=math.inf)
+        throttle = Throttle(self.line, timeout_s=math.inf)
         try:
             await asyncio.sleep(TELL_AFTER_S)
             self._telling = None  # later changes are for the next update
             for _ in self.groups.catalogue_changed():
-                await pace.turn()
+                await throttle.turn()
         finally:
-            pace.end()
+            throttle.end()
 
     def _compute_target(self, spec: GroupSpec, done: Outcome) -> None:
         """Compute in a thread if the event loop runs; one computation at a time."""
@@ -268,15 +268,15 @@ class Node:
         while True:
             await asyncio.sleep(interval_ms / 1000)
             try:
-                pace = Pace(self.line, timeout_s=math.inf)
+                throttle = Throttle(self.line, timeout_s=math.inf)
                 for _ in chore():
-                    await pace.turn()
+                    await throttle.turn()
             except StoreFailed as error:
                 logger.error("housekeeping failed, tried again later: %s", error)
             except Exception:
                 logger.exception("a fault of ours in housekeeping; it is tried again later")
             finally:
-                pace.end()
+                throttle.end()
 
     def apply_retention(self) -> int:
         """Delete batches past retention.ms or over retention.bytes if cleanup.policy has 'delete'."""
@@ -312,7 +312,7 @@ class Node:
         """Stop timers and chores, release the store."""
         for chore in self._chores:
             chore.cancel()
-        self.alarms.close()
+        self.group_timers.close()
         self._loop = None
         if self._telling is not None:
             self._telling.cancel()

@@ -11,10 +11,10 @@ from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.held import HeldBytes
 from faust_assigner.broker.limits import FRAME_TIMEOUT_S
 from faust_assigner.broker.node import Node
+from faust_assigner.broker.scheduler import Scheduler
 from faust_assigner.broker.security.gate import LOG_IN_TIMEOUT_S
 from faust_assigner.broker.security.listeners import Listener
 from faust_assigner.broker.security.tls import Certificates
-from faust_assigner.broker.turns import Turns
 
 SWEEP_INTERVAL_S: Final = 1.0
 STOP_GRACE_S: Final = 1.0  # for peers to read their last answers
@@ -30,8 +30,8 @@ class BrokerServer:
         self._connections: set[Connection] = set()
         self._held: HeldBytes[Connection] = HeldBytes(node.settings.queued_max_request_bytes)
         self._per_address: Counter[str] = Counter()
-        self.turns = Turns()
-        node.alarms.hear_first = lambda call: self.turns.after_what_came(call)
+        self.scheduler = Scheduler()
+        node.group_timers.serve_first = lambda call: self.scheduler.after_arrived(call)
         self._listening: list[asyncio.Server] = []
         self._certificates: Certificates | None = None
         self.listeners: tuple[Listener, ...] = ()  # with their actual ports
@@ -134,4 +134,4 @@ class BrokerServer:
             now = asyncio.get_running_loop().time()
             for connection in list(self._connections):
                 connection.sweep(now)
-            self.node.journal.sweep(now)
+            self.node.peer_log.sweep(now)

@@ -7,7 +7,7 @@
     Complete   the new owner has the assignment; the old owner is asked to release, and its epoch
                is fenced
 
-:func:`step` is pure: it takes a state and a happening. The id of a hand-off is the revision that
+:func:`step` is pure: it takes a state and an event. The id of a hand-off is the revision that
 created its key. An answer with an outdated id therefore does not reach a later hand-off of the same
 partition. The *epoch* of an owner is the revision that made it the owner. An owner shows its epoch
 with each commit, and the sink refuses lower epochs.
@@ -86,7 +86,7 @@ class State(Enum):
     GONE = "gone"
 
 
-class Happening(Enum):
+class HandoffEvent(Enum):
     """An event of a hand-off."""
 
     WARM = "the new owner is warm"
@@ -110,10 +110,10 @@ class Effect(Enum):
 
 
 Step = tuple[State, Effect]
-_S, _H, _E = State, Happening, Effect
+_S, _H, _E = State, HandoffEvent, Effect
 
 #: A pair without an entry changes nothing. The leader takes the step LOOK when it sees the state.
-NEXT: Mapping[tuple[State, Happening], Step] = {
+NEXT: Mapping[tuple[State, HandoffEvent], Step] = {
     (_S.WARMING, _H.WARM): (_S.READY, _E.NOTHING),
     (_S.WARMING, _H.GAVE_UP): (_S.FAILED, _E.NOTHING),
     (_S.WARMING, _H.OLD_GONE): (_S.GONE, _E.GIVE),  # an orphan never waits
@@ -175,9 +175,9 @@ def state_of(handoff: Handoff) -> State:
     return State.RELEASED if handoff.released else State.RELEASING
 
 
-def step(state: State, happening: Happening, *, strict: bool = False) -> Step | None:
-    """Return the next state and the effect; ``None`` if the happening changes nothing."""
-    after = NEXT.get((state, happening))
+def step(state: State, event: HandoffEvent, *, strict: bool = False) -> Step | None:
+    """Return the next state and the effect; ``None`` if the event changes nothing."""
+    after = NEXT.get((state, event))
     if after is not None and after[0] is State.READY and strict:
         return State.RELEASING, after[1]
     return after

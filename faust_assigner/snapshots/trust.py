@@ -30,7 +30,7 @@ class Judge:
 
     def _refusal(self, manifest: Manifest, partition: int) -> str | None:
         log = self.log
-        # A snapshot with today's topic id needs no witness: the other partitions stay unread.
+        # A snapshot with today's topic id needs no proof: the other partitions stay unread.
         others = (
             () if manifest.topic_id is not None and manifest.topic_id == log.topic_id else self._all
         )

@@ -70,7 +70,7 @@ class VirtualBroker:
         """Advance the time; every timer due by then fires at its own time, in order."""
 
         def ring(node: Node) -> None:
-            node.alarms.ring_until(self._now_ms + milliseconds, self._set)
+            node.group_timers.fire_until(self._now_ms + milliseconds, self._set)
 
         self._broker.call(ring)
 

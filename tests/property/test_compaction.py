@@ -278,7 +278,7 @@ class Game:
         ) is not None:
             aborted = sorted(log.aborted(position, reading.beyond), key=lambda one: one.first)
             skipped: set[int] = set()
-            for data in log.settle(log.load(reading), reading):
+            for data in log.present_batches(log.load(reading), reading):
                 head = read_header(data)
                 while aborted and aborted[0].first <= head.base_offset + head.last_delta:
                     skipped.add(aborted.pop(0).producer_id)

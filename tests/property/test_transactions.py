@@ -197,7 +197,7 @@ def committed_view(log: PartitionLog, max_bytes: int) -> list[int]:
     ) is not None:
         aborted = sorted(log.aborted(position, reading.beyond), key=lambda one: one.first)
         skipped: set[int] = set()
-        for data in log.settle(log.load(reading), reading):
+        for data in log.present_batches(log.load(reading), reading):
             base, producer_id = HEADER.unpack_from(data)[0], HEADER.unpack_from(data)[9]
             attributes = HEADER.unpack_from(data)[5]
             while aborted and aborted[0].first <= base:

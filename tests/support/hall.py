@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.node import Node
+from faust_assigner.broker.scheduler import SLICE_S, Scheduler
 from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.turns import SLICE_S, Turns
 from tests.support.clients.raw_client import request_frame
 
 STEP_S = SLICE_S / 10  # a clock that ticks ten times in a slice, however fast the machine is
@@ -68,7 +68,7 @@ class Hall:
     def __init__(self) -> None:
         self.node = Node(Settings.parse({"group.initial.rebalance.delay.ms": 0}))
         self.server = BrokerServer(self.node)
-        self.server.turns = Turns(ticking())
+        self.server.scheduler = Scheduler(ticking())
         self.written: list[tuple[str, bytes]] = []
 
     def connect(self, name: str) -> tuple[Connection, Wire]:

@@ -266,7 +266,9 @@ def test_every_listed_equivalent_can_still_be_made() -> None:
 
 def test_the_tests_of_a_file() -> None:
     """Its room's folder, or the nearest one above; beside rooms, and at the root, the files of that level."""
-    assert room_tests(ROOT, "faust_assigner/app/recovery/pace.py") == ("tests/unit/app/recovery",)
+    assert room_tests(ROOT, "faust_assigner/app/recovery/restore_throttle.py") == (
+        "tests/unit/app/recovery",
+    )
     assert room_tests(ROOT, "faust_assigner/app/host/duties/put.py") == ("tests/unit/app/host",)
     assert "tests/unit/app/test_assignor.py" in room_tests(ROOT, "faust_assigner/app/assignor.py")
     assert "tests/unit/test_planner.py" in room_tests(ROOT, "faust_assigner/planner.py")

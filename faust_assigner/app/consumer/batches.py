@@ -115,7 +115,7 @@ class BatchesInTime(Stream):
         )
 
 
-class OwnedBatches(Stream):
+class TransactionalBatches(Stream):
     """A part of the app's streams: a batch has records of one partition and sets the current event."""
 
     #: Kept with the stream, which outlives a failed agent: the records already read are not lost.
@@ -188,7 +188,7 @@ class OwnedBatches(Stream):
                 basket.make_batches()
                 continue
             if not by_hand:
-                await transactions.hold_back(basket.batches[0][0].event)
+                await transactions.wait_for_commit(basket.batches[0][0].event)
             batch = basket.next_batch()
             if not batch:
                 continue

@@ -121,7 +121,7 @@ class RecordBoundaryCommits(Consumer):
                 for transactional_id, tps in list(self._open.items()):
                     self.close_settled(tps[0])
                     if transactional_id in self._open:
-                        self.transactions.settle(transactional_id)
+                        self.transactions.hold_new_records(transactional_id)
                 await asyncio.sleep(0.01 if self._open else 0)
             for transactional_id, (tp, *_) in list((self._open or {}).items()):
                 late_since = self._late_since.setdefault(transactional_id, deadline - PATIENCE_S)
@@ -144,7 +144,7 @@ class RecordBoundaryCommits(Consumer):
         if (
             self._open is None
             and transactional_id
-            and self.transactions.is_settling(transactional_id)
+            and self.transactions.holds_new_records(transactional_id)
             and (self._soon is None or self._soon.done())
             and self._is_settled(self.transactions.reached(transactional_id))
         ):

@@ -27,7 +27,7 @@ else:
 logger = get_logger(__name__)
 
 
-class AsksOurs(Consumer):
+class UsesAppAssignor(Consumer):
     """A part of the app's consumer: its AIOKafkaConsumer joins the group with the app's assignor."""
 
     def _new_consumer_thread(self) -> Any:
@@ -49,7 +49,7 @@ def _with_ours(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any
     return consumer
 
 
-class NeverAsks(Consumer):
+class IgnoresAppAssignor(Consumer):
     """A part of other drivers' consumers: log a warning that the app's assignor is not used."""
 
     def _new_consumer_thread(self) -> Any:

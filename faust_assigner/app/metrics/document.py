@@ -22,7 +22,7 @@ from faust_assigner.app.assignor import kafka_member_id
 from faust_assigner.app.consumer.waits import waits_of
 from faust_assigner.app.metrics.copies import Lag
 from faust_assigner.app.metrics.probes import live_problems
-from faust_assigner.app.metrics.standing import Standing
+from faust_assigner.app.metrics.stalled import StalledPartition
 from faust_assigner.app.rebalance.follow_up import by_topic
 from faust_assigner.app.rebalance.table_facts import facts_of
 from faust_assigner.app.tables.files import corrupt_folders
@@ -62,7 +62,7 @@ def status_of(
     app: Any,
     *,
     now: float,
-    still: Sequence[Standing],
+    still: Sequence[StalledPartition],
     lags: Mapping[Any, Lag],
     not_ready: Sequence[str],
     is_leader: bool,

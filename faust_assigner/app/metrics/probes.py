@@ -16,7 +16,7 @@ from faust import web
 
 from faust_assigner.app.ledger.install import MARK as LEDGER_MARK
 from faust_assigner.app.metrics.figures import REASONS
-from faust_assigner.app.metrics.standing import Standing
+from faust_assigner.app.metrics.stalled import StalledPartition
 from faust_assigner.app.tables.disk import known
 from faust_assigner.wire.worker_status import (
     Peers,
@@ -172,7 +172,7 @@ class Restores:
 
 
 def ready_problems(
-    app: Any, still: Sequence[Standing], *, now: float, stalled_s: float
+    app: Any, still: Sequence[StalledPartition], *, now: float, stalled_s: float
 ) -> list[str]:
     """The reasons why this worker is not ready; ``still`` are the partitions not processed."""
     if app.client_only or app.producer_only:

@@ -15,7 +15,7 @@ from faust_assigner.app.consumer.waits import COMMIT, HAND_OVER, REVOCATION, wai
 from faust_assigner.app.metrics.book import Series
 from faust_assigner.app.metrics.copies import Lag
 from faust_assigner.app.metrics.figures import COUNTED
-from faust_assigner.app.metrics.standing import Standing, unreadable
+from faust_assigner.app.metrics.stalled import StalledPartition, unreadable
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.tables.files import corrupt_folders
@@ -73,7 +73,7 @@ def _restore(app: Any) -> dict[str, Series]:
     return found
 
 
-def standing(still: Sequence[Standing], now: float) -> dict[str, Series]:
+def standing(still: Sequence[StalledPartition], now: float) -> dict[str, Series]:
     """The figures of partitions that are not processed."""
     counts = Counter(one.reason for one in still)
     return {

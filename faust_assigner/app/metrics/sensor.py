@@ -18,9 +18,9 @@ from faust_assigner.app.metrics.book import Book, Series, Snapshot
 from faust_assigner.app.metrics.copies import Copies
 from faust_assigner.app.metrics.document import peers_of, status_of
 from faust_assigner.app.metrics.figures import SEVERAL
-from faust_assigner.app.metrics.journal import Journal
 from faust_assigner.app.metrics.probes import Restores, ready_problems
-from faust_assigner.app.metrics.standing import StandingStill
+from faust_assigner.app.metrics.recent_rounds import RecentRounds
+from faust_assigner.app.metrics.stalled import StalledPartitions
 from faust_assigner.app.rebalance.outcome import moved_tasks
 from faust_assigner.app.tables.disk import state_sizes
 from faust_assigner.wire.worker_status import Peers, Rounds, WorkerStatus
@@ -60,10 +60,10 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
     ) -> None:
         super().__init__(**kwargs)
         self.app = app
-        self.book, self.journal = Book(), Journal()
+        self.book, self.recent_rounds = Book(), RecentRounds()
         self._clock, self._wall = clock, wall
         self._still, self._copies, self._restores = (
-            StandingStill(app),
+            StalledPartitions(app),
             Copies(app, clock),
             Restores(app),
         )
@@ -129,7 +129,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
 
     def rounds(self) -> Rounds:
         """The last rounds as this worker saw them."""
-        return Rounds(app=self.app_id, rounds=self.journal.rounds())
+        return Rounds(app=self.app_id, rounds=self.recent_rounds.rounds())
 
     def _leads(self) -> bool:
         return bool(self._led[0] >= max(0, self.app.assignor.generation))
@@ -154,7 +154,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         self.book.count("cold_moves", by=int(plan.flat_cold.sum()))
         self.book.observe("plan_seconds", inputs.solve_ms / 1000)
         self._led = inputs.generation, readings.decision(inputs, plan)
-        self.journal.decided(inputs, plan)
+        self.recent_rounds.decided(inputs, plan)
 
     def on_rebalance_start(self, app: Any) -> Any:
         """Count a round that begins; returns the time."""
@@ -168,12 +168,12 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         assignor = self.app.assignor
         answer = assignor._memory.answer
         outcome = None if answer is None else answer.outcome
-        self.journal.answered(assignor.generation, outcome, at=self._wall())
+        self.recent_rounds.answered(assignor.generation, outcome, at=self._wall())
 
     def on_rebalance_end(self, app: Any, state: Any) -> None:
         """Record the seconds until all owned partitions were restored."""
         self.book.observe("round_seconds", self._clock() - state)
-        self.journal.ended(self.app.assignor.generation, seconds=self._clock() - state)
+        self.recent_rounds.ended(self.app.assignor.generation, seconds=self._clock() - state)
         self._round_began = None
 
     # -- regularly

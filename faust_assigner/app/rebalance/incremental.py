@@ -370,7 +370,7 @@ class IncrementalRebalance(Consumer):
         """End a round under way, before an eager round begins and revokes all partitions."""
         self.rounds.give_up()
 
-    async def hold_back(self, changelogs: Collection[Any]) -> None:
+    async def pause_and_drop(self, changelogs: Collection[Any]) -> None:
         """Pause ``changelogs`` and drop their queued records.
 
         They are read again later, from the tables' offsets.

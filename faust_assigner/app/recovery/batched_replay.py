@@ -20,7 +20,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
 
 from faust_assigner.app.recovery.decoding import Decoding
-from faust_assigner.app.recovery.pace import Pace
+from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
 from faust_assigner.app.recovery.unreadable import Reason, Unreadable
 from faust_assigner.snapshots.asking import Connection, UnreachableError
 from faust_assigner.snapshots.changelog import POLL_MS, STALL_S, Extent, consumer_of
@@ -78,7 +78,7 @@ async def replay(
     *,
     stopped: Callable[[], bool],
     isolation_level: str,
-    pace: Pace,
+    pace: RestoreThrottle,
 ) -> None:
     """Replay all partitions of ``work``, or until ``stopped()``; written records and offsets stay.
 
@@ -117,7 +117,7 @@ async def replay(
 
 
 async def _take_turn(
-    consumer: AIOKafkaConsumer, work: Work, ends: dict[TopicPartition, int], pace: Pace
+    consumer: AIOKafkaConsumer, work: Work, ends: dict[TopicPartition, int], pace: RestoreThrottle
 ) -> bool:
     """Read and write the records of one turn, then pause; returns whether a position moved."""
     before = {tp: await consumer.position(tp) for tp in ends}

@@ -26,8 +26,8 @@ from mode import get_logger
 
 from faust_assigner.app.recovery.batched_replay import replay, run_until_stopped, to_batch, whole
 from faust_assigner.app.recovery.decoding import ANYTHING, Decoding, refusal_of_rows
-from faust_assigner.app.recovery.pace import Pace
 from faust_assigner.app.recovery.progress import Progress
+from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
 from faust_assigner.app.recovery.unreadable import Unreadable
 from faust_assigner.snapshots.asking import Connection
 from faust_assigner.snapshots.catalog import Catalog
@@ -62,7 +62,7 @@ class Settings:
     #: Called with the records that do not decode.
     unreadable: Callable[[Any, Sequence[Unreadable]], None] = lambda tp, records: None
     #: The restore's share of a core beside flowing streams, and its progress.
-    pace: Pace = field(default_factory=Pace)
+    pace: RestoreThrottle = field(default_factory=RestoreThrottle)
     progress: Progress = field(default_factory=Progress)
 
 

@@ -190,7 +190,7 @@ class PartitionRecovery(StandbyFollower):
             for task in under_way:
                 task.cancel()
             await asyncio.wait(under_way)
-        await self.settle()
+        await self.stop_and_wait()
         self.progress.give_up()
 
     def _under_way(self) -> set[asyncio.Task[None]]:
@@ -259,7 +259,7 @@ class PartitionRecovery(StandbyFollower):
         self._replayed = frozenset()
         # Fetched records in flight are older than the replay's, or would mark the records between
         # as applied.
-        await self.app.consumer.hold_back(pending | fresh)
+        await self.app.consumer.pause_and_drop(pending | fresh)
         self.flush_buffers()
         was = dict(self.standby_offsets)
         owned, followed = (

@@ -43,8 +43,8 @@ from faust_assigner.app.recovery.bring_up import (
     sweep_scratch,
 )
 from faust_assigner.app.recovery.decoding import decoding_of
-from faust_assigner.app.recovery.pace import Pace
 from faust_assigner.app.recovery.progress import Progress
+from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
 from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.disk import known
@@ -103,7 +103,7 @@ class RestoringTables(TableManager):
     ) -> None:
         """Open and close databases only while no restore thread holds a database."""
         if isinstance(self.recovery, RestoringRecovery):
-            await self.recovery.settle()
+            await self.recovery.stop_and_wait()
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
 
@@ -165,7 +165,7 @@ class RestoringRecovery(Recovery):
     async def on_stop(self) -> None:
         """Stop using the databases before the tables close them."""
         self.stop_restoring()
-        await self.settle()
+        await self.stop_and_wait()
         await super().on_stop()
 
     # -- progress
@@ -235,9 +235,9 @@ class RestoringRecovery(Recovery):
                 yield tp
         await working
 
-    def _pace(self) -> Pace:
+    def _pace(self) -> RestoreThrottle:
         app = self.app
-        return Pace(
+        return RestoreThrottle(
             read_or_default(app, RESTORE_SHARE), lambda: int(app.monitor.messages_received_total)
         )
 
@@ -343,7 +343,7 @@ class RestoringRecovery(Recovery):
         """Tell the restore threads to end, which they do at their next check."""
         self._stop.set()
 
-    async def settle(self) -> None:
+    async def stop_and_wait(self) -> None:
         """Wait until no restore thread holds a database."""
         self.stop_restoring()
         if self._working:
@@ -354,7 +354,7 @@ class RestoringRecovery(Recovery):
                 )
 
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
-        """Run in a thread; ``settle`` waits for the thread even if this call is cancelled."""
+        """Run in a thread; ``stop_and_wait`` waits for the thread even if this call is cancelled."""
         work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
         self._working.add(work)
         work.add_done_callback(self._ended)

@@ -40,7 +40,7 @@ class TransactionsRefused(Exception):
     """The broker does not support transactions, or does not allow them for this worker."""
 
 
-class OwnTransactions(TransactionManager):
+class PartitionTransactions(TransactionManager):
     """The consumer's TransactionManager: a record's sends join the transaction that commits its offset.
 
     For each transactional id, ``_shares`` holds the share that takes new sends. During a commit, ``_closed``
@@ -53,7 +53,7 @@ class OwnTransactions(TransactionManager):
         self._shares: dict[str, Share] = {}
         self._closed: dict[str, Share] = {}
         #: Transactional id with a waiting commit -> set when records that are held back must check again.
-        self._settling: dict[str, asyncio.Event] = {}
+        self._held: dict[str, asyncio.Event] = {}
         self._sending: set[asyncio.Task[None]] = set()
         #: Active partition -> its transactional id. The mapping changes with the partitions, on the app's
         #: thread. The assignor learns a round's groups earlier, while the last round's records are processed.
@@ -285,35 +285,35 @@ class OwnTransactions(TransactionManager):
             )
             for share in self._shares.values():
                 share.abandon()
-            for one in list(self._settling):
+            for one in list(self._held):
                 self.release_held(one)
             self.consumer.lose_membership()
         return True
 
-    def settle(self, transactional_id: str) -> None:
+    def hold_new_records(self, transactional_id: str) -> None:
         """Hold back new records of the transaction until its share is closed."""
-        self._settling.setdefault(transactional_id, asyncio.Event())
+        self._held.setdefault(transactional_id, asyncio.Event())
 
-    def is_settling(self, transactional_id: str) -> bool:
+    def holds_new_records(self, transactional_id: str) -> bool:
         """Whether new records of the transaction are held back."""
-        return transactional_id in self._settling
+        return transactional_id in self._held
 
     def waits_for(self, events: Iterable[Any]) -> bool:
         """Whether a commit waits for at least one of ``events``."""
-        return bool(self._settling) and any(
+        return bool(self._held) and any(
             message.offset <= self.reached(transactional_id).get(message.tp, -1)
             for message in (event.message for event in events)
-            if (transactional_id := self.id_of(message.tp)) in self._settling
+            if (transactional_id := self.id_of(message.tp)) in self._held
         )
 
     async def hold_value(self, value: Any) -> Any:
-        """The first processor of a stream: apply ``hold_back`` to its next record."""
+        """The first processor of a stream: apply ``wait_for_commit`` to its next record."""
         event = current_event()
-        if self._settling and event is not None and event.message:
-            await self.hold_back(event)
+        if self._held and event is not None and event.message:
+            await self.wait_for_commit(event)
         return value
 
-    async def hold_back(self, event: Any) -> None:
+    async def wait_for_commit(self, event: Any) -> None:
         """Wait while a commit waits for the records before this record.
 
         If a partition's records are processed concurrently, there may never be a moment between two records.
@@ -323,19 +323,19 @@ class OwnTransactions(TransactionManager):
         transactional_id = self.id_of(message.tp)
         while (
             transactional_id
-            and transactional_id in self._settling
+            and transactional_id in self._held
             and message.offset > self.reached(transactional_id).get(message.tp, -1)
         ):
-            await self._settling[transactional_id].wait()
+            await self._held[transactional_id].wait()
 
     def _look_again(self, transactional_id: str) -> None:
-        if transactional_id in self._settling:
-            self._settling[transactional_id].set()
-            self._settling[transactional_id] = asyncio.Event()
+        if transactional_id in self._held:
+            self._held[transactional_id].set()
+            self._held[transactional_id] = asyncio.Event()
 
     def release_held(self, transactional_id: str) -> None:
         """Let the transaction's new records, which were held back, pass."""
-        if (held := self._settling.pop(transactional_id, None)) is not None:
+        if (held := self._held.pop(transactional_id, None)) is not None:
             held.set()
 
     @contextmanager
@@ -426,7 +426,7 @@ class OwnTransactions(TransactionManager):
 
         ``fenced``: other members may have owned these partitions meanwhile and fenced these producers.
         """
-        for transactional_id in list(self._settling):
+        for transactional_id in list(self._held):
             self.release_held(transactional_id)
         self.app._attachments._pending.clear()
         for transactional_id in {*self._shares, *self._closed}:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from faust_assigner.broker.founders import Founder
+from faust_assigner.broker.group_quota import GroupCreator
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.pace import Pace
 from faust_assigner.broker.security.gate import Gate
+from faust_assigner.broker.throttle import Throttle
 
 if TYPE_CHECKING:
     from faust_assigner.broker.api.fetch_sessions import FetchSession
@@ -19,7 +19,7 @@ NO_RESPONSE: Final = object()  # for Produce with acks=0
 CLOSE: Final = object()  # for Produce with acks=0 that failed
 
 
-class Peer(Founder, Protocol):
+class Peer(GroupCreator, Protocol):
     """The part of the connection that handlers may use.
 
     ``protocol`` is its listener's. ``gate`` is its log-in, None on a listener without SASL. ``fetch_session``
@@ -42,7 +42,7 @@ class Call:
     version: int
     client_id: str
     client_host: str
-    pace: Pace
+    throttle: Throttle
     peer: Peer
 
 

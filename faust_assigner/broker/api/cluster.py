@@ -55,7 +55,7 @@ async def describe_configs(call: Call, request: Any) -> Values:
     results = []
     for (kind, name), wanted in asked.items():
         results.append(_describe(call, kind, name, wanted))
-        await call.pace.turn(CONFIG_BYTES * len(results[-1].get("configs", ())))
+        await call.throttle.turn(CONFIG_BYTES * len(results[-1].get("configs", ())))
     return {"results": results}
 
 
@@ -147,7 +147,7 @@ async def _alter_all(call: Call, request: Any, change: Change) -> Values:
     for resource in request.resources:
         is_single = times[resource.resource_type, resource.resource_name] == 1
         responses.append(_alter(call, resource, change, request.validate_only, is_single=is_single))
-        await call.pace.turn()
+        await call.throttle.turn()
     return {"responses": responses}
 
 
@@ -228,7 +228,7 @@ async def list_config_resources(call: Call, request: Any) -> Values:
     for kind in asked or named:
         for name in named[kind]:
             resources.append({"resource_name": name, "resource_type": kind})
-            await call.pace.turn()
+            await call.throttle.turn()
     return {"error_code": ErrorCode.none, "config_resources": resources}
 
 

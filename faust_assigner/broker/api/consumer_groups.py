@@ -129,7 +129,7 @@ async def consumer_group_describe(call: Call, request: Any) -> Values:
             described = {**described, "authorized_operations": may}
         groups.append(described)
         members = described.get("members", ())
-        await call.pace.turn(sum(_size(member) for member in members))
+        await call.throttle.turn(sum(_size(member) for member in members))
     return {"groups": groups}
 
 

@@ -89,7 +89,7 @@ async def _wants(
             error = _check(log, part)
         offset, max_bytes = part.fetch_offset, part.partition_max_bytes
         wants[key, number] = Want(key, number, offset, max_bytes, log, error, is_committed)
-        await call.pace.turn()
+        await call.throttle.turn()
     return list(wants.values())
 
 
@@ -170,7 +170,7 @@ async def _answer(
                 if want.is_committed:
                     aborted[number] = _aborted(want.log, want.offset, reading)
                 left -= reading.size
-        await call.pace.turn()
+        await call.throttle.turn()
     found = await _read(call, wants, readings)
     topics: dict[Any, list[Values]] = {}
     for number, want in enumerate(wants):
@@ -178,7 +178,7 @@ async def _answer(
         has_news = session is None or session.note((want.topic, want.partition), values)
         if has_news or is_first:
             topics.setdefault(want.topic, []).append(values)
-        await call.pace.turn()
+        await call.throttle.turn()
     name = "topic_id" if call.version >= TOPIC_IDS_SINCE else "topic"
     return {
         "error_code": ErrorCode.none,
@@ -210,7 +210,7 @@ async def _read(
             try:
                 if isinstance(batches, StoreFailed):
                     raise batches
-                found[number] = log.settle(batches, reading)
+                found[number] = log.present_batches(batches, reading)
             except StoreFailed as failed:
                 call.node.counters["reads_failed"] += 1
                 found[number] = failed

@@ -28,7 +28,7 @@ async def describe_groups(call: Call, request: Any) -> Values:
             len(m["member_metadata"]) + len(m["member_assignment"]) + MEMBER_BYTES
             for m in described.get("members", ())
         )
-        await call.pace.turn(size)
+        await call.throttle.turn(size)
     return {"groups": groups}
 
 
@@ -79,7 +79,7 @@ async def list_groups(call: Call, request: Any) -> Values:
                     "group_type": group.group_type,
                 }
             )
-        await call.pace.turn()
+        await call.throttle.turn()
     return {"error_code": ErrorCode.none, "groups": groups}
 
 
@@ -98,7 +98,7 @@ async def delete_groups(call: Call, request: Any) -> Values:
             results.append({"group_id": group_id, "error_code": ErrorCode(reply.error)})
 
         call.node.groups.ask(group_id, DeleteGroup, answered)
-        await call.pace.turn()
+        await call.throttle.turn()
     return {"results": results}
 
 

@@ -37,7 +37,7 @@ async def offset_commit(call: Call, request: Any) -> Values:
             if error is ErrorCode.offset_metadata_too_large and verdict is not ErrorCode.none:
                 error = verdict
             parts.append({"partition_index": part.partition_index, "error_code": error})
-            await call.pace.turn()
+            await call.throttle.turn()
         topics.append({**_names(call, wanted), "partitions": parts})
     return {"topics": topics}
 
@@ -114,7 +114,7 @@ async def weigh(
                 epoch = getattr(part, "committed_leader_epoch", -1)
                 committed = Committed(part.committed_offset, epoch, note, now, expires)
                 changes[(topic.name, part.partition_index)] = committed
-            await call.pace.turn()
+            await call.throttle.turn()
     return faults, changes
 
 
@@ -125,7 +125,7 @@ async def _commit(call: Call, group_id: str, changes: dict[TopicPartition, Commi
         stored = call.node.groups.commit(group_id, dict(entries[first : first + COMMITTED_AT_ONCE]))
         if stored is not Code.NONE:
             return stored
-        await call.pace.turn()
+        await call.throttle.turn()
     return Code.NONE
 
 
@@ -148,7 +148,7 @@ async def offset_fetch(call: Call, request: Any) -> Values:
         error = await _may_fetch(call, readers[group_id])
         topics = await _committed(call, group_id, wanted, stable) if error is Code.NONE else []
         groups.append({"group_id": group_id, "error_code": ErrorCode(error), "topics": topics})
-        await call.pace.turn()
+        await call.throttle.turn()
     return {"groups": groups}
 
 
@@ -168,12 +168,12 @@ async def _committed(
         if topics is None:
             for name, partition in call.node.groups.offsets(group_id).entries:
                 wanted.setdefault(name, {})[partition] = None
-                await call.pace.turn()
+                await call.throttle.turn()
             continue
         for topic in topics:
             key = topic.topic_id if call.version >= 10 else topic.name
             wanted.setdefault(key, {}).update(dict.fromkeys(topic.partition_indexes))
-            await call.pace.turn()
+            await call.throttle.turn()
     answers: list[Values] = []
     for key, partitions in wanted.items():
         known = (
@@ -194,7 +194,7 @@ async def _committed(
                     call, group_id, known.name if known else key, partitions, stable
                 )
             )
-        await call.pace.turn()
+        await call.throttle.turn()
     return answers
 
 
@@ -218,7 +218,7 @@ async def _topic_answer(
     for key, entry in book.read((name, partition) for partition in partitions):
         if stable and pending.is_pending(group_id, key):
             answers.append(_absent(key[1], ErrorCode.unstable_offset_commit))
-            await call.pace.turn(OFFSET_BYTES)
+            await call.throttle.turn(OFFSET_BYTES)
             continue
         answers.append(
             {
@@ -229,7 +229,7 @@ async def _topic_answer(
                 "error_code": ErrorCode.none,
             }
         )
-        await call.pace.turn(OFFSET_BYTES + len(entry.metadata))
+        await call.throttle.turn(OFFSET_BYTES + len(entry.metadata))
     return {
         "name": name,
         "topic_id": topic.topic_id if topic is not None else None,
@@ -266,7 +266,7 @@ async def offset_delete(call: Call, request: Any) -> Values:
             for n in numbers
         ]
         answers.append({"name": wanted.name, "partitions": parts})
-        await call.pace.turn()
+        await call.throttle.turn()
     return {"error_code": ErrorCode.none, "topics": answers}
 
 

@@ -38,13 +38,13 @@ async def list_offsets(call: Call, request: Any) -> Values:
         parts = asked.setdefault(topic.name, {})
         for part in topic.partitions:
             parts.setdefault(part.partition_index, []).append(part)
-        await call.pace.turn()
+        await call.throttle.turn()
     topics = []
     for name, parts in asked.items():
         answers = []
         for same in parts.values():
             answers.append(await _partition(call, name, same, is_committed=is_committed))
-            await call.pace.turn()
+            await call.throttle.turn()
         topics.append({"name": name, "partitions": answers})
     return {"topics": topics}
 
@@ -107,7 +107,7 @@ async def _at_time(call: Call, log: PartitionLog, timestamp: int) -> tuple[int, 
         )
 
     batches, found = await call.node.aside(look)
-    if not log.settle(batches, reading):  # trimmed or compacted away meanwhile
+    if not log.present_batches(batches, reading):  # trimmed or compacted away meanwhile
         is_cleaned = reading.cleanings != log.cleanings
         return await _at_time(call, log, timestamp) if is_cleaned else None
     return max(found[0], log.start_offset), found[1]
@@ -120,7 +120,7 @@ async def offset_for_leader_epoch(call: Call, request: Any) -> Values:
         answers = []
         for part in topic.partitions:
             answers.append(_epoch_end(call, topic.topic, part))
-            await call.pace.turn()
+            await call.throttle.turn()
         topics.append({"topic": topic.topic, "partitions": answers})
     return {"topics": topics}
 

@@ -68,7 +68,7 @@ async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> None:
             except (Refused, StoreFailed):
                 continue  # the answer below reports the missing topic
             finally:
-                await call.pace.turn()
+                await call.throttle.turn()
 
 
 async def _topics(call: Call, wanted: Sequence[Wanted] | None, operations: int) -> list[Values]:
@@ -81,7 +81,7 @@ async def _topics(call: Call, wanted: Sequence[Wanted] | None, operations: int) 
         if topic is not None:
             if (topic.name, None) not in answers:
                 answers[topic.name, None] = _topic(call, topic, operations)
-                await call.pace.turn(PARTITION_BYTES * len(topic.partitions))
+                await call.throttle.turn(PARTITION_BYTES * len(topic.partitions))
         elif name is None:
             answers[None, topic_id] = {
                 "error_code": ErrorCode.unknown_topic_id,
@@ -94,7 +94,7 @@ async def _topics(call: Call, wanted: Sequence[Wanted] | None, operations: int) 
                 ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception
             )
             answers[name, None] = {"error_code": error, "name": name}
-            await call.pace.turn()
+            await call.throttle.turn()
     return list(answers.values())
 
 

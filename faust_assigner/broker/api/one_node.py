@@ -50,7 +50,7 @@ async def describe_log_dirs(call: Call, request: Any) -> Values:
         ]
         if parts:
             topics.append({"name": name, "partitions": parts})
-        await call.pace.turn()
+        await call.throttle.turn()
     folder = call.node.folder
     usage = None if folder is None else shutil.disk_usage(folder)
     result = {
@@ -76,7 +76,7 @@ async def elect_leaders(call: Call, request: Any) -> Values:
             parts.setdefault(topic.topic, []).append(
                 {"partition_id": number, "error_code": error, "error_message": message}
             )
-        await call.pace.turn()
+        await call.throttle.turn()
     results = [{"topic": name, "partition_result": those} for name, those in parts.items()]
     return {"error_code": ErrorCode.none, "replica_election_results": results}
 
@@ -102,7 +102,7 @@ async def alter_reassignments(call: Call, request: Any) -> Values:
                     "error_message": message,
                 }
             )
-        await call.pace.turn()
+        await call.throttle.turn()
     responses = [{"name": name, "partitions": those} for name, those in parts.items()]
     return {"error_code": ErrorCode.none, "error_message": None, "responses": responses}
 

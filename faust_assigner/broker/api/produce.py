@@ -59,7 +59,7 @@ async def produce(call: Call, request: Any) -> Values | object:
                 else await _partition(call, request, topic, missing, part)
             )
             refused = refused or bool(partitions[-1]["error_code"])
-            await call.pace.give_way()
+            await call.throttle.give_way()
         answers.append(names | {"partition_responses": partitions})
     if request.acks == 0:
         # With acks=0 the producer reads no answer; only a closed connection signals an error, as in Kafka.
@@ -129,7 +129,7 @@ async def _append(
     else:
         data, batch = await node.aside(lambda: _check(data, rules, call.version, max_bytes))
     try:
-        call.pace.check_time()
+        call.throttle.check_time()
     except TimeoutError as late:
         raise BadBatch(f"not appended: {late}", ErrorCode.request_timed_out) from None
     if log.deleted:

@@ -64,7 +64,7 @@ async def describe_users(call: Call, request: Any) -> Values:
     results = []
     for user, times in asked.items():
         results.append(_described(call, user, times))
-        await call.pace.turn()
+        await call.throttle.turn()
     return {"error_code": ErrorCode.none, "error_message": None, "results": results}
 
 
@@ -104,7 +104,7 @@ async def alter_users(call: Call, request: Any) -> Values:
         except StoreFailed as failed:
             error, message = ErrorCode.kafka_storage_error, str(failed)
         results.append({"user": user, "error_code": error, "error_message": message})
-        await call.pace.turn()
+        await call.throttle.turn()
     return {"results": results}
 
 

@@ -63,7 +63,7 @@ async def create_topics(call: Call, request: Any) -> Values:
     for topic in {t.name: t for t in request.topics}.values():  # a repeated name is answered once
         values = {"name": topic.name, "num_partitions": -1, "replication_factor": -1}
         answers.append({**values, **_attempt(create, topic)})
-        await call.pace.turn(TOPIC_BYTES)
+        await call.throttle.turn(TOPIC_BYTES)
     return {"topics": answers}
 
 
@@ -137,8 +137,8 @@ async def delete_topics(call: Call, request: Any) -> Values:
         answers.append(answer)
         if answer["error_code"] is ErrorCode.none:
             for _ in call.node.groups.topic_deleted(answer["name"]):
-                await call.pace.turn()
-        await call.pace.turn()
+                await call.throttle.turn()
+        await call.throttle.turn()
     call.node.freed()
     return {"responses": answers}
 
@@ -162,7 +162,7 @@ async def create_partitions(call: Call, request: Any) -> Values:
     results = []
     for topic in {t.name: t for t in request.topics}.values():
         results.append({"name": topic.name, **_attempt(grow, topic)})
-        await call.pace.turn()
+        await call.throttle.turn()
     return {"results": results}
 
 
@@ -185,7 +185,7 @@ async def delete_records(call: Call, request: Any) -> Values:
         answers = []
         for part in parts.values():
             answers.append(_trim(call, name, part))
-            await call.pace.turn()
+            await call.throttle.turn()
         topics.append({"name": name, "partitions": answers})
     call.node.freed()
     return {"topics": topics}

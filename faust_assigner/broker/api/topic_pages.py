@@ -51,7 +51,7 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
                 "topic_authorized_operations": OF_TOPIC,
             }
         )
-        await call.pace.turn(PARTITION_BYTES * len(shown))
+        await call.throttle.turn(PARTITION_BYTES * len(shown))
         room -= len(shown)
         if first + len(shown) < len(topic.partitions):
             cursor_values = {"topic_name": name, "partition_index": first + len(shown)}

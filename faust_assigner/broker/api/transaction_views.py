@@ -36,7 +36,7 @@ async def describe_producers(call: Call, request: Any) -> Values:
                     "active_producers": [] if log is None else await _producers(call, log),
                 }
             )
-            await call.pace.turn()
+            await call.throttle.turn()
         topics.append({"name": wanted.name, "partitions": parts})
     return {"topics": topics}
 
@@ -54,7 +54,7 @@ async def _producers(call: Call, log: PartitionLog) -> list[Values]:
                 "current_txn_start_offset": log.transactions.open.get(producer_id, -1),
             }
         )
-        await call.pace.turn(ENTRY_BYTES)
+        await call.throttle.turn(ENTRY_BYTES)
     return entries
 
 
@@ -69,7 +69,7 @@ async def describe_transactions(call: Call, request: Any) -> Values:
             states.append({"error_code": error, "transactional_id": transactional_id})
         else:
             states.append(_described(call, known))
-        await call.pace.turn(ENTRY_BYTES)
+        await call.throttle.turn(ENTRY_BYTES)
     return {"transaction_states": states}
 
 
@@ -117,7 +117,7 @@ async def list_transactions(call: Call, request: Any) -> Values:
                     "transaction_state": one.state.value,
                 }
             )
-        await call.pace.turn(ENTRY_BYTES if is_wanted else 0)
+        await call.throttle.turn(ENTRY_BYTES if is_wanted else 0)
     return {
         "error_code": ErrorCode.none,
         "unknown_state_filters": tuple(sorted(wanted_states - known_states)),

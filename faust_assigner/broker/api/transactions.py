@@ -93,7 +93,7 @@ async def add_partitions(call: Call, request: Any) -> Values:
             is_there = topic is not None and 0 <= number < len(topic.partitions)
             place = (topic.topic_id.bytes, number) if topic is not None and is_there else None
             places[wanted.name, number] = place
-            await call.pace.turn()
+            await call.throttle.turn()
     if None in places.values():
         error = ErrorCode.operation_not_attempted
     else:
@@ -109,7 +109,7 @@ async def add_partitions(call: Call, request: Any) -> Values:
         results.setdefault(name, []).append(
             {"partition_index": number, "partition_error_code": own}
         )
-        await call.pace.turn()
+        await call.throttle.turn()
     return {
         "results_by_topic_v3_and_below": [
             {"name": name, "results_by_partition": parts} for name, parts in results.items()
@@ -161,7 +161,7 @@ async def txn_offset_commit(call: Call, request: Any) -> Values:
             if error is ErrorCode.offset_metadata_too_large and verdict is not ErrorCode.none:
                 error = verdict
             parts.append({"partition_index": part.partition_index, "error_code": error})
-            await call.pace.turn()
+            await call.throttle.turn()
         topics.append({"name": wanted.name, "partitions": parts})
     return {"topics": topics}
 
@@ -198,7 +198,7 @@ async def _carry_out(
             error = call.node.groups.commit_later(request.group_id, request.producer_id, slice_)
         if error is not Code.NONE:
             break
-        await call.pace.turn()
+        await call.throttle.turn()
     return ErrorCode(error)
 
 

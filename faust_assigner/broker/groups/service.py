@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import Final, cast
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.founders import Founder, Founders
+from faust_assigner.broker.group_quota import GroupCreator, GroupQuota
 from faust_assigner.broker.groups.books import GroupBooks
 from faust_assigner.broker.groups.fences import Refusal
 from faust_assigner.broker.groups.meter import FENCING, Meter
 from faust_assigner.broker.storage import group_records, group_store
-from faust_assigner.broker.storage.journal import Journal
+from faust_assigner.broker.storage.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.storage.store import Store, StoreFailed, prefix_range
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.absent import answer_absent, refuse_join
@@ -50,7 +50,7 @@ from faust_assigner.coordinator.unknown import answer_unknown
 
 logger = logging.getLogger(__name__)
 Answer = Callable[[fx.Reply], None]
-Alarm = Callable[[str, int], None]  # (group id, time in ms): schedules GroupService.tick
+SetTimer = Callable[[str, int], None]  # (group id, time in ms): schedules GroupService.tick
 Outcome = Callable[[Target | None, str], None]  # the target, or None and the reason
 Compute = Callable[[GroupSpec, Outcome], None]
 STATE: Final = "state"  # the event of a changed state; any other event name is a reason
@@ -78,12 +78,12 @@ class GroupService(GroupBooks):
         *,
         timer: Callable[[], int] | None = None,
         max_record_bytes: int,
-        alarm: Alarm,
+        set_timer: SetTimer,
         counters: Counter[str],
         consumer_limits: Callable[[str], ConsumerLimits] = lambda group_id: ConsumerLimits(),
         catalogue: Callable[[], Catalogue] = Catalogue,
         compute_target: Compute = compute_now,
-        journal: Journal | None = None,
+        peer_log: RateLimitedLog | None = None,
     ) -> None:
         super().__init__(store, clock, counters)
         self._timer = timer if timer is not None else clock
@@ -93,11 +93,11 @@ class GroupService(GroupBooks):
         self._told: dict[str, Catalogue] = {}  # the topics as each group last received them
         self._compute = compute_target
         self._max_record_bytes = max_record_bytes
-        self._alarm = alarm
-        self._journal = journal if journal is not None else Journal()
+        self._set_timer = set_timer
+        self._peer_log = peer_log if peer_log is not None else RateLimitedLog()
         self.meter = Meter()
         self._groups: dict[str, Group] = {}
-        self._founders = Founders()
+        self._quota = GroupQuota()
         self._parked: dict[Token, tuple[Answer, str, Request]] = {}
         self._tokens = itertools.count()
         self._replay()
@@ -117,7 +117,7 @@ class GroupService(GroupBooks):
                 catalogue=self._tell(group_id),
                 now_ms=self._timer(),
             )
-            self._founders.note(group_id, None, is_simple=self._groups[group_id].is_unproven)
+            self._quota.note(group_id, None, is_simple=self._groups[group_id].is_unproven)
             self._set_alarm(group_id)
 
     def __iter__(self) -> Iterator[Group]:
@@ -134,22 +134,22 @@ class GroupService(GroupBooks):
         group_id: str,
         event_for: Callable[[Token], Request],
         answer: Answer,
-        founder: Founder | None = None,
+        creator: GroupCreator | None = None,
     ) -> None:
         """Send a request to a group; ``answer`` is called at once, or when a parked request ends.
 
-        ``founder`` is the peer that may create the group with this request; its groups are counted.
+        ``creator`` is the peer that may create the group with this request; its groups are counted.
         """
         token = next(self._tokens)
         event = event_for(token)
         self._parked[token] = (answer, group_id, event)
         known = self._groups.get(group_id)
-        group = known or self._create_for(group_id, event, founder)
+        group = known or self._create_for(group_id, event, creator)
         if group is None:
-            self._answer(self._refusal(group_id, event, founder))
+            self._answer(self._refusal(group_id, event, creator))
             return
         if isinstance(event, JoinGroup | ConsumerGroupHeartbeat):
-            self._founders.has_members(group_id)
+            self._quota.has_members(group_id)
         if (
             isinstance(event, ConsumerGroupHeartbeat)
             and self._told.get(group_id) is not self._catalogue()
@@ -162,7 +162,7 @@ class GroupService(GroupBooks):
         if not isinstance(event, CommitOffsets):
             self._set_alarm(group_id)  # a commit can only postpone a deadline
         if known is None:
-            self._keep_founded(group_id)
+            self._keep_created(group_id)
 
     def beat(self, group_id: str, event: Heartbeat) -> Code:
         """Return the result of a heartbeat at once: state machines never park heartbeats."""
@@ -178,8 +178,10 @@ class GroupService(GroupBooks):
             self._fenced(group_id, event, error)
         return error
 
-    def _create_for(self, group_id: str, event: Event, founder: Founder | None) -> Group | None:
-        if not _founds(event) or self._refusal_code(group_id, event, founder) is not None:
+    def _create_for(
+        self, group_id: str, event: Event, creator: GroupCreator | None
+    ) -> Group | None:
+        if not _creates_group(event) or self._refusal_code(group_id, event, creator) is not None:
             return None
         now, consumer, topics = self._timer(), self._consumer_limits(group_id), self._tell(group_id)
         group: Group
@@ -188,10 +190,10 @@ class GroupService(GroupBooks):
         else:
             group = ClassicGroup(group_id, self._limits, now, consumer=consumer, catalogue=topics)
         self._groups[group_id] = group
-        self._founders.note(group_id, founder, is_simple=isinstance(event, CommitOffsets))
+        self._quota.note(group_id, creator, is_simple=isinstance(event, CommitOffsets))
         return group
 
-    def _keep_founded(self, group_id: str) -> None:
+    def _keep_created(self, group_id: str) -> None:
         """Forget a new consumer group if the request that created it added no member."""
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup) and group.is_unproven:
@@ -200,10 +202,12 @@ class GroupService(GroupBooks):
     def _forget(self, group_id: str) -> None:
         self._groups.pop(group_id, None)
         self._told.pop(group_id, None)
-        self._founders.gone(group_id)
+        self._quota.gone(group_id)
         self.meter.forget(group_id)
 
-    def _refusal_code(self, group_id: str, event: Event, founder: Founder | None) -> Code | None:
+    def _refusal_code(
+        self, group_id: str, event: Event, creator: GroupCreator | None
+    ) -> Code | None:
         is_nameless_commit = not group_id and isinstance(event, CommitOffsets)  # allowed in Kafka
         is_refused_inside = not group_id and isinstance(
             event, ConsumerGroupHeartbeat
@@ -214,26 +218,26 @@ class GroupService(GroupBooks):
             error = refuse_join(event, self._limits, group_id)
             if error is not Code.NONE:
                 return error
-        has_room = self._has_room(founder, is_simple=isinstance(event, CommitOffsets))
+        has_room = self._has_room(creator, is_simple=isinstance(event, CommitOffsets))
         return None if has_room else Code.GROUP_MAX_SIZE_REACHED
 
-    def _has_room(self, founder: Founder | None, *, is_simple: bool) -> bool:
+    def _has_room(self, creator: GroupCreator | None, *, is_simple: bool) -> bool:
         """Whether a peer may create a group; if its address is full, first forget the oldest empty group."""
-        if self._founders.makes_room(founder, is_simple=is_simple):
-            for group_id in self._founders.fresh(founder, is_simple=is_simple):
+        if self._quota.needs_room(creator, is_simple=is_simple):
+            for group_id in self._quota.fresh(creator, is_simple=is_simple):
                 group = self._groups.get(group_id)
                 if group is not None and group.is_unproven and not self._has_offsets(group_id):
                     self._forget(group_id)
                     self._counters["groups_forgotten"] += 1
                     break
-        return self._founders.may_found(founder, is_simple=is_simple)
+        return self._quota.may_create(creator, is_simple=is_simple)
 
     def _has_offsets(self, group_id: str) -> bool:
         return bool(self._books.get(group_id)) or bool(self.pending.count(group_id))
 
-    def _refusal(self, group_id: str, event: Request, founder: Founder | None) -> fx.Reply:
-        if _founds(event):
-            return answer_absent(event, self._refusal_code(group_id, event, founder))
+    def _refusal(self, group_id: str, event: Request, creator: GroupCreator | None) -> fx.Reply:
+        if _creates_group(event):
+            return answer_absent(event, self._refusal_code(group_id, event, creator))
         return self._unknown(group_id, event)
 
     def _unknown(self, group_id: str, event: Request) -> fx.Reply:
@@ -322,14 +326,14 @@ class GroupService(GroupBooks):
     def _fenced(self, group_id: str, event: Request, error: Code) -> None:
         self.meter.fenced[error.name] += 1
         refusal = Refusal(group_id, self._groups.get(group_id), event, error)
-        self._journal.say(error.name, self._timer() / 1000, "%s", refusal)
+        self._peer_log.say(error.name, self._timer() / 1000, "%s", refusal)
 
     def _set_alarm(self, group_id: str) -> None:
         group = self._groups.get(group_id)
         if group is not None:
             due = group.next_deadline_ms
             if due is not None:
-                self._alarm(group_id, due)
+                self._set_timer(group_id, due)
 
     def _save_group(self, record: GroupRecord) -> Code:
         pair = (group_store.group_key(record.group_id), group_store.dump_group(record))
@@ -398,7 +402,7 @@ class GroupService(GroupBooks):
         return lambda topic: topics is None or topic in topics
 
 
-def _founds(event: Event) -> bool:
+def _creates_group(event: Event) -> bool:
     """Whether an event may create a missing group."""
     match event:
         case JoinGroup():

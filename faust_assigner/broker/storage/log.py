@@ -384,7 +384,7 @@ class PartitionLog:
         """Read the planned batches from the disk; in any thread. Raises StoreFailed."""
         return self.store.get_many(reading.keys)
 
-    def settle(self, found: Sequence[bytes | None], reading: Reading) -> list[bytes]:
+    def present_batches(self, found: Sequence[bytes | None], reading: Reading) -> list[bytes]:
         """Return the loaded batches, without the trimmed or compacted ones.
 
         Raises StoreFailed if a batch is missing for any other reason.
@@ -397,9 +397,11 @@ class PartitionLog:
         return []
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool) -> bytes:
-        """Plan, load and settle a read in one call."""
+        """Plan, load and check a read in one call."""
         reading = self.plan_read(offset, max_bytes, at_least_one=at_least_one)
-        return b"" if reading is None else b"".join(self.settle(self.load(reading), reading))
+        return (
+            b"" if reading is None else b"".join(self.present_batches(self.load(reading), reading))
+        )
 
     def plan_time(self, timestamp: int) -> Reading | None:
         """Plan a read of the batch with the first record not older than ``timestamp``; O(log batches)."""
@@ -417,7 +419,9 @@ class PartitionLog:
         reading = self.plan_time(timestamp)
         if reading is None:
             return None
-        found = records.find_timestamp(self.settle(self.load(reading), reading)[0], timestamp)
+        found = records.find_timestamp(
+            self.present_batches(self.load(reading), reading)[0], timestamp
+        )
         return max(found[0], self.start_offset), found[1]
 
     def newest_time(self) -> tuple[int, int] | None:

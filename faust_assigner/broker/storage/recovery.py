@@ -1,7 +1,8 @@
 """Check at a start that all acknowledged data is present, before the broker serves.
 
-There are three sources: the count of writes in the witness, the end of each partition in the witness, and the
-store's checksums of every value. Damage ends the start with an error that names the loss. With
+There are three sources: the count of writes in the write audit, the end of each partition in the write
+audit, and the store's checksums of every value. Damage ends the start with an error that names the loss.
+With
 ``log.recovery.accept.loss`` the broker logs the loss and starts without the data; no offset is reused.
 """
 
@@ -55,11 +56,11 @@ def examine(
     settings: Settings,
     progress: Callable[[], None] = lambda: None,
 ) -> None:
-    """Compare the store with the witness. Raises StoreDamaged; ``progress`` may raise, too."""
+    """Compare the store with the write audit. Raises StoreDamaged; ``progress`` may raise, too."""
     if not isinstance(store, RocksStore):
         return
     losses = [*_missing_ends(store, catalogue), *_holes(catalogue)]
-    excused = not store.witness.same_boot and not store.lost_writes
+    excused = not store.write_audit.same_boot and not store.lost_writes
     if excused and losses:
         logger.warning("a power loss took: %s", "; ".join(map(str, losses[:NAMED])))
         losses = []
@@ -73,7 +74,7 @@ def examine(
         for log in topic.partitions
         if log.end_offset
     }
-    store.witness.restart(store.sequence, ends)
+    store.write_audit.restart(store.sequence, ends)
 
 
 def _judge(store: RocksStore, losses: list[Loss], settings: Settings) -> None:
@@ -105,7 +106,7 @@ def _logs(catalogue: Catalogue) -> Iterator[tuple[str, PartitionLog]]:
 
 def _missing_ends(store: RocksStore, catalogue: Catalogue) -> Iterator[Loss]:
     for name, log in _logs(catalogue):
-        end = store.witness.ends.get(log.place, 0)
+        end = store.write_audit.ends.get(log.place, 0)
         if end > log.end_offset:
             yield Loss(name, log, log.end_offset, end)
 

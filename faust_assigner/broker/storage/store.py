@@ -2,8 +2,8 @@
 
 A write is atomic over all its keys. RocksDB writes its write-ahead log before a write returns, so
 acknowledged data survives ``kill -9``. A power loss may tear the log's tail: recovery then keeps all complete
-writes before it (point-in-time recovery). The witness beside the store detects any further loss
-(:mod:`faust_assigner.broker.storage.witness`).
+writes before it (point-in-time recovery). The write audit beside the store detects any further loss
+(:mod:`faust_assigner.broker.storage.write_audit`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from rocksdict import DBRecoveryMode, Options, Rdict, ReadOptions, WriteBatch
 
 from faust_assigner.broker.limits import CACHED_BATCH_BYTES
-from faust_assigner.broker.storage.witness import Witness
+from faust_assigner.broker.storage.write_audit import WriteAudit
 from faust_assigner.errors import FaustAssignerError
 
 logger = logging.getLogger(__name__)
@@ -101,10 +101,10 @@ class Store(Protocol):
         """Wait for the disk; return how many writes are synced. From any thread. Raises StoreFailed."""
 
     def note_flushed(self, writes: int) -> None:
-        """Record in the witness that ``writes`` writes are on the disk."""
+        """Record in the write audit that ``writes`` writes are on the disk."""
 
     def note_end(self, place: bytes, end: int) -> None:
-        """Record the end of a partition in the witness."""
+        """Record the end of a partition in the write audit."""
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield every pair whose key starts with ``prefix``, in key order; never reads other keys."""
@@ -155,10 +155,10 @@ class MemoryStore:
         return 0
 
     def note_flushed(self, writes: int) -> None:
-        """Ignore the call: memory has no witness."""
+        """Ignore the call: memory has no write audit."""
 
     def note_end(self, place: bytes, end: int) -> None:
-        """Ignore the call: memory has no witness."""
+        """Ignore the call: memory has no write audit."""
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield every pair whose key starts with ``prefix``; cost O(all keys)."""
@@ -211,12 +211,12 @@ class RocksStore:
         self._is_broken = False
         self._db: Any = self._open()
         try:
-            self.witness = Witness(folder)
+            self.write_audit = WriteAudit(folder)
         except OSError as error:
             self._db.close()
             raise StoreFailed(f"cannot open {folder}: {error}") from error
         self._recent = RecentBatches()
-        self.lost_writes = self.witness.lacks(self.sequence)
+        self.lost_writes = self.write_audit.lacks(self.sequence)
 
     @property
     def sequence(self) -> int:
@@ -225,8 +225,8 @@ class RocksStore:
 
     def _open(self) -> Any:
         options = Options(raw_mode=True)
-        # A missing store beside a witness is a loss, so RocksDB must not create a new one.
-        options.create_if_missing(not Witness.stands_in(self._folder))
+        # A missing store beside a write audit is a loss, so RocksDB must not create a new one.
+        options.create_if_missing(not WriteAudit.stands_in(self._folder))
         options.set_enable_blob_files(True)
         options.set_min_blob_size(BLOB_FROM_BYTES)
         options.set_enable_blob_gc(True)
@@ -291,7 +291,7 @@ class RocksStore:
         except StoreFailed:
             self._is_broken = True  # RocksDB accepts no further write until it is reopened
             raise
-        self.witness.note(self.sequence)
+        self.write_audit.note(self.sequence)
         for key, value in fresh:
             if not is_rewrite or self._recent.get(key) is not None:
                 self._recent.put(key, value)
@@ -337,12 +337,12 @@ class RocksStore:
         return writes
 
     def note_flushed(self, writes: int) -> None:
-        """Record in the witness that ``writes`` writes are on the disk."""
-        self.witness.note_synced(writes)
+        """Record in the write audit that ``writes`` writes are on the disk."""
+        self.write_audit.note_synced(writes)
 
     def note_end(self, place: bytes, end: int) -> None:
-        """Record the end of a partition in the witness."""
-        self.witness.note_end(place, end)
+        """Record the end of a partition in the write audit."""
+        self.write_audit.note_end(place, end)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield every pair whose key starts with ``prefix``, in key order; never reads other keys."""
@@ -362,7 +362,7 @@ class RocksStore:
             logger.warning(
                 "the store is closed with its last writes in the write-ahead log: %s", error
             )
-        self.witness.close()
+        self.write_audit.close()
 
 
 def _guarded(call: Callable[..., Any], *arguments: Any) -> Any:

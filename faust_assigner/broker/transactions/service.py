@@ -39,7 +39,7 @@ from faust_assigner.coordinator.transactions import (
 from faust_assigner.coordinator.transactions.events import Event, Tick
 
 logger = logging.getLogger(__name__)
-Alarm = Callable[
+SetTimer = Callable[
     [str, int], None
 ]  # (transactional id, time in ms): schedules TransactionService.tick for that time
 RETRY_MS: Final = 1_000  # until the retry of an abort that could not be stored
@@ -57,7 +57,7 @@ class TransactionService:
         clock: Callable[[], int],
         *,
         timer: Callable[[], int],
-        alarm: Alarm,
+        set_timer: SetTimer,
         counters: Counter[str],
     ) -> None:
         self._store = store
@@ -66,7 +66,7 @@ class TransactionService:
         self._limits = limits
         self._clock = clock
         self._timer = timer
-        self._alarm = alarm
+        self._set_timer = set_timer
         self._counters = counters
         self._unflushed: dict[str, tuple[tuple[Topic, PartitionLog], ...]] = {}
         self._known: dict[str, Transaction] = {}  # from longest idle to latest
@@ -160,7 +160,9 @@ class TransactionService:
     def _set_alarm(self, transaction: Transaction) -> None:
         due = transaction.aborts_at_ms
         if due is not None:
-            self._alarm(transaction.transactional_id, self._timer() + max(due - self._clock(), 0))
+            self._set_timer(
+                transaction.transactional_id, self._timer() + max(due - self._clock(), 0)
+            )
 
     def tick(self, transactional_id: str) -> None:
         """Abort the transaction if it exceeds its timeout."""
@@ -168,7 +170,7 @@ class TransactionService:
         if known is None or known.aborts_at_ms is None:
             return
         if self.ask(transactional_id, Tick()) is not Code.NONE:
-            self._alarm(transactional_id, self._timer() + RETRY_MS)
+            self._set_timer(transactional_id, self._timer() + RETRY_MS)
             return
         after = self._known[transactional_id]
         if after.state is State.ONGOING:

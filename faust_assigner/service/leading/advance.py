@@ -8,7 +8,7 @@ from faust_assigner.service import keys as codec
 from faust_assigner.service.handoff import (
     Effect,
     Handoff,
-    Happening,
+    HandoffEvent,
     Phase,
     State,
     TopicPartition,
@@ -24,7 +24,7 @@ from faust_assigner.service.leading.bundles import (
     owner,
     still_gone,
 )
-from faust_assigner.service.leading.targets import bound_topics, crew_of
+from faust_assigner.service.leading.targets import bound_topics, copartitioned_with
 from faust_assigner.service.records import Status, names_itself
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, Put, Write
@@ -44,20 +44,20 @@ def advance(
     expelled: set[str] = set()
     for at in sorted(view.handoffs):
         entry = view.handoffs[at]
-        state, crew = state_of(entry.value), _crew(view, at, bound)
-        for happening in _happenings(view, entry.value, crew, late):
-            after = step(state, happening, strict=entry.value.strict)
+        state, copartitioned = state_of(entry.value), _copartitioned(view, at, bound)
+        for event in _events(view, entry.value, copartitioned, late):
+            after = step(state, event, strict=entry.value.strict)
             if after is None:
                 continue
             if after[1] is Effect.EXPEL:
                 # One expulsion ends the owner's session. All its hand-offs then wait for its lease.
                 if entry.value.old_owner not in expelled:
                     expelled.add(entry.value.old_owner)
-                    yield _expelling(view, entry, happening)
+                    yield _expelling(view, entry, event)
                 break
-            bundle = moved(view, entry, happening, *after, now + settings.cooldown_s)
-            if happening is Happening.LOOK and after[1] is Effect.GIVE:
-                given.setdefault(crew_of(at, bound)[0], []).append(bundle)
+            bundle = moved(view, entry, event, *after, now + settings.cooldown_s)
+            if event is HandoffEvent.LOOK and after[1] is Effect.GIVE:
+                given.setdefault(copartitioned_with(at, bound)[0], []).append(bundle)
             else:
                 yield bundle
             break
@@ -65,13 +65,19 @@ def advance(
         yield from joined(bundles)
 
 
-def _crew(view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> list[Handoff]:
-    """Return the incomplete hand-offs of the partition's crew between the same two consumers.
+def _copartitioned(
+    view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]
+) -> list[Handoff]:
+    """Return the incomplete hand-offs, between the same two consumers, of co-partitioned partitions.
 
-    For a crew see :func:`crew_of`: the partitions of co-partitioned topics with the same number.
+    Co-partitioned partitions have the same number (:func:`copartitioned_with`).
     """
     mine = view.handoffs[at].value
-    found = (view.handoffs[other].value for other in crew_of(at, bound) if other in view.handoffs)
+    found = (
+        view.handoffs[other].value
+        for other in copartitioned_with(at, bound)
+        if other in view.handoffs
+    )
     return [
         other
         for other in found
@@ -80,10 +86,10 @@ def _crew(view: View, at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) 
     ]
 
 
-def _happenings(
-    view: View, handoff: Handoff, crew: Sequence[Handoff], late: Collection[TopicPartition]
-) -> Iterator[Happening]:
-    """Iterate over the happenings that are the case, the most urgent first."""
+def _events(
+    view: View, handoff: Handoff, copartitioned: Sequence[Handoff], late: Collection[TopicPartition]
+) -> Iterator[HandoffEvent]:
+    """Iterate over the events that are the case, the most urgent first."""
     new = view.consumers.get(handoff.new_owner)
     owner = view.assignments.get(handoff.at)
     # The assignment has changed or the partition is gone: this hand-off cannot take effect any
@@ -103,24 +109,24 @@ def _happenings(
     state = state_of(handoff)
     leaving = new is not None and new.value.status is Status.DRAINING
     if state is State.UNRELEASED and is_old_registered:
-        yield Happening.LOOK  # the old owner has stopped half way: it is expelled in any case
+        yield HandoffEvent.LOOK  # the old owner has stopped half way: it is expelled in any case
     if is_new_gone or lost or (leaving and handoff.phase is not Phase.COMPLETE):
-        yield Happening.NEW_GONE
+        yield HandoffEvent.NEW_GONE
     if not view.may_work(handoff.old_owner, handoff.old_incarnation):
-        yield Happening.OLD_GONE
+        yield HandoffEvent.OLD_GONE
     if handoff.phase is not Phase.COMPLETE:
-        # The hand-offs of a crew complete together and abort together.
-        if any(other.at != handoff.at and _fails(other, late) for other in crew):
-            yield Happening.NEW_GONE
-        ready = all(state_of(other) in (State.READY, State.RELEASED) for other in crew)
+        # The hand-offs of co-partitioned partitions complete together and abort together.
+        if any(other.at != handoff.at and _fails(other, late) for other in copartitioned):
+            yield HandoffEvent.NEW_GONE
+        ready = all(state_of(other) in (State.READY, State.RELEASED) for other in copartitioned)
         if not ready and handoff.failed is None:
             # An unregistered old owner is not expelled again: its lease runs out without a renewal.
             if handoff.at in late and (state is State.WARMING or is_old_registered):
-                yield Happening.LATE
+                yield HandoffEvent.LATE
             return
-    yield Happening.LOOK
+    yield HandoffEvent.LOOK
     if handoff.at in late:
-        yield Happening.LATE
+        yield HandoffEvent.LATE
 
 
 def _fails(handoff: Handoff, late: Collection[TopicPartition]) -> bool:
@@ -132,7 +138,7 @@ def _fails(handoff: Handoff, late: Collection[TopicPartition]) -> bool:
 def moved(
     view: View,
     entry: Entry[Handoff],
-    happening: Happening,
+    event: HandoffEvent,
     to: State,
     effect: Effect,
     cool_until: float,
@@ -148,13 +154,13 @@ def moved(
         writes.append(Put(key, codec.dump_handoff(advanced(handoff, to))))
     if effect is Effect.GIVE:
         compares.append(view.same(assignment))
-        if happening is Happening.OLD_GONE:
+        if event is HandoffEvent.OLD_GONE:
             compares.append(still_gone(view, handoff.old_owner))
         writes.append(owner(view, at, handoff.new_owner, handoff.new_incarnation, handoff.offset))
     elif effect is Effect.COOL:
         key = view.keys.cooldown(at, handoff.new_owner)
         writes.append(Put(key, codec.dump_until(cool_until), COOLDOWN_LEASE))
-    outcome = _outcome(handoff, happening, effect)
+    outcome = _outcome(handoff, event, effect)
     return Bundle(
         tuple(compares),
         tuple(writes),
@@ -163,22 +169,22 @@ def moved(
     )
 
 
-#: The happening that ends a hand-off -> the counted outcome, if the old owner keeps the partition.
-_ABORTED: Mapping[Happening, str] = {
-    Happening.LOOK: "failed",
-    Happening.LATE: "late",
-    Happening.UNWANTED: "unwanted",
-    Happening.NEW_GONE: "target_gone",
+#: The event that ends a hand-off -> the counted outcome, if the old owner keeps the partition.
+_ABORTED: Mapping[HandoffEvent, str] = {
+    HandoffEvent.LOOK: "failed",
+    HandoffEvent.LATE: "late",
+    HandoffEvent.UNWANTED: "unwanted",
+    HandoffEvent.NEW_GONE: "target_gone",
 }
 
 
-def _outcome(handoff: Handoff, happening: Happening, effect: Effect) -> str:
+def _outcome(handoff: Handoff, event: HandoffEvent, effect: Effect) -> str:
     """Return the outcome of the step; "" if the hand-off goes on, or was already complete."""
     if effect is Effect.GIVE:
         if handoff.unreleased is not None:
             return "expelled"
-        return "orphan" if happening is Happening.OLD_GONE else "handed"
-    return "" if handoff.phase is Phase.COMPLETE else _ABORTED[happening]
+        return "orphan" if event is HandoffEvent.OLD_GONE else "handed"
+    return "" if handoff.phase is Phase.COMPLETE else _ABORTED[event]
 
 
 def _told(handoff: Handoff, outcome: str) -> str:
@@ -196,7 +202,7 @@ def _told(handoff: Handoff, outcome: str) -> str:
     }[outcome]
 
 
-def _expelling(view: View, entry: Entry[Handoff], happening: Happening) -> Bundle:
+def _expelling(view: View, entry: Entry[Handoff], event: HandoffEvent) -> Bundle:
     """Make the bundle that ends the old owner's session.
 
     The service no longer renews the old owner's lease. Until this lease has run out, the expelled

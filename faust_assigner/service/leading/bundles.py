@@ -44,9 +44,9 @@ class Bundle:
 
 
 def joined(bundles: Sequence[Bundle]) -> Iterator[Bundle]:
-    """Join the bundles of a crew, to be applied atomically.
+    """Join the bundles of co-partitioned partitions, to be applied atomically.
 
-    A crew above the store's limit for a transaction is split into several bundles.
+    A bundle above the store's limit for a transaction is split into several bundles.
     """
     for chunk in chunks(bundles, MAX_BUNDLE):
         yield (

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from faust_assigner.service import keys as codec
 from faust_assigner.service.handoff import (
     Handoff,
-    Happening,
+    HandoffEvent,
     Phase,
     TopicPartition,
     state_of,
@@ -15,9 +15,9 @@ from faust_assigner.service.handoff import (
 )
 from faust_assigner.service.leading.advance import moved
 from faust_assigner.service.leading.bundles import Bundle, joined, owner, still_gone
-from faust_assigner.service.leading.record import NEUTRAL, Standing
+from faust_assigner.service.leading.record import NEUTRAL, Suitability
 from faust_assigner.service.leading.slots import beginning
-from faust_assigner.service.leading.targets import Targets, bound_topics, crew_of, hinted
+from faust_assigner.service.leading.targets import Targets, bound_topics, copartitioned_with, hinted
 from faust_assigner.service.records import FORGOTTEN, PlannedMove
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Delete, Put, Write
@@ -29,7 +29,7 @@ def rebalance(
     targets: Targets,
     settings: ServiceSettings,
     now: float,
-    standing: Standing = NEUTRAL,
+    standing: Suitability = NEUTRAL,
 ) -> Iterator[Bundle]:
     """Assign orphans at once, then begin hand-offs while places are free. ``now``: unix seconds."""
     wanted, held, living = targets.owner, held_back(view), living_owners(view)
@@ -95,9 +95,9 @@ def _due(
 
 
 def wished(view: View) -> set[TopicPartition]:
-    """Return the pinned partitions and their crews."""
+    """Return the pinned partitions and the partitions that are co-partitioned with them."""
     bound = bound_topics(view) if view.pins else {}
-    return {one for at in view.pins for one in crew_of(at, bound)}
+    return {one for at in view.pins for one in copartitioned_with(at, bound)}
 
 
 def planned(view: View, targets: Targets, without: Collection[str] = ()) -> Iterator[PlannedMove]:
@@ -152,9 +152,9 @@ def _given(view: View, at: TopicPartition, to: str) -> Bundle:
 
 def _unwanted(view: View, wanted: Mapping[TopicPartition, str]) -> Iterator[Bundle]:
     for at, entry in sorted(view.handoffs.items()):
-        after = step(state_of(entry.value), Happening.UNWANTED)
+        after = step(state_of(entry.value), HandoffEvent.UNWANTED)
         if after is not None and wanted.get(at, entry.value.new_owner) != entry.value.new_owner:
-            yield moved(view, entry, Happening.UNWANTED, *after, 0.0)
+            yield moved(view, entry, HandoffEvent.UNWANTED, *after, 0.0)
 
 
 def _begun(
@@ -163,7 +163,7 @@ def _begun(
     living: Mapping[TopicPartition, str],
     settings: ServiceSettings,
     now: float,
-    standing: Standing,
+    standing: Suitability,
     *,
     only_leaving: bool,
 ) -> Iterator[Bundle]:

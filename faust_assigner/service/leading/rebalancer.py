@@ -28,7 +28,7 @@ from faust_assigner.service.leading.bundles import (
 )
 from faust_assigner.service.leading.election import Deposed, Leadership
 from faust_assigner.service.leading.moves import rebalance, tidy, waiting
-from faust_assigner.service.leading.record import NEUTRAL, Record, Standing
+from faust_assigner.service.leading.record import NEUTRAL, Record, Suitability
 from faust_assigner.service.leading.targets import Targets, choose
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import RETRY_S, Mirror
@@ -279,7 +279,7 @@ class _Decided:
 
 
 def _decided(
-    view: View, settings: ServiceSettings, standing: Standing, wall: float, busy: Collection[str]
+    view: View, settings: ServiceSettings, standing: Suitability, wall: float, busy: Collection[str]
 ) -> _Decided:
     targets = _targets(view, view.ready(), settings.replicas, standing)
     if targets is None:
@@ -294,7 +294,7 @@ def _decided(
 
 
 def _targets(
-    view: View, consumers: Sequence[Consumer], replicas: int, standing: Standing
+    view: View, consumers: Sequence[Consumer], replicas: int, standing: Suitability
 ) -> Targets | None:
     try:
         return choose(view, consumers, replicas=replicas, standing=standing)

@@ -74,7 +74,7 @@ class _Trial:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Suitability:
     """The consumers' standing as new owners, at one moment.
 
     ``stuck``      their last hand-off failed, or they have warmed for long, reported no progress
@@ -92,7 +92,7 @@ class Standing:
     proven: frozenset[str] = frozenset()
 
 
-NEUTRAL = Standing()
+NEUTRAL = Suitability()
 
 
 def unreserved(places: int) -> int:
@@ -176,7 +176,7 @@ class Record:
         seen = self._seen.get(at)
         return 0.0 if seen is None else now - seen.began
 
-    def standing(self, view: View, now: float) -> Standing:
+    def standing(self, view: View, now: float) -> Suitability:
         """Compute the standing at ``now``. Cost: one pass over the hand-offs and the consumers."""
         oldest = dict(self._silent(view))
         waited = {
@@ -192,7 +192,7 @@ class Record:
             if entry.value.phase is not Phase.COMPLETE and entry.value.new_owner not in proven
         )
         is_crowded = held.total() >= unreserved(self._settings.max_handoffs)
-        return Standing(
+        return Suitability(
             stuck=frozenset(stuck),
             overtaken=frozenset(n for n in stuck if oldest.get(n, now) < self._newest_ready),
             crowding=frozenset(held if is_crowded else ()),

@@ -2,7 +2,7 @@
 
 A consumer that never gets ready must not hold all places. Orphans take no place: the leader assigns
 them at once. Partitions of a leaving consumer go before moves for balance, and a quarter of the
-group's places is kept for them. An unproven new owner (see :class:`Standing`) takes no place of
+group's places is kept for them. An unproven new owner (see :class:`Suitability`) takes no place of
 this quarter. A stuck consumer has a single place.
 """
 
@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Set
 
 from faust_assigner.service.handoff import Phase, TopicPartition
-from faust_assigner.service.leading.record import Standing, unreserved
-from faust_assigner.service.leading.targets import crew_of
+from faust_assigner.service.leading.record import Suitability, unreserved
+from faust_assigner.service.leading.targets import copartitioned_with
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.view import View
 
@@ -24,7 +24,7 @@ def beginning(
     due: Collection[TopicPartition],
     leaving: Set[TopicPartition],
     bound: Mapping[str, tuple[str, ...]],
-    standing: Standing,
+    standing: Suitability,
     settings: ServiceSettings,
 ) -> Iterator[tuple[str, list[TopicPartition]]]:
     """Choose from the ``due`` partitions; yield (new owner, partitions that begin together).
@@ -36,9 +36,12 @@ def beginning(
         for entry in view.handoffs.values()
         if entry.value.phase is not Phase.COMPLETE
     )
-    crews = {crew_of(at, bound) for at in due}
-    for crew in sorted(crews, key=lambda crew: (leaving.isdisjoint(crew), crew)):
-        moving = [at for at in crew if at in due]
+    copartitioned_groups = {copartitioned_with(at, bound) for at in due}
+    for copartitioned in sorted(
+        copartitioned_groups,
+        key=lambda copartitioned: (leaving.isdisjoint(copartitioned), copartitioned),
+    ):
+        moving = [at for at in copartitioned if at in due]
         for new in sorted({wanted[at] for at in moving}):
             mine = [at for at in moving if wanted[at] == new]
             most, each = settings.max_handoffs, settings.max_handoffs_per_consumer
@@ -47,7 +50,7 @@ def beginning(
             if new in standing.stuck:
                 each = 1
             room, free = most - held.total(), each - held[new]
-            # A crew begins together, even if the limit of one consumer is below the crew's size.
+            # Co-partitioned hand-offs begin together, even if they exceed the limit of one consumer.
             if room <= 0 or free <= 0 or (len(mine) > free and held[new]):
                 continue
             held[new] += len(mine)

@@ -1,7 +1,7 @@
 """The target owner of every partition, planned by :func:`faust_assigner.plan` from the view.
 
 The plan balances all topics together. Only topics that a consumer declares co-partitioned have a
-common owner per partition number; such partitions are a *crew*. A moving partition already counts
+common owner per partition number; such partitions are *co-partitioned*. A moving partition already counts
 as its new owner's, so that a new plan does not reverse a hand-off under way.
 """
 
@@ -14,7 +14,7 @@ from faust_assigner.grouper import bonds
 from faust_assigner.model import Member
 from faust_assigner.planner import Plan, plan
 from faust_assigner.service.handoff import Phase, TopicPartition
-from faust_assigner.service.leading.record import NEUTRAL, Standing
+from faust_assigner.service.leading.record import NEUTRAL, Suitability
 from faust_assigner.service.records import KEEPS_REPLICAS, Consumer
 from faust_assigner.service.view import View
 
@@ -69,20 +69,26 @@ def bound_topics(view: View) -> dict[str, tuple[str, ...]]:
     roots = bonds(
         topics for entry in view.consumers.values() for topics in entry.value.co_partitioned
     )
-    crews: dict[tuple[str, int], list[str]] = {}
+    copartitioned_groups: dict[tuple[str, int], list[str]] = {}
     for topic in sorted(view.topics):
         count = view.topics[topic].value.partition_count
-        crews.setdefault((roots.get(topic, topic), count), []).append(topic)
-    return {topic: tuple(crew) for crew in crews.values() for topic in crew}
+        copartitioned_groups.setdefault((roots.get(topic, topic), count), []).append(topic)
+    return {
+        topic: tuple(copartitioned)
+        for copartitioned in copartitioned_groups.values()
+        for topic in copartitioned
+    }
 
 
-def crew_of(at: TopicPartition, bound: Mapping[str, tuple[str, ...]]) -> tuple[TopicPartition, ...]:
-    """Return the partition's crew, including the partition itself."""
+def copartitioned_with(
+    at: TopicPartition, bound: Mapping[str, tuple[str, ...]]
+) -> tuple[TopicPartition, ...]:
+    """Return the partitions that are co-partitioned with this partition, including itself."""
     return tuple(TopicPartition(topic, at.partition) for topic in bound.get(at.topic, (at.topic,)))
 
 
 def choose(
-    view: View, consumers: Sequence[Consumer], *, replicas: int, standing: Standing = NEUTRAL
+    view: View, consumers: Sequence[Consumer], *, replicas: int, standing: Suitability = NEUTRAL
 ) -> Targets:
     """Plan the targets for ``consumers``.
 
@@ -126,21 +132,21 @@ def choose(
 def pinned(
     view: View, consumers: Mapping[str, Consumer], bound: Mapping[str, tuple[str, ...]]
 ) -> dict[TopicPartition, str]:
-    """Map each pinned partition and its crew to the consumer of the operator's order.
+    """Map each pinned partition, and those co-partitioned with it, to the consumer of the operator's order.
 
     A pin has no effect while its consumer is not among ``consumers``. The same holds while the
-    consumer does not subscribe to a topic of the crew, or cools down for one of its partitions.
+    consumer does not subscribe to a co-partitioned topic, or cools down for one of its partitions.
     """
     found: dict[TopicPartition, str] = {}
     for at, entry in sorted(view.pins.items()):
-        name, crew = entry.value.consumer, crew_of(at, bound)
+        name, copartitioned = entry.value.consumer, copartitioned_with(at, bound)
         if (
             name in consumers
             and view.exists(at)
-            and all(consumers[name].wants(one.topic) for one in crew)
-            and not any((one, name) in view.cooldowns for one in crew)
+            and all(consumers[name].wants(one.topic) for one in copartitioned)
+            and not any((one, name) in view.cooldowns for one in copartitioned)
         ):
-            found |= {one: found.get(one, name) for one in crew}
+            found |= {one: found.get(one, name) for one in copartitioned}
     return found
 
 
@@ -164,16 +170,16 @@ def _pin(
         displaced = owner.get(at)
         if displaced == name:
             continue
-        crew = crew_of(at, bound)
-        owner.update(dict.fromkeys(crew, name))
+        copartitioned = copartitioned_with(at, bound)
+        owner.update(dict.fromkeys(copartitioned, name))
         if displaced is None:
             continue
-        others = (crew_of(one, bound) for one in held.get(name, ()))
+        others = (copartitioned_with(one, bound) for one in held.get(name, ()))
         back = min(
             (
                 other
                 for other in others
-                if len(other) == len(crew)
+                if len(other) == len(copartitioned)
                 and all(
                     owner.get(one) == name
                     and one not in pins
@@ -255,14 +261,18 @@ def _avoid(
         load[name] += 1
     for at in sorted(at for at, name in barred if owner.get(at) == name):
         name = owner[at]
-        crew = [other for other in crew_of(at, bound) if owner.get(other) == name]
+        copartitioned = [
+            other for other in copartitioned_with(at, bound) if owner.get(other) == name
+        ]
         if (at, name) not in barred:
             continue
-        load[name] -= len(crew)
+        load[name] -= len(copartitioned)
         others = [
             other
             for other, consumer in consumers.items()
-            if all((one, other) not in barred and consumer.wants(one.topic) for one in crew)
+            if all(
+                (one, other) not in barred and consumer.wants(one.topic) for one in copartitioned
+            )
         ]
         holder = mine.get(at)
         best = min(
@@ -272,12 +282,12 @@ def _avoid(
         )
         stays = holder in others and (
             at in moving
-            or (load[best] + len(crew)) / consumers[best].capacity
+            or (load[best] + len(copartitioned)) / consumers[best].capacity
             > load[holder] / consumers[holder].capacity
         )
         chosen = holder if stays and holder is not None else best
-        owner.update(dict.fromkeys(crew, chosen))
-        load[chosen] += len(crew)
+        owner.update(dict.fromkeys(copartitioned, chosen))
+        load[chosen] += len(copartitioned)
 
 
 def _replicas(

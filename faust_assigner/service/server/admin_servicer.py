@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
-from faust_assigner.service.server.auth import Door
+from faust_assigner.service.server.auth import Authenticator
 from faust_assigner.service.server.convert import consumer_of, partition_of, plans, states
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.servicer import spoken
@@ -24,9 +24,9 @@ class AdminServicer:
     Without authentication every caller is an administrator.
     """
 
-    def __init__(self, groups: Groups, door: Door) -> None:
+    def __init__(self, groups: Groups, authenticator: Authenticator) -> None:
         self._groups = groups
-        self._door = door
+        self._authenticator = authenticator
         self._made: dict[str, tuple[int, float, list[pb.State]]] = {}
 
     def _asked(self, request: Any, context: Any) -> AssignerNode:
@@ -34,7 +34,7 @@ class AdminServicer:
 
         Raises WrongCaller, Unauthenticated, NotFound and BadRequest.
         """
-        self._door.caller(context).administering()
+        self._authenticator.caller(context).administering()
         return self._groups.of(request.group)
 
     async def GetState(self, request: pb.GetStateRequest, context: Any) -> AsyncIterator[pb.State]:

@@ -80,7 +80,7 @@ def _within(group: str) -> str:
     return f" in the group {group}" if group else ""
 
 
-class Door(Protocol):
+class Authenticator(Protocol):
     """Identifies the caller of a call."""
 
     def caller(self, context: Any) -> Caller:
@@ -90,7 +90,7 @@ class Door(Protocol):
         """Read changed files again."""
 
 
-class OpenDoor:
+class NoAuthentication:
     """No authentication: every caller may act under every name."""
 
     def caller(self, context: Any) -> Caller:
@@ -102,7 +102,7 @@ class OpenDoor:
 
 
 @dataclass
-class TokenDoor:
+class TokenAuthenticator:
     """Authentication by token; only the SHA-256 of each token is kept.
 
     ``path`` is the file with the tokens.
@@ -118,9 +118,9 @@ class TokenDoor:
     def of_file(cls, path: Path, admins: Collection[str] = ()) -> Self:
         """Read the tokens of a file; :meth:`look` reads the file again. Raises ConfigError."""
         stamp = stamp_of(path)
-        door = cls(read_tokens(path), admins, path)
-        door._stamp = stamp
-        return door
+        authenticator = cls(read_tokens(path), admins, path)
+        authenticator._stamp = stamp
+        return authenticator
 
     def look(self) -> None:
         """Read the file again if it has changed. An invalid file is logged, and the tokens stay."""
@@ -160,7 +160,7 @@ class TokenDoor:
 
 
 @dataclass(frozen=True)
-class CertificateDoor:
+class CertificateAuthenticator:
     """Authentication by the client's certificate, which TLS has verified."""
 
     admins: Collection[str] = ()

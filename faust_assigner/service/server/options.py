@@ -14,10 +14,10 @@ from faust_assigner.service.certificates import (
     check_pair,
 )
 from faust_assigner.service.server.auth import (
-    CertificateDoor,
-    Door,
-    OpenDoor,
-    TokenDoor,
+    Authenticator,
+    CertificateAuthenticator,
+    NoAuthentication,
+    TokenAuthenticator,
 )
 from faust_assigner.service.server.groups import NAME
 from faust_assigner.service.server.table import BY_NAME, flag
@@ -159,11 +159,15 @@ class Options:
             return None
         return Certificates(said["tls_cert"], said["tls_key"], said["tls_client_ca"])
 
-    def door(self) -> Door:
+    def authenticator(self) -> Authenticator:
         """Return the authentication of callers. Raises ConfigError."""
         if self.said["tokens"]:
-            return TokenDoor.of_file(self.said["tokens"], self.said["admins"])
-        return CertificateDoor(self.said["admins"]) if self.said["tls_client_ca"] else OpenDoor()
+            return TokenAuthenticator.of_file(self.said["tokens"], self.said["admins"])
+        return (
+            CertificateAuthenticator(self.said["admins"])
+            if self.said["tls_client_ca"]
+            else NoAuthentication()
+        )
 
 
 def is_loopback(host: str) -> bool:

@@ -81,9 +81,9 @@ class AssignerServer:
             ),
             maximum_concurrent_rpcs=options.said["max_calls"],
         )
-        self._door = door = options.door()
-        add_KafkaAssignerServicer_to_server(ConsumerServicer(groups, door), self._server)
-        add_KafkaAssignerAdminServicer_to_server(AdminServicer(groups, door), self._server)
+        self._authenticator = authenticator = options.authenticator()
+        add_KafkaAssignerServicer_to_server(ConsumerServicer(groups, authenticator), self._server)
+        add_KafkaAssignerAdminServicer_to_server(AdminServicer(groups, authenticator), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health.servicer, self._server)
         reflection.enable_server_reflection(
             (
@@ -126,7 +126,7 @@ class AssignerServer:
         """Read changed tokens, forever."""
         while True:
             await asyncio.sleep(LOOK_S)
-            self._door.look()
+            self._authenticator.look()
 
     async def stop(self) -> None:
         """Report unhealthy, let the nodes end their streams, and close the rest.

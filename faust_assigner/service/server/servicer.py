@@ -24,7 +24,7 @@ from faust_assigner.service.faults import code_of
 from faust_assigner.service.node import AssignerNode, CommandStream
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Ended
-from faust_assigner.service.server.auth import Door
+from faust_assigner.service.server.auth import Authenticator
 from faust_assigner.service.server.convert import (
     by_topic,
     consumer_of,
@@ -66,9 +66,9 @@ async def spoken(context: Any) -> AsyncIterator[None]:
 class ConsumerServicer:
     """``kafka_assigner.v1.KafkaAssigner``."""
 
-    def __init__(self, groups: Groups, door: Door) -> None:
+    def __init__(self, groups: Groups, authenticator: Authenticator) -> None:
         self._groups = groups
-        self._door = door
+        self._authenticator = authenticator
 
     async def Register(
         self,
@@ -94,7 +94,9 @@ class ConsumerServicer:
 
         Raises Unauthenticated, WrongCaller, NotFound and BadRequest; the caller is checked first.
         """
-        identity = self._door.caller(context).acting_as(request.consumer_name, request.group)
+        identity = self._authenticator.caller(context).acting_as(
+            request.consumer_name, request.group
+        )
         return self._groups.of(request.group), identity
 
     async def _messages(
@@ -119,7 +121,7 @@ class ConsumerServicer:
         Every caller with a name in the group, or in all groups, may ask.
         """
         async with spoken(context):
-            self._door.caller(context).watching(request.group)
+            self._authenticator.caller(context).watching(request.group)
             node = self._groups.of(request.group)
             pulse_ms = _ms(node.settings.pulse_s)
             async with contextlib.aclosing(

@@ -21,7 +21,7 @@ from faust_assigner.service.errors import (
 )
 from faust_assigner.service.handoff import (
     Handoff,
-    Happening,
+    HandoffEvent,
     State,
     TopicPartition,
     advanced,
@@ -36,9 +36,9 @@ from faust_assigner.service.store.rewrite import rewritten
 #: Least seconds between two stored progress reports of one consumer on one partition.
 PROGRESS_EVERY_S = 5.0
 
-_S, _H = State, Happening
+_S, _H = State, HandoffEvent
 #: The states after an answer: the same answer is accepted again and changes nothing.
-SAID: dict[Happening, frozenset[State]] = {
+SAID: dict[HandoffEvent, frozenset[State]] = {
     _H.WARM: frozenset({_S.READY, _S.RELEASING, _S.RELEASED, _S.COMPLETE, _S.HANDED}),
     _H.LET_GO: frozenset({_S.RELEASED, _S.HANDED}),
     _H.CANNOT: frozenset({_S.UNRELEASED}),
@@ -72,8 +72,8 @@ class Acks:
             (name, incarnation),
             at,
             handoff_id,
-            Happening.WARM,
-            lambda h: _said(h, Happening.WARM),
+            HandoffEvent.WARM,
+            lambda h: _said(h, HandoffEvent.WARM),
         )
 
     async def released(
@@ -94,8 +94,8 @@ class Acks:
             (name, incarnation),
             at,
             handoff_id,
-            Happening.LET_GO,
-            lambda h: _said(h, Happening.LET_GO, offset=offset),
+            HandoffEvent.LET_GO,
+            lambda h: _said(h, HandoffEvent.LET_GO, offset=offset),
         )
 
     async def release_failed(
@@ -121,8 +121,8 @@ class Acks:
             (name, incarnation),
             at,
             handoff_id,
-            Happening.CANNOT,
-            lambda h: _said(h, Happening.CANNOT, reason=reason[:500] or "no reason given"),
+            HandoffEvent.CANNOT,
+            lambda h: _said(h, HandoffEvent.CANNOT, reason=reason[:500] or "no reason given"),
         )
 
     async def failed(
@@ -138,8 +138,8 @@ class Acks:
             (name, incarnation),
             at,
             handoff_id,
-            Happening.GAVE_UP,
-            lambda h: _said(h, Happening.GAVE_UP, reason=reason[:500] or "no reason given"),
+            HandoffEvent.GAVE_UP,
+            lambda h: _said(h, HandoffEvent.GAVE_UP, reason=reason[:500] or "no reason given"),
         )
 
     async def abort(self, at: TopicPartition, handoff_id: int | None) -> None:
@@ -148,8 +148,8 @@ class Acks:
             None,
             at,
             handoff_id,
-            Happening.GAVE_UP,
-            lambda h: _said(h, Happening.GAVE_UP, reason="given up by an operator"),
+            HandoffEvent.GAVE_UP,
+            lambda h: _said(h, HandoffEvent.GAVE_UP, reason="given up by an operator"),
         )
 
     async def progress(
@@ -172,7 +172,7 @@ class Acks:
             (name, incarnation),
             at,
             handoff_id,
-            Happening.WARM,
+            HandoffEvent.WARM,
             lambda h: replace(h, progress=said) if state_of(h) is State.WARMING else None,
         )
         # Remember accepted reports only: reports on invented partitions do not fill the memory.
@@ -188,7 +188,7 @@ class Acks:
         caller: tuple[str, str] | None,
         at: TopicPartition,
         handoff_id: int | None,
-        happening: Happening,
+        event: HandoffEvent,
         decide: Decide,
     ) -> None:
         key = self._keys.handoff(at)
@@ -197,14 +197,14 @@ class Acks:
         async def answered(kv: KeyValue | None) -> Write | None:
             handoff = None if kv is None else codec.readable(codec.load_handoff, kv.value)
             if kv is None or handoff is None:
-                await self._afterwards(caller, at, happening)
+                await self._afterwards(caller, at, event)
                 return None
             if handoff_id is not None and handoff_id != kv.create_revision:
                 raise WrongPhase(
                     f"{at}: hand-off {handoff_id} is over, this is {kv.create_revision}"
                 )
             if caller is not None:
-                name, incarnation = _asked(handoff, happening)
+                name, incarnation = _asked(handoff, event)
                 _check_caller(at, caller, name, incarnation)
                 unless[self._keys.expelled(name, incarnation)] = expelled(name, incarnation)
             after = decide(handoff)
@@ -224,7 +224,7 @@ class Acks:
             raise expelled(*caller)
 
     async def _afterwards(
-        self, caller: tuple[str, str] | None, at: TopicPartition, happening: Happening
+        self, caller: tuple[str, str] | None, at: TopicPartition, event: HandoffEvent
     ) -> None:
         """Accept an answer without a hand-off if the assignment already shows its result.
 
@@ -239,7 +239,7 @@ class Acks:
         is_owner = (
             said is not None and caller is not None and _is(caller, said.owner, said.incarnation)
         )
-        if caller is None or said is None or is_owner != (happening is Happening.WARM):
+        if caller is None or said is None or is_owner != (event is HandoffEvent.WARM):
             raise NotFound(f"{at}: no hand-off")
         await self._check_not_expelled(caller)
 
@@ -254,9 +254,9 @@ def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:
     )
 
 
-def _asked(handoff: Handoff, happening: Happening) -> tuple[str, str]:
+def _asked(handoff: Handoff, event: HandoffEvent) -> tuple[str, str]:
     """Return the process that may give this answer, as (name, incarnation)."""
-    if happening in OF_OLD_OWNER:
+    if event in OF_OLD_OWNER:
         return handoff.old_owner, handoff.old_incarnation
     return handoff.new_owner, handoff.new_incarnation
 
@@ -272,14 +272,14 @@ def _check_caller(
 
 
 def _said(
-    handoff: Handoff, happening: Happening, *, offset: int | None = None, reason: str = ""
+    handoff: Handoff, event: HandoffEvent, *, offset: int | None = None, reason: str = ""
 ) -> Handoff | State | None:
     state = state_of(handoff)
-    if state in SAID[happening]:
+    if state in SAID[event]:
         return None
-    after = step(state, happening, strict=handoff.strict)
+    after = step(state, event, strict=handoff.strict)
     if after is None:
-        raise WrongPhase(f"{handoff.at}: {happening.value}, but the hand-off is {state.value}")
+        raise WrongPhase(f"{handoff.at}: {event.value}, but the hand-off is {state.value}")
     return (
         after[0]
         if after[0] is State.GONE

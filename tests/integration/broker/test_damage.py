@@ -104,7 +104,7 @@ def test_a_damaged_or_deleted_blob_is_refused_then_left_behind_on_request(
 
 
 def test_a_store_that_lost_everything_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
-    """Every file of RocksDB is gone, the witness is not."""
+    """Every file of RocksDB is gone, the write audit is not."""
     killed_broker(tmp_path)
     for path in tmp_path.iterdir():
         if path.name != "WITNESS":

@@ -17,7 +17,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.storage import witness
+from faust_assigner.broker.storage import write_audit
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import RocksStore, StoreFailed
 from faust_assigner.testing.broker import BrokerProcess
@@ -133,7 +133,7 @@ def test_a_tail_torn_by_a_power_loss_is_cut_and_the_broker_goes_on(
     else:
         data[-2_000] ^= 0xFF
     wal.write_bytes(data)
-    monkeypatch.setattr(witness, "boot_id", lambda: b"another boot id.")
+    monkeypatch.setattr(write_audit, "boot_id", lambda: b"another boot id.")
     with EmbeddedBroker(tmp_path / "b") as again, RawClient(again.bootstrap) as client:
         stored = read_all(client, "t")
         assert 250 < len(stored) < 300

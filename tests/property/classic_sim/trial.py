@@ -84,7 +84,7 @@ class Trial:
             self.limits,
             lambda: self.now,
             max_record_bytes=10**6,
-            alarm=self._alarm,
+            set_timer=self._set_timer,
             counters=Counter(),
         )
         catalogue = {
@@ -229,8 +229,8 @@ class Trial:
     # -- offsets -------------------------------------------------------------------------------------
 
     def _call(self, version: int) -> Any:
-        pace = SimpleNamespace(turn=_no_turn)
-        return SimpleNamespace(node=self._node, version=version, pace=pace, peer=None)
+        throttle = SimpleNamespace(turn=_no_turn)
+        return SimpleNamespace(node=self._node, version=version, throttle=throttle, peer=None)
 
     def _commit(self, act: acts.Commit) -> dict[int, fx.Reply]:
         by_topic: dict[str, list[Any]] = {}

@@ -54,7 +54,7 @@ class Life:
             LIMITS,
             lambda: 1_000,
             max_record_bytes=10**6,
-            alarm=lambda *_: None,
+            set_timer=lambda *_: None,
             counters=Counter(),
         )
 

@@ -264,7 +264,7 @@ class World:
             GroupLimits(initial_rebalance_delay_ms=0),
             lambda: self.now,
             max_record_bytes=10**6,
-            alarm=lambda group, when: None,
+            set_timer=lambda group, when: None,
             counters=Counter(),
             consumer_limits=lambda group: ConsumerLimits(assignment_interval_ms=0),
             catalogue=lambda: self.topics,

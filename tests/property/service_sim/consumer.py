@@ -12,7 +12,7 @@ from typing import TypeVar
 from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owned, Release, Warm
 from faust_assigner.service.digest import held
 from faust_assigner.service.errors import Expelled, Replaced, ServiceRefused, StoreError
-from faust_assigner.service.handoff import Happening, TopicPartition
+from faust_assigner.service.handoff import HandoffEvent, TopicPartition
 from faust_assigner.service.node import AssignerNode, CommandStream
 from faust_assigner.service.records import HEARTBEATS, Action, Consumer, Ended
 from tests.property.service_sim.process import Process
@@ -241,15 +241,15 @@ class SimConsumer:
             return
         await self.process.sleep(self.warm_s)
         if self.failing:
-            await self._say(instance, warm.at, warm.handoff_id, Happening.GAVE_UP)
+            await self._say(instance, warm.at, warm.handoff_id, HandoffEvent.GAVE_UP)
         else:
-            await self._say(instance, warm.at, warm.handoff_id, Happening.WARM)
+            await self._say(instance, warm.at, warm.handoff_id, HandoffEvent.WARM)
 
     async def _release(self, instance: Instance, release: Release) -> None:
         self.owned.pop(release.at, None)  # drained: from here on it is not processed
         offset = self.sink.offset.get(release.at, 0)
         await self.process.sleep(self.draw.choice((0.0, 0.1, 0.5)))
-        said = Happening.CANNOT if self.unable else Happening.LET_GO
+        said = HandoffEvent.CANNOT if self.unable else HandoffEvent.LET_GO
         await self._say(instance, release.at, release.handoff_id, said, offset=offset)
 
     async def _leave(self, instance: Instance) -> None:
@@ -268,7 +268,7 @@ class SimConsumer:
         instance: Instance,
         at: TopicPartition,
         handoff_id: int,
-        happening: Happening,
+        event: HandoffEvent,
         *,
         offset: int | None = None,
     ) -> None:
@@ -276,7 +276,7 @@ class SimConsumer:
         for attempt in range(8):
             where = instance if attempt == 0 else self.draw.choice(self.instances)
             try:
-                refused = await self.say(where, at, handoff_id, happening, offset=offset)
+                refused = await self.say(where, at, handoff_id, event, offset=offset)
             except (Broken, StoreError, TimeoutError):
                 await self.process.sleep(self.draw.choice((0.1, 0.5)))
                 continue
@@ -288,7 +288,7 @@ class SimConsumer:
         instance: Instance,
         at: TopicPartition,
         handoff_id: int,
-        happening: Happening,
+        event: HandoffEvent,
         *,
         offset: int | None = None,
         name: str | None = None,
@@ -297,29 +297,29 @@ class SimConsumer:
         """Once; whether it was refused."""
         name, sent = name or self.name, self.process.monotonic()
         node, own = instance.node, self.incarnation if incarnation is None else incarnation
-        calls: dict[Happening, Callable[[], Awaitable[None]]] = {
-            Happening.WARM: lambda: node.partition_ready(
+        calls: dict[HandoffEvent, Callable[[], Awaitable[None]]] = {
+            HandoffEvent.WARM: lambda: node.partition_ready(
                 name, at, handoff_id=handoff_id, incarnation=own
             ),
-            Happening.LET_GO: lambda: node.partition_released(
+            HandoffEvent.LET_GO: lambda: node.partition_released(
                 name, at, handoff_id=handoff_id, offset=offset, incarnation=own
             ),
-            Happening.CANNOT: lambda: node.release_failed(
+            HandoffEvent.CANNOT: lambda: node.release_failed(
                 name, at, reason="no", handoff_id=handoff_id, incarnation=own
             ),
-            Happening.GAVE_UP: lambda: node.warm_failed(
+            HandoffEvent.GAVE_UP: lambda: node.warm_failed(
                 name, at, reason="no", handoff_id=handoff_id, incarnation=own
             ),
         }
         refused = False
         try:
-            await self._call(instance, calls[happening])
+            await self._call(instance, calls[event])
         except (Replaced, Expelled):
             return True  # whatever the hand-off says
         except ServiceRefused:
             refused = True
         self.heard.append(
-            Said(at, name, happening, handoff_id, sent, self.process.monotonic(), refused, own)
+            Said(at, name, event, handoff_id, sent, self.process.monotonic(), refused, own)
         )
         return refused
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from faust_assigner.service.errors import ServiceRefused
-from faust_assigner.service.handoff import Happening, TopicPartition
+from faust_assigner.service.handoff import HandoffEvent, TopicPartition
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.serving.acks import OF_OLD_OWNER
 from faust_assigner.service.settings import ServiceSettings
@@ -282,12 +282,15 @@ class World:
             return
         known = sorted(self.promises.began_at)
         at, handoff_id = known[act.who % len(known)] if known else (TopicPartition("t", 0), 1)
-        happening = (Happening.WARM, Happening.LET_GO, Happening.GAVE_UP, Happening.CANNOT)[
-            act.who % 4
-        ]
+        event = (
+            HandoffEvent.WARM,
+            HandoffEvent.LET_GO,
+            HandoffEvent.GAVE_UP,
+            HandoffEvent.CANNOT,
+        )[act.who % 4]
         instance, name = self._node(act), f"c{act.who % (self.names + 1)}"
         entry = self.promises.view.handoffs.get(at)
-        if happening in OF_OLD_OWNER and entry is not None and entry.value.old_owner == name:
+        if event in OF_OLD_OWNER and entry is not None and entry.value.old_owner == name:
             name = "c0"  # whoever says truly that it has stopped, and goes on, harms itself
         with contextlib.suppress(Exception):
             async with asyncio.timeout(3.0):
@@ -295,7 +298,7 @@ class World:
                     instance,
                     at,
                     handoff_id + act.who % 2 - act.who % 5 // 4,
-                    happening,
+                    event,
                     offset=self.sink.offset.get(at, 0),
                     name=name,
                     incarnation=next(

@@ -13,7 +13,7 @@ import grpc.aio
 from faust_assigner.service.client import AssignerClient, TopicPartition
 from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.faults import refusal
-from faust_assigner.service.handoff import Happening
+from faust_assigner.service.handoff import HandoffEvent
 from faust_assigner.service.handoff import TopicPartition as At
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import FENCE_AT
@@ -25,9 +25,9 @@ from tests.support.assigning.rules import Moment, Said, during, fits, uncompared
 from tests.support.assigning.wiretap import Tap, Transaction
 
 ANSWERS = {
-    "PartitionReady": Happening.WARM,
-    "PartitionReleased": Happening.LET_GO,
-    "WarmFailed": Happening.GAVE_UP,
+    "PartitionReady": HandoffEvent.WARM,
+    "PartitionReleased": HandoffEvent.LET_GO,
+    "WarmFailed": HandoffEvent.GAVE_UP,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from faust_assigner.service.handoff import Handoff, Happening, TopicPartition, step
+from faust_assigner.service.handoff import Handoff, HandoffEvent, TopicPartition, step
 from faust_assigner.service.handoff import state_of as where
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.records import Assigned, names_itself
@@ -44,7 +44,7 @@ class Said:
 
     at: TopicPartition
     name: str
-    happening: Happening
+    event: HandoffEvent
     handoff_id: int
     sent: float
     answered: float
@@ -102,17 +102,17 @@ def _refused(answer: Said, entry: Entry[Handoff] | None, owner: Assigned | None)
     """What the model says of this answer in this state."""
     if entry is None:
         owns = owner is not None and _is(answer, owner.owner, owner.incarnation)
-        return owner is None or owns != (answer.happening is Happening.WARM)
+        return owner is None or owns != (answer.event is HandoffEvent.WARM)
     if answer.handoff_id not in (NO_ID, entry.kv.create_revision):
         return True
     handoff = entry.value
     right = (
         (handoff.old_owner, handoff.old_incarnation)
-        if answer.happening in OF_OLD_OWNER
+        if answer.event in OF_OLD_OWNER
         else (handoff.new_owner, handoff.new_incarnation)
     )
     if not _is(answer, *right):
         return True
     state = where(handoff)
-    says = step(state, answer.happening, strict=handoff.strict)
-    return state not in SAID[answer.happening] and says is None
+    says = step(state, answer.event, strict=handoff.strict)
+    return state not in SAID[answer.event] and says is None

@@ -240,9 +240,9 @@ def test_a_batch_that_is_compacted_away_while_it_is_read_is_passed_over(log: Par
     assert reading is not None
     lost = [None, *log.load(reading)[1:]]
     with pytest.raises(StoreFailed, match="is missing"):
-        log.settle(lost, reading)
+        log.present_batches(lost, reading)
     clean(log)
-    assert log.settle(log.load(reading), reading) == [d for d in lost if d is not None]
+    assert log.present_batches(log.load(reading), reading) == [d for d in lost if d is not None]
 
 
 def test_a_log_that_is_trimmed_during_a_pass_keeps_the_rest(log: PartitionLog) -> None:

@@ -88,9 +88,9 @@ def test_who_spoke_in_time_is_not_thrown_out_because_others_are_read_first() -> 
 
     async def story(hall: Hall) -> list[list[str]]:
         now = [10_000]
-        hall.node.groups._timer = hall.node.alarms._clock = lambda: now[0]
+        hall.node.groups._timer = hall.node.group_timers._clock = lambda: now[0]
         settle(hall)
-        hall.node.alarms.start(asyncio.get_running_loop())
+        hall.node.group_timers.start(asyncio.get_running_loop())
         group = hall.node.groups.get("g")
         assert isinstance(group, ClassicGroup)
         beat, another = (
@@ -104,7 +104,7 @@ def test_who_spoke_in_time_is_not_thrown_out_because_others_are_read_first() -> 
                 hall.connect(f"other {number}")[0].data_received(another)
             if speaks:
                 hall.connect("a")[0].data_received(beat)
-            hall.node.alarms.set("g", 0)
+            hall.node.group_timers.set("g", 0)
             await hall.answers(201 if speaks else 401)
             for _ in range(10):
                 await asyncio.sleep(0.002)

@@ -221,17 +221,17 @@ def test_what_the_disk_has_is_told_to_the_witness() -> None:
 
 
 def test_after_a_power_loss_no_less_than_what_was_flushed_may_be_there(tmp_path: Path) -> None:
-    """The witness excuses a lost tail when the machine was restarted, and nothing that was on the disk."""
+    """The write audit excuses a lost tail after a restart of the machine, but no loss of flushed records."""
     store = RocksStore(tmp_path)
     store.write([(b"k1", b"v")])
     flushed = store.flush()
     store.note_flushed(flushed)
     store.write([(b"k2", b"v")])
-    assert (store.witness.writes, store.witness.synced) == (flushed + 1, flushed)
-    store.witness.same_boot = False
-    assert (store.witness.lacks(flushed), store.witness.lacks(flushed - 1)) == (0, 1)
-    store.witness.same_boot = True
-    assert store.witness.lacks(flushed) == 1
+    assert (store.write_audit.writes, store.write_audit.synced) == (flushed + 1, flushed)
+    store.write_audit.same_boot = False
+    assert (store.write_audit.lacks(flushed), store.write_audit.lacks(flushed - 1)) == (0, 1)
+    store.write_audit.same_boot = True
+    assert store.write_audit.lacks(flushed) == 1
     store.close()
 
 

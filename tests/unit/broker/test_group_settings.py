@@ -10,7 +10,7 @@ import pytest
 from faust_assigner.broker import limits
 from faust_assigner.broker.groups.books import GroupBooks
 from faust_assigner.broker.groups.configs import GroupConfigs
-from faust_assigner.broker.groups.told_topics import ToldTopics
+from faust_assigner.broker.groups.topic_notifier import TopicNotifier
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.broker.topics import Refused
@@ -96,7 +96,7 @@ def test_a_topic_that_was_made_anew_is_told_under_its_new_id_alone() -> None:
     """Its old id must find nothing, and what is told must be another than before."""
     topics = catalogue()
     topic = topics.create("t", 2, {})
-    told = ToldTopics(topics)
+    told = TopicNotifier(topics)
     topics.on_change = told.changed
     before = told.now()
     topics.delete(topic)
@@ -111,7 +111,7 @@ def test_a_topic_that_was_made_anew_is_told_under_its_new_id_alone() -> None:
 def test_nothing_new_is_the_same_object() -> None:
     """Groups compare it to see whether they have been told."""
     topics = catalogue()
-    told = ToldTopics(topics)
+    told = TopicNotifier(topics)
     topics.on_change = told.changed
     assert told.now() is told.now()
     topics.create("t", 1, {})

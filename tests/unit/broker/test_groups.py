@@ -47,7 +47,7 @@ class Desk:
             lambda: self.now,
             timer=lambda: self.timer,
             max_record_bytes=max_record_bytes,
-            alarm=lambda group, when: self.alarms.append((group, when)),
+            set_timer=lambda group, when: self.alarms.append((group, when)),
             counters=self.counters,
         )
 

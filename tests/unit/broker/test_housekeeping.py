@@ -12,10 +12,10 @@ import pytest
 
 from faust_assigner.broker import limits
 from faust_assigner.broker.node import Node
-from faust_assigner.broker.pace import LONG_AT_A_TIME, SLICE_S
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.store import RocksStore, StoreFailed
+from faust_assigner.broker.throttle import LONG_AT_A_TIME, SLICE_S
 from tests.support.clients.raw_client import batch
 
 

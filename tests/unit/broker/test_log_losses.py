@@ -133,7 +133,7 @@ def test_a_batch_that_is_missing_fails_the_read(store: Store) -> None:
     """Nothing explains it."""
     log = written(store, 1, 2)
     with pytest.raises(StoreFailed, match="at or after offset 0 is missing"):
-        log.settle([None, b""], planned(log))
+        log.present_batches([None, b""], planned(log))
 
 
 def test_a_batch_that_was_trimmed_since_gives_nothing(store: Store) -> None:
@@ -141,7 +141,7 @@ def test_a_batch_that_was_trimmed_since_gives_nothing(store: Store) -> None:
     log = written(store, 1, 2)
     reading = planned(log)
     log.trim(1)
-    assert log.settle([None, b""], reading) == []
+    assert log.present_batches([None, b""], reading) == []
 
 
 def test_a_batch_of_a_topic_that_was_deleted_since_gives_nothing(store: Store) -> None:
@@ -149,7 +149,7 @@ def test_a_batch_of_a_topic_that_was_deleted_since_gives_nothing(store: Store) -
     log = written(store, 1, 2)
     reading = planned(log)
     log.erase()
-    assert log.settle([None, None], reading) == []
+    assert log.present_batches([None, None], reading) == []
 
 
 def test_erasing_leaves_no_key_of_any_kind(store: Store) -> None:

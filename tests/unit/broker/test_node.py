@@ -178,8 +178,8 @@ def test_an_alarm_that_is_due_earlier_rings_earlier() -> None:
         seen = []
         for first, second in ((3_600_000, 1), (1, 3_600_000)):
             rung.clear()
-            node.alarms.set("g", first)
-            node.alarms.set("g", second)
+            node.group_timers.set("g", first)
+            node.group_timers.set("g", second)
             for _ in range(200):
                 if rung:
                     break
@@ -199,8 +199,8 @@ def test_an_alarm_rings_by_the_timers_clock() -> None:
         rung: list[str] = []
         node.groups.tick = rung.append  # type: ignore[method-assign]
         node.start(asyncio.get_running_loop())
-        node.alarms.set("next hour", node.timer() + 3_600_000)
-        node.alarms.set("now", node.timer() + 20)
+        node.group_timers.set("next hour", node.timer() + 3_600_000)
+        node.group_timers.set("now", node.timer() + 20)
         for _ in range(200):
             if "now" in rung:
                 break

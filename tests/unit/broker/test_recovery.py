@@ -15,7 +15,7 @@ from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import parse_batch
 from faust_assigner.broker.storage.recovery import StoreDamaged, examine
 from faust_assigner.broker.storage.store import RocksStore
-from faust_assigner.broker.storage.witness import Witness
+from faust_assigner.broker.storage.write_audit import WriteAudit
 from tests.support.clients.raw_client import batch
 
 ACCEPT = {"log.recovery.accept.loss": "true"}
@@ -83,8 +83,8 @@ def test_a_power_loss_excuses_the_end_of_a_partition(tmp_path: Path) -> None:
     with_records(tmp_path, 1)
     node = started(tmp_path)
     store: Any = node.store
-    store.witness.same_boot = False
-    store.witness.ends[log_of(node).place] = 5
+    store.write_audit.same_boot = False
+    store.write_audit.ends[log_of(node).place] = 5
     examine(store, node.catalogue, Settings.parse({}))
     assert log_of(node).end_offset == 1
     node.close()
@@ -95,7 +95,7 @@ def test_a_kill_excuses_no_end(tmp_path: Path) -> None:
     with_records(tmp_path, 1)
     node = started(tmp_path)
     store: Any = node.store
-    store.witness.ends[log_of(node).place] = 5
+    store.write_audit.ends[log_of(node).place] = 5
     with pytest.raises(StoreDamaged, match="offsets 1 to 4"):
         examine(store, node.catalogue, Settings.parse({}))
     node.close()
@@ -128,11 +128,11 @@ def test_the_end_of_a_log_whose_records_were_all_deleted_is_watched_too(tmp_path
 def test_of_two_sound_heads_the_later_one_counts(tmp_path: Path) -> None:
     """In whichever place it was written."""
     for last in (8, 9):
-        first = Witness(tmp_path)
+        first = WriteAudit(tmp_path)
         for writes in range(last - 1, last + 1):
             first.note(writes)
         first.close()
-        again = Witness(tmp_path)
+        again = WriteAudit(tmp_path)
         assert again.writes == last
         again.note(1)
         again.note(1)
@@ -141,10 +141,10 @@ def test_of_two_sound_heads_the_later_one_counts(tmp_path: Path) -> None:
 
 def test_what_is_synced_is_written_down_at_once(tmp_path: Path) -> None:
     """No write may follow before the power fails."""
-    first = Witness(tmp_path)
+    first = WriteAudit(tmp_path)
     first.note(5)
     first.note_synced(3)
-    again = Witness(tmp_path)
+    again = WriteAudit(tmp_path)
     assert (again.writes, again.synced) == (5, 3)
     for each in (first, again):
         each.close()
@@ -152,10 +152,10 @@ def test_what_is_synced_is_written_down_at_once(tmp_path: Path) -> None:
 
 def test_an_accepted_loss_of_synced_writes_is_not_missed_again(tmp_path: Path) -> None:
     """The next power loss is compared with what the store held since."""
-    first = Witness(tmp_path)
+    first = WriteAudit(tmp_path)
     first.note_synced(9)
     first.restart(4, {})
-    again = Witness(tmp_path)
+    again = WriteAudit(tmp_path)
     assert (again.writes, again.synced) == (4, 4)
     for each in (first, again):
         each.close()
@@ -163,13 +163,13 @@ def test_an_accepted_loss_of_synced_writes_is_not_missed_again(tmp_path: Path) -
 
 def test_a_start_forgets_the_ends_of_partitions_that_are_gone(tmp_path: Path) -> None:
     """Their places in the file are free for others; an old end in one of them is never read again."""
-    first = Witness(tmp_path)
+    first = WriteAudit(tmp_path)
     places = [bytes([number]) * 20 for number in range(4)]
     for place in places[:3]:
         first.note_end(place, 9)
     first.restart(1, {places[2]: 5})
     first.note_end(places[3], 7)
-    again = Witness(tmp_path)
+    again = WriteAudit(tmp_path)
     assert again.ends == {places[2]: 5, places[3]: 7}
     for each in (first, again):
         each.close()
@@ -181,20 +181,20 @@ def test_a_stop_puts_the_witness_on_the_disk(
     """The machine may be switched off next."""
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    witness = Witness(tmp_path)
-    file = witness._file
-    witness.close()
+    write_audit = WriteAudit(tmp_path)
+    file = write_audit._file
+    write_audit.close()
     assert synced == [file]
 
 
 def test_a_torn_entry_of_the_witness_hides_no_other(tmp_path: Path) -> None:
     """A kill in the middle of one write costs the watch over one partition."""
-    first = Witness(tmp_path)
+    first = WriteAudit(tmp_path)
     places = [bytes([number]) * 20 for number in range(1, 4)]
     for place in places:
         first.note_end(place, 9)
     first._map[first._slots[places[0]] + 25] ^= 0xFF
-    again = Witness(tmp_path)
+    again = WriteAudit(tmp_path)
     assert again.ends == dict.fromkeys(places[1:], 9)
     for each in (first, again):
         each.close()

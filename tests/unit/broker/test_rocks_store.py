@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from faust_assigner.broker.storage import store as store_module
-from faust_assigner.broker.storage import witness
+from faust_assigner.broker.storage import write_audit
 from faust_assigner.broker.storage.store import ROOM_IN_BUFFERS, RocksStore, StoreFailed
 
 
@@ -119,14 +119,14 @@ def test_the_folder_of_a_store_is_made_with_those_above_it(tmp_path: Path) -> No
 
 
 def test_a_store_whose_files_are_gone_is_not_made_anew(tmp_path: Path) -> None:
-    """The witness says that a broker has kept its data there: without them it is a loss."""
+    """The write audit says that a broker has kept its data there: without them it is a loss."""
     RocksStore(tmp_path).close()
     for file in tmp_path.iterdir():
-        if file.name != witness.NAME:
+        if file.name != write_audit.NAME:
             file.unlink()
     with pytest.raises(StoreFailed, match="cannot open"):
         RocksStore(tmp_path)
-    (tmp_path / witness.NAME).unlink()
+    (tmp_path / write_audit.NAME).unlink()
     RocksStore(tmp_path).close()
 
 
@@ -143,7 +143,7 @@ def test_a_record_of_one_write_with_deletions_needs_space_too(
     store.close()
 
 
-def test_a_store_without_a_witness_is_not_opened_and_locks_nobody_out(
+def test_a_store_without_a_write_audit_is_not_opened_and_locks_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next try, with the fault repaired, finds the folder free."""
@@ -151,9 +151,9 @@ def test_a_store_without_a_witness_is_not_opened_and_locks_nobody_out(
     def failing(folder: Path) -> Any:
         raise OSError("Permission denied")
 
-    failing.stands_in = store_module.Witness.stands_in  # type: ignore[attr-defined]
+    failing.stands_in = store_module.WriteAudit.stands_in  # type: ignore[attr-defined]
     with monkeypatch.context() as patched:
-        patched.setattr(store_module, "Witness", failing)
+        patched.setattr(store_module, "WriteAudit", failing)
         with pytest.raises(StoreFailed, match="Permission denied") as refused:
             RocksStore(tmp_path)
     store = RocksStore(tmp_path)  # while the first one is still known by its error

@@ -1,4 +1,4 @@
-"""What is below the logs: the witness, recent batches, codecs, producers, lines about strangers."""
+"""What is below the logs: the write audit, recent batches, codecs, producers, lines about strangers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ import pytest
 
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage import producers, witness
-from faust_assigner.broker.storage.journal import INTERVAL_S, LINES_PER_INTERVAL, Journal
+from faust_assigner.broker.storage import producers, write_audit
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.producers import ProducerBook
+from faust_assigner.broker.storage.rate_limited_log import (
+    INTERVAL_S,
+    LINES_PER_INTERVAL,
+    RateLimitedLog,
+)
 from faust_assigner.broker.storage.records import (
     BadBatch,
     Rules,
@@ -34,7 +38,7 @@ from faust_assigner.broker.storage.recovery import (
 )
 from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, prefix_range
 from faust_assigner.broker.storage.unpacking import TooMuch, unpack
-from faust_assigner.broker.storage.witness import Witness
+from faust_assigner.broker.storage.write_audit import WriteAudit
 from tests.support.clients.raw_client import batch, one_record
 
 TOPIC = bytes(16)
@@ -47,7 +51,7 @@ def append(log: PartitionLog, timestamp: int) -> int:
     return log.append(parse_batch(data), data, 0)
 
 
-# -- the witness -----------------------------------------------------------------------------
+# -- the write audit -----------------------------------------------------------------------------
 
 
 def place(number: int) -> bytes:
@@ -57,14 +61,14 @@ def place(number: int) -> bytes:
 
 def test_writes_and_ends_are_what_the_last_run_said(tmp_path: Path) -> None:
     """Also those of more partitions than the first 64 KiB have room for."""
-    first = Witness(tmp_path)
-    count = witness.GROW_BYTES // witness.ENTRY.size + 100
+    first = WriteAudit(tmp_path)
+    count = write_audit.GROW_BYTES // write_audit.ENTRY.size + 100
     first.note(7)
     for number in range(count):
         first.note_end(place(number), number + 1)
     first.note_end(place(3), 50)
     first.close()
-    again = Witness(tmp_path)
+    again = WriteAudit(tmp_path)
     assert (again.writes, again.same_boot, again.lacks(7), again.lacks(5)) == (7, True, 0, 2)
     assert again.ends == {place(n): 50 if n == 3 else n + 1 for n in range(count)}
     again.close()
@@ -84,18 +88,18 @@ def as_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "posix_fallocate", raising=False)
     monkeypatch.delattr(os, "posix_fadvise", raising=False)
     monkeypatch.setattr(mmap, "mmap", _MapWithoutResize)
-    monkeypatch.setattr(witness, "BOOT_ID", Path("/nowhere/boot_id"))
+    monkeypatch.setattr(write_audit, "BOOT_ID", Path("/nowhere/boot_id"))
 
 
 @pytest.mark.usefixtures("as_on_macos")
 def test_the_witness_grows_where_linux_calls_are_missing(tmp_path: Path) -> None:
     """Ends of more partitions than 64 KiB have room for, written and read by another life."""
     ends = {place(n): n + 1 for n in range(5_000)}
-    first = Witness(tmp_path)
+    first = WriteAudit(tmp_path)
     for at, end in ends.items():
         first.note_end(at, end)
     first.close()
-    again = Witness(tmp_path)
+    again = WriteAudit(tmp_path)
     assert again.ends == ends
     again.close()
 
@@ -118,11 +122,11 @@ def test_a_store_on_disk_comes_back_where_linux_calls_are_missing(tmp_path: Path
 @pytest.mark.usefixtures("as_on_macos")
 def test_without_a_boot_id_only_synced_writes_must_be_there(tmp_path: Path) -> None:
     """The machine may have lost power since: a tail that was never synced may be missing."""
-    first = Witness(tmp_path)
+    first = WriteAudit(tmp_path)
     first.note_synced(5)
     first.note(7)
     first.close()
-    again = Witness(tmp_path)
+    again = WriteAudit(tmp_path)
     assert [again.lacks(writes) for writes in (7, 5, 4)] == [0, 0, 1]
     again.close()
 
@@ -131,8 +135,8 @@ def test_room_for_the_witness_is_written_before_it_is_mapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk without room leaves a partition unwatched; a map over a hole would end the process."""
-    first = Witness(tmp_path)
-    fits = (witness.GROW_BYTES - witness.FIRST_ENTRY) // witness.ENTRY.size
+    first = WriteAudit(tmp_path)
+    fits = (write_audit.GROW_BYTES - write_audit.FIRST_ENTRY) // write_audit.ENTRY.size
     for number in range(fits):
         first.note_end(place(number), 1)
 
@@ -144,22 +148,22 @@ def test_room_for_the_witness_is_written_before_it_is_mapped(
     first.note_end(place(0), 9)
     monkeypatch.undo()
     first.close()
-    again = Witness(tmp_path)
+    again = WriteAudit(tmp_path)
     assert len(again.ends) == fits
     assert again.ends[place(0)] == 9
-    assert os.stat(tmp_path / witness.NAME).st_blocks * 512 >= witness.GROW_BYTES
+    assert os.stat(tmp_path / write_audit.NAME).st_blocks * 512 >= write_audit.GROW_BYTES
     again.close()
 
 
 def test_a_head_that_was_torn_by_a_kill_is_not_believed(tmp_path: Path) -> None:
     """The other copy is of the write before."""
-    first = Witness(tmp_path)
+    first = WriteAudit(tmp_path)
     first.note(7)
     first.note(8)
     newest = 1 - first._turn
-    first._map[newest * witness.HEAD_BYTES + 30] ^= 0xFF
+    first._map[newest * write_audit.HEAD_BYTES + 30] ^= 0xFF
     first.close()
-    again = Witness(tmp_path)
+    again = WriteAudit(tmp_path)
     assert again.writes == 7
     again.close()
 
@@ -192,8 +196,8 @@ def test_a_power_loss_excuses_no_end_where_synced_writes_are_missing(tmp_path: P
     append(log, 1)
     store = node.store
     assert isinstance(store, RocksStore)
-    store.witness.same_boot, store.lost_writes = False, 1
-    store.witness.ends[log.place] = 5
+    store.write_audit.same_boot, store.lost_writes = False, 1
+    store.write_audit.ends[log.place] = 5
     examine(store, node.catalogue, settings)
     assert append(log, 1) == 5
     node.close()
@@ -321,15 +325,15 @@ def test_what_was_left_out_of_the_log_is_told_after_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Ten lines of a kind, one that there are more, then how many; another kind has its own ten."""
-    journal = Journal()
+    peer_log = RateLimitedLog()
     with caplog.at_level(logging.INFO):
         for number in range(LINES_PER_INTERVAL + 7):
-            journal.say("frames", 0.0, "a frame of %d bytes", number)
-        journal.say("peers", 0.0, "a peer")
+            peer_log.say("frames", 0.0, "a frame of %d bytes", number)
+        peer_log.say("peers", 0.0, "a peer")
         assert len(caplog.records) == LINES_PER_INTERVAL + 2
-        journal.sweep(INTERVAL_S + 1)
+        peer_log.sweep(INTERVAL_S + 1)
         assert caplog.messages[-1] == "frames: 7 more in a minute"
-        journal.say("frames", INTERVAL_S + 2, "a frame of %d bytes", 99)
+        peer_log.say("frames", INTERVAL_S + 2, "a frame of %d bytes", 99)
         assert caplog.messages[-1] == "a frame of 99 bytes"
 
 
@@ -353,13 +357,13 @@ def test_in_a_batch_of_the_brokers_time_every_record_has_that_time() -> None:
 
 def test_each_minute_has_its_own_ten_lines(caplog: pytest.LogCaptureFixture) -> None:
     """The second minute is limited as the first one was."""
-    journal = Journal()
+    peer_log = RateLimitedLog()
     with caplog.at_level(logging.INFO):
         for minute in range(3):
             caplog.clear()
             for number in range(LINES_PER_INTERVAL + 5):
                 now = minute * (INTERVAL_S + 1) + number / 100
-                journal.say("frames", now, "a frame of %d bytes", number)
+                peer_log.say("frames", now, "a frame of %d bytes", number)
             lines = [line for line in caplog.messages if line.startswith("a frame of")]
             assert len(lines) == LINES_PER_INTERVAL
 

@@ -32,7 +32,7 @@ def test_its_environment_is_options_that_go_together(
             said[name] = str(tmp_path / name)
     options = Options.read({}, said)
     assert options.settings.strict
-    options.door()
+    options.authenticator()
 
 
 def test_its_files_are_mounted() -> None:

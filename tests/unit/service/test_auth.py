@@ -11,7 +11,12 @@ import pytest
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.errors import WrongCaller
 from faust_assigner.service.faults import Unauthenticated
-from faust_assigner.service.server.auth import CertificateDoor, OpenDoor, TokenDoor, read_tokens
+from faust_assigner.service.server.auth import (
+    CertificateAuthenticator,
+    NoAuthentication,
+    TokenAuthenticator,
+    read_tokens,
+)
 
 CANARY = "canary-3f9d"
 
@@ -34,18 +39,23 @@ class Context:
         return self._certificate
 
 
-def tokens(tmp_path: Path, text: str) -> TokenDoor:
-    """A door with a file's tokens; ``ops`` administers."""
+def tokens(tmp_path: Path, text: str) -> TokenAuthenticator:
+    """A authenticator with a file's tokens; ``ops`` administers."""
     (tmp_path / "tokens").write_text(text)
-    return TokenDoor.of_file(tmp_path / "tokens", ("ops",))
+    return TokenAuthenticator.of_file(tmp_path / "tokens", ("ops",))
 
 
 def test_a_token_says_who_calls(tmp_path: Path) -> None:
     """In the clear in the file, or as its digest."""
     digest = hashlib.sha256(b"second").hexdigest()
-    door = tokens(tmp_path, f"# names and tokens\na {CANARY}\nb sha256:{digest}\nops third\n")
+    authenticator = tokens(
+        tmp_path, f"# names and tokens\na {CANARY}\nb sha256:{digest}\nops third\n"
+    )
     for token, name in ((CANARY, "a"), ("second", "b"), ("third", "ops")):
-        assert door.caller(Context(("authorization", f"Bearer {token}"))).acting_as(name) == name
+        assert (
+            authenticator.caller(Context(("authorization", f"Bearer {token}"))).acting_as(name)
+            == name
+        )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +98,7 @@ def test_an_administrator_is_named_as_one(tmp_path: Path) -> None:
 
 def test_a_certificate_says_who_calls() -> None:
     """By its common name or one of its alternative names; without one nobody comes in."""
-    caller = CertificateDoor().caller(
+    caller = CertificateAuthenticator().caller(
         Context(
             certificate={
                 "x509_common_name": [b"a"],
@@ -100,12 +110,14 @@ def test_a_certificate_says_who_calls() -> None:
     with pytest.raises(WrongCaller):
         caller.acting_as("b")
     with pytest.raises(Unauthenticated):
-        CertificateDoor().caller(Context(certificate={"transport_security_type": [b"ssl"]}))
+        CertificateAuthenticator().caller(
+            Context(certificate={"transport_security_type": [b"ssl"]})
+        )
 
 
 def test_an_open_door_has_no_identity() -> None:
     """Everybody is anyone, and administers."""
-    caller = OpenDoor().caller(Context())
+    caller = NoAuthentication().caller(Context())
     caller.administering()
     assert caller.acting_as("whoever") == ""
 
@@ -152,7 +164,7 @@ def test_a_token_for_a_prefix_is_every_name_that_begins_so(tmp_path: Path) -> No
 def test_a_certificate_for_a_prefix_is_every_name_that_begins_so() -> None:
     """A star elsewhere, as in a name for hosts, or alone stands for nobody."""
     names = [b"shop-*", b"*.shop.svc", b"*"]
-    caller = CertificateDoor().caller(Context(certificate={"x509_common_name": names}))
+    caller = CertificateAuthenticator().caller(Context(certificate={"x509_common_name": names}))
     assert caller.acting_as("shop-1") == "shop-1"
     for name in ("a.shop.svc", "other"):
         with pytest.raises(WrongCaller):
@@ -161,21 +173,24 @@ def test_a_certificate_for_a_prefix_is_every_name_that_begins_so() -> None:
 
 def test_two_tokens_of_one_name_both_count(tmp_path: Path) -> None:
     """While consumers go from the old one to the new one."""
-    door = tokens(tmp_path, "a old\na new\na new")
-    assert [door.caller(bearer(token)).acting_as("a") for token in ("old", "new")] == ["a", "a"]
+    authenticator = tokens(tmp_path, "a old\na new\na new")
+    assert [authenticator.caller(bearer(token)).acting_as("a") for token in ("old", "new")] == [
+        "a",
+        "a",
+    ]
 
 
 def test_tokens_are_read_again_when_the_file_changes(tmp_path: Path) -> None:
     """A token that was taken out is refused, and a new one is known."""
-    door = tokens(tmp_path, "a old")
-    door.look()
+    authenticator = tokens(tmp_path, "a old")
+    authenticator.look()
     (tmp_path / "next").write_text("a new-one")
     (tmp_path / "next").replace(tmp_path / "tokens")
-    assert door.caller(bearer("old")).acting_as("a") == "a"
-    door.look()
-    assert door.caller(bearer("new-one")).acting_as("a") == "a"
+    assert authenticator.caller(bearer("old")).acting_as("a") == "a"
+    authenticator.look()
+    assert authenticator.caller(bearer("new-one")).acting_as("a") == "a"
     with pytest.raises(Unauthenticated):
-        door.caller(bearer("old"))
+        authenticator.caller(bearer("old"))
 
 
 @pytest.mark.parametrize("text", ["a", None, ""])
@@ -183,18 +198,18 @@ def test_a_file_that_became_wrong_leaves_the_tokens_that_there_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str | None
 ) -> None:
     """It is logged once, and read once it is right again."""
-    door = tokens(tmp_path, "a old")
+    authenticator = tokens(tmp_path, "a old")
     if text is None:
         (tmp_path / "tokens").unlink()
     else:
         (tmp_path / "tokens").write_text(text)
-    door.look()
-    door.look()
-    assert door.caller(bearer("old")).acting_as("a") == "a"
+    authenticator.look()
+    authenticator.look()
+    assert authenticator.caller(bearer("old")).acting_as("a") == "a"
     assert caplog.text.count("goes on with the tokens that it has") == 1
     (tmp_path / "tokens").write_text("a newer-one")
-    door.look()
-    assert door.caller(bearer("newer-one")).acting_as("a") == "a"
+    authenticator.look()
+    assert authenticator.caller(bearer("newer-one")).acting_as("a") == "a"
 
 
 def test_a_callers_token_is_read_from_its_file_for_each_call(tmp_path: Path) -> None:
@@ -211,10 +226,10 @@ def test_a_callers_token_is_read_from_its_file_for_each_call(tmp_path: Path) -> 
 
 
 def test_no_token_is_ever_shown(tmp_path: Path) -> None:
-    """Neither by the door nor by what it raises nor by the client's side."""
+    """Neither by the authenticator nor by what it raises nor by the client's side."""
     from faust_assigner.service.client import Access
 
-    door = tokens(tmp_path, f"a {CANARY}")
+    authenticator = tokens(tmp_path, f"a {CANARY}")
     with pytest.raises(Unauthenticated) as raised:
-        door.caller(Context(("authorization", f"Bearer {CANARY}x")))
-    assert CANARY not in f"{door!r}{raised.value}{Access(token=CANARY)!r}"
+        authenticator.caller(Context(("authorization", f"Bearer {CANARY}x")))
+    assert CANARY not in f"{authenticator!r}{raised.value}{Access(token=CANARY)!r}"

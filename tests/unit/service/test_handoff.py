@@ -1,4 +1,4 @@
-"""The hand-off's table: every state and every happening, and what no sequence of them can do."""
+"""The hand-off's table: every state and every event, and what no sequence of them can do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from faust_assigner.service.handoff import (
     NEXT,
     Effect,
     Handoff,
-    Happening,
+    HandoffEvent,
     Phase,
     State,
     TopicPartition,
@@ -24,20 +24,20 @@ ORDER = (Phase.WARMING, Phase.READY, Phase.COMPLETE)
 FRESH = Handoff(TopicPartition("t", 0), "old", "new", Phase.WARMING, 100.0)
 
 
-def lives(strict: bool, depth: int = 6) -> list[list[tuple[Happening, Handoff | None, Effect]]]:
-    """Every sequence of happenings that changes something, to its end: the whole small scope."""
+def lives(strict: bool, depth: int = 6) -> list[list[tuple[HandoffEvent, Handoff | None, Effect]]]:
+    """Every sequence of events that changes something, to its end: the whole small scope."""
     done, open_ = [], [([], replace(FRESH, strict=strict))]
     for _ in range(depth):
         longer = []
         for life, handoff in open_:
-            for happening in Happening:
-                after = step(state_of(handoff), happening, strict=strict)
+            for event in HandoffEvent:
+                after = step(state_of(handoff), event, strict=strict)
                 if after is None:
                     continue
                 to, effect = after
                 stored = None if to is State.GONE else advanced(handoff, to, offset=5, reason="no")
                 (done if stored is None else longer).append(
-                    ([*life, (happening, stored, effect)], stored)
+                    ([*life, (event, stored, effect)], stored)
                 )
         open_ = longer
     assert not open_, "every life ends within six steps"
@@ -66,48 +66,48 @@ def test_the_partition_is_given_once_at_most(strict: bool) -> None:
 def test_a_strict_owner_has_released_or_is_gone_before_the_new_one_owns() -> None:
     """In every life of a strict hand-off."""
     for life in lives(strict=True):
-        happened = [happening for happening, _, _ in life]
-        for n, (happening, _, effect) in enumerate(life):
+        happened = [event for event, _, _ in life]
+        for n, (event, _, effect) in enumerate(life):
             if effect is Effect.GIVE:
-                assert happening is Happening.OLD_GONE or Happening.LET_GO in happened[:n]
+                assert event is HandoffEvent.OLD_GONE or HandoffEvent.LET_GO in happened[:n]
 
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_nobody_owns_who_was_not_warm_unless_the_old_owner_is_gone(strict: bool) -> None:
     """GIVE without WARM is for orphans alone."""
     for life in lives(strict):
-        happened = [happening for happening, _, _ in life]
-        for n, (happening, _, effect) in enumerate(life):
-            warm = Happening.WARM in happened[:n]
-            assert effect is not Effect.GIVE or happening is Happening.OLD_GONE or warm
+        happened = [event for event, _, _ in life]
+        for n, (event, _, effect) in enumerate(life):
+            warm = HandoffEvent.WARM in happened[:n]
+            assert effect is not Effect.GIVE or event is HandoffEvent.OLD_GONE or warm
 
 
 @pytest.mark.parametrize("state", [s for s in State if s is not State.GONE])
 def test_every_state_ends_by_itself_or_by_its_deadline(state: State) -> None:
     """C7: the leader has a move of its own, or the time that is over."""
-    assert (state, Happening.LOOK) in NEXT or (state, Happening.LATE) in NEXT
+    assert (state, HandoffEvent.LOOK) in NEXT or (state, HandoffEvent.LATE) in NEXT
 
 
 @pytest.mark.parametrize("state", [s for s in State if s is not State.GONE])
 def test_no_state_outlives_both_its_consumers(state: State) -> None:
     """Whoever is gone, the leader can go on."""
-    for happening in (Happening.NEW_GONE, Happening.OLD_GONE):
-        assert (state, happening) in NEXT or (state, Happening.LOOK) in NEXT
+    for event in (HandoffEvent.NEW_GONE, HandoffEvent.OLD_GONE):
+        assert (state, event) in NEXT or (state, HandoffEvent.LOOK) in NEXT
 
 
 def test_gone_is_the_end() -> None:
     """Nothing brings a hand-off back."""
-    assert all(step(State.GONE, happening) is None for happening in Happening)
+    assert all(step(State.GONE, event) is None for event in HandoffEvent)
 
 
 def test_only_what_is_failed_or_late_cools_the_new_owner_down() -> None:
     """A new owner that left is not asked anyway; one that the plan dropped did nothing wrong."""
-    cooling = {happening for (_, happening), (_, effect) in NEXT.items() if effect is Effect.COOL}
-    assert cooling == {Happening.LOOK, Happening.LATE}
+    cooling = {event for (_, event), (_, effect) in NEXT.items() if effect is Effect.COOL}
+    assert cooling == {HandoffEvent.LOOK, HandoffEvent.LATE}
     assert {
         state
-        for (state, happening), (_, effect) in NEXT.items()
-        if effect is Effect.COOL and happening is Happening.LOOK
+        for (state, event), (_, effect) in NEXT.items()
+        if effect is Effect.COOL and event is HandoffEvent.LOOK
     } == {State.FAILED}
 
 
@@ -119,18 +119,18 @@ def test_an_owner_is_expelled_for_not_releasing_and_for_nothing_else() -> None:
         if effect is Effect.EXPEL or (to is State.EXPELLED)
     }
     assert expelling == {
-        (State.RELEASING, Happening.LATE),
-        (State.UNRELEASED, Happening.LOOK),
+        (State.RELEASING, HandoffEvent.LATE),
+        (State.UNRELEASED, HandoffEvent.LOOK),
     }
 
 
-@pytest.mark.parametrize(("state", "happening"), list(product(State, Happening)))
+@pytest.mark.parametrize(("state", "event"), list(product(State, HandoffEvent)))
 def test_what_is_stored_reads_back_as_the_state_it_was_stored_as(
-    state: State, happening: Happening
+    state: State, event: HandoffEvent
 ) -> None:
     """For every step of the table, strict or not."""
     start = next((h for h in STORED if state_of(h) is state), None)
-    after = step(state, happening, strict=start.strict) if start else None
+    after = step(state, event, strict=start.strict) if start else None
     if start is not None and after is not None and after[0] is not State.GONE:
         assert state_of(advanced(start, after[0], offset=5, reason="no")) is after[0]
 

@@ -16,7 +16,7 @@ from faust_assigner.service.errors import BadRequest, NotFound, StoreUnavailable
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Action, Consumer, Ended
-from faust_assigner.service.server.auth import OpenDoor
+from faust_assigner.service.server.auth import NoAuthentication
 from faust_assigner.service.server.convert import partition_of
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.metrics import PrometheusMetrics
@@ -45,7 +45,7 @@ async def served() -> AsyncIterator[tuple[MemoryStore, ConsumerServicer, pb.Regi
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 1}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
-        servicer = ConsumerServicer(Groups.of_one(node), OpenDoor())
+        servicer = ConsumerServicer(Groups.of_one(node), NoAuthentication())
         yield kept, servicer, pb.RegisterRequest(consumer_name="a", heartbeats=True)
     await kept.close()
 
@@ -149,7 +149,7 @@ def test_who_was_told_to_stop_though_nobody_relieves_it_may_start_again() -> Non
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_many_topics_that_travel_together_are_more_than_one_transaction(strict: bool) -> None:
-    """The store takes 128 operations at once: a crew of 70 partitions moves all the same."""
+    """The store takes 128 operations at once: 70 co-partitioned partitions move all the same."""
 
     async def story() -> None:
         kept = store()

@@ -15,7 +15,7 @@ from faust_assigner.service.errors import MAX_CLAIMS, BadRequest
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Consumer
 from faust_assigner.service.server.admin_servicer import AdminServicer
-from faust_assigner.service.server.auth import OpenDoor
+from faust_assigner.service.server.auth import NoAuthentication
 from faust_assigner.service.server.convert import consumer_of
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.servicer import ConsumerServicer
@@ -71,7 +71,7 @@ async def blocked(request: pb.RegisterRequest) -> float:
     kept = store()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
-        servicer = ConsumerServicer(Groups.of_one(node), OpenDoor())
+        servicer = ConsumerServicer(Groups.of_one(node), NoAuthentication())
         async with watched() as longest:
             for _ in range(2):
                 stream: Any = servicer.Register(request, None)
@@ -124,7 +124,7 @@ async def test_many_states_that_are_asked_for_at_once_block_no_longer_than_one()
     async with Bench(lambda: kept) as b:
         node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
         await node.register(Consumer(name="a", holds={"t": tuple(range(COUNT))}))
-        admin = AdminServicer(Groups.of_one(node), OpenDoor())
+        admin = AdminServicer(Groups.of_one(node), NoAuthentication())
 
         async def ask() -> None:
             async for said in admin.GetState(pb.GetStateRequest(), None):

@@ -1,4 +1,4 @@
-"""What the leader does about hand-offs under way: crews, deadlines, and consumers that leave."""
+"""How the leader treats unfinished hand-offs: co-partitioned topics, deadlines, and leaving consumers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.unit.service.stories import ALL, AT, SETTINGS, view_of
 
 MATE = TopicPartition("u", 0)
 BOTH = [Consumer(name="a"), Consumer(name="b")]
-CREW = [Consumer(name=name, co_partitioned=(("t", "u"),)) for name in "ab"]
+CONSUMERS = [Consumer(name=name, co_partitioned=(("t", "u"),)) for name in "ab"]
 
 
 def at(number: int, topic: str = "t") -> TopicPartition:
@@ -49,22 +49,22 @@ def test_a_pin_waits_while_its_consumer_cannot_take_a_partition_that_travels_alo
     hindrance: str,
 ) -> None:
     """Co-partitioned topics are never on two consumers."""
-    crew = CREW
+    copartitioned = CONSUMERS
     if hindrance == "does not want":
-        crew = [CREW[0], Consumer(name="b", topics=("t",))]
-    view = view_of(*crew, topics={"t": 1, "u": 1}, owners={AT: "a", MATE: "a"})
+        copartitioned = [CONSUMERS[0], Consumer(name="b", topics=("t",))]
+    view = view_of(*copartitioned, topics={"t": 1, "u": 1}, owners={AT: "a", MATE: "a"})
     if hindrance == "cools down":
         cool(view, MATE, "b")
-    by_name = {consumer.name: consumer for consumer in crew}
+    by_name = {consumer.name: consumer for consumer in copartitioned}
     found = targets.pinned(pinned(view, Pin(AT, "b")), by_name, bound_topics(view))
     assert found == ({} if hindrance else {AT: "b", MATE: "b"})
 
 
 def test_of_two_pins_for_partitions_that_travel_together_the_first_topics_counts() -> None:
     """All of them go there."""
-    view = view_of(*CREW, topics={"t": 1, "u": 1}, owners={AT: "a", MATE: "a"})
+    view = view_of(*CONSUMERS, topics={"t": 1, "u": 1}, owners={AT: "a", MATE: "a"})
     both = pinned(view, Pin(AT, "b"), Pin(MATE, "a"))
-    assert choose(both, CREW, replicas=0).owner == {AT: "b", MATE: "b"}
+    assert choose(both, CONSUMERS, replicas=0).owner == {AT: "b", MATE: "b"}
 
 
 def test_a_partition_that_goes_back_for_a_pinned_one_is_one_that_its_consumer_can_take() -> None:
@@ -139,8 +139,8 @@ def test_as_many_partitions_go_back_as_travel_with_the_pinned_one() -> None:
     """Two for two, and not the single "v/0" for them."""
     topics = {"t": 2, "u": 2, "v": 1}
     owners = {AT: "a", at(1): "a", at(1, "u"): "a"}
-    view = pinned(view_of(*CREW, topics=topics, owners=owners), Pin(at(1, "u"), "a"))
-    assert Counter(choose(view, CREW, replicas=0).owner.values()) == {"a": 3, "b": 2}
+    view = pinned(view_of(*CONSUMERS, topics=topics, owners=owners), Pin(at(1, "u"), "a"))
+    assert Counter(choose(view, CONSUMERS, replicas=0).owner.values()) == {"a": 3, "b": 2}
 
 
 MOVE = Pin(AT, "b", once=True)
@@ -186,7 +186,7 @@ def test_while_paused_only_ordered_moves_begin_and_after_an_outage_none(
     """With the partitions that travel along. After an outage, missing owners may still come back."""
     everything = {at(n, topic): "a" for n in range(3) for topic in "tu"}
     owners = everything | ({at(2): "gone", at(2, "u"): "gone"} if state == "outage" else {})
-    view = pinned(view_of(*CREW, topics={"t": 3, "u": 3}, owners=owners), Pin(AT, "b"))
+    view = pinned(view_of(*CONSUMERS, topics={"t": 3, "u": 3}, owners=owners), Pin(AT, "b"))
     if state == "paused":
         put(view, ALL.paused, codec.dump_pause(Pause("", 0.0)))
     if state == "outage":

@@ -10,7 +10,7 @@ from typing import Any
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.admin_servicer import AdminServicer
-from faust_assigner.service.server.auth import OpenDoor
+from faust_assigner.service.server.auth import NoAuthentication
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.servicer import ConsumerServicer
 from tests.support.assigning.consumers import Bench, eventually, virtually
@@ -25,7 +25,7 @@ async def listening(node: AssignerNode, name: str) -> AsyncIterator[list[pb.Assi
 
     async def listen() -> None:
         context: Any = None
-        async for message in ConsumerServicer(Groups.of_one(node), OpenDoor()).Register(
+        async for message in ConsumerServicer(Groups.of_one(node), NoAuthentication()).Register(
             request, context
         ):
             told.append(message)
@@ -113,7 +113,7 @@ def test_revisions_of_two_instances_compare() -> None:
             async with listening(one, "a") as told:
                 await eventually(lambda: len(epochs(told)) == 2, "two grants")
                 await eventually(lambda: two.revision == one.revision, "both are up to date")
-                admin, context = AdminServicer(Groups.of_one(two), OpenDoor()), None
+                admin, context = AdminServicer(Groups.of_one(two), NoAuthentication()), None
                 states = [part async for part in admin.GetState(pb.GetStateRequest(), context)]
                 assert states[0].revision >= told[-1].revision > 0
                 plans = [part async for part in admin.Plan(pb.PlanRequest(), context)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.service import keys as codec
-from faust_assigner.service.handoff import Happening
+from faust_assigner.service.handoff import HandoffEvent
 from faust_assigner.service.records import Assigned, Leader
 from faust_assigner.service.store.base import Compare, Event, Field, KeyValue, Put, Write, absent
 from tests.support.assigning.proofs import after_the_term, moments, unfitting, without_compares
@@ -87,5 +87,5 @@ def test_an_answer_that_fits_no_state_is_found(
         1.0, 1.1, (_GUARD,), (Put(ALL.handoff(AT), codec.dump_handoff(HANDOFF)),), 3
     )
     history = moments([_event(ALL.handoff(AT), 3, codec.dump_handoff(HANDOFF))], [began], ALL)
-    said = Said(AT, name, Happening.WARM, 3, sent, sent + 0.2, refused)
+    said = Said(AT, name, HandoffEvent.WARM, 3, sent, sent + 0.2, refused)
     assert len(unfitting([said], history)) == faults

@@ -117,7 +117,7 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         ("also stops the tables of what goes", HERE),
         ("also pauses and clears queues", HERE),
         ("also waits for streams, commits and flushes", f"{_HANDS}.revoke {_HANDS}._finish"),
-        ("also ends transactions", "transactions.manager:OwnTransactions.revoke"),
+        ("also ends transactions", "transactions.manager:PartitionTransactions.revoke"),
     ),
     taken(
         f"{_APP}._on_partitions_assigned",
@@ -137,7 +137,7 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         ("calls on_partitions_assigned", HERE),
         ("does crash", HERE),
         ("also waits for subscriptions", HERE),
-        ("also begins transactions", "transactions.manager:OwnTransactions.assign"),
+        ("also begins transactions", "transactions.manager:PartitionTransactions.assign"),
     ),
     taken(
         "faust.app.router:Router.route_req",

@@ -22,9 +22,9 @@ CALLS: Final[Mapping[str, str]] = {
     "tables.scope:ScopedStore": "_dbs_for_actives",
     "tables.scope:ScopedTable": "data",
     "consumer.batches:BatchesInTime": "wait_for_stopped",
-    "consumer.batches:OwnedBatches": "__aiter__",
+    "consumer.batches:TransactionalBatches": "__aiter__",
     "consumer.commits:FinalCommit": "_filter_committable_offsets commit_and_end_transactions",
-    "membership.driver_assignor:AsksOurs": "_new_consumer_thread",
+    "membership.driver_assignor:UsesAppAssignor": "_new_consumer_thread",
     "consumer.fetching:FlowControl": "is_active",
     "consumer.fetching:KnownPartitions": "topic_partitions",
     "consumer.fetching:FlowGate": (

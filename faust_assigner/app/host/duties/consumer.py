@@ -9,14 +9,14 @@ from faust_assigner.app.host.duties.row import HERE, ORIGINAL, Taken, alike, tak
 _CONSUMER = "faust.transport.consumer:Consumer"
 _THREADED = "faust.transport.consumer:ThreadDelegateConsumer"
 _TRANSACTIONS = "faust.transport.consumer:TransactionManager"
-_OWN = "transactions.manager:OwnTransactions"
+_OWN = "transactions.manager:PartitionTransactions"
 _HANDS = "rebalance.incremental:IncrementalRebalance"
 _TWO_ROADS = "The original is called where the flow is this generation's; else nothing may resume."
 
 _TAKES = tuple(
     taken(
         f"faust.streams:Stream.{name}",
-        f"consumer.batches:OwnedBatches.{name}",
+        f"consumer.batches:TransactionalBatches.{name}",
         "The original is called without transactions; with them a batch holds records of one partition.",
         ("raises RuntimeError", "consumer.batches:Basket.collect"),
         ("event buffer_full.set", "consumer.batches:Basket.collect"),
@@ -36,8 +36,8 @@ _TAKES = tuple(
             "",
             "An error in the reader is one of a task of the stream: mode crashes it.",
         ),
-        ("sets enable_acks", "consumer.batches:OwnedBatches._collected"),
-        ("also acknowledges each record", "consumer.batches:OwnedBatches._hand_out"),
+        ("sets enable_acks", "consumer.batches:TransactionalBatches._collected"),
+        ("also acknowledges each record", "consumer.batches:TransactionalBatches._hand_out"),
         ("also restores enable_acks at the end", "", "The basket outlives an agent that fails."),
     )
     for name in ("take", "take_events", "take_with_timestamp", "noack_take")
@@ -141,14 +141,14 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     taken(
         f"{_TRANSACTIONS}.on_rebalance",
-        "transactions.manager:OwnTransactions.revoke",
+        "transactions.manager:PartitionTransactions.revoke",
         "In a cooperative round: of what goes; what comes is taken on later.",
         ("transaction _tps_to_transactional_ids", f"{_OWN}.ids_for"),
         ("logs Stopping %r transactional %s for %r revo", f"{_OWN}.end"),
         ("logs Starting %r transactional %s for %r assi", f"{_OWN}.begin"),
         (
             "also begins the transactions of what came",
-            "transactions.manager:OwnTransactions.assign",
+            "transactions.manager:PartitionTransactions.assign",
         ),
     ),
     *alike(

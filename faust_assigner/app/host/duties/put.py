@@ -204,7 +204,7 @@ PUT: Final[tuple[Put, ...]] = (
     Put(
         "transactions.manager:__init__ self.producer.send_soon",
         "faust.transport.producer:Producer.send_soon",
-        "transactions.manager:OwnTransactions.send_soon",
+        "transactions.manager:PartitionTransactions.send_soon",
         "",
         "What belongs to no record goes through the original, the rest into its record's transaction.",
     ),

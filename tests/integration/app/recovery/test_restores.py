@@ -147,15 +147,15 @@ async def test_a_round_that_comes_while_the_first_recovery_begins_is_the_one_tha
     async with running(worker):
         worker.start_rounds()
         recovery, may_go = worker.app.tables.recovery, asyncio.Event()
-        settle, waiting = recovery.settle, list[bool]()
+        stop_and_wait, waiting = recovery.stop_and_wait, list[bool]()
 
         async def slowly() -> None:
             if recovery.is_flowing and not waiting:
                 waiting.append(True)
                 await may_go.wait()
-            await settle()
+            await stop_and_wait()
 
-        recovery.settle = slowly
+        recovery.stop_and_wait = slowly
         await worker.rebalance([0, 1])
         assert await worker.until(lambda: bool(waiting))
         round_ = asyncio.create_task(worker.give([0]))

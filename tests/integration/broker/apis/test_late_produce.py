@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.broker import EmbeddedBroker, pace
+from faust_assigner.broker import EmbeddedBroker, throttle
 from faust_assigner.broker.limits import ANSWER_TIMEOUT_S
 from faust_assigner.broker.storage import records
 from tests.support.clients.raw_client import RawClient, batch, one_record
@@ -30,7 +30,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """In the test's hand."""
     made = Clock()
-    monkeypatch.setattr(pace, "time", made)
+    monkeypatch.setattr(throttle, "time", made)
     return made
 
 

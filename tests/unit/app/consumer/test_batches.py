@@ -10,7 +10,7 @@ import pytest
 from faust.streams import _current_event
 from faust.types import TP
 
-from faust_assigner.app.consumer.batches import BatchesInTime, OwnedBatches
+from faust_assigner.app.consumer.batches import BatchesInTime, TransactionalBatches
 
 A, B = TP("orders", 0), TP("orders", 1)
 
@@ -37,7 +37,9 @@ class Stock:
         self._active_agens: set[Any] = set()
         self._processors: list[Any] = ["echo"]
         transactions = SimpleNamespace(
-            hold_back=self._hold_back, hold_value="hold", waits_for=lambda events: self.waits
+            wait_for_commit=self._wait_for_commit,
+            hold_value="hold",
+            waits_for=lambda events: self.waits,
         )
         self.consumer = SimpleNamespace(
             transactions=transactions, leaving=frozenset(), _unacked_messages=set()
@@ -52,7 +54,7 @@ class Stock:
             flow_control=SimpleNamespace(is_active=lambda: self.flows),
         )
 
-    async def _hold_back(self, event: Any) -> None:
+    async def _wait_for_commit(self, event: Any) -> None:
         self.held.append(event.value)
 
     def add_processor(self, processor: Any) -> None:
@@ -86,7 +88,7 @@ class Stock:
         return self.should_stop
 
 
-class Stream(OwnedBatches, Stock):  # type: ignore[misc]
+class Stream(TransactionalBatches, Stock):  # type: ignore[misc]
     """Ours over it, under ``exactly_once``."""
 
     async def read(self, *events: Event) -> None:

@@ -44,11 +44,11 @@ class Transactions:
         """What was sent into any."""
         return {tp: at for reached in self.sent.values() for tp, at in reached.items()}
 
-    def settle(self, transactional_id: str) -> None:
+    def hold_new_records(self, transactional_id: str) -> None:
         """Hold back."""
         self.settling.add(transactional_id)
 
-    def is_settling(self, transactional_id: str) -> bool:
+    def holds_new_records(self, transactional_id: str) -> bool:
         """Held back."""
         return transactional_id in self.settling
 
@@ -210,10 +210,10 @@ async def test_a_commit_waits_for_a_record_that_has_sent(made: Consumer) -> None
     made.transactions.sent[ID][ORDERS] = 4
     committing = asyncio.ensure_future(made.commit_all())
     await asyncio.sleep(0.03)
-    assert made.transactions.is_settling(ID)
+    assert made.transactions.holds_new_records(ID)
     made.end(under_way)
     made.record_ended(ORDERS)
-    assert not made.transactions.is_settling(ID)
+    assert not made.transactions.holds_new_records(ID)
     assert await committing
     assert made.commits == [{ORDERS: 5}]
 
@@ -253,7 +253,7 @@ async def test_a_commit_follows_once_the_record_ends_that_held_it_up(made: Consu
     """One, after the commit under way; not while another record of the transaction has sent."""
     first, second = made.begin(ORDERS, 4), made.begin(ORDERS, 5)
     made.transactions.sent[ID][ORDERS] = 5
-    made.transactions.settle(ID)
+    made.transactions.hold_new_records(ID)
     made.end(first)
     made.record_ended(ORDERS)
     assert made._soon is None

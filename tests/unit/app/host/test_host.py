@@ -170,7 +170,7 @@ def _hosts() -> dict[str, tuple[type, ...]]:
         "FlowGate",
         "RecordBoundaryCommits",
         "FinalCommit",
-        "AsksOurs",
+        "UsesAppAssignor",
         "BoundedShutdown",
         "MembershipFence",
         "BackPressure",
@@ -178,7 +178,7 @@ def _hosts() -> dict[str, tuple[type, ...]]:
     consumers = dict.fromkeys(names, (driver.Consumer,))
     return {
         **consumers,
-        "OwnTransactions": (TransactionManager,),
+        "PartitionTransactions": (TransactionManager,),
         "RecoveringTables": (TableManager,),
         "Watched": (TableManager,),
         "ChecksTopics": (TableManager,),
@@ -223,7 +223,7 @@ def test_the_protocols_say_what_the_host_has() -> None:
     """mypy checks the mixins against the protocols, this the protocols against Faust, by name and kind."""
     hosts = {
         bases.ConsumerBase: HOSTS["FlowGate"],
-        bases.TransactionsBase: HOSTS["OwnTransactions"],
+        bases.TransactionsBase: HOSTS["PartitionTransactions"],
         bases.TablesBase: HOSTS["RecoveringTables"],
         bases.RecoveryBase: HOSTS["RecoveryLoop"],
         bases.RocksDBBase: HOSTS["FaultReportingStore"],

@@ -194,7 +194,7 @@ async def test_rounds_are_counted_by_their_trigger(shop: Shop) -> None:
     assert a.of("plan_seconds_count") == {(): 3.0}
     assert a.of("tasks")[()] == PARTITIONS
     shown = a.sensor.rounds()
-    assert (shown.app, shown.rounds) == ("shop", a.sensor.journal.rounds())
+    assert (shown.app, shown.rounds) == ("shop", a.sensor.recent_rounds.rounds())
     assert shown.rounds
 
 

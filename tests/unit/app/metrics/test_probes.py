@@ -14,7 +14,7 @@ from faust_assigner.app.metrics.figures import REASONS
 from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.probes import STALLED_S, live_problems
 from faust_assigner.app.metrics.sensor import MetricsSensor
-from faust_assigner.app.metrics.standing import RECORD_S
+from faust_assigner.app.metrics.stalled import RECORD_S
 from faust_assigner.app.rebalance.member import Memory
 from tests.support.faust_group import make_app
 from tests.unit.app.metrics.test_metrics import Clock

@@ -416,7 +416,7 @@ async def test_what_is_read_again_is_paused_and_nothing_of_it_waits(
         consumer._delivering = None
 
     monkeypatch.setattr(handing_over.asyncio, "sleep", sleep)
-    await consumer.hold_back({LOG})
+    await consumer.pause_and_drop({LOG})
     assert consumer._delivering == (A if delivering == A else None)
     assert (consumer._paused_partitions, consumer._buffered_partitions) == ({LOG}, {A})
     assert consumer._in_hand == {A: [1], LOG: []}

@@ -59,9 +59,9 @@ class Host:
     async def _open_tables(self) -> None:
         self.acts.append(("open tables", set(PartitionRecovery._to_open(self))))  # type: ignore[arg-type]
 
-    async def settle(self) -> None:
+    async def stop_and_wait(self) -> None:
         """As ours."""
-        self.acts.append("settle")
+        self.acts.append("stop_and_wait")
 
     def begin_again(self) -> None:
         """As ours."""
@@ -133,7 +133,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         leaving=frozenset(),
         between_generations=False,
         _paused_partitions={*SOURCES, A, B},
-        hold_back=note("hold back"),
+        pause_and_drop=note("hold back"),
         seek_some=note("seek"),
         seek_wait=note("seek to"),
         resume_partitions=lambda tps: acts.append(("resume", set(tps))),
@@ -260,7 +260,7 @@ async def test_an_interrupted_restore_has_ended_before_anything_else_begins(made
     await asyncio.sleep(0)
     assert made.is_taking_on
     await made.interrupt()
-    assert made.acts == ["ended", "settle"]
+    assert made.acts == ["ended", "stop_and_wait"]
     assert not made.is_taking_on
 
 
@@ -352,7 +352,7 @@ async def test_roles_are_of_changelogs_and_taken_on_where_streams_flow(
 
     made._take_on, made.is_flowing, made.active_tps = assign, is_flowing, {D}
     await made.assign({A, SOURCES[0]}, {B}, {C})
-    assert made.acts[:3] == ["settle", "flush", ("revoke", C)]
+    assert made.acts[:3] == ["stop_and_wait", "flush", ("revoke", C)]
     assert made._roles == (frozenset({A}), frozenset({B}))
     if is_flowing:
         await made._taking_on
@@ -511,7 +511,7 @@ async def test_an_interrupted_restore_reports_no_progress_any_more(made: Any) ->
     """Nobody goes on with it."""
     made.progress.give_up = lambda: made.acts.append("gave up")
     await made.interrupt()
-    assert made.acts == ["settle", "gave up"]
+    assert made.acts == ["stop_and_wait", "gave up"]
 
 
 async def test_a_table_in_memory_goes_on_from_the_later_of_its_two_offsets(

@@ -82,7 +82,7 @@ class Made(RestoringRecovery, Base):  # type: ignore[misc]
         self.acts.append("exchange")
         future.close()
 
-    async def settle(self) -> None:
+    async def stop_and_wait(self) -> None:
         """Wait."""
         self.acts.append("settled")
 

@@ -174,7 +174,7 @@ async def test_a_rebalance_stops_the_thread_and_waits_for_it(
     await asyncio.wait([building], timeout=0.05)
     assert not ended.is_set()
     restoring.app.tables.on_partitions_revoked({HERE})
-    await restoring.settle()
+    await restoring.stop_and_wait()
     assert ended.is_set()
 
 
@@ -195,7 +195,7 @@ async def test_a_thread_that_fails_after_its_waiter_is_gone_is_no_error_of_async
     await asyncio.gather(waiter, return_exceptions=True)
     del waiter  # its traceback leads to the thread's task
     may_fail.set()
-    await restoring.settle()
+    await restoring.stop_and_wait()
     await asyncio.sleep(0.01)
     gc.collect()
     assert complaints == []
@@ -329,5 +329,5 @@ async def test_settling_stops_the_threads_that_it_waits_for(app: Any) -> None:
     """They would go on for as long as there are records."""
     service = app.tables.recovery
     assert not service._stop()
-    await service.settle()
+    await service.stop_and_wait()
     assert service._stop()

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.transactions.manager import OwnTransactions
+from faust_assigner.app.transactions.manager import PartitionTransactions
 
 A, B, LOG = TP("orders", 0), TP("orders", 1), TP("payments", 0)
 
 
-class Transactions(OwnTransactions):
+class Transactions(PartitionTransactions):
     """Notes the transactions that end and begin, instead of asking a broker."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from faust.exceptions import ProducerSendError
 from faust.streams import _current_event
 from faust.types import TP
 
-from faust_assigner.app.transactions.manager import OwnTransactions, TransactionsRefused
+from faust_assigner.app.transactions.manager import PartitionTransactions, TransactionsRefused
 
 ORDERS, PAYMENTS, COPY = TP("orders", 0), TP("payments", 0), TP("orders", 1)
 ID, OTHER = "shop-1-0", "shop-2-0"
@@ -123,7 +123,7 @@ class Stock:
         self.producer.acts.append("loose")
 
 
-class Manager(OwnTransactions, Stock):  # type: ignore[misc]
+class Manager(PartitionTransactions, Stock):  # type: ignore[misc]
     """Ours over it, with a partition of orders and one of payments in two transactions."""
 
 
@@ -192,11 +192,11 @@ async def test_what_is_open_under_an_id_that_ends_is_abandoned(made: Manager) ->
     """Its rows go back, and what is held back for its commit goes on."""
     with processing(made, 4):
         share = made.share_at_hand()
-    made.settle(ID)
+    made.hold_new_records(ID)
     await made.end({ID})
     assert share is not None
     assert share.abandoned
-    assert not made.is_settling(ID)
+    assert not made.holds_new_records(ID)
 
 
 async def test_a_transaction_that_is_not_open_is_not_aborted(made: Manager) -> None:
@@ -364,7 +364,7 @@ async def test_a_fence_gives_everything_up_once(made: Manager, caplog: Any) -> N
     for tp in (ORDERS, PAYMENTS):
         with processing(made, 4, tp):
             shares.append(made.share_at_hand())
-    made.settle(ID)
+    made.hold_new_records(ID)
     made.producer.commit_refusal = ProducerFenced()
     made.close(ID)
     assert not await made.commit({ORDERS: 5})
@@ -372,7 +372,7 @@ async def test_a_fence_gives_everything_up_once(made: Manager, caplog: Any) -> N
     assert made.is_fenced
     assert shares[1] is not None
     assert shares[1].abandoned
-    assert not made.is_settling(ID)
+    assert not made.holds_new_records(ID)
     assert made.consumer.lost == 1
     assert caplog.text.count("was fenced") == 1
 
@@ -410,10 +410,10 @@ async def test_a_record_that_the_commit_has_to_wait_for_is_not_held_back(made: M
     """It has sent; the records after it wait, and go on when one of them has to be waited for, too."""
     with processing(made, 4):
         await send(made)
-    made.settle(ID)
-    await asyncio.wait_for(made.hold_back(Event(made.app, 4)), 5.0)
-    held = asyncio.ensure_future(made.hold_back(Event(made.app, 5)))
-    later = asyncio.ensure_future(made.hold_back(Event(made.app, 7)))
+    made.hold_new_records(ID)
+    await asyncio.wait_for(made.wait_for_commit(Event(made.app, 4)), 5.0)
+    held = asyncio.ensure_future(made.wait_for_commit(Event(made.app, 5)))
+    later = asyncio.ensure_future(made.wait_for_commit(Event(made.app, 7)))
     await asyncio.sleep(0.01)
     assert not held.done()
     with processing(made, 6):  # another of the same topic, which began before the commit
@@ -426,8 +426,8 @@ async def test_a_record_that_the_commit_has_to_wait_for_is_not_held_back(made: M
 
 async def test_records_of_other_transactions_are_not_held_back(made: Manager) -> None:
     """Each id is committed by itself."""
-    made.settle(ID)
-    await asyncio.wait_for(made.hold_back(Event(made.app, 9, PAYMENTS)), 5.0)
+    made.hold_new_records(ID)
+    await asyncio.wait_for(made.wait_for_commit(Event(made.app, 9, PAYMENTS)), 5.0)
     with processing(made, 9, PAYMENTS):
         assert await asyncio.wait_for(made.hold_value("value"), 5.0) == "value"
 
@@ -438,7 +438,7 @@ async def test_a_batch_is_waited_for_where_a_record_in_it_has_sent(made: Manager
         await send(made)
     sent, later = Event(made.app, 4), Event(made.app, 5)
     assert not made.waits_for([sent])
-    made.settle(ID)
+    made.hold_new_records(ID)
     assert made.waits_for([later, sent])
     assert not made.waits_for([later])
     assert not made.waits_for([Event(made.app, 0, PAYMENTS)])
@@ -461,7 +461,7 @@ async def test_what_the_final_commit_left_open_is_aborted(made: Manager, fenced:
     """What was held back for it goes on; producers end where another worker has ended them."""
     with processing(made, 4):
         share = made.share_at_hand()
-    made.settle(ID)
+    made.hold_new_records(ID)
     made.app._attachments._pending.append("attached")
     made.producer.have(OTHER, is_open=False)
     await made.abandon(fenced=fenced)
@@ -469,7 +469,7 @@ async def test_what_the_final_commit_left_open_is_aborted(made: Manager, fenced:
     assert share.abandoned
     assert made.sources() == {}
     assert made.app._attachments._pending == []
-    assert not made.is_settling(ID)
+    assert not made.holds_new_records(ID)
     stops = [("stop", ID), ("stop", OTHER)] if fenced else []
     assert sorted(made.producer.acts) == sorted([("abort", ID), *stops])
 

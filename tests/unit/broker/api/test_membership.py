@@ -103,7 +103,7 @@ def told_by(api_key: int, version: int, **values: Any) -> Any:
     async def story(hall: Hall) -> Any:
         events: list[Any] = []
 
-        def asked(group_id: str, event_for: Any, answer: Any, founder: Any = None) -> None:
+        def asked(group_id: str, event_for: Any, answer: Any, creator: Any = None) -> None:
             events.append(event_for(1))
             raise LookupError("asked")
 

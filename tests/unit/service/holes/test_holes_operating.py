@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2
 from faust_assigner.service.metrics import Metrics, NoMetrics
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
-from faust_assigner.service.server.auth import Door, OpenDoor, TokenDoor
+from faust_assigner.service.server.auth import Authenticator, NoAuthentication, TokenAuthenticator
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.health import LEADS, SERVES, Health
 from faust_assigner.service.server.metrics import PrometheusMetrics
@@ -41,11 +41,15 @@ class _Context:
         raise asyncio.CancelledError
 
 
-_TOKENS = TokenDoor([(name, hashlib.sha256(f"of-{name}".encode()).digest()) for name in "ab"])
+_TOKENS = TokenAuthenticator(
+    [(name, hashlib.sha256(f"of-{name}".encode()).digest()) for name in "ab"]
+)
 
 
-@pytest.mark.parametrize(("door", "robbed"), [(_TOKENS, False), (OpenDoor(), True)])
-def test_12_nobody_acts_in_the_name_of_another(door: Door, robbed: bool) -> None:
+@pytest.mark.parametrize(
+    ("authenticator", "robbed"), [(_TOKENS, False), (NoAuthentication(), True)]
+)
+def test_12_nobody_acts_in_the_name_of_another(authenticator: Authenticator, robbed: bool) -> None:
     """The naive service believes the request's body: b takes a's place, and then a's partitions."""
 
     async def story() -> None:
@@ -55,7 +59,7 @@ def test_12_nobody_acts_in_the_name_of_another(door: Door, robbed: bool) -> None
             first = await b.consumer(node, "a")
             await b.settles(2)
             context = _Context()
-            servicer = ConsumerServicer(Groups.of_one(node), door)
+            servicer = ConsumerServicer(Groups.of_one(node), authenticator)
             stream = servicer.Register(pb.RegisterRequest(consumer_name="a"), context)
             taking = asyncio.ensure_future(anext(stream))
             await asyncio.wait([taking], timeout=2.0)

@@ -1,10 +1,10 @@
-"""The witness: a file beside the store with the count of writes and the end of each partition.
+"""The write audit: a file beside the store with the count of writes and the end of each partition.
 
 RocksDB's recovery stops at the first damaged byte of its write-ahead log and drops the rest. This is right
-after a power loss, but after any other damage it would silently lose acknowledged records. The witness is a
-small memory-mapped file, updated at each write, so it survives ``kill -9`` as the log itself does. At a start
-the store must hold at least as many writes as the witness recorded. Only after a restart of the machine may
-the latest writes be missing, and never synced ones.
+after a power loss, but after any other damage it would silently lose acknowledged records. The write audit
+is a small memory-mapped file, updated at each write, so it survives ``kill -9`` as the log itself does. At
+a start the store must hold at least as many writes as the write audit recorded. Only after a restart of the
+machine may the latest writes be missing, and never synced ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def boot_id() -> bytes:
         return UNKNOWN_BOOT
 
 
-class Witness:
+class WriteAudit:
     """The file of one store. ``writes``, ``synced`` and ``ends`` are first those of the last run."""
 
     def __init__(self, folder: Path) -> None:
@@ -143,7 +143,7 @@ class Witness:
             start += os.pwrite(self._file, bytes(end - start), start)
 
     def restart(self, writes: int, ends: Mapping[bytes, int]) -> None:
-        """Reset the witness to the present content of the store, which the next start then requires."""
+        """Reset the write audit to the present content of the store, which the next start then requires."""
         self._map[FIRST_ENTRY:] = bytes(len(self._map) - FIRST_ENTRY)
         self._slots.clear()
         self._next = FIRST_ENTRY

@@ -6,7 +6,7 @@ So the first request of a new client waits for a few slices, regardless of the n
 Heartbeats are served regardless of the amount of produced records.
 
 On a slow machine, frames that arrived in time wait here. Code that expires their senders by the clock
-therefore calls ``after_what_came`` first.
+therefore calls ``after_arrived`` first.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Mark:
             self._done()
 
 
-class Turns:
+class Scheduler:
     """The waiting connections, by lane. Each connection waits in at most one lane."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -70,7 +70,7 @@ class Turns:
         self._lanes[lane].append(connection)
         self._come_back()
 
-    def after_what_came(self, call: Callable[[], None]) -> None:
+    def after_arrived(self, call: Callable[[], None]) -> None:
         """Call ``call`` once the frames that have arrived by now, also in sockets, are served.
 
         This covers one frame per connection, so the delay is bounded by the connections. Cost O(1).

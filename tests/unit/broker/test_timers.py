@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from faust_assigner.broker.groups.alarms import Alarms
+from faust_assigner.broker.groups.timers import GroupTimers
 
 
 def test_no_second_alarm_is_set_while_a_tick_waits_for_the_frames_that_came() -> None:
@@ -14,8 +14,8 @@ def test_no_second_alarm_is_set_while_a_tick_waits_for_the_frames_that_came() ->
     waiting: list[Callable[[], None]] = []
 
     async def story() -> None:
-        alarms = Alarms(lambda: 0, ticks.append)
-        alarms.hear_first = waiting.append
+        alarms = GroupTimers(lambda: 0, ticks.append)
+        alarms.serve_first = waiting.append
         alarms.start(asyncio.get_running_loop())
         for _ in range(3):
             alarms.set("g", 0)
@@ -34,11 +34,13 @@ def rung(*times_ms: int) -> list[str]:
     now = [0]
 
     async def story() -> None:
-        alarms = Alarms(lambda: now[0], lambda group_id: ticks.append(f"{group_id} at {now[0]}"))
+        alarms = GroupTimers(
+            lambda: now[0], lambda group_id: ticks.append(f"{group_id} at {now[0]}")
+        )
         alarms.start(asyncio.get_running_loop())
         for when in times_ms:
             alarms.set("g", when)
-        alarms.ring_until(10**6, lambda when: now.__setitem__(0, when))
+        alarms.fire_until(10**6, lambda when: now.__setitem__(0, when))
         alarms.close()
 
     asyncio.run(story())
@@ -55,7 +57,7 @@ def test_a_later_alarm_is_cancelled_by_the_earlier_one() -> None:
     ticks: list[str] = []
 
     async def story() -> None:
-        alarms = Alarms(lambda: 0, ticks.append)
+        alarms = GroupTimers(lambda: 0, ticks.append)
         alarms.start(asyncio.get_running_loop())
         alarms.set("g", 40)
         alarms.set("g", 10)
@@ -76,7 +78,7 @@ def test_a_tick_sets_the_next_alarm() -> None:
             if len(ticks) < 3:
                 alarms.set(group_id, 0)
 
-        alarms = Alarms(lambda: 0, tick)
+        alarms = GroupTimers(lambda: 0, tick)
         alarms.start(asyncio.get_running_loop())
         alarms.set("g", 0)
         await asyncio.sleep(0.2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faust_assigner.app.metrics.journal import MOST_ROUNDS, Journal
+from faust_assigner.app.metrics.recent_rounds import MOST_ROUNDS, RecentRounds
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.model import Member
 from faust_assigner.planner import plan
@@ -14,11 +14,11 @@ TOPICS = ("orders", LOG)
 COUNTS = dict.fromkeys(TOPICS, 4)
 
 
-def decided(journal: Journal, generation: int, *members: Member) -> None:
+def decided(recent: RecentRounds, generation: int, *members: Member) -> None:
     """This member led a round of these members."""
     made = plan(members, COUNTS, replicas=1, changelogs={LOG})
     inputs = DecisionInputs("shop", generation, members, COUNTS, 1, frozenset({LOG}))
-    journal.decided(inputs, made)
+    recent.decided(inputs, made)
 
 
 def owner(name: str, *numbers: int, **more: object) -> Member:
@@ -29,9 +29,9 @@ def owner(name: str, *numbers: int, **more: object) -> Member:
 
 def test_a_leader_remembers_what_moved_and_by_which_rule() -> None:
     """By instance id where there is one; what stays is not named."""
-    journal = Journal()
-    decided(journal, 2, owner("a", 0, 1, 2, 3, instance_id="shop-0"), owner("b"))
-    (told,) = journal.rounds()
+    recent = RecentRounds()
+    decided(recent, 2, owner("a", 0, 1, 2, 3, instance_id="shop-0"), owner("b"))
+    (told,) = recent.rounds()
     assert len(told.moves) == 2
     assert {(move.source, move.target) for move in told.moves} == {("shop-0", "b")}
     assert {move.topic for move in told.moves} <= set(TOPICS)
@@ -41,27 +41,27 @@ def test_a_leader_remembers_what_moved_and_by_which_rule() -> None:
 
 def test_what_is_known_of_a_round_is_put_together() -> None:
     """The decision, the answer and the end come one after the other."""
-    journal, outcome = Journal(), Outcome(trigger="join", members=2)
-    decided(journal, 2, owner("a", 0, 1, 2, 3), owner("b"))
-    journal.answered(2, outcome, at=1000.0)
-    journal.ended(2, seconds=1.234)
-    (told,) = journal.rounds()
+    recent, outcome = RecentRounds(), Outcome(trigger="join", members=2)
+    decided(recent, 2, owner("a", 0, 1, 2, 3), owner("b"))
+    recent.answered(2, outcome, at=1000.0)
+    recent.ended(2, seconds=1.234)
+    (told,) = recent.rounds()
     assert (told.outcome, told.at, told.seconds, len(told.moves)) == (outcome, 1000.0, 1.23, 2)
 
 
 def test_the_oldest_rounds_are_forgotten() -> None:
     """A round without a generation is none."""
-    journal = Journal()
-    journal.answered(-1, None, at=1.0)
+    recent = RecentRounds()
+    recent.answered(-1, None, at=1.0)
     for generation in range(MOST_ROUNDS + 10):
-        journal.answered(generation, Outcome(), at=1.0)
-    assert [one.generation for one in journal.rounds()] == list(range(10, MOST_ROUNDS + 10))
+        recent.answered(generation, Outcome(), at=1.0)
+    assert [one.generation for one in recent.rounds()] == list(range(10, MOST_ROUNDS + 10))
 
 
 def test_rounds_travel_as_they_are() -> None:
     """As JSON, checked by whoever reads it."""
-    journal = Journal()
-    decided(journal, 2, owner("a", 0, 1, 2, 3), owner("b"))
-    journal.answered(2, Outcome(trigger="join", joined=("http://w1",)), at=1000.0)
-    said = Rounds(app="shop", rounds=journal.rounds())
+    recent = RecentRounds()
+    decided(recent, 2, owner("a", 0, 1, 2, 3), owner("b"))
+    recent.answered(2, Outcome(trigger="join", joined=("http://w1",)), at=1000.0)
+    said = Rounds(app="shop", rounds=recent.rounds())
     assert decode_rounds(encode_document(said)) == said

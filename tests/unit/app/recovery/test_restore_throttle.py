@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from faust_assigner.app.recovery.pace import (
+from faust_assigner.app.recovery.restore_throttle import (
     FIRST_RECORDS,
     IDLE_TURN_S,
     LIVE_S,
     LIVE_TURN_S,
     MOST_RECORDS,
-    Pace,
+    RestoreThrottle,
 )
 
 
@@ -23,7 +23,9 @@ class Worker:
         self.now = self.spent = 0.0
         self.live = 0
         self.record_s = record_s
-        self.pace = Pace(share, lambda: self.live, clock=lambda: self.spent, now=lambda: self.now)
+        self.pace = RestoreThrottle(
+            share, lambda: self.live, clock=lambda: self.spent, now=lambda: self.now
+        )
         #: (begin, end) of each turn.
         self.turns: list[tuple[float, float]] = []
 
@@ -115,7 +117,7 @@ def test_a_turn_without_records_says_nothing_of_their_cost() -> None:
 def test_a_record_that_cost_much_is_remembered_for_a_while() -> None:
     """A cheap turn after it makes no long one: the next record may be of the dear kind again."""
     spent = 0.0
-    pace = Pace(1.0, clock=lambda: spent, now=lambda: 0.0)
+    pace = RestoreThrottle(1.0, clock=lambda: spent, now=lambda: 0.0)
     assert pace.begin() == FIRST_RECORDS
     spent += 1e-3 * FIRST_RECORDS
     pace.end(FIRST_RECORDS)

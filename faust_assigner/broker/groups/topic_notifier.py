@@ -6,12 +6,12 @@ from faust_assigner.broker.topics import Catalogue as BrokerCatalogue
 from faust_assigner.coordinator.catalogue import Catalogue, Topic
 
 
-class ToldTopics:
+class TopicNotifier:
     """The topics of one broker as one value per change; a change costs a copy of O(topics), one digest."""
 
     def __init__(self, catalogue: BrokerCatalogue) -> None:
         self._catalogue = catalogue
-        self._told = Catalogue.of(
+        self._value = Catalogue.of(
             Topic(t.name, t.topic_id.bytes, len(t.partitions)) for t in catalogue
         )
         self._changed: set[str] = set()
@@ -28,9 +28,9 @@ class ToldTopics:
     def now(self) -> Catalogue:
         """Return the current topics; the same object until a change."""
         if not self._changed:
-            return self._told
-        by_name, by_id = dict(self._told.by_name), dict(self._told.by_id)
-        digests = dict(self._told.digests)
+            return self._value
+        by_name, by_id = dict(self._value.by_name), dict(self._value.by_id)
+        digests = dict(self._value.digests)
         for name in self._changed:
             before = by_name.pop(name, None)
             if before is not None:
@@ -41,5 +41,5 @@ class ToldTopics:
                 by_name[name] = by_id[told.topic_id] = told
                 digests[name] = told.digest()
         self._changed.clear()
-        self._told = Catalogue(by_name, by_id, digests)
-        return self._told
+        self._value = Catalogue(by_name, by_id, digests)
+        return self._value

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 RECORD_S = 30.0
 
 
-class Standing(NamedTuple):
+class StalledPartition(NamedTuple):
     """``tp`` has not been processed since ``since`` (seconds), for one of REASONS."""
 
     tp: Any
@@ -17,7 +17,7 @@ class Standing(NamedTuple):
     since: float
 
 
-class StandingStill:
+class StalledPartitions:
     """Finds the standing partitions, and remembers when each began; on the app's thread."""
 
     def __init__(self, app: Any) -> None:
@@ -26,7 +26,7 @@ class StandingStill:
         #: Partition -> its oldest unfinished record, and the time since which this is the oldest.
         self._oldest: dict[Any, tuple[int, float]] = {}
 
-    def look(self, now: float) -> tuple[Standing, ...]:
+    def look(self, now: float) -> tuple[StalledPartition, ...]:
         """The state at ``now``, by partition. Cost: O(owned partitions + records under way)."""
         self._note_oldest(now)
         found = dict(self._reasons(now))
@@ -37,7 +37,7 @@ class StandingStill:
             if reason == "record":
                 since[tp] = (reason, self._oldest[tp][1])
         self._since = since
-        return tuple(Standing(tp, *since[tp]) for tp in sorted(since))
+        return tuple(StalledPartition(tp, *since[tp]) for tp in sorted(since))
 
     def _reasons(self, now: float) -> Iterator[tuple[Any, str]]:
         app = self._app

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from faust_assigner.broker import limits
-from faust_assigner.broker.founders import Founders
+from faust_assigner.broker.group_quota import GroupQuota
 from faust_assigner.broker.storage.store import MemoryStore
 from faust_assigner.coordinator.effects import Reply
 from faust_assigner.coordinator.errors import Code
@@ -23,7 +23,7 @@ class Peer:
     """A connection, as far as groups go."""
 
     address: str = "10.0.0.1"
-    founded: int = 0
+    created_groups: int = 0
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +145,7 @@ def test_a_group_that_goes_gives_its_place_back() -> None:
     for number in range(3 * CAP):
         assert commit(desk, peer, f"g-{number}") is Code.NONE
         desk.service.ask(f"g-{number}", DeleteGroup, lambda reply: None)
-    assert (len(list(desk.service)), peer.founded) == (0, 0)
+    assert (len(list(desk.service)), peer.created_groups) == (0, 0)
 
 
 def test_a_group_with_members_does_not_count_as_offsets_alone() -> None:
@@ -180,10 +180,10 @@ def test_a_full_broker_refuses_whoever_asks() -> None:
 
 
 def test_a_group_that_is_gone_is_not_looked_at_for_room_whatever_it_was() -> None:
-    """It was founded by a commit, got members, and was deleted."""
-    founders, peer = Founders(), Peer()
-    founders.note("g", peer, is_simple=True)
-    founders.has_members("g")
-    founders.gone("g")
-    assert list(founders.fresh(peer, is_simple=True)) == []
-    assert list(founders.fresh(peer, is_simple=False)) == []
+    """A commit created it, it got members, and was deleted."""
+    quota, peer = GroupQuota(), Peer()
+    quota.note("g", peer, is_simple=True)
+    quota.has_members("g")
+    quota.gone("g")
+    assert list(quota.fresh(peer, is_simple=True)) == []
+    assert list(quota.fresh(peer, is_simple=False)) == []

@@ -27,7 +27,7 @@ MOST_ROUNDS: Final = 50
 MOST_MOVES: Final = 500
 
 
-class Journal:
+class RecentRounds:
     """Rounds by generation; from any thread."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ LINES_PER_INTERVAL: Final = 10
 INTERVAL_S: Final = 60.0
 
 
-class Journal:
+class RateLimitedLog:
     """At most ten lines a minute for each kind; then the number of omitted lines."""
 
     def __init__(self) -> None:

@@ -16,20 +16,20 @@ from typing import NamedTuple, Protocol
 from faust_assigner.broker import limits
 
 
-class Founder(Protocol):
+class GroupCreator(Protocol):
     """A peer as the creator of groups."""
 
     address: str
-    founded: int  # existing groups that this peer's requests created
+    created_groups: int  # existing groups that this peer's requests created
 
 
 class _Entry(NamedTuple):
     address: str
-    peer: weakref.ref[Founder] | None
+    peer: weakref.ref[GroupCreator] | None
     is_simple: bool
 
 
-class Founders:
+class GroupQuota:
     """The account of all groups of one broker."""
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ class Founders:
             tuple[str, bool], dict[str, None]
         ] = {}  # (address, simple) -> groups, oldest first
 
-    def note(self, group_id: str, founder: Founder | None, *, is_simple: bool) -> None:
-        """Record a new group; ``founder`` is None for a group restored from the store."""
-        address = founder.address if founder is not None else ""
+    def note(self, group_id: str, creator: GroupCreator | None, *, is_simple: bool) -> None:
+        """Record a new group; ``creator`` is None for a group restored from the store."""
+        address = creator.address if creator is not None else ""
         peer = None
-        if founder is not None:
-            founder.founded += 1
-            peer = weakref.ref(founder)
+        if creator is not None:
+            creator.created_groups += 1
+            peer = weakref.ref(creator)
         self._entries[group_id] = _Entry(address, peer, is_simple)
         self._standing[address] += 1
         self._simple[address] += is_simple
@@ -70,16 +70,16 @@ class Founders:
             self._fresh.get((entry.address, is_simple), {}).pop(group_id, None)
         peer = entry.peer() if entry.peer is not None else None
         if peer is not None:
-            peer.founded -= 1
+            peer.created_groups -= 1
 
-    def may_found(self, founder: Founder | None, *, is_simple: bool) -> bool:
+    def may_create(self, creator: GroupCreator | None, *, is_simple: bool) -> bool:
         """Whether a peer (None: the broker itself) may create one more group."""
-        left = self._left(founder.address if founder is not None else None, is_simple)
-        return left > 0 and (founder is None or founder.founded < left)
+        left = self._left(creator.address if creator is not None else None, is_simple)
+        return left > 0 and (creator is None or creator.created_groups < left)
 
-    def makes_room(self, founder: Founder | None, *, is_simple: bool) -> bool:
+    def needs_room(self, creator: GroupCreator | None, *, is_simple: bool) -> bool:
         """Whether to remove empty groups for a peer: its address is full, not only its own share."""
-        return self._left(founder.address if founder is not None else None, is_simple) <= 0
+        return self._left(creator.address if creator is not None else None, is_simple) <= 0
 
     def _left(self, address: str | None, is_simple: bool) -> int:
         """Return how many more groups an address may create: the free places less its own groups."""
@@ -91,9 +91,9 @@ class Founders:
             left = min(left, simple - (self._simple[address] if address is not None else 0))
         return left
 
-    def fresh(self, founder: Founder | None, *, is_simple: bool) -> Iterator[str]:
+    def fresh(self, creator: GroupCreator | None, *, is_simple: bool) -> Iterator[str]:
         """Yield groups that may be empty, each once, those of the peer's own address and kind first."""
-        mine = (founder.address if founder is not None else "", is_simple)
+        mine = (creator.address if creator is not None else "", is_simple)
         keys = sorted(self._fresh, key=lambda key: (key != mine, key[0] != mine[0], key))
         for key in keys:
             groups = self._fresh[key]

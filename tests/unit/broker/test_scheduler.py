@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from faust_assigner.broker.turns import BEATS, QUESTIONS, WORK, Turns, lane_of
+from faust_assigner.broker.scheduler import BEATS, QUESTIONS, WORK, Scheduler, lane_of
 from tests.support.hall import ticking
 
 
@@ -12,7 +12,7 @@ class Peer:
     """Says when it was served, ``frames`` times in all."""
 
     def __init__(
-        self, name: str, waiting: Turns, lane: int, served: list[str], frames: int = 1
+        self, name: str, waiting: Scheduler, lane: int, served: list[str], frames: int = 1
     ) -> None:
         self.name, self.waiting, self.lane, self.served, self.frames = (
             name,
@@ -39,7 +39,7 @@ def served_of(*peers: tuple[str, int, int]) -> list[str]:
     served: list[str] = []
 
     async def turn_by_turn() -> None:
-        waiting = Turns(ticking())
+        waiting = Scheduler(ticking())
         for name, lane, frames in peers:
             Peer(name, waiting, lane, served, frames).come()
         while len(served) < sum(frames for _, _, frames in peers):
@@ -78,7 +78,7 @@ def test_new_bytes_are_read_between_turns() -> None:
     served: list[str] = []
 
     async def looks() -> int:
-        waiting = Turns(ticking())
+        waiting = Scheduler(ticking())
         Peer("burst", waiting, WORK, served, 100).come()
         count = 0
         while len(served) < 100:
@@ -99,7 +99,7 @@ def test_one_peer_that_fails_does_not_end_the_turns() -> None:
 
     async def turn_by_turn() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-        waiting = Turns(ticking())
+        waiting = Scheduler(ticking())
         Broken("broken", waiting, WORK, served).come()
         Peer("other", waiting, WORK, served).come()
         while not served:
@@ -121,12 +121,12 @@ def test_what_came_by_now_is_served_before_the_call() -> None:
     served: list[str] = []
 
     async def story() -> None:
-        waiting, loop = Turns(ticking()), asyncio.get_running_loop()
+        waiting, loop = Scheduler(ticking()), asyncio.get_running_loop()
         for name, lane in (("asker", QUESTIONS), ("producer", WORK)):
             Peer(name, waiting, lane, served, 1_000).come()
         for number in range(100):
             Peer(f"member {number}", waiting, BEATS, served).come()
-        waiting.after_what_came(lambda: served.append("call"))
+        waiting.after_arrived(lambda: served.append("call"))
         loop.call_soon(Peer("just read", waiting, BEATS, served).come)
         while "call" not in served:
             await asyncio.sleep(0)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.broker import pace
+from faust_assigner.broker import throttle
 from faust_assigner.broker.held import HeldBytes
 from faust_assigner.broker.limits import MAX_ANSWER_BYTES
-from faust_assigner.broker.pace import AnswerTooLarge, Line, Pace
+from faust_assigner.broker.throttle import AnswerTooLarge, HandlerQueue, Throttle
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the clock is more than a slice later."""
     count = itertools.count()
     # In that module alone: the loop's own clock goes on.
-    clock = SimpleNamespace(monotonic=lambda: next(count) * 2 * pace.SLICE_S)
-    monkeypatch.setattr(pace, "time", clock)
+    clock = SimpleNamespace(monotonic=lambda: next(count) * 2 * throttle.SLICE_S)
+    monkeypatch.setattr(throttle, "time", clock)
 
 
 def run(story: Callable[[], Any]) -> Any:
@@ -34,7 +34,7 @@ def test_an_answer_has_so_many_bytes_and_no_more() -> None:
     """The element that would be too much raises."""
 
     async def story() -> None:
-        mine = Pace(Line())
+        mine = Throttle(HandlerQueue())
         await mine.turn(MAX_ANSWER_BYTES)
         with pytest.raises(AnswerTooLarge):
             await mine.turn(1)
@@ -48,7 +48,7 @@ def test_a_long_handler_gives_the_loop_away_after_each_slice() -> None:
     turns: list[str] = []
 
     async def long() -> None:
-        mine = Pace(Line())
+        mine = Throttle(HandlerQueue())
         for number in range(3):
             turns.append(f"long {number}")
             await mine.turn()
@@ -71,7 +71,7 @@ def test_an_answer_that_takes_too_long_ends() -> None:
     """TimeoutError after so many seconds."""
 
     async def story() -> int:
-        mine = Pace(Line(), timeout_s=20 * pace.SLICE_S)
+        mine = Throttle(HandlerQueue(), timeout_s=20 * throttle.SLICE_S)
         for number in range(100):
             try:
                 await mine.turn()
@@ -87,9 +87,9 @@ def test_few_long_handlers_are_under_way_at_a_time_and_the_others_follow() -> No
     """A place is given back at the end, also to those who never needed one."""
     under_way, most, done = 0, 0, 0
 
-    async def long(line: Line) -> None:
+    async def long(line: HandlerQueue) -> None:
         nonlocal under_way, most, done
-        mine = Pace(line)
+        mine = Throttle(line)
         await mine.turn()
         under_way += 1
         most = max(most, under_way)
@@ -101,11 +101,11 @@ def test_few_long_handlers_are_under_way_at_a_time_and_the_others_follow() -> No
         done += 1
 
     async def story() -> None:
-        line = Line()
-        await asyncio.gather(*(long(line) for _ in range(3 * pace.LONG_AT_A_TIME)))
+        line = HandlerQueue()
+        await asyncio.gather(*(long(line) for _ in range(3 * throttle.LONG_AT_A_TIME)))
 
     run(story)
-    assert (most, done) == (pace.LONG_AT_A_TIME, 3 * pace.LONG_AT_A_TIME)
+    assert (most, done) == (throttle.LONG_AT_A_TIME, 3 * throttle.LONG_AT_A_TIME)
 
 
 def test_a_handler_that_does_not_wait_is_no_task() -> None:
@@ -115,7 +115,7 @@ def test_a_handler_that_does_not_wait_is_no_task() -> None:
         return "done"
 
     async def story() -> tuple[bool, Any]:
-        return pace.start(handler())
+        return throttle.start(handler())
 
     assert run(story) == (True, "done")
 
@@ -133,7 +133,7 @@ def test_a_failure_behind_a_wait_reaches_the_handler() -> None:
                 return f"heard {error}"
             return "heard nothing"
 
-        finished, task = pace.start(handler())
+        finished, task = throttle.start(handler())
         assert not finished
         waited.set_exception(ValueError("it failed"))
         return await task
@@ -152,7 +152,7 @@ def test_a_handler_that_is_cancelled_behind_a_wait_ends() -> None:
             finally:
                 ended.append(True)
 
-        _, task = pace.start(handler())
+        _, task = throttle.start(handler())
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

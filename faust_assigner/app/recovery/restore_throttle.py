@@ -1,4 +1,4 @@
-"""Turns and pauses of a restore, so that streams get their share of the interpreter.
+"""The turns and pauses of a restore, so that streams get their share of the interpreter.
 
 A restore and the streams of a worker share one interpreter: while the restore's thread computes, a
 live record waits. Therefore the restore computes in short turns. It pauses after each turn while
@@ -18,8 +18,8 @@ FIRST_RECORDS, MOST_RECORDS, GROWTH = 100, 20_000, 4
 LIVE_S = 1.0
 
 
-class Pace:
-    """Turns of a restore.
+class RestoreThrottle:
+    """The throttle of a restore: it takes turns.
 
     ``share`` (0 to 1) is the restore's part of a core while ``count()``, the number of live
     records, grows. The first turn measures the cost per record. If the cost stays the same, a live

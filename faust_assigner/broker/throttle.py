@@ -1,9 +1,9 @@
 """Run long handlers in slices on the event loop, so that heartbeats do not wait for long lists.
 
 A handler is a coroutine. It runs at once, without a task, until it waits (:func:`start`). The handler calls
-:meth:`Pace.turn` for every element of a list. This call yields to the loop every few milliseconds, and raises
-an error if the answer exceeds its limit of bytes or of time. At most LONG_AT_A_TIME long handlers run
-concurrently; further long handlers wait in line.
+:meth:`Throttle.turn` for every element of a list. This call yields to the loop every few milliseconds, and
+raises an error if the answer exceeds its limit of bytes or of time. At most LONG_AT_A_TIME long handlers
+run concurrently; further long handlers wait in line.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ class AnswerTooLarge(FaustAssignerError):
     """An answer has more than MAX_ANSWER_BYTES bytes."""
 
 
-class Line:
+class HandlerQueue:
     """The queue for the long handlers of one broker."""
 
     def __init__(self) -> None:
         self.places = asyncio.Semaphore(LONG_AT_A_TIME)
 
 
-class Pace:
+class Throttle:
     """The slices, bytes and time of one request."""
 
-    def __init__(self, line: Line, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+    def __init__(self, line: HandlerQueue, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._line = line
         self._timeout_s = timeout_s
         self._in_line = False
