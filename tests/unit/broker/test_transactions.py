@@ -231,7 +231,7 @@ def test_an_abort_that_cannot_be_stored_is_tried_again() -> None:
     bench.begin()
     bench.now += TIMEOUT
     rung: list[tuple[str, int]] = []
-    bench.node.transactions._alarm = lambda name, when_ms: rung.append((name, when_ms))
+    bench.node.transactions._set_timer = lambda name, when_ms: rung.append((name, when_ms))
     write = bench.node.store.write
 
     def full(*arguments: Any, **named: Any) -> None:
