@@ -7,6 +7,7 @@ The command ``faust-assigner`` with these arguments; each turn above 50 ms is pr
 
 from __future__ import annotations
 
+import asyncio
 import time
 from asyncio import events
 from collections.abc import Callable, Iterator
@@ -35,7 +36,10 @@ def measured(heard: Callable[[events.Handle, float], None]) -> Iterator[None]:
 
 def _print(handle: events.Handle, took_s: float) -> None:
     if took_s > LONG_S:
-        print(f"turn of {1000 * took_s:.0f} ms: {handle!r}", flush=True)
+        task = getattr(handle._callback, "__self__", None)
+        frames = task.get_stack(limit=1) if isinstance(task, asyncio.Task) else ()
+        at = "".join(f" before {f.f_code.co_qualname}:{f.f_lineno}" for f in frames)
+        print(f"turn of {1000 * took_s:.0f} ms: {task or handle!r}{at}", flush=True)
 
 
 if __name__ == "__main__":

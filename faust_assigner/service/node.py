@@ -236,11 +236,12 @@ class AssignerNode:
     ) -> float | None:
         """Renew a registration made at any instance; return its remaining seconds for sure.
 
-        Returns None if the registration is over. ``held``: the digest of the partitions that the
-        consumer holds; the service compares this digest with the assignment.
+        ``session``: the last session that the consumer knows of. Returns None if the registration
+        is over. ``held``: the digest of the partitions that the consumer holds; the service
+        compares this digest with the assignment.
         """
         async with self._caller(consumer_name, identity, incarnation):
-            lives_s = await self._beats.beat(consumer_name, identity, session, held)
+            lives_s = await self._beats.beat(consumer_name, identity, incarnation, session, held)
             if lives_s is None and await self._is_expelled(consumer_name, incarnation):
                 raise expelled(consumer_name, incarnation)
         return lives_s

@@ -176,6 +176,7 @@ class Ended(Enum):
     """The reason for the end of a stream."""
 
     REPLACED = "another stream of the same name has taken its place"
+    AGAIN = "this process has registered again, with another stream"
     EXPELLED = "this process did not release a partition: it is expelled"
     LEASE_LOST = "the registration could not be kept alive: stop processing and register again"
     DRAINED = "nothing is left to hand over: shut down"

@@ -316,7 +316,8 @@ class AssignerClient:
                 self._heard_at = self._clock()
                 if is_first:
                     patience.cancel()
-                    self._registered(message.assignment, sent_at)
+                    lives = await self._lives_until(message.assignment, sent_at)
+                    self._registered(message.assignment, lives)
                 self._take(message, is_first=is_first)
                 is_first = False
         except asyncio.CancelledError:
@@ -332,15 +333,31 @@ class AssignerClient:
             patience.cancel()
         return True
 
-    def _registered(self, said: pb.AssignmentUpdate, sent_at: float) -> None:
+    async def _lives_until(self, said: pb.AssignmentUpdate, sent_at: float) -> float:
+        """Return the time until which the new registration surely lives.
+
+        The time counts from the request, and a busy service answers late. A heartbeat then shows
+        that the registration lives; without the heartbeat its time would be over at once.
+        """
+        # The first service sends no lives_ms: its registration lives as long as the stream.
+        lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf
+        until, now = sent_at + lives_s, self._clock()
+        if until - now < lives_s / 2:
+            with contextlib.suppress(grpc.aio.AioRpcError, ServiceRefused):
+                request = self._requests.heartbeat(said.session_id, None)
+                answer = await self._once("Heartbeat", request, timeout=lives_s / 2)
+                if answer.known:
+                    until = max(until, now + answer.lives_ms / 1000)
+        return until
+
+    def _registered(self, said: pb.AssignmentUpdate, until: float) -> None:
         self.streams += 1
         self._standbys.clear()
         self._session_id, self._is_registered = said.session_id, True
         self._check_time()
-        # The first service sends no lives_ms: its registration lives as long as the stream.
         self._lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf
         self._is_pulsing = said.pulse_ms > 0
-        self.holdings.begin(sent_at + self._lives_s)
+        self.holdings.begin(until)
         self._wake.set()
         if self._is_leaving:
             self._beside(self._leave_again())

@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 #: The status of each end of a stream. DRAINED is missing: the stream ends with OK.
 ENDED = {
     Ended.REPLACED: grpc.StatusCode.ALREADY_EXISTS,
+    Ended.AGAIN: grpc.StatusCode.UNAVAILABLE,
     Ended.EXPELLED: grpc.StatusCode.ABORTED,
     Ended.LEASE_LOST: grpc.StatusCode.UNAVAILABLE,
     Ended.STOPPING: grpc.StatusCode.UNAVAILABLE,

@@ -18,6 +18,7 @@ from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.metrics import Metrics
 from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.records import Consumer, names_itself
 from faust_assigner.service.serving.holdings import Holdings
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Put, Store, unchanged
@@ -76,14 +77,17 @@ class Beats:
         """Note the lease of a registration made at this instance."""
         self._leases[name] = session, lease
 
-    async def beat(self, name: str, identity: str, session: str, held: Held | None) -> float | None:
-        """Renew the registration ``session``.
+    async def beat(
+        self, name: str, identity: str, incarnation: str, session: str, held: Held | None
+    ) -> float | None:
+        """Renew the registration of ``session``, or a later registration of the same process.
 
-        Return the seconds that the registration surely lives, or None if it is over. ``held`` is
-        the consumer's digest of its held partitions. Raises WrongCaller, and
+        The process may wait for the answer to the later registration: until then it knows only its
+        previous session. Return the seconds that the registration surely lives, or None if it is
+        over. ``held`` is the consumer's digest of its held partitions. Raises WrongCaller, and
         StoreError if the outcome is unknown.
         """
-        lease = await self._lease(name, identity, session)
+        lease = await self._lease(name, identity, incarnation, session)
         if lease is None:
             return None
         if lease.renewed_s >= self._settings.consumer_keepalive_s and not await lease.renew():
@@ -96,16 +100,18 @@ class Beats:
             await self._repair(name, session, held)
         return lease.left_s
 
-    async def _lease(self, name: str, identity: str, session: str) -> HeldLease | None:
+    async def _lease(
+        self, name: str, identity: str, incarnation: str, session: str
+    ) -> HeldLease | None:
         entry = self._mirror.view.consumers.get(name)
         consumer, lease_id = (entry.value, entry.kv.lease) if entry else (None, 0)
         if consumer is None or consumer.session != session:
             # The registration may not be in this instance's mirror yet.
             kv = await self._store.get(self._keys.consumer(name))
             consumer = None if kv is None else codec.readable(codec.load_consumer, kv.value)
-            if kv is None or consumer is None or consumer.session != session:
+            if kv is None or consumer is None or not _is_of(consumer, incarnation, session):
                 return None
-            lease_id = kv.lease
+            session, lease_id = consumer.session, kv.lease
         if consumer.identity and consumer.identity != identity:
             raise WrongCaller(f"{name} is registered by another identity")
         known = self._leases.get(name)
@@ -152,3 +158,10 @@ class Beats:
             held.count,
             self._holdings.of(self._mirror.view, name).count,
         )
+
+
+def _is_of(consumer: Consumer, incarnation: str, session: str) -> bool:
+    """Whether the registration is that of the session, or a later one of the same process."""
+    return consumer.session == session or (
+        bool(session) and names_itself(incarnation) and consumer.incarnation == incarnation
+    )

@@ -7,10 +7,20 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from faust_assigner.service.commands import Command, Pulse
-from faust_assigner.service.records import Ended
+from faust_assigner.service.records import Ended, names_itself
 
 #: Reasons of a stream's end that make its queued commands stale.
-_STALE = (Ended.REPLACED, Ended.EXPELLED, Ended.LEASE_LOST)
+_STALE = (Ended.REPLACED, Ended.AGAIN, Ended.EXPELLED, Ended.LEASE_LOST)
+
+
+def followed_by(incarnation: str, before: str) -> Ended:
+    """Return why a stream ends when its name has a registration of this incarnation.
+
+    AGAIN if the same process has registered again, for example by a call that it had given up: the
+    process may register once more. REPLACED would end the process.
+    """
+    is_same = names_itself(incarnation) and incarnation == before
+    return Ended.AGAIN if is_same else Ended.REPLACED
 
 
 class Stream:
@@ -130,7 +140,7 @@ class Registry:
         """Add a stream; an older stream of the same name ends."""
         older = self._streams.get(stream.consumer_name)
         if older is not None:
-            older.end(Ended.REPLACED)
+            older.end(followed_by(stream.incarnation, older.incarnation))
         self._streams[stream.consumer_name] = stream
 
     def remove(self, stream: Stream) -> bool:

@@ -27,7 +27,7 @@ from faust_assigner.service.records import (
 )
 from faust_assigner.service.serving.admission import Admission
 from faust_assigner.service.serving.beats import Beats
-from faust_assigner.service.serving.registry import Registry, Stream
+from faust_assigner.service.serving.registry import Registry, Stream, followed_by
 from faust_assigner.service.serving.relay import snapshot, tell
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
@@ -307,7 +307,9 @@ class Sessions:
         stream, entry = self.registry.get(name), view.consumers.get(name)
         if stream is None or (entry is not None and entry.value.session == stream.session):
             return
-        why = Ended.LEASE_LOST if entry is None else Ended.REPLACED
+        why = Ended.LEASE_LOST
+        if entry is not None:
+            why = followed_by(entry.value.incarnation, stream.incarnation)
         if (name, stream.incarnation) in view.expelled:
             why = Ended.EXPELLED
         elif (

@@ -160,14 +160,37 @@ def test_heartbeats_of_a_new_session_renew_its_own_lease() -> None:
     staged(story)
 
 
-@pytest.mark.parametrize("session", ["", "n0-7", "other"])
-def test_a_session_that_is_not_the_registered_one_is_unknown(session: str) -> None:
+def test_heartbeats_of_the_session_before_renew_the_next_registration() -> None:
+    """The process waits for the answer to it: its partitions stay its own meanwhile, at any instance."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        first, second = await b.node({"t": 1}, **TIMES), await b.node(**TIMES)
+        one = await begin(b, first, "a")
+        await b.settles(1)
+        assert one.stream is not None
+        before = one.stream.session
+        unanswered = await first.register(beating("a"))
+        assert unanswered.session != before
+        for number in range(20):
+            lives = await (first, second)[number % 2].heartbeat("a", before, incarnation="one")
+            assert lives is not None
+            assert 14.0 < lives <= 20.0
+            await asyncio.sleep(3.0)
+        assert await kept.get(ALL.consumer("a")) is not None
+
+    staged(story)
+
+
+@pytest.mark.parametrize(
+    ("session", "incarnation"), [("", "one"), ("n0-7", ""), ("n0-7", "two"), ("n0-7", "~n0-7")]
+)
+def test_a_session_of_no_registered_process_is_unknown(session: str, incarnation: str) -> None:
     """It registers again; nothing is renewed for it."""
 
     async def story(b: Bench, kept: MemoryStore) -> None:
         node = await b.node({"t": 1}, **TIMES)
         await begin(b, node, "a")
-        assert await node.heartbeat("a", session, incarnation="one") is None
+        assert await node.heartbeat("a", session, incarnation=incarnation) is None
         assert await node.heartbeat("nobody", session, incarnation="one") is None
 
     staged(story)

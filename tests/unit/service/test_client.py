@@ -224,6 +224,24 @@ async def test_a_service_that_is_slower_than_the_patience_is_reached_all_the_sam
         assert len(tried) > 1
 
 
+async def test_an_answer_that_comes_after_the_sessions_time_begins_a_session_all_the_same() -> None:
+    """A busy service would otherwise be asked again and again: no consumer would ever own a partition."""
+
+    class Slow(Part):
+        async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
+            await asyncio.sleep(0.7)
+            async for command in super().Register(request, context):
+                yield command
+
+    part = Slow(lives_ms=600)
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK)
+        async with told_by(client) as told:
+            await until(lambda: client.may_work(AT), seconds=10)
+            assert part.streams == 1
+            assert not any(isinstance(one, Lost) for one in told)
+
+
 async def test_where_a_session_has_ended_the_next_target_is_tried_first() -> None:
     """The one that ended it stops, or has lost its store: it may not answer for long."""
     one, other = Part(), Part()

@@ -90,15 +90,43 @@ async def test_a_consumer_that_another_process_replaces_may_work_on_nothing(
 
 
 @pytest.mark.parametrize(("lives_ms", "ends_at"), [(10_000, 15.0), (0, float("inf"))])
-def test_a_session_counts_from_when_it_was_asked_for(lives_ms: int, ends_at: float) -> None:
+async def test_a_session_counts_from_when_it_was_asked_for(lives_ms: int, ends_at: float) -> None:
     """The service began to count before its answer came; one that names no time keeps the stream's."""
-    now = [12.0]
+    now = [9.0]
     client = AssignerClient("nowhere:1", "c", clock=lambda: now[0])
     at = TopicPartition("t", 0)
-    client._registered(pb.AssignmentUpdate(session_id="s", lives_ms=lives_ms), 5.0)
+    said = pb.AssignmentUpdate(session_id="s", lives_ms=lives_ms)
+    client._registered(said, await client._lives_until(said, 5.0))
     client.holdings.update([Grant(at, 1)], [], snapshot=True)
     for now[0] in (12.0, 14.9, 15.1):
         assert client.may_work(at) == (now[0] < ends_at)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ends_at"),
+    [
+        (pb.HeartbeatResponse(known=True, lives_ms=9_000), 26.0),
+        (pb.HeartbeatResponse(known=False, lives_ms=9_000), 15.0),
+        (NotFound("no connection"), 15.0),
+    ],
+)
+async def test_a_heartbeat_brings_the_time_of_a_late_answer_up_to_date(
+    answer: Any, ends_at: float
+) -> None:
+    """It counts from the heartbeat, at 17 s; the answer to the request of 5 s is over at 15 s."""
+    client = AssignerClient("nowhere:1", "c", clock=lambda: 17.0)
+    asked: list[tuple[str, Any]] = []
+
+    async def once(method: str, request: Any, *, timeout: float) -> Any:
+        asked.append((method, request.session_id))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    client._once = once  # type: ignore[method-assign]
+    said = pb.AssignmentUpdate(session_id="s", lives_ms=10_000)
+    assert await client._lives_until(said, 5.0) == ends_at
+    assert asked == [("Heartbeat", "s")]
 
 
 async def test_an_answer_to_an_earlier_handoff_is_not_sent_for_the_next_one() -> None:

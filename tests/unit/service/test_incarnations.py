@@ -7,12 +7,14 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import grpc
 import pytest
 
 from faust_assigner.service.commands import Assignment, Warm
 from faust_assigner.service.errors import BadRequest, Replaced, ServiceRefused
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import HEARTBEATS, Action, Consumer, Ended, Status
+from faust_assigner.service.server.servicer import ENDED
 from tests.support.assigning.consumers import Bench, Helper, eventually, virtually
 from tests.unit.service.stories import AT, store
 
@@ -39,6 +41,26 @@ def staged(story: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
         await kept.close()
 
     virtually(play)
+
+
+@pytest.mark.parametrize("incarnation", ["one", ""])
+@pytest.mark.parametrize("same_instance", [True, False])
+def test_a_process_that_registers_twice_may_register_once_more(
+    incarnation: str, same_instance: bool
+) -> None:
+    """A call that it gave up may be carried out late: its stream ends, and the process is not replaced."""
+
+    async def story(b: Bench) -> None:
+        first, second = await b.node({"t": 1}), await b.node({"t": 1})
+        old = await begin(b, first, "a", incarnation)
+        await b.settles(1)
+        await begin(b, first if same_instance else second, "a", incarnation)
+        await eventually(lambda: old.ended is not None)
+        is_named = incarnation == "one"
+        assert old.ended is (Ended.AGAIN if is_named else Ended.REPLACED)
+        assert ENDED[Ended.AGAIN] is grpc.StatusCode.UNAVAILABLE
+
+    staged(story)
 
 
 @pytest.mark.parametrize("strict", [True, False])
