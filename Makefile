@@ -15,11 +15,11 @@ $(BIN)/python:
 	$(BIN)/pip install -q --upgrade pip
 
 $(VENV)/.base: $(BIN)/python setup.cfg
-	$(BIN)/pip install -q -e .
+	$(BIN)/pip install -q -e '.[broker,faust]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	@began=$$(date +%s); $(BIN)/pip install -q -e '.[dev,service,spark]' && \
+	@began=$$(date +%s); $(BIN)/pip install -q -e '.[dev]' && \
 		echo "installed what the tests need in $$(($$(date +%s) - began)) s"
 	@touch $@
 
@@ -47,7 +47,7 @@ test-pythons:                   ## the unit tests on each of PYTHONS that is on 
 		home=build/pythons/$$($$found -c 'import sys; print(*sys.version_info[:2], sep=".")'); \
 		echo "$$python: $$($$found --version)"; \
 		{ test -x $$home/bin/pytest || { $$found -m venv $$home && \
-			$$home/bin/pip install -q -e '.[dev,service,spark]'; }; } && \
+			$$home/bin/pip install -q -e '.[dev]'; }; } && \
 		$$home/bin/pytest -q -p no:cacheprovider tests/unit || exit 1; \
 	done
 
@@ -124,7 +124,7 @@ recovery-bench: $(VENV)/.dev kafka ## recovery of a table: stock, batched, snaps
 NEWEST := build/host-newest
 host-newest:                    ## the newest faust-streaming and aiokafka beyond our pins: what we touch, the app's unit tests; weekly
 	$(PYTHON) -m venv --clear $(NEWEST)
-	$(NEWEST)/bin/pip install -q . confluent-kafka hypothesis pytest pytest-asyncio pytest-rerunfailures pytest-timeout
+	$(NEWEST)/bin/pip install -q '.[broker,faust]' confluent-kafka hypothesis pytest pytest-asyncio pytest-rerunfailures pytest-timeout
 	$(NEWEST)/bin/pip install -q --upgrade faust-streaming aiokafka
 	$(NEWEST)/bin/python -m faust_assigner.app.host.check
 	$(NEWEST)/bin/python -m pytest -q tests/unit/app

@@ -4,6 +4,7 @@
     |- PlanInputError        the caller's arguments contradict each other (duplicate member ids, ...)
     |- MetadataRefused       a member's bytes were refused; the text names the limit or the field
     |- ConfigError           an unknown setting, or a setting with an impossible value
+    |- MissingExtra          an optional package is not installed; the text names the extra that installs it
     |- HostMismatch          the installed Faust or aiokafka is not a version that our code supports
     `- TryAgain              an external system did not answer; a later attempt may succeed
 
@@ -36,6 +37,16 @@ class ConfigError(FaustAssignerError, ValueError):
     """A setting has an unknown name or an impossible value."""
 
     exit_code = 2
+
+
+class MissingExtra(FaustAssignerError, ModuleNotFoundError):
+    """A package is not installed; ``extra`` is the extra of this package that installs it."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(
+            f"{module} is not installed: pip install 'faust-assigner[{extra}]'", name=module
+        )
+        self.extra = extra
 
 
 class TryAgain(FaustAssignerError):

@@ -19,6 +19,7 @@ from faust_assigner.broker.node import Node
 from faust_assigner.broker.server import STOP_GRACE_S, BrokerServer
 from faust_assigner.broker.settings import WILDCARDS, Settings
 from faust_assigner.errors import ConfigError
+from faust_assigner.settings.extras import needs
 
 if TYPE_CHECKING:
     from faust_assigner.broker.metrics import MetricsPort
@@ -108,11 +109,9 @@ async def _serve(
 
 
 async def _show_metrics(server: BrokerServer, port: int, say: Callable[[str], None]) -> MetricsPort:
-    """Start the metrics. Raises OSError if the port is taken, ConfigError without prometheus-client."""
-    try:
+    """Start the metrics. Raises OSError if the port is taken, MissingExtra without prometheus-client."""
+    with needs("metrics"):
         from faust_assigner.broker.metrics import MetricsPort
-    except ModuleNotFoundError as missing:
-        raise ConfigError(f"--metrics-port needs prometheus-client ({missing})") from None
     metrics = MetricsPort(server, asyncio.get_running_loop(), port)
     say(f"metrics on http://127.0.0.1:{metrics.port}/metrics")
     return metrics

@@ -4,17 +4,24 @@ consumer = AIOKafkaConsumer("orders", "payments", group_id="shop",
                             partition_assignment_strategy=(CoPartitionedAssignor(),))
 """
 
-from faust_assigner.clients.assignors import CoPartitionedAssignor, PlannedAssignor, StickyAssignor
-from faust_assigner.clients.member import (
-    GroupMember,
-    GroupRefused,
-    NotInGroup,
-    Share,
-    Strategy,
-    Work,
-)
-from faust_assigner.clients.preferred import MetadataAssignor, RackAwareAssignor
-from faust_assigner.clients.redundant import RedundantAssignor
+from faust_assigner.settings.extras import needs
+
+with needs("clients"):
+    from faust_assigner.clients.assignors import (
+        CoPartitionedAssignor,
+        PlannedAssignor,
+        StickyAssignor,
+    )
+    from faust_assigner.clients.member import (
+        GroupMember,
+        GroupRefused,
+        NotInGroup,
+        Share,
+        Strategy,
+        Work,
+    )
+    from faust_assigner.clients.preferred import MetadataAssignor, RackAwareAssignor
+    from faust_assigner.clients.redundant import RedundantAssignor
 
 __all__ = [
     "CoPartitionedAssignor",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from faust_assigner.errors import FaustAssignerError
+from faust_assigner.settings.extras import missing_extra
 
 USAGE, FAILED, TRY_AGAIN = 2, 1, 75
 
@@ -41,10 +42,7 @@ _UNREACHABLE = re.compile(
 def verdict(error: BaseException) -> tuple[str, int] | None:
     """(message, exit code); None for an error that is a bug of ours and needs its traceback."""
     if isinstance(error, ModuleNotFoundError):
-        return (
-            f"{error.name} is not installed: pip install 'faust-assigner[{_extra(error.name)}]'",
-            FAILED,
-        )
+        error = missing_extra(error) or error
     if isinstance(error, FaustAssignerError):
         return str(error), error.exit_code
     package = type(error).__module__.partition(".")[0]
@@ -77,11 +75,3 @@ def _lineage(error: BaseException) -> str:
     names = [kind.__name__ for kind in type(error).__mro__]
     cause = error.__cause__ or error.__context__
     return " ".join(names) + (f" {_lineage(cause)}" if cause is not None else "")
-
-
-def _extra(module: str | None) -> str:
-    """The extra of this package that installs ``module``."""
-    package = str(module).partition(".")[0]
-    if package in ("grpc", "grpc_health", "grpc_reflection", "google", "prometheus_client"):
-        return "service"
-    return "spark" if package in ("pyspark", "py4j", "pandas") else "ledger"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from faust_assigner.app.metrics.figures import REASONS
 from faust_assigner.clients.groups import as_ranges
 from faust_assigner.status.described import DescribedGroup
 from faust_assigner.status.evidence import Place
 from faust_assigner.status.members import View, owners_of
 from faust_assigner.status.report import Copy, Waiting
+from faust_assigner.wire.worker_status import REASONS
 
 #: Standstills that every rebalance causes, without a separate line.
 _SESSION = "broker_session_timeout"

@@ -102,7 +102,8 @@ def environment(folder: Path) -> Path:
         print(f"Building {venv}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
         subprocess.run(
-            [python, "-m", "pip", "install", "-q", "-e", ROOT, *REQUIREMENTS], check=True
+            [python, "-m", "pip", "install", "-q", "-e", f"{ROOT}[faust]", *REQUIREMENTS],
+            check=True,
         )
         (venv / "ready").touch()
     return python

@@ -51,7 +51,10 @@ def fleet(tmp_path: Path) -> Iterator[StartFleet]:
 
     Every fleet is stopped at the end of the test, also if the test fails or is interrupted.
     """
-    from faust_assigner.testing.fleet import Fleet
+    from faust_assigner.settings.extras import needs
+
+    with needs("faust"):
+        from faust_assigner.testing.fleet import Fleet
 
     started: list[Fleet] = []
 

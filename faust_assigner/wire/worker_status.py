@@ -25,6 +25,17 @@ STATUS_PATH, PEERS_PATH = "/assignor/status", "/assignor/peers"
 ROUNDS_PATH = "/assignor/rounds"
 #: The path of the newest ledger lines; ``?before=CURSOR`` selects the lines before a page.
 LEDGER_PATH = "/assignor/ledger"
+#: Reason -> its description, for a source partition that this worker owns and does not process now.
+REASONS = {
+    "restoring": "its tables are being restored",
+    "round": "a rebalance that stops everything is under way",
+    "hand_over": "its records are finished and committed before it goes to another worker",
+    "group": "the group coordinator has answered no heartbeat for a session",
+    "unreadable": "its records cannot be read; they are tried again",
+    "refused": "its broker answers with an error; it is asked again",
+    "record": "the agents have not finished its oldest record for 30 seconds",
+    "paused": "it is paused for another reason",
+}
 #: The version of the document; later versions only add keys.
 VERSION = 1
 #: The key in ``counters`` for corrupt table folders that were set aside since the worker started.

@@ -2,8 +2,9 @@
 
     python -m tests.support.dist [FOLDER]
 
-Needs a package registry for the clean environment. The demo's files are the sdist's ``examples``, unpacked
-where no source of the package lies, so that what it imports is the installed wheel.
+Needs a package registry for the clean environments: one with the extras of a worker and the broker, one with
+the broker's extra alone. The demo's files are the sdist's ``examples``, unpacked where no source of the
+package lies, so that what it imports is the installed wheel.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import tempfile
 import venv
 import zipfile
 from pathlib import Path
+
+from tests.support.pages import ALL
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "faust_assigner"
@@ -65,12 +68,48 @@ def unpack_examples(sdist: Path, folder: Path) -> None:
                 archive.extract(member, folder, filter="data")
 
 
-def install(wheel: Path, folder: Path) -> Path:
-    """The Python of a fresh environment that has the wheel and what it asks for."""
-    venv.create(folder, with_pip=True)
+def install(wheel: Path, extras: str, folder: Path, *more: str) -> Path:
+    """The Python of a fresh environment: the wheel with ``extras``, all that they ask for, and ``more``."""
+    venv.create(folder)
     python = folder / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", wheel)
+    pip = (sys.executable, "-m", "pip", "--python", python)
+    run(*pip, "install", "--quiet", f"{wheel}[{extras}]", *more)
     return python
+
+
+def check_origin(python: Path, folder: Path) -> None:
+    """End if the package is not imported from the environment of ``python``."""
+    found = run(python, "-c", f"import {PACKAGE}; print({PACKAGE}.__file__)", cwd=folder)
+    if not Path(found.strip()).is_relative_to(python.parents[1]):
+        raise SystemExit(f"{PACKAGE} was imported from {found}")
+    print(f"imported from {Path(found.strip()).relative_to(python.parents[2])}")
+
+
+#: Absent from an installation with the broker's extra alone.
+NOT_THE_BROKERS = ("aiokafka", "faust", "grpc", "mode", "pyarrow", "pyspark")
+START = """
+import time
+began = time.perf_counter()
+from faust_assigner.broker import EmbeddedBroker
+with EmbeddedBroker():
+    print(f"first start {time.perf_counter() - began:.2f} s, {time.process_time():.2f} s of processor time")
+"""
+
+
+def check_broker_alone(wheel: Path, folder: Path) -> None:
+    """Install the broker's extra beside pytest and confluent-kafka; run the guide's test of this client.
+
+    Raises RuntimeError if the test fails, SystemExit if a package of another room was installed.
+    """
+    python = install(wheel, "broker", folder / "broker", "pytest", "confluent-kafka")
+    find = "import importlib.util as u, sys; print(*(m for m in sys.argv[1:] if u.find_spec(m)))"
+    if found := run(python, "-c", find, *NOT_THE_BROKERS, cwd=folder).split():
+        raise SystemExit(f"the extra `broker` has installed {', '.join(found)}")
+    check_origin(python, folder)
+    (text,) = [block.text for block in ALL if "def test_confluent_kafka_" in block.text]
+    (folder / "test_guide.py").write_text(text)
+    print(run(python, "-m", "pytest", "-q", "test_guide.py", cwd=folder), end="")
+    print(run(python, "-c", START, cwd=folder), end="")
 
 
 def main(folder: Path) -> None:
@@ -84,13 +123,9 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="faust-assigner-dist-") as temporary:
         clean = Path(temporary)
         unpack_examples(sdist, clean / "outside")
-        python = install(wheel, clean / "venv")
-        where = run(
-            python, "-c", f"import {PACKAGE}; print({PACKAGE}.__file__)", cwd=clean / "outside"
-        )
-        if not Path(where.strip()).is_relative_to(clean / "venv"):
-            raise SystemExit(f"{PACKAGE} was imported from {where}")
-        print(f"imported from {Path(where.strip()).relative_to(clean)}")
+        check_broker_alone(wheel, clean)
+        python = install(wheel, "broker,faust", clean / "venv")
+        check_origin(python, clean / "outside")
         demo = ("-m", "examples.orders.demo", "--assignor", "ours", "--ledger", "kept/ledger")
         said = run(python, *demo, cwd=clean / "outside")
         print(said, end="")

@@ -11,24 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from faust_assigner.wire.worker_status import REASONS
+
 PREFIX: Final = "faust_assigner_"
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 
 #: Causes of a round; SEVERAL stands for more than one cause.
 SEVERAL: Final = "several"
 TRIGGERS: Final = ("first", "join", "leave", "subscription", "partitions", "rejoin", SEVERAL)
-
-#: Reason -> its description, for a source partition that this worker owns and does not process now.
-REASONS: Final = {
-    "restoring": "its tables are being restored",
-    "round": "a rebalance that stops everything is under way",
-    "hand_over": "its records are finished and committed before it goes to another worker",
-    "group": "the group coordinator has answered no heartbeat for a session",
-    "unreadable": "its records cannot be read; they are tried again",
-    "refused": "its broker answers with an error; it is asked again",
-    "record": "the agents have not finished its oldest record for 30 seconds",
-    "paused": "it is paused for another reason",
-}
 
 #: Seconds, upper bounds.
 ROUND_BUCKETS: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from faust_assigner.app.metrics.exporters import described
-from faust_assigner.app.metrics.figures import FIGURES, REASONS, TRIGGERS
+from faust_assigner.app.metrics.figures import FIGURES, TRIGGERS
+from faust_assigner.wire.worker_status import REASONS
 
 HEAD = """\
 # Metrics

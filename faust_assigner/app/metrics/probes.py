@@ -15,10 +15,10 @@ from typing import Any
 from faust import web
 
 from faust_assigner.app.ledger.install import MARK as LEDGER_MARK
-from faust_assigner.app.metrics.figures import REASONS
 from faust_assigner.app.metrics.stalled import StalledPartition
 from faust_assigner.app.tables.disk import known
 from faust_assigner.wire.worker_status import (
+    REASONS,
     Peers,
     Rounds,
     WorkerStatus,

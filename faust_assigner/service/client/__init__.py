@@ -1,21 +1,24 @@
 """The client for consumers: asyncio, reconnecting, aware of when its ownership ends."""
 
-from faust_assigner.service.client.channel import Access
-from faust_assigner.service.client.client import AssignerClient
-from faust_assigner.service.client.commands import (
-    AbortWarm,
-    Assigned,
-    Command,
-    Grant,
-    Lost,
-    Release,
-    Standbys,
-    TopicPartition,
-    Warm,
-)
-from faust_assigner.service.client.handlers import Handlers
-from faust_assigner.service.client.registration import Registration, Retry
-from faust_assigner.service.client.router import Route, Router
+from faust_assigner.settings.extras import needs
+
+with needs("service"):
+    from faust_assigner.service.client.channel import Access
+    from faust_assigner.service.client.client import AssignerClient
+    from faust_assigner.service.client.commands import (
+        AbortWarm,
+        Assigned,
+        Command,
+        Grant,
+        Lost,
+        Release,
+        Standbys,
+        TopicPartition,
+        Warm,
+    )
+    from faust_assigner.service.client.handlers import Handlers
+    from faust_assigner.service.client.registration import Registration, Retry
+    from faust_assigner.service.client.router import Route, Router
 
 __all__ = [
     "AbortWarm",

@@ -154,7 +154,7 @@ def test_the_image_has_what_it_starts() -> None:
     assert all((ROOT / source).exists() for source in sources)
     [entry] = re.findall(r"^ENTRYPOINT (\[.*\])$", text, re.MULTILINE)
     assert json.loads(entry) == ["faust", "-A", "examples.orders.measured"]
-    assert "faust-assigner[metrics]" in text
+    assert "faust-assigner[faust,metrics]" in text
 
 
 UNIT = EXAMPLES / "systemd" / "shop@.service"

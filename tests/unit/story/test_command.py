@@ -72,7 +72,7 @@ def test_files_are_read_without_an_extra(ledger: Path) -> None:
     assert ended.stdout.startswith("orders/2 moved from w1 to ")
     base = configparser.ConfigParser()
     base.read(Path(__file__).parents[3] / "setup.cfg")
-    assert "\nfsspec" in base["options"]["install_requires"]
+    assert "\nfsspec" in base["options.extras_require"]["clients"]
 
 
 def test_what_is_not_there_is_one_line(ledger: Path) -> None:

@@ -25,7 +25,6 @@ from faust_assigner.app.metrics.figures import (
     FIGURES,
     GAUGE,
     PREFIX,
-    REASONS,
     SEVERAL,
     TRIGGERS,
 )
@@ -33,6 +32,7 @@ from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.sensor import MetricsSensor
 from faust_assigner.app.rebalance import follow_up
 from faust_assigner.model import NOBODY, Member
+from faust_assigner.wire.worker_status import REASONS
 from tests.support.faust_group import WireGroup, make_app
 
 PARTITIONS = 6

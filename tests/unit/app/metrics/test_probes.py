@@ -10,12 +10,12 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.consumer.set_aside import SetAside
-from faust_assigner.app.metrics.figures import REASONS
 from faust_assigner.app.metrics.install import install
 from faust_assigner.app.metrics.probes import STALLED_S, live_problems
 from faust_assigner.app.metrics.sensor import MetricsSensor
 from faust_assigner.app.metrics.stalled import RECORD_S
 from faust_assigner.app.rebalance.member import Memory
+from faust_assigner.wire.worker_status import REASONS
 from tests.support.faust_group import make_app
 from tests.unit.app.metrics.test_metrics import Clock
 
