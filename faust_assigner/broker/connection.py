@@ -10,6 +10,7 @@ at once. Long requests are decoded, and long answers encoded, in a thread; long 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -17,13 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import answers, throttle, wire
-from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encoded
+from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encoded, access
 from faust_assigner.broker.api.call import Again
 from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
 from faust_assigner.broker.limits import INLINE_BYTES, INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
 from faust_assigner.broker.scheduler import lane_of
+from faust_assigner.broker.security.authorizer import ANONYMOUS, distinguished_name
 from faust_assigner.broker.security.gate import (
     FRAME_BYTES,
     LOG_IN_TIMEOUT_S,
@@ -95,6 +97,21 @@ class Connection(asyncio.Protocol):
         """Return the local address to which the peer connected."""
         name = self._transport.get_extra_info("sockname") if self._transport is not None else None
         return str(name[0]) if name else self._node.host
+
+    @property
+    def principal(self) -> str:
+        """The authenticated name: the SASL user, the subject of the TLS certificate, or ANONYMOUS."""
+        if self.gate is not None:
+            return f"User:{self.gate.user}" if self.gate.is_open else ANONYMOUS
+        return self._certified
+
+    @functools.cached_property
+    def _certified(self) -> str:
+        transport = self._transport
+        name = distinguished_name(
+            None if transport is None else transport.get_extra_info("peercert")
+        )
+        return ANONYMOUS if name is None else f"User:{name}"
 
     # -- callbacks of asyncio --------------------------------------------------------------------
 
@@ -264,10 +281,15 @@ class Connection(asyncio.Protocol):
             self._wait(self._loop.create_task(self._refuse(header, None, error)), header)
             return
         self._handle(api, header, request)
-        if api.again is not None and len(frame) <= REPEATED_BYTES:
+        if api.again is not None and len(frame) <= REPEATED_BYTES and not self._is_checked:
             answer = api.again(self._node, header.api_version, request)
             head, rest = frame[: CORRELATION.start], frame[CORRELATION.stop :]
             self._repeated = Repeated(len(frame), head, rest, answer)
+
+    @property
+    def _is_checked(self) -> bool:
+        """Whether an authorizer checks each request, also one that repeats the previous request."""
+        return self._node.authorizer is not None
 
     @staticmethod
     def _read(header: RequestHeader, frame: bytes, **limits: int) -> Any:
@@ -307,9 +329,7 @@ class Connection(asyncio.Protocol):
             self,
         )
         try:
-            outcome = api.handle(call, request)
-            if asyncio.iscoroutine(outcome) or isinstance(outcome, asyncio.Future):
-                outcome = await outcome
+            outcome = await access.handle(api, call, request)
             if outcome is NO_RESPONSE or outcome is CLOSE:
                 return outcome
             if isinstance(outcome, Encoded):

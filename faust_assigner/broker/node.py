@@ -23,6 +23,8 @@ from faust_assigner.broker.groups import GroupService, Outcome, compute_now
 from faust_assigner.broker.groups.configs import GroupConfigs
 from faust_assigner.broker.groups.timers import GroupTimers, Key
 from faust_assigner.broker.groups.topic_notifier import TopicNotifier
+from faust_assigner.broker.security.acls import Acls
+from faust_assigner.broker.security.authorizer import Authorizer
 from faust_assigner.broker.security.credentials import Credentials, read_users
 from faust_assigner.broker.security.gate import FailedLogIns
 from faust_assigner.broker.security.listeners import PLAINTEXT
@@ -35,6 +37,7 @@ from faust_assigner.broker.storage.store import (
     FORMAT,
     FORMAT_VERSIONS,
     RocksStore,
+    Store,
     StoreFailed,
     open_store,
 )
@@ -120,6 +123,7 @@ class Node:
         self.defaults = default_configs(settings)
         self.catalogue = Catalogue(self.store, settings, uuid.uuid4, progress=progress)
         self.credentials = Credentials(self.store)
+        self.authorizer = _authorizer(self.store, settings)
         self.failed_log_ins = FailedLogIns(
             settings.connection_failed_authentication_delay_ms, time.monotonic
         )
@@ -409,6 +413,13 @@ class Node:
             self._next_producer_id, self._producer_ids_end = first, first + PRODUCER_ID_BLOCK
         self._next_producer_id += 1
         return self._next_producer_id - 1
+
+
+def _authorizer(store: Store, settings: Settings) -> Authorizer | None:
+    if not settings.authorizer_class_name:
+        return None
+    allows = settings.allow_everyone_if_no_acl_found
+    return Authorizer(Acls(store), settings.principals(), allows_without_acl=allows)
 
 
 def _group_limits(settings: Settings) -> GroupLimits:

@@ -99,7 +99,8 @@ async def _serve(
         else:
             say(f"listening on {host}:{taken}")
         for listener in server.listeners:
-            if listener.host in WILDCARDS and not listener.has_sasl:
+            is_open = not (listener.has_sasl or settings.authorizer_class_name)
+            if listener.host in WILDCARDS and is_open:
                 logger.warning(EVERYBODY, listener)
         await stop.wait()
     finally:

@@ -20,6 +20,7 @@ from faust_assigner.errors import ConfigError
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 DAY_MS = 86_400_000
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 WILDCARDS = ("0.0.0.0", "::")  # valid for listening, but not as an address to connect to
 
 
@@ -102,6 +103,17 @@ class Settings:
         0,
         10_000,
         "how long a failed log-in waits for its answer; twice as long each time, up to 5 s",
+    )
+    authorizer_class_name: str = _choice(
+        "",
+        ("", STANDARD_AUTHORIZER),
+        "checks each request against access control lists; empty: every client may do everything",
+    )
+    super_users: str = _text(
+        "", "principals that may do everything, separated by semicolons, such as User:admin"
+    )
+    allow_everyone_if_no_acl_found: bool = _flag(
+        False, "allow access to resources for which no access control list exists"
     )
     fetch_max_bytes: int = _number(
         57_671_680, 1024, 2**30, "largest fetch answer, save for one larger batch"
@@ -279,6 +291,16 @@ class Settings:
         may_be_plain = listener.has_tls or self.sasl_plain_without_tls
         return tuple(name for name in names if name != "PLAIN" or may_be_plain)
 
+    def principals(self) -> frozenset[str]:
+        """Return the super users. Raises ConfigError."""
+        names = [name.strip() for name in self.super_users.split(";") if name.strip()]
+        for name in names:
+            if not all(name.partition(":")):
+                raise ConfigError(
+                    f"super.users must be TYPE:NAME, separated by semicolons, not {name!r}"
+                )
+        return frozenset(names)
+
     def _check_listeners(self) -> None:
         listeners = self.where_to_listen("", 0)
         for one in listeners:
@@ -302,6 +324,7 @@ class Settings:
 
     def _check_pairs(self) -> None:
         self._check_listeners()
+        self.principals()
         if self.queued_max_request_bytes < self.socket_request_max_bytes:
             raise ConfigError(
                 f"queued.max.request.bytes ({self.queued_max_request_bytes}) is below "

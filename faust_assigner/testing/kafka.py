@@ -24,7 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faust_assigner.pipeline.maven import fetch_jars
-from faust_assigner.testing.kafka_security import LISTENER, SecuredListener
+from faust_assigner.testing.kafka_security import (
+    LISTENER,
+    USERS_LISTENER,
+    SecuredListener,
+    plain_settings,
+)
 
 KAFKA_VERSION = "4.3.1"
 POM = Path(__file__).with_name("kafka-pom.xml")
@@ -75,6 +80,8 @@ class KafkaServer:
     process: subprocess.Popen[bytes]
     #: A second listener for clients with TLS and a password, if requested.
     secured: SecuredListener | None = None
+    #: The address of a listener with log-ins by PLAIN and without TLS, if requested.
+    users_bootstrap: str = ""
 
     def log_tail(self, characters: int = 4000) -> str:
         """Return the end of the server's log, for error messages."""
@@ -112,11 +119,13 @@ def kafka_server(
     settings: Mapping[str, str | None] | None = None,
     *,
     with_secured: bool = False,
+    users: Mapping[str, str] | None = None,
 ) -> Iterator[KafkaServer]:
     """Start one KRaft node with ``settings`` over the defaults above; stop it and drop its data at exit.
 
     A setting of None keeps Kafka's own default.
-    ``with_secured`` adds a listener with TLS and SCRAM (needs keytool, a part of Java).
+    ``with_secured`` adds a listener with TLS and SCRAM (needs keytool, a part of Java). ``users`` (passwords
+    by name) adds a listener with PLAIN and without TLS.
     """
     jars = kafka_jars()
     data = Path(tempfile.mkdtemp(prefix="faust-assigner-kafka-"))
@@ -127,8 +136,13 @@ def kafka_server(
         secured.make_certificate()
         listeners.append(f"{LISTENER}://{secured.bootstrap}")
         advertised.append(f"{LISTENER}://{secured.bootstrap}")
+    users_bootstrap = f"127.0.0.1:{free_port()}" if users else ""
+    if users:
+        listeners.append(f"{USERS_LISTENER}://{users_bootstrap}")
+        advertised.append(f"{USERS_LISTENER}://{users_bootstrap}")
     properties = {
         **SETTINGS,
+        **(plain_settings(users) if users else {}),
         **(secured.server_settings() if secured else {}),
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
         "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller_port}"]),
@@ -143,7 +157,8 @@ def kafka_server(
     server: KafkaServer | None = None
     try:
         _format_storage(jars, config, secured)
-        server = KafkaServer(f"127.0.0.1:{port}", data, _launch(jars, config, data), secured)
+        process = _launch(jars, config, data)
+        server = KafkaServer(f"127.0.0.1:{port}", data, process, secured, users_bootstrap)
         _wait_until_listening(server, port)
         yield server
     finally:

@@ -9,8 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 LISTENER = "SECURED"
+USERS_LISTENER = "USERS"
 MECHANISM = "SCRAM-SHA-512"
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def plain_settings(users: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a broker's settings for a listener on which these users log in with PLAIN, without TLS."""
+    listed = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    prefix = f"listener.name.{USERS_LISTENER.lower()}"
+    protocols = f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{USERS_LISTENER}:SASL_PLAINTEXT"
+    return {
+        "listener.security.protocol.map": protocols,
+        f"{prefix}.sasl.enabled.mechanisms": "PLAIN",
+        f"{prefix}.plain.sasl.jaas.config": f"{module} required {listed};",
+    }
 
 
 @dataclass(frozen=True)

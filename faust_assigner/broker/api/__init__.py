@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from faust_assigner.broker.api import (
+    acls,
     cluster,
     consumer_groups,
     fetch,
@@ -40,6 +41,7 @@ _FAMILIES = (
     transactions,
     transaction_views,
     one_node,
+    acls,
     sasl,
     versions,
 )

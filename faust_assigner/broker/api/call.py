@@ -30,6 +30,10 @@ class Peer(GroupCreator, Protocol):
     gate: Gate | None
     fetch_session: FetchSession | None
 
+    @property
+    def principal(self) -> str:
+        """The authenticated name: ``User:`` and the SASL user, the certificate's subject or ANONYMOUS."""
+
     def local_host(self) -> str:
         """Return the local address to which the peer connected."""
 
@@ -44,6 +48,20 @@ class Call:
     client_host: str
     throttle: Throttle
     peer: Peer
+
+    def may(self, operation: int, resource_type: int, name: str) -> bool:
+        """Whether the peer may perform an operation on a resource; always, without an authorizer."""
+        authorizer = self.node.authorizer
+        return authorizer is None or authorizer.may(
+            self.peer.principal, self.peer.address, operation, resource_type, name
+        )
+
+    def may_on_some(self, operation: int, resource_type: int) -> bool:
+        """Whether the peer may perform an operation on at least one name of a type."""
+        authorizer = self.node.authorizer
+        return authorizer is None or authorizer.may_on_some(
+            self.peer.principal, self.peer.address, operation, resource_type
+        )
 
 
 @dataclass(frozen=True, slots=True)

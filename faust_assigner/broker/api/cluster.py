@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import broker_values
-from faust_assigner.broker.api.operations import OF_CLUSTER, told
+from faust_assigner.broker.api.operations import of_cluster
 from faust_assigner.broker.groups.configs import GROUP_CONFIGS
 from faust_assigner.broker.settings import Settings, kafka_name
 from faust_assigner.broker.storage.store import StoreFailed
@@ -40,7 +40,7 @@ def describe_cluster(call: Call, request: Any) -> Values:
         "controller_id": call.node.settings.node_id,
         "brokers": [broker_values(call)],
         "endpoint_type": getattr(request, "endpoint_type", 1),
-        "cluster_authorized_operations": told(request, "cluster_", OF_CLUSTER),
+        "cluster_authorized_operations": of_cluster(call, request),
     }
 
 

@@ -14,8 +14,9 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker import answers
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
 from faust_assigner.broker.api.membership import asked
-from faust_assigner.broker.api.operations import OF_GROUP, told
+from faust_assigner.broker.api.operations import of_group
 from faust_assigner.broker.limits import INLINE_ELEMENTS
+from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.catalogue import Partitions
@@ -28,6 +29,9 @@ CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
 MEMBER_BYTES: Final = 300  # of a member in an answer, without its partitions
 PARTITION_BYTES: Final = 4
 MEMBER_TYPES: Final = {"classic": 0, "consumer": 1}
+HIDDEN_TOPICS: Final = (
+    "The group has described topic(s) that the client is not authorized to describe."
+)
 NO_ID: Final = uuid.UUID(int=0)
 KEPT_ID_CHARS: Final = 256  # ids may have 32,767 characters; answers to longer ones are not cached
 
@@ -37,6 +41,8 @@ async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded
     if not call.node.settings.serves_consumer_protocol:
         return {"error_code": ErrorCode.unsupported_version}
     names = request.subscribed_topic_names
+    if not all(call.may(DESCRIBE, TOPIC, name) for name in names or ()):
+        return {"error_code": ErrorCode.topic_authorization_failed}
     owned = await _owned(call, request)
 
     def event(token: Token) -> ConsumerGroupHeartbeat:
@@ -122,10 +128,11 @@ def _values(call: Call, reply: fx.ConsumerHeartbeatReply) -> Values:
 
 async def consumer_group_describe(call: Call, request: Any) -> Values:
     """Return epochs, assignor, and members with current and target assignments; only consumer groups."""
-    groups, may = [], told(request, "", OF_GROUP)
+    groups = []
     for group_id in dict.fromkeys(request.group_ids):
         described = _describe(call, group_id)
         if described["error_code"] is ErrorCode.none:
+            may = of_group(call, request, group_id)
             described = {**described, "authorized_operations": may}
         groups.append(described)
         members = described.get("members", ())
@@ -155,6 +162,12 @@ def _describe(call: Call, group_id: str) -> Values:
             "error_message": f"Group {group_id} {why}.",
         }
     view: GroupView = group.describe()
+    if call.node.authorizer is not None and not _may_describe_all(call, view):
+        return {
+            "group_id": group_id,
+            "error_code": ErrorCode.topic_authorization_failed,
+            "error_message": HIDDEN_TOPICS,
+        }
     return {
         "error_code": ErrorCode.none,
         "group_id": group_id,
@@ -164,6 +177,15 @@ def _describe(call: Call, group_id: str) -> Values:
         "assignor_name": view.protocol_name,
         "members": [_member(call, member) for member in view.members],
     }
+
+
+def _may_describe_all(call: Call, view: GroupView) -> bool:
+    """Whether the peer may describe each topic to which members subscribe or that they have."""
+    names = {name for member in view.members for name in member.subscribed_topic_names}
+    for member in view.members:
+        for partitions in (_held(member), member.target):
+            names.update(topic["topic_name"] for topic in _named(call, partitions))
+    return all(call.may(DESCRIBE, TOPIC, name) for name in names)
 
 
 def _member(call: Call, member: MemberView) -> Values:

@@ -22,6 +22,7 @@ from faust_assigner.broker.api.fetch_sessions import (
     asked_in,
     session_of,
 )
+from faust_assigner.broker.security.acls import READ, TOPIC
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog, Reading
 from faust_assigner.broker.storage.store import StoreFailed
@@ -84,7 +85,10 @@ async def _wants(
         else:
             topic, error = catalogue.get(key), ErrorCode.unknown_topic_or_partition
         log = None
-        if topic is not None:
+        name = topic.name if topic is not None else key if isinstance(key, str) else None
+        if name is not None and not call.may(READ, TOPIC, name):
+            error = ErrorCode.topic_authorization_failed
+        elif topic is not None:
             log = topic.partitions[number] if 0 <= number < len(topic.partitions) else None
             error = _check(log, part)
         offset, max_bytes = part.fetch_offset, part.partition_max_bytes

@@ -7,7 +7,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
-from faust_assigner.broker.api.operations import OF_GROUP, told
+from faust_assigner.broker.api.operations import of_group
+from faust_assigner.broker.security.acls import CLUSTER, DESCRIBE, GROUP, THE_CLUSTER
 from faust_assigner.coordinator.events import DeleteGroup
 from faust_assigner.coordinator.group import Group
 
@@ -18,10 +19,11 @@ MEMBER_BYTES: Final = 200  # of a member in an answer, without its opaque bytes
 
 async def describe_groups(call: Call, request: Any) -> Values:
     """Return state, protocol and members; an unknown group is Dead (an error since version 6)."""
-    groups, may = [], told(request, "", OF_GROUP)
+    groups = []
     for group_id in dict.fromkeys(request.groups):
         described = _describe(call, group_id)
         if described["error_code"] is ErrorCode.none:
+            may = of_group(call, request, group_id)
             described = {**described, "authorized_operations": may}
         groups.append(described)
         size = sum(
@@ -65,12 +67,14 @@ def _describe(call: Call, group_id: str) -> Values:
 
 
 async def list_groups(call: Call, request: Any) -> Values:
-    """List groups, filtered by state and type on request."""
+    """List groups that the peer may describe, filtered by state and type on request."""
+    sees_all = call.may(DESCRIBE, CLUSTER, THE_CLUSTER)
     states = {s.lower().strip() for s in getattr(request, "states_filter", ())}
     types = {t.lower() for t in getattr(request, "types_filter", ())}
     groups = []
     for group in list(call.node.groups):
-        if _listed(group, states, types):
+        may_see = sees_all or call.may(DESCRIBE, GROUP, group.group_id)
+        if may_see and _listed(group, states, types):
             groups.append(
                 {
                     "group_id": group.group_id,

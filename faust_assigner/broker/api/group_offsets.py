@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.membership import asked
+from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
 from faust_assigner.broker.topics import Topic
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator.errors import Code
@@ -167,7 +168,8 @@ async def _committed(
     for topics in asked_for:
         if topics is None:
             for name, partition in call.node.groups.offsets(group_id).entries:
-                wanted.setdefault(name, {})[partition] = None
+                if call.may(DESCRIBE, TOPIC, name):
+                    wanted.setdefault(name, {})[partition] = None
                 await call.throttle.turn()
             continue
         for topic in topics:
@@ -189,11 +191,8 @@ async def _committed(
                 }
             )
         else:
-            answers.append(
-                await _topic_answer(
-                    call, group_id, known.name if known else key, partitions, stable
-                )
-            )
+            name = known.name if known else key
+            answers.append(await _topic_answer(call, group_id, name, partitions, stable))
         await call.throttle.turn()
     return answers
 
@@ -214,6 +213,10 @@ async def _topic_answer(
     pending = call.node.groups.pending
     book = call.node.groups.offsets(group_id)
     topic = call.node.catalogue.get(name)
+    names = {"name": name, "topic_id": topic.topic_id if topic is not None else None}
+    if not call.may(DESCRIBE, TOPIC, name):
+        error = ErrorCode.topic_authorization_failed
+        return names | {"partitions": [_absent(number, error) for number in partitions]}
     answers = []
     for key, entry in book.read((name, partition) for partition in partitions):
         if stable and pending.is_pending(group_id, key):
@@ -230,11 +233,7 @@ async def _topic_answer(
             }
         )
         await call.throttle.turn(OFFSET_BYTES + len(entry.metadata))
-    return {
-        "name": name,
-        "topic_id": topic.topic_id if topic is not None else None,
-        "partitions": answers,
-    }
+    return names | {"partitions": answers}
 
 
 async def offset_delete(call: Call, request: Any) -> Values:

@@ -10,7 +10,16 @@ from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker import answers, limits
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
-from faust_assigner.broker.api.operations import OF_CLUSTER, OF_TOPIC, told
+from faust_assigner.broker.api.operations import of_cluster, of_topic
+from faust_assigner.broker.security.acls import (
+    CLUSTER,
+    CREATE,
+    DESCRIBE,
+    GROUP,
+    THE_CLUSTER,
+    TOPIC,
+    TRANSACTIONAL_ID,
+)
 from faust_assigner.broker.storage.log import LEADER_EPOCH
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Refused, Topic
@@ -20,6 +29,11 @@ FIND_COORDINATOR: Final = 10
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 PARTITION_BYTES: Final = 40  # of one partition in an answer
 CACHED_TOPICS: Final = 1_000  # longer requests are rare, and would make long cache keys
+#: The type of resource of each key type, and the error for a peer that may not describe it.
+COORDINATED: Final = {
+    GROUP_KEY: (GROUP, ErrorCode.group_authorization_failed),
+    TRANSACTION_KEY: (TRANSACTIONAL_ID, ErrorCode.transactional_id_authorization_failed),
+}
 Wanted = tuple[str | None, uuid.UUID | None]
 
 
@@ -32,18 +46,19 @@ async def metadata(call: Call, request: Any) -> Encoded:
             dict.fromkeys((t.name, getattr(t, "topic_id", None)) for t in request.topics)
         )
     may_create = bool(getattr(request, "allow_auto_topic_creation", True))
+    barred: frozenset[str] = frozenset()
     if wanted and may_create and node.settings.auto_create_topics_enable:
-        await _auto_create(call, wanted)
+        barred = await _auto_create(call, wanted)
     host, port = node.address_for(call.peer.local_host(), call.peer.protocol)
-    operations = told(request, "topic_", OF_TOPIC)
-    for_cluster = told(request, "cluster_", OF_CLUSTER)
+    wants_operations = bool(getattr(request, "include_topic_authorized_operations", False))
+    for_cluster = of_cluster(call, request)
 
     async def make() -> bytes:
         values = {
             "brokers": [broker_values(call)],
             "cluster_id": node.cluster_id,
             "controller_id": node.settings.node_id,
-            "topics": await _topics(call, wanted, operations),
+            "topics": await _topics(call, request, wanted, barred),
             "cluster_authorized_operations": for_cluster,
         }
 
@@ -53,15 +68,22 @@ async def metadata(call: Call, request: Any) -> Encoded:
         is_long = answers.is_long(values, limits.INLINE_ELEMENTS, limits.INLINE_BYTES)
         return await node.crunch(encode) if is_long else encode()
 
-    if wanted is not None and len(wanted) > CACHED_TOPICS:
+    is_checked = node.authorizer is not None  # so the answer depends on the peer's rights
+    if is_checked or (wanted is not None and len(wanted) > CACHED_TOPICS):
         return Encoded(await make())
-    key = (call.version, wanted, host, port, operations, for_cluster)
+    key = (call.version, wanted, host, port, wants_operations, for_cluster)
     return Encoded(await node.cached_metadata(key, make))
 
 
-async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> None:
+async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> frozenset[str]:
+    """Create missing topics; return the names that the peer may describe, but not create."""
+    barred = set()
+    may_all = call.may(CREATE, CLUSTER, THE_CLUSTER)
     for name, _ in wanted:
-        if name and call.node.catalogue.get(name) is None:
+        if name and call.node.catalogue.get(name) is None and call.may(DESCRIBE, TOPIC, name):
+            if not (may_all or call.may(CREATE, TOPIC, name)):
+                barred.add(name)
+                continue
             try:
                 call.node.catalogue.create(name, -1, {})
                 call.node.counters["topics_auto_created"] += 1
@@ -69,18 +91,29 @@ async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> None:
                 continue  # the answer below reports the missing topic
             finally:
                 await call.throttle.turn()
+    return frozenset(barred)
 
 
-async def _topics(call: Call, wanted: Sequence[Wanted] | None, operations: int) -> list[Values]:
+async def _topics(
+    call: Call, request: Any, wanted: Sequence[Wanted] | None, barred: frozenset[str]
+) -> list[Values]:
+    """Return the topics; the error for those that the peer may not describe, or could not create.
+
+    All topics are only those that the peer may describe.
+    """
     catalogue = call.node.catalogue
     if wanted is None:
-        wanted = [(topic.name, None) for topic in catalogue]
+        wanted = [(t.name, None) for t in catalogue if call.may(DESCRIBE, TOPIC, t.name)]
     answers: dict[tuple[str | None, uuid.UUID | None], Values] = {}
     for name, topic_id in wanted:
         topic = catalogue.get(name) if name is not None else catalogue.by_id(topic_id)
-        if topic is not None:
+        known = name if topic is None else topic.name
+        if known is not None and (known in barred or not call.may(DESCRIBE, TOPIC, known)):
+            error = ErrorCode.topic_authorization_failed
+            answers[name, topic_id] = {"error_code": error, "name": name, "topic_id": topic_id}
+        elif topic is not None:
             if (topic.name, None) not in answers:
-                answers[topic.name, None] = _topic(call, topic, operations)
+                answers[topic.name, None] = _topic(call, topic, of_topic(call, request, topic.name))
                 await call.throttle.turn(PARTITION_BYTES * len(topic.partitions))
         elif name is None:
             answers[None, topic_id] = {
@@ -93,7 +126,9 @@ async def _topics(call: Call, wanted: Sequence[Wanted] | None, operations: int) 
             error = (
                 ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception
             )
-            answers[name, None] = {"error_code": error, "name": name}
+            operations = of_topic(call, request, name)
+            values = {"error_code": error, "name": name, "topic_authorized_operations": operations}
+            answers[name, None] = values
             await call.throttle.turn()
     return list(answers.values())
 
@@ -153,6 +188,10 @@ def _coordinator(call: Call, key: str, key_type: int) -> Values:
         error, message = ErrorCode.invalid_group_id, "the group id is empty or too long"
     elif not limits.is_group_id(key):
         error, message = ErrorCode.invalid_request, "the transactional id is empty or too long"
+    else:
+        kind, denied = COORDINATED[key_type]
+        if not call.may(DESCRIBE, kind, key):
+            error, message = denied, "the right to describe it is missing"
     if error is not ErrorCode.none:
         return {
             "key": key,

@@ -1,6 +1,6 @@
-"""APIs that tools call on any cluster: log directories, leaders, reassignments, quotas and ACLs.
+"""APIs that tools call on any cluster: log directories, leaders, reassignments and quotas.
 
-Each partition has one replica, and there are no quotas and no authorizer. Apache Kafka with one node and
+Each partition has one replica, and there are no quotas. Apache Kafka with one node and
 the same features gives the same answers.
 """
 
@@ -13,20 +13,21 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.security.acls import CLUSTER, DESCRIBE, THE_CLUSTER
 
-DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_LOG_DIRS, ELECT_LEADERS = 29, 30, 31, 35, 43
+DESCRIBE_LOG_DIRS, ELECT_LEADERS = 35, 43
 ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS, DESCRIBE_QUOTAS = 45, 46, 48
 IN_MEMORY: Final = "memory"  # the log directory of a broker without --data
 UNKNOWN_BYTES: Final = -1
-NO_AUTHORIZER: Final = {
-    "error_code": ErrorCode.security_disabled,
-    "error_message": "No Authorizer is configured.",
-}
 Parts = dict[str, list[Values]]
 
 
 async def describe_log_dirs(call: Call, request: Any) -> Values:
     """Return the one log directory, and the bytes of the requested partitions (null: all)."""
+    if not call.may(
+        DESCRIBE, CLUSTER, THE_CLUSTER
+    ):  # before version 3 only an empty list tells this
+        return {"error_code": ErrorCode.cluster_authorization_failed, "results": ()}
     catalogue = call.node.catalogue
     asked: Iterable[tuple[str, Iterable[int] | None]]
     if request.topics is None:
@@ -117,25 +118,7 @@ def describe_quotas(call: Call, request: Any) -> Values:
     return {"error_code": ErrorCode.none, "error_message": None, "entries": ()}
 
 
-def describe_acls(call: Call, request: Any) -> Values:
-    """Answer SECURITY_DISABLED, as Kafka does without an authorizer."""
-    return {**NO_AUTHORIZER, "resources": ()}
-
-
-def create_acls(call: Call, request: Any) -> Values:
-    """Answer SECURITY_DISABLED for each ACL."""
-    return {"results": [NO_AUTHORIZER] * len(request.creations)}
-
-
-def delete_acls(call: Call, request: Any) -> Values:
-    """Answer SECURITY_DISABLED for each filter."""
-    return {"filter_results": [{**NO_AUTHORIZER, "matching_acls": ()} for _ in request.filters]}
-
-
 APIS: Final = (
-    Api(DESCRIBE_ACLS, "DescribeAcls", 1, 3, describe_acls),
-    Api(CREATE_ACLS, "CreateAcls", 1, 3, create_acls),
-    Api(DELETE_ACLS, "DeleteAcls", 1, 3, delete_acls),
     Api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, describe_log_dirs),
     Api(ELECT_LEADERS, "ElectLeaders", 0, 2, elect_leaders),
     Api(ALTER_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, alter_reassignments),

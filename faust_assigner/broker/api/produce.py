@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Values
 from faust_assigner.broker.limits import INLINE_BATCH_BYTES
 from faust_assigner.broker.node import Node
+from faust_assigner.broker.security.acls import TOPIC, TRANSACTIONAL_ID, WRITE
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import (
@@ -26,8 +27,9 @@ from faust_assigner.coordinator.transactions.events import WriteRecords
 
 PRODUCE: Final = 0
 NO_OFFSET: Final = -1
-NAMELESS: Final = ErrorCode.transactional_id_authorization_failed
+BARRED: Final = ErrorCode.transactional_id_authorization_failed
 NO_NAME: Final = "a transactional batch without a transactional id"
+NO_RIGHT: Final = "the right to write with this transactional id is missing"
 ABORTABLE_SINCE: Final = 11  # older clients do not know TRANSACTION_ABORTABLE
 
 
@@ -44,18 +46,23 @@ async def produce(call: Call, request: Any) -> Values | object:
         asked.setdefault(key, {}).update((part.index, part) for part in topic.partition_data)
     answers = []
     refused = False
-    is_nameless = request.transactional_id is None and any(
+    transactional_id = request.transactional_id
+    may_transact = transactional_id is not None and call.may(
+        WRITE, TRANSACTIONAL_ID, transactional_id
+    )
+    is_barred = not may_transact and any(
         records.claims_transaction(bytes(part.records or b""))
         for parts in asked.values()
         for part in parts.values()
     )
+    reason = NO_NAME if transactional_id is None else NO_RIGHT
     for key, parts in asked.items():
         topic, missing, names = _find(call, key)
         partitions = []
         for part in parts.values():
             partitions.append(
-                _refusal(part.index, NAMELESS, NO_NAME)
-                if is_nameless
+                _refusal(part.index, BARRED, reason)
+                if is_barred
                 else await _partition(call, request, topic, missing, part)
             )
             refused = refused or bool(partitions[-1]["error_code"])
@@ -68,11 +75,17 @@ async def produce(call: Call, request: Any) -> Values | object:
 
 
 def _find(call: Call, key: Any) -> tuple[Topic | None, ErrorCode, dict[str, Any]]:
-    """Return the topic, the error if it is missing, and its fields in the answer."""
+    """Return the topic, the error if it is missing or barred, and its fields in the answer."""
     catalogue = call.node.catalogue
     if call.version >= 13:
-        return catalogue.by_id(key), ErrorCode.unknown_topic_id, {"topic_id": key}
-    return catalogue.get(key), ErrorCode.unknown_topic_or_partition, {"name": key}
+        topic, missing, names = catalogue.by_id(key), ErrorCode.unknown_topic_id, {"topic_id": key}
+    else:
+        topic, missing = catalogue.get(key), ErrorCode.unknown_topic_or_partition
+        names = {"name": key}
+    name = topic.name if topic is not None else names.get("name")
+    if name is not None and not call.may(WRITE, TOPIC, name):
+        return None, ErrorCode.topic_authorization_failed, names
+    return topic, missing, names
 
 
 async def _partition(

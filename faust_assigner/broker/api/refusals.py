@@ -140,6 +140,17 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             {"resource_type": "resource_type", "resource_name": "resource_name"},
         ),
     ),
+    45: (
+        Listing(
+            "topics", "responses", _NAMED, _numbered("partitions", "partitions", "partition_index")
+        ),
+    ),
+    50: (Listing("users", "results", {}),),  # Kafka omits the names, too
+    47: (
+        Listing(
+            "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
+        ),
+    ),
     51: (
         Listing("upsertions", "results", {"user": "name"}),
         Listing("deletions", "results", {"user": "name"}),
@@ -163,6 +174,14 @@ def refuse(api_key: int, version: int, request: Any, error: ErrorCode) -> Values
     answer = {f.name for f in fields(load_response_schema(api_key, version))}
     if "error_code" in answer:
         return {"error_code": error}
+    return refuse_elements(api_key, version, request, error)
+
+
+def refuse_elements(
+    api_key: int, version: int, request: Any, error: ErrorCode
+) -> dict[str, list[Values]]:
+    """Return the lists of the answer in which each element of ``request`` has the error."""
+    answer = {f.name for f in fields(load_response_schema(api_key, version))}
     found: dict[str, list[Values]] = {}
     for listing in _ANSWERS.get(api_key, ()):
         if listing.answered in answer and (request is None or hasattr(request, listing.asked)):

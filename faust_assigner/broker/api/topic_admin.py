@@ -9,6 +9,14 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.security.acls import (
+    CLUSTER,
+    DELETE,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    THE_CLUSTER,
+    TOPIC,
+)
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Catalogue, Refused, Topic
@@ -43,6 +51,9 @@ async def create_topics(call: Call, request: Any) -> Values:
         topic = call.node.catalogue.create(
             wanted.name, count, configs, validate_only=request.validate_only
         )
+        if not call.may(DESCRIBE_CONFIGS, TOPIC, topic.name):
+            error = ErrorCode.topic_authorization_failed
+            return {"topic_id": topic.topic_id, "topic_config_error_code": error}
         return {
             "topic_id": topic.topic_id,
             "replication_factor": 1,
@@ -121,6 +132,7 @@ async def delete_topics(call: Call, request: Any) -> Values:
         if not call.node.settings.delete_topic_enable:
             raise Refused(ErrorCode.topic_deletion_disabled, "delete.topic.enable is false")
         topic = catalogue.get(name) if name is not None else catalogue.by_id(topic_id)
+        _check_deletion(call, name, topic)
         if topic is None:
             error = (
                 ErrorCode.unknown_topic_or_partition
@@ -141,6 +153,16 @@ async def delete_topics(call: Call, request: Any) -> Values:
         await call.throttle.turn()
     call.node.freed()
     return {"responses": answers}
+
+
+def _check_deletion(call: Call, name: str | None, topic: Topic | None) -> None:
+    """Check the right to delete; a missing topic needs only the right to describe. Raises Refused."""
+    known = name if topic is None else topic.name
+    if known is None or call.may(DELETE, CLUSTER, THE_CLUSTER):
+        return
+    needed = DESCRIBE if topic is None else DELETE
+    if not call.may(needed, TOPIC, known):
+        raise Refused(ErrorCode.topic_authorization_failed, "the right to delete it is missing")
 
 
 async def create_partitions(call: Call, request: Any) -> Values:

@@ -9,7 +9,8 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker import limits
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import PARTITION_BYTES, partition_values
-from faust_assigner.broker.api.operations import OF_TOPIC
+from faust_assigner.broker.api.operations import authorized
+from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
 
 DESCRIBE_TOPIC_PARTITIONS: Final = 75
 NO_ELR: Final[Values] = {
@@ -23,6 +24,9 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
     """Return one page; an empty list means all topics. A full page ends with a cursor to the next one."""
     catalogue, cursor = call.node.catalogue, request.cursor
     names = sorted({t.name for t in request.topics} or {t.name for t in catalogue})
+    hidden = {name for name in names if not call.may(DESCRIBE, TOPIC, name)}
+    if not request.topics:
+        names, hidden = [name for name in names if name not in hidden], set()
     first = 0
     if cursor is not None:
         if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
@@ -37,9 +41,13 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
     for name in names:
         if room <= 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
+        if name in hidden:
+            error = ErrorCode.topic_authorization_failed
+            topics.append({"error_code": error, "name": name, "topic_id": None})
+            continue
         topic = catalogue.get(name)
         if topic is None:
-            topics.append(_missing(name))
+            topics.append(_missing(call, name))
             continue
         shown = range(len(topic.partitions))[first : first + room]
         topics.append(
@@ -48,7 +56,7 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
                 "name": name,
                 "topic_id": topic.topic_id,
                 "partitions": [{**partition_values(call, number), **NO_ELR} for number in shown],
-                "topic_authorized_operations": OF_TOPIC,
+                "topic_authorized_operations": authorized(call, TOPIC, name),
             }
         )
         await call.throttle.turn(PARTITION_BYTES * len(shown))
@@ -60,10 +68,16 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
     return {"topics": topics, "next_cursor": None}
 
 
-def _missing(name: str) -> Values:
+def _missing(call: Call, name: str) -> Values:
     legal = limits.topic_name_problem(name) is None
     error = ErrorCode.unknown_topic_or_partition if legal else ErrorCode.invalid_topic_exception
-    return {"error_code": error, "name": name, "topic_id": None}
+    operations = authorized(call, TOPIC, name)
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": None,
+        "topic_authorized_operations": operations,
+    }
 
 
 APIS: Final = (

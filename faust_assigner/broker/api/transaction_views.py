@@ -8,6 +8,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.security.acls import DESCRIBE, TOPIC, TRANSACTIONAL_ID
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.wire import MILLISECOND
 from faust_assigner.coordinator.consumer.subscriptions import BadPattern
@@ -77,7 +78,7 @@ def _described(call: Call, known: Transaction) -> Values:
     topics: dict[str, list[int]] = {}
     for topic_id, number in sorted(known.partitions):
         found = call.node.catalogue.at(topic_id, number)
-        if found is not None:
+        if found is not None and call.may(DESCRIBE, TOPIC, found[0].name):
             topics.setdefault(found[0].name, []).append(number)
     return {
         "error_code": ErrorCode.none,
@@ -108,6 +109,7 @@ async def list_transactions(call: Call, request: Any) -> Values:
             and (not wanted_states or one.state.value in wanted_states)
             and not 0 <= now - one.started_ms <= longer_than_ms
             and (named is None or named.fullmatch(one.transactional_id) is not None)
+            and call.may(DESCRIBE, TRANSACTIONAL_ID, one.transactional_id)
         )
         if is_wanted:
             found.append(

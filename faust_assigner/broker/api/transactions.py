@@ -12,6 +12,14 @@ from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.group_offsets import COMMITTED_AT_ONCE, weigh
 from faust_assigner.broker.api.membership import asked
 from faust_assigner.broker.api.produce import flush
+from faust_assigner.broker.security.acls import (
+    CLUSTER,
+    IDEMPOTENT_WRITE,
+    THE_CLUSTER,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+)
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.wire import milliseconds
 from faust_assigner.coordinator.errors import Code
@@ -58,12 +66,15 @@ def init_producer_id(call: Call, request: Any) -> Values:
     present = (getattr(request, "producer_id", NOBODY), getattr(request, "producer_epoch", NOBODY))
     if (present[0] == NOBODY) is not (present[1] == NOBODY):
         return _no_producer(ErrorCode.invalid_request)
+    transactional_id = request.transactional_id
+    denied = _denied_producer(call, transactional_id)
+    if denied is not None:
+        return _no_producer(denied)
     try:
         fresh_id = call.node.new_producer_id()
     except StoreFailed:
         # Also for an idempotent producer: after this error it does not look for another coordinator.
         return _no_producer(ErrorCode.coordinator_load_in_progress)
-    transactional_id = request.transactional_id
     if transactional_id is None:
         return {"error_code": ErrorCode.none, "producer_id": fresh_id, "producer_epoch": 0}
     timeout_ms = milliseconds(request.transaction_timeout)
@@ -80,6 +91,15 @@ def init_producer_id(call: Call, request: Any) -> Values:
     }
 
 
+def _denied_producer(call: Call, transactional_id: str | None) -> ErrorCode | None:
+    """Return the error for a peer without the right to produce so, or None."""
+    if transactional_id is not None:
+        may = call.may(WRITE, TRANSACTIONAL_ID, transactional_id)
+        return None if may else ErrorCode.transactional_id_authorization_failed
+    may = call.may(IDEMPOTENT_WRITE, CLUSTER, THE_CLUSTER) or call.may_on_some(WRITE, TOPIC)
+    return None if may else ErrorCode.cluster_authorization_failed
+
+
 def _no_producer(error: ErrorCode) -> Values:
     return {"error_code": error, "producer_id": NOBODY, "producer_epoch": NOBODY}
 
@@ -87,10 +107,19 @@ def _no_producer(error: ErrorCode) -> Values:
 async def add_partitions(call: Call, request: Any) -> Values:
     """Add all partitions or none; if one does not exist, the rest fail: OPERATION_NOT_ATTEMPTED."""
     places: dict[tuple[str, int], Place | None] = {}
+    barred = {
+        topic.name
+        for topic in request.v3_and_below_topics
+        if not call.may(WRITE, TOPIC, topic.name)
+    }
     for wanted in request.v3_and_below_topics:
         topic = call.node.catalogue.get(wanted.name)
         for number in wanted.partitions:
-            is_there = topic is not None and 0 <= number < len(topic.partitions)
+            is_there = (
+                wanted.name not in barred
+                and topic is not None
+                and 0 <= number < len(topic.partitions)
+            )
             place = (topic.topic_id.bytes, number) if topic is not None and is_there else None
             places[wanted.name, number] = place
             await call.throttle.turn()
@@ -106,6 +135,8 @@ async def add_partitions(call: Call, request: Any) -> Values:
     results: dict[str, list[Values]] = {}
     for (name, number), place in places.items():
         own = error if place is not None else ErrorCode.unknown_topic_or_partition
+        if name in barred:
+            own = ErrorCode.topic_authorization_failed
         results.setdefault(name, []).append(
             {"partition_index": number, "partition_error_code": own}
         )

@@ -462,7 +462,8 @@ def test_a_producer_that_gets_no_id_asks_again() -> None:
 
     bench.node.store.write = refuse  # type: ignore[method-assign]
     nobody = SimpleNamespace(transactional_id=None, producer_id=-1, producer_epoch=-1)
-    call: Any = SimpleNamespace(node=bench.node, version=4)
+    anybody = {"may_on_some": lambda *_: True, "may": lambda *_: True}
+    call: Any = SimpleNamespace(node=bench.node, version=4, **anybody)
     assert init_producer_id(call, nobody)["error_code"] is ErrorCode.coordinator_load_in_progress
 
 

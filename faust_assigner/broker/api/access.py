@@ -1,0 +1,219 @@
+"""The rights that each API needs, and the refusal of requests and elements without them.
+
+``RIGHTS`` is the one table: API key -> operations on resources, as Apache Kafka checks them. This module
+checks whole requests and the elements of lists. Rights with ``is_inside`` are checked by the handler, because
+they depend on more than the request, or because the answer omits elements without an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker.api.call import Api, Call
+from faust_assigner.broker.api.refusals import refuse, refuse_elements
+from faust_assigner.broker.security.acls import (
+    ALTER,
+    ALTER_CONFIGS,
+    CLUSTER,
+    CLUSTER_ACTION,
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    GROUP,
+    IDEMPOTENT_WRITE,
+    READ,
+    THE_CLUSTER,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+)
+
+OF_CONFIGS: Final = 0  # the type of the resource that an element names, in requests about configs
+CONFIGS_OF: Final[Mapping[int, int]] = {2: TOPIC, 32: GROUP}  # any other type: the cluster
+ERRORS: Final[Mapping[int, ErrorCode]] = {
+    TOPIC: ErrorCode.topic_authorization_failed,
+    GROUP: ErrorCode.group_authorization_failed,
+    CLUSTER: ErrorCode.cluster_authorization_failed,
+    TRANSACTIONAL_ID: ErrorCode.transactional_id_authorization_failed,
+}
+#: APIs whose refusal has the error at the top level and for each element: ElectLeaders,
+#: AlterPartitionReassignments, DescribeUserScramCredentials.
+REFUSED_TWICE: Final = frozenset((43, 45, 50))
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """An operation on a type of resource.
+
+    ``named`` is the request's field with the name of the resource (none for the cluster). ``each`` is the
+    request's list whose elements name resources. ``or_cluster`` is an operation on the cluster that is
+    sufficient, too.
+    """
+
+    operation: int
+    resource_type: int
+    named: str = ""
+    each: str = ""
+    or_cluster: int | None = None
+    is_inside: bool = False
+
+
+def _cluster(operation: int) -> tuple[Right, ...]:
+    return (Right(operation, CLUSTER),)
+
+
+def _each(operation: int, resource_type: int, *lists: str, **more: Any) -> tuple[Right, ...]:
+    return tuple(Right(operation, resource_type, each=one, **more) for one in lists)
+
+
+def _inside(operation: int, resource_type: int, or_cluster: int | None = None) -> Right:
+    return Right(operation, resource_type, or_cluster=or_cluster, is_inside=True)
+
+
+_READ_GROUP: Final = Right(READ, GROUP, "group_id")
+_WRITE_TXN: Final = Right(WRITE, TRANSACTIONAL_ID, "transactional_id")
+RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
+    0: (_inside(WRITE, TRANSACTIONAL_ID), _inside(WRITE, TOPIC)),  # Produce
+    1: (_inside(READ, TOPIC),),  # Fetch
+    2: _each(DESCRIBE, TOPIC, "topics"),  # ListOffsets
+    3: (_inside(DESCRIBE, TOPIC), _inside(CREATE, TOPIC, CREATE)),  # Metadata
+    8: (_READ_GROUP, *_each(READ, TOPIC, "topics")),  # OffsetCommit
+    9: (  # OffsetFetch
+        Right(DESCRIBE, GROUP, "group_id"),
+        *_each(DESCRIBE, GROUP, "groups"),
+        _inside(DESCRIBE, TOPIC),
+    ),
+    10: (_inside(DESCRIBE, GROUP), _inside(DESCRIBE, TRANSACTIONAL_ID)),  # FindCoordinator
+    11: (_READ_GROUP,),  # JoinGroup
+    12: (_READ_GROUP,),  # Heartbeat
+    13: (_READ_GROUP,),  # LeaveGroup
+    14: (_READ_GROUP,),  # SyncGroup
+    15: _each(DESCRIBE, GROUP, "groups"),  # DescribeGroups
+    16: (_inside(DESCRIBE, GROUP, DESCRIBE),),  # ListGroups
+    17: (),  # SaslHandshake
+    18: (),  # ApiVersions
+    19: (  # CreateTopics
+        *_each(CREATE, TOPIC, "topics", or_cluster=CREATE),
+        _inside(DESCRIBE_CONFIGS, TOPIC),
+    ),
+    20: (_inside(DESCRIBE, TOPIC, DELETE), _inside(DELETE, TOPIC, DELETE)),  # DeleteTopics
+    21: _each(DELETE, TOPIC, "topics"),  # DeleteRecords
+    22: (_inside(WRITE, TRANSACTIONAL_ID), _inside(IDEMPOTENT_WRITE, CLUSTER)),  # InitProducerId
+    23: _each(DESCRIBE, TOPIC, "topics", or_cluster=CLUSTER_ACTION),  # OffsetForLeaderEpoch
+    24: (  # AddPartitionsToTxn
+        Right(WRITE, TRANSACTIONAL_ID, "v3_and_below_transactional_id"),
+        _inside(WRITE, TOPIC),
+    ),
+    25: (_WRITE_TXN, _READ_GROUP),  # AddOffsetsToTxn
+    26: (_WRITE_TXN,),  # EndTxn
+    28: (_WRITE_TXN, _READ_GROUP, *_each(READ, TOPIC, "topics")),  # TxnOffsetCommit
+    29: _cluster(DESCRIBE),  # DescribeAcls
+    30: _cluster(ALTER),  # CreateAcls
+    31: _cluster(ALTER),  # DeleteAcls
+    32: _each(DESCRIBE_CONFIGS, OF_CONFIGS, "resources"),  # DescribeConfigs
+    33: _each(ALTER_CONFIGS, OF_CONFIGS, "resources"),  # AlterConfigs
+    35: (_inside(DESCRIBE, CLUSTER),),  # DescribeLogDirs
+    36: (),  # SaslAuthenticate
+    37: _each(ALTER, TOPIC, "topics"),  # CreatePartitions
+    42: _each(DELETE, GROUP, "groups_names"),  # DeleteGroups
+    43: _cluster(ALTER),  # ElectLeaders
+    44: _each(ALTER_CONFIGS, OF_CONFIGS, "resources"),  # IncrementalAlterConfigs
+    45: _cluster(ALTER),  # AlterPartitionReassignments
+    46: _cluster(DESCRIBE),  # ListPartitionReassignments
+    47: (Right(DELETE, GROUP, "group_id"), *_each(READ, TOPIC, "topics")),  # OffsetDelete
+    48: _cluster(DESCRIBE_CONFIGS),  # DescribeClientQuotas
+    50: _cluster(DESCRIBE),  # DescribeUserScramCredentials
+    51: _cluster(ALTER),  # AlterUserScramCredentials
+    60: (),  # DescribeCluster
+    61: _each(READ, TOPIC, "topics"),  # DescribeProducers
+    65: (  # DescribeTransactions
+        *_each(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"),
+        _inside(DESCRIBE, TOPIC),
+    ),
+    66: (_inside(DESCRIBE, TRANSACTIONAL_ID),),  # ListTransactions
+    68: (_READ_GROUP, _inside(DESCRIBE, TOPIC)),  # ConsumerGroupHeartbeat
+    69: (*_each(DESCRIBE, GROUP, "group_ids"), _inside(DESCRIBE, TOPIC)),  # ConsumerGroupDescribe
+    74: _cluster(DESCRIBE_CONFIGS),  # ListConfigResources
+    75: (_inside(DESCRIBE, TOPIC),),  # DescribeTopicPartitions
+}
+
+
+async def handle(api: Api, call: Call, request: Any) -> Any:
+    """Handle a request as far as the peer's rights go; refuse the rest with Kafka's errors."""
+    if call.node.authorizer is None:
+        outcome = api.handle(call, request)
+        return await outcome if _is_pending(outcome) else outcome
+    refused: dict[str, list[Any]] = {}
+    for right in RIGHTS[api.key]:
+        if right.is_inside:
+            continue
+        if right.each:
+            request = await _filter(api, call, request, right, refused)
+        elif not _may_whole(call, request, right):
+            error = ERRORS[right.resource_type]
+            whole = refuse(api.key, call.version, request, error)
+            if api.key not in REFUSED_TWICE:
+                return whole
+            return {**whole, **refuse_elements(api.key, call.version, request, error)}
+    outcome = api.handle(call, request)
+    values = await outcome if _is_pending(outcome) else outcome
+    if not refused or values.get("error_code"):
+        return values
+    return {**values, **{name: [*values.get(name, ()), *more] for name, more in refused.items()}}
+
+
+def _is_pending(outcome: Any) -> bool:
+    return asyncio.iscoroutine(outcome) or isinstance(outcome, asyncio.Future)
+
+
+def _may_whole(call: Call, request: Any, right: Right) -> bool:
+    if right.resource_type == CLUSTER:
+        return call.may(right.operation, CLUSTER, THE_CLUSTER)
+    name = getattr(request, right.named, None)
+    return name is None or call.may(right.operation, right.resource_type, name)
+
+
+async def _filter(
+    api: Api, call: Call, request: Any, right: Right, refused: dict[str, list[Any]]
+) -> Any:
+    """Return the request without the elements that the peer has no right to; collect their answers."""
+    asked = getattr(request, right.each, None)
+    if not asked:
+        return request
+    if right.or_cluster is not None and call.may(right.or_cluster, CLUSTER, THE_CLUSTER):
+        return request
+    kept: list[Any] = []
+    barred: dict[ErrorCode, list[Any]] = {}
+    for element in asked:
+        kind, name = _resource(call, right, element)
+        if name is None or call.may(right.operation, kind, name):
+            kept.append(element)
+        else:
+            barred.setdefault(ERRORS[kind], []).append(element)
+        await call.throttle.turn()
+    for error, elements in barred.items():
+        only_those = replace(request, **{right.each: tuple(elements)})
+        for name, answers in refuse_elements(api.key, call.version, only_those, error).items():
+            refused.setdefault(name, []).extend(answers)
+    return replace(request, **{right.each: tuple(kept)}) if barred else request
+
+
+def _resource(call: Call, right: Right, element: Any) -> tuple[int, str | None]:
+    """Return the type and name of an element's resource; no name for an unknown topic id."""
+    if right.resource_type == OF_CONFIGS:
+        kind = CONFIGS_OF.get(element.resource_type, CLUSTER)
+        return kind, THE_CLUSTER if kind == CLUSTER else element.resource_name
+    if isinstance(element, str):
+        return right.resource_type, element
+    for field in ("name", "topic", "group_id"):
+        found = getattr(element, field, None)
+        if found is not None:
+            return right.resource_type, found
+    topic = call.node.catalogue.by_id(element.topic_id)
+    return right.resource_type, None if topic is None else topic.name
