@@ -254,13 +254,14 @@ class AssignerNode:
         handoff_id: int | None = None,
         identity: str = "",
         incarnation: str = "",
-    ) -> None:
-        """Record that the new owner is warm.
+    ) -> int:
+        """Record that the new owner is warm; return a revision that has the answer.
 
-        Clients of the first Kafka Assigner may leave out ``handoff_id``.
+        Revisions count on the scale of epochs: every message with this revision or a later one
+        describes a state with the answer. Clients of the first Kafka Assigner may leave out ``handoff_id``.
         """
         async with self._caller(consumer_name, identity, incarnation):
-            await self._acks.ready(consumer_name, at, handoff_id, incarnation)
+            return self._dated(await self._acks.ready(consumer_name, at, handoff_id, incarnation))
 
     async def partition_released(
         self,
@@ -271,13 +272,15 @@ class AssignerNode:
         offset: int | None = None,
         identity: str = "",
         incarnation: str = "",
-    ) -> None:
-        """Record that the old owner released the partition.
+    ) -> int:
+        """Record that the old owner released the partition; return as :meth:`partition_ready`.
 
         In strict mode the old owner has drained, and ``offset`` is the next offset to process.
         """
         async with self._caller(consumer_name, identity, incarnation):
-            await self._acks.released(consumer_name, at, handoff_id, offset, incarnation)
+            return self._dated(
+                await self._acks.released(consumer_name, at, handoff_id, offset, incarnation)
+            )
 
     async def release_failed(
         self,
@@ -289,15 +292,18 @@ class AssignerNode:
         epoch: int | None = None,
         identity: str = "",
         incarnation: str = "",
-    ) -> None:
+    ) -> int:
         """Record that the old owner cannot release the partition: strict mode expels it at once.
 
+        Returns as :meth:`partition_ready`.
         ``epoch``: the epoch of the old owner's grant, if the old owner knows it.
         """
         granted = None if epoch is None else epoch - self._mirror.view.base
         async with self._caller(consumer_name, identity, incarnation):
-            await self._acks.release_failed(
-                consumer_name, at, handoff_id, reason, incarnation, granted
+            return self._dated(
+                await self._acks.release_failed(
+                    consumer_name, at, handoff_id, reason, incarnation, granted
+                )
             )
 
     async def warm_failed(
@@ -309,13 +315,15 @@ class AssignerNode:
         handoff_id: int | None = None,
         identity: str = "",
         incarnation: str = "",
-    ) -> None:
-        """Record that the new owner cannot warm the partition.
+    ) -> int:
+        """Record that the new owner cannot warm the partition; return as :meth:`partition_ready`.
 
         The leader chooses a different consumer during the cool-down.
         """
         async with self._caller(consumer_name, identity, incarnation):
-            await self._acks.failed(consumer_name, at, handoff_id, reason, incarnation)
+            return self._dated(
+                await self._acks.failed(consumer_name, at, handoff_id, reason, incarnation)
+            )
 
     async def progress(
         self,
@@ -338,13 +346,16 @@ class AssignerNode:
         *,
         identity: str = "",
         incarnation: str = "",
-    ) -> None:
-        """Record the replicas that the consumer keeps warm: topic -> partitions."""
+    ) -> int:
+        """Record the replicas that the consumer keeps warm: topic -> partitions.
+
+        Returns as :meth:`partition_ready`.
+        """
         held = {
             checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()
         }
         async with self._caller(consumer_name, identity, incarnation):
-            await self._registered.hold(consumer_name, incarnation, held)
+            return self._dated(await self._registered.hold(consumer_name, incarnation, held))
 
     async def deregister(
         self, consumer_name: str, *, identity: str = "", incarnation: str = ""
@@ -401,6 +412,10 @@ class AssignerNode:
                 raise expelled(name, incarnation) from None
             raise
 
+    def _dated(self, revision: int) -> int:
+        """Return a revision of the store on the scale of epochs."""
+        return self._mirror.view.base + revision
+
     async def _is_expelled(self, name: str, incarnation: str) -> bool:
         return await self._store.get(self.keys.expelled(name, incarnation)) is not None
 
@@ -420,9 +435,12 @@ class AssignerNode:
         ):
             raise replaced(name, incarnation, entry.value.incarnation)
 
-    async def abort_warm(self, at: TopicPartition, *, handoff_id: int | None = None) -> None:
-        """Abort a hand-off; the leader does not ask its new owner again during the cool-down."""
-        await self._acks.abort(at, handoff_id)
+    async def abort_warm(self, at: TopicPartition, *, handoff_id: int | None = None) -> int:
+        """Abort a hand-off; the leader does not ask its new owner again during the cool-down.
+
+        Returns as :meth:`partition_ready`.
+        """
+        return self._dated(await self._acks.abort(at, handoff_id))
 
     async def set_topic(self, topic: str, partition_count: int) -> None:
         """Add a topic to the service, or set its new partition count."""

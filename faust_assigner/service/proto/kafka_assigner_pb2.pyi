@@ -221,8 +221,10 @@ class PartitionReadyRequest(_message.Message):
     def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., incarnation: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class PartitionReadyResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class PartitionReleasedRequest(_message.Message):
     __slots__ = ("consumer_name", "partition", "handoff_id", "final_offset", "incarnation", "group")
@@ -241,8 +243,10 @@ class PartitionReleasedRequest(_message.Message):
     def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., final_offset: _Optional[int] = ..., incarnation: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class PartitionReleasedResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class DeregisterRequest(_message.Message):
     __slots__ = ("consumer_name", "incarnation", "group")
@@ -255,10 +259,12 @@ class DeregisterRequest(_message.Message):
     def __init__(self, consumer_name: _Optional[str] = ..., incarnation: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class DeregisterResponse(_message.Message):
-    __slots__ = ("action",)
+    __slots__ = ("action", "revision")
     ACTION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     action: DeregisterAction
-    def __init__(self, action: _Optional[_Union[DeregisterAction, str]] = ...) -> None: ...
+    revision: int
+    def __init__(self, action: _Optional[_Union[DeregisterAction, str]] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class WarmFailedRequest(_message.Message):
     __slots__ = ("consumer_name", "partition", "handoff_id", "reason", "incarnation", "group")
@@ -277,8 +283,10 @@ class WarmFailedRequest(_message.Message):
     def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., reason: _Optional[str] = ..., incarnation: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class WarmFailedResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class ReleaseFailedRequest(_message.Message):
     __slots__ = ("consumer_name", "partition", "handoff_id", "reason", "incarnation", "epoch", "group")
@@ -299,8 +307,10 @@ class ReleaseFailedRequest(_message.Message):
     def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., reason: _Optional[str] = ..., incarnation: _Optional[str] = ..., epoch: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
 
 class ReleaseFailedResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class ReportProgressRequest(_message.Message):
     __slots__ = ("consumer_name", "partition", "handoff_id", "progress", "incarnation", "group")
@@ -367,8 +377,10 @@ class ReportReplicasRequest(_message.Message):
     def __init__(self, consumer_name: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., incarnation: _Optional[str] = ..., replicas_by_topic: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., group: _Optional[str] = ...) -> None: ...
 
 class ReportReplicasResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class WatchAssignmentsRequest(_message.Message):
     __slots__ = ("topics", "least_revision", "group")
@@ -599,8 +611,10 @@ class AbortHandoffRequest(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
 
 class AbortHandoffResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class SetTopicResponse(_message.Message):
     __slots__ = ()

@@ -151,10 +151,10 @@ class AdminServicer:
         """Give a handoff up."""
         async with spoken(context):
             node = self._asked(request, context)
-            await node.abort_warm(
+            revision = await node.abort_warm(
                 partition_of(request.partition), handoff_id=request.handoff_id or None
             )
-        return pb.AbortHandoffResponse()
+        return pb.AbortHandoffResponse(revision=revision)
 
     async def SetTopic(self, request: pb.Topic, context: Any) -> pb.SetTopicResponse:
         """Add a topic, or change its partition count."""

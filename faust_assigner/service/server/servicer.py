@@ -156,14 +156,14 @@ class ConsumerServicer:
         """Record that the new owner is warm."""
         async with spoken(context):
             node, identity = self._asked(request, context)
-            await node.partition_ready(
+            revision = await node.partition_ready(
                 request.consumer_name,
                 partition_of(request.partition),
                 handoff_id=request.handoff_id or None,
                 identity=identity,
                 incarnation=request.incarnation,
             )
-        return pb.PartitionReadyResponse()
+        return pb.PartitionReadyResponse(revision=revision)
 
     async def PartitionReleased(
         self,
@@ -174,7 +174,7 @@ class ConsumerServicer:
         async with spoken(context):
             node, identity = self._asked(request, context)
             offset = request.final_offset if request.HasField("final_offset") else None
-            await node.partition_released(
+            revision = await node.partition_released(
                 request.consumer_name,
                 partition_of(request.partition),
                 handoff_id=request.handoff_id or None,
@@ -182,7 +182,7 @@ class ConsumerServicer:
                 identity=identity,
                 incarnation=request.incarnation,
             )
-        return pb.PartitionReleasedResponse()
+        return pb.PartitionReleasedResponse(revision=revision)
 
     async def ReleaseFailed(
         self, request: pb.ReleaseFailedRequest, context: Any
@@ -190,7 +190,7 @@ class ConsumerServicer:
         """Record that the old owner cannot release the partition."""
         async with spoken(context):
             node, identity = self._asked(request, context)
-            await node.release_failed(
+            revision = await node.release_failed(
                 request.consumer_name,
                 partition_of(request.partition),
                 reason=request.reason[:1000],
@@ -199,7 +199,7 @@ class ConsumerServicer:
                 identity=identity,
                 incarnation=request.incarnation,
             )
-        return pb.ReleaseFailedResponse()
+        return pb.ReleaseFailedResponse(revision=revision)
 
     async def WarmFailed(
         self, request: pb.WarmFailedRequest, context: Any
@@ -207,7 +207,7 @@ class ConsumerServicer:
         """Record that the new owner cannot warm the partition."""
         async with spoken(context):
             node, identity = self._asked(request, context)
-            await node.warm_failed(
+            revision = await node.warm_failed(
                 request.consumer_name,
                 partition_of(request.partition),
                 reason=request.reason[:1000],
@@ -215,7 +215,7 @@ class ConsumerServicer:
                 identity=identity,
                 incarnation=request.incarnation,
             )
-        return pb.WarmFailedResponse()
+        return pb.WarmFailedResponse(revision=revision)
 
     async def ReportProgress(
         self,
@@ -248,13 +248,13 @@ class ConsumerServicer:
             if claims > MAX_CLAIMS:
                 raise TooManyClaims(request.consumer_name, claims)
             replicas = await by_topic(request.replicas, request.replicas_by_topic)
-            await node.holds(
+            revision = await node.holds(
                 request.consumer_name,
                 replicas,
                 identity=identity,
                 incarnation=request.incarnation,
             )
-        return pb.ReportReplicasResponse()
+        return pb.ReportReplicasResponse(revision=revision)
 
     async def Deregister(
         self, request: pb.DeregisterRequest, context: Any
@@ -265,7 +265,10 @@ class ConsumerServicer:
             action = await node.deregister(
                 request.consumer_name, identity=identity, incarnation=request.incarnation
             )
-        return pb.DeregisterResponse(action=pb.DeregisterAction.Name(action.value))
+            revision = node.revision
+        return pb.DeregisterResponse(
+            action=pb.DeregisterAction.Name(action.value), revision=revision
+        )
 
 
 def _why(node: AssignerNode, stream: CommandStream, ended: Ended) -> str:

@@ -63,12 +63,12 @@ class Acks:
 
     async def ready(
         self, name: str, at: TopicPartition, handoff_id: int | None, incarnation: str = ""
-    ) -> None:
-        """Record that the new owner is warm.
+    ) -> int:
+        """Record that the new owner is warm; return a revision of the store that has the answer.
 
         Raises NotFound, WrongCaller, WrongPhase, Replaced or Expelled.
         """
-        await self._answer(
+        return await self._answer(
             (name, incarnation),
             at,
             handoff_id,
@@ -83,14 +83,14 @@ class Acks:
         handoff_id: int | None,
         offset: int | None,
         incarnation: str = "",
-    ) -> None:
+    ) -> int:
         """Record that the old owner released the partition.
 
-        Raises as :meth:`ready`, and BadRequest for an offset out of range.
+        Returns and raises as :meth:`ready`, and BadRequest for an offset out of range.
         """
         if offset is not None and not 0 <= offset <= MAX_OFFSET:
             raise BadRequest(f"{at}: an offset is 0 to {MAX_OFFSET}, got {offset}")
-        await self._answer(
+        return await self._answer(
             (name, incarnation),
             at,
             handoff_id,
@@ -106,18 +106,18 @@ class Acks:
         reason: str,
         incarnation: str = "",
         granted: int | None = None,
-    ) -> None:
+    ) -> int:
         """Record that the old owner cannot release.
 
         ``granted`` is the revision of the grant to which the answer refers.
 
-        Raises as :meth:`ready`.
+        Returns and raises as :meth:`ready`.
         """
         if granted is not None:
             kv = await self._store.get(self._keys.assignment(at))
             if kv is None or kv.mod_revision != granted:
                 raise WrongPhase(f"{at}: that epoch is over")
-        await self._answer(
+        return await self._answer(
             (name, incarnation),
             at,
             handoff_id,
@@ -132,9 +132,12 @@ class Acks:
         handoff_id: int | None,
         reason: str,
         incarnation: str = "",
-    ) -> None:
-        """Record that the new owner cannot warm the partition. Raises as :meth:`ready`."""
-        await self._answer(
+    ) -> int:
+        """Record that the new owner cannot warm the partition.
+
+        Returns and raises as :meth:`ready`.
+        """
+        return await self._answer(
             (name, incarnation),
             at,
             handoff_id,
@@ -142,9 +145,12 @@ class Acks:
             lambda h: _said(h, HandoffEvent.GAVE_UP, reason=reason[:500] or "no reason given"),
         )
 
-    async def abort(self, at: TopicPartition, handoff_id: int | None) -> None:
-        """Give the hand-off up by an operator's order. Raises NotFound or WrongPhase."""
-        await self._answer(
+    async def abort(self, at: TopicPartition, handoff_id: int | None) -> int:
+        """Give the hand-off up by an operator's order. Returns as :meth:`ready`.
+
+        Raises NotFound or WrongPhase.
+        """
+        return await self._answer(
             None,
             at,
             handoff_id,
@@ -190,14 +196,16 @@ class Acks:
         handoff_id: int | None,
         event: HandoffEvent,
         decide: Decide,
-    ) -> None:
+    ) -> int:
         key = self._keys.handoff(at)
         unless: dict[str, Exception] = {}
+        shown = 0
 
         async def answered(kv: KeyValue | None) -> Write | None:
+            nonlocal shown
             handoff = None if kv is None else codec.readable(codec.load_handoff, kv.value)
             if kv is None or handoff is None:
-                await self._afterwards(caller, at, event)
+                shown = await self._afterwards(caller, at, event)
                 return None
             if handoff_id is not None and handoff_id != kv.create_revision:
                 raise WrongPhase(
@@ -213,7 +221,7 @@ class Acks:
                 return None
             return Delete(key) if isinstance(after, State) else Put(key, codec.dump_handoff(after))
 
-        await rewritten(self._store, key, answered, unless=unless)
+        return max(await rewritten(self._store, key, answered, unless=unless), shown)
 
     async def _check_not_expelled(self, caller: tuple[str, str] | None) -> None:
         """Raise Expelled if the caller is expelled.
@@ -225,10 +233,10 @@ class Acks:
 
     async def _afterwards(
         self, caller: tuple[str, str] | None, at: TopicPartition, event: HandoffEvent
-    ) -> None:
+    ) -> int:
         """Accept an answer without a hand-off if the assignment already shows its result.
 
-        Raises NotFound and Expelled.
+        Return the assignment's revision. Raises NotFound and Expelled.
         """
         kv = await self._store.get(self._keys.assignment(at))
         said = (
@@ -239,9 +247,10 @@ class Acks:
         is_owner = (
             said is not None and caller is not None and _is(caller, said.owner, said.incarnation)
         )
-        if caller is None or said is None or is_owner != (event is HandoffEvent.WARM):
+        if kv is None or caller is None or said is None or is_owner != (event is HandoffEvent.WARM):
             raise NotFound(f"{at}: no hand-off")
         await self._check_not_expelled(caller)
+        return kv.mod_revision
 
 
 def _is(caller: tuple[str, str], name: str, incarnation: str) -> bool:

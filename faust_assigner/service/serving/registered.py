@@ -24,15 +24,18 @@ class Registered:
         self._keys = keys
         self._mirror = mirror
 
-    async def hold(self, name: str, incarnation: str, held: Mapping[str, tuple[int, ...]]) -> None:
-        """Record the replicas that a process keeps. Raises NotFound, Replaced and BadRequest."""
+    async def hold(self, name: str, incarnation: str, held: Mapping[str, tuple[int, ...]]) -> int:
+        """Record the replicas that a process keeps; return a revision that has the record.
+
+        Raises NotFound, Replaced and BadRequest.
+        """
 
         def holding(consumer: Consumer) -> Consumer:
             _check_incarnation(consumer, incarnation)
             check_claims(after := replace(consumer, holds=held))
             return after
 
-        await self.change(name, holding)
+        return await self.change(name, holding)
 
     async def leave(self, name: str, incarnation: str) -> Action:
         """Begin the leave of a process. Raises NotFound and Replaced."""

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from faust_assigner.service.commands import Warm
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.admin_servicer import AdminServicer
@@ -118,6 +119,39 @@ def test_revisions_of_two_instances_compare() -> None:
                 assert states[0].revision >= told[-1].revision > 0
                 plans = [part async for part in admin.Plan(pb.PlanRequest(), context)]
                 assert [part.revision for part in plans] == [states[0].revision]
+        await kept.close()
+
+    virtually(story)
+
+
+def test_an_answers_revision_is_the_first_with_the_answer() -> None:
+    """A repetition names a revision that has it, too; each counts on the scale of epochs."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2})
+            servicer, context = ConsumerServicer(Groups.of_one(node), NoAuthentication()), None
+            await b.consumer(node, "a")
+            await b.settles(2)
+            late = await b.consumer(node, "b", warm_s=None)
+            await eventually(lambda: late.of(Warm), "asked to warm")
+            (warm,) = late.of(Warm)
+            request = pb.PartitionReadyRequest(
+                consumer_name="b",
+                partition=pb.TopicPartition(topic=warm.at.topic, partition=warm.at.partition),
+                handoff_id=warm.handoff_id,
+            )
+            before = node.revision
+            first = (await servicer.PartitionReady(request, context)).revision
+            kv = await kept.get(node.keys.handoff(warm.at))
+            assert kv is not None
+            assert first == node.view.base + kv.mod_revision > before > node.view.base > 0
+            await b.settles(1, 1)
+            after = (await servicer.PartitionReady(request, context)).revision
+            kv = await kept.get(node.keys.assignment(warm.at))
+            assert kv is not None
+            assert after == node.view.base + kv.mod_revision > first
         await kept.close()
 
     virtually(story)
