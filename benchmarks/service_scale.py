@@ -30,7 +30,7 @@ import grpc.aio
 
 from benchmarks.workers.consumers import Notes, consume
 from benchmarks.workers.turns import LONG_S
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leading import moves

@@ -19,9 +19,10 @@ from collections.abc import Sequence
 
 from benchmarks.workers.turns import measured
 from faust_assigner.service.commands import Command
-from faust_assigner.service.node import AssignerNode, CommandStream
+from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import HEARTBEATS, Consumer
 from faust_assigner.service.server.convert import messages_of
+from faust_assigner.service.serving.registry import Stream
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
@@ -72,7 +73,7 @@ class Group:
             streams = await asyncio.gather(*map(self._one, names[start : start + AT_ONCE]))
             self._reading += [asyncio.create_task(_read(stream)) for stream in streams]
 
-    async def _one(self, name: str) -> CommandStream:
+    async def _one(self, name: str) -> Stream:
         consumer = Consumer(name=name, incarnation=f"{name}-1", capabilities=(HEARTBEATS,))
         return await self._node.register(consumer)
 
@@ -104,7 +105,7 @@ class Group:
         await asyncio.gather(*self._reading, return_exceptions=True)
 
 
-async def _read(stream: CommandStream) -> None:
+async def _read(stream: Stream) -> None:
     command: Command
     async for command in stream:
         for _ in messages_of(command):

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Protocol
 
 from faust_assigner.service.clock import Clock, SystemClock
-from faust_assigner.service.commands import Command
 from faust_assigner.service.condition import Condition
 from faust_assigner.service.digest import Held
 from faust_assigner.service.errors import (
-    Expelled,
     NotFound,
-    ServiceRefused,
-    WrongCaller,
     expelled,
-    replaced,
 )
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import (
@@ -30,26 +22,21 @@ from faust_assigner.service.keys import (
 )
 from faust_assigner.service.leading.catalogue import Catalogue, CountPartitions
 from faust_assigner.service.leading.election import Election, Leadership
-from faust_assigner.service.leading.moves import planned
+from faust_assigner.service.leading.overview import Overview
 from faust_assigner.service.leading.rebalancer import Rebalancer
 from faust_assigner.service.metrics import Metrics, NoMetrics
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import (
     Action,
-    Assigned,
     Consumer,
-    Ended,
-    Leader,
-    OpenHandoff,
-    PlannedMove,
-    TopicConfig,
-    names_itself,
 )
 from faust_assigner.service.serving.acks import Acks
 from faust_assigner.service.serving.beats import Beats
+from faust_assigner.service.serving.callers import Callers
 from faust_assigner.service.serving.claims import check_claims
 from faust_assigner.service.serving.orders import Orders
 from faust_assigner.service.serving.registered import Registered
+from faust_assigner.service.serving.registry import Stream
 from faust_assigner.service.serving.routes import RouteUpdate, followed
 from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.service.settings import ServiceSettings
@@ -57,40 +44,7 @@ from faust_assigner.service.store.base import Store
 from faust_assigner.service.tasks import ended, first
 from faust_assigner.service.view import Change, View
 
-__all__ = ["AssignerNode", "CommandStream", "CountPartitions", "Metrics", "NoMetrics"]
-
-
-class CommandStream(Protocol):
-    """The commands for one registered consumer, returned by :meth:`AssignerNode.register`.
-
-    The iteration ends with the stream; ``ended`` then has the reason.
-    """
-
-    consumer_name: str
-    session: str
-    incarnation: str
-    ended: Ended | None
-    revision: int  #: the revision of the last command's state, on the scale of epochs
-
-    @property
-    def lives_s(self) -> float:
-        """Seconds for which no other consumer gets this consumer's partitions.
-
-        The time counts from the consumer's request. The consumer stops processing when the time is
-        over, unless this instance has given a further sign of life. Signs of life count only after
-        the stream's first message: earlier streams describe an outdated assignment.
-        """
-
-    def __aiter__(self) -> AsyncIterator[Command]: ...
-
-    async def __anext__(self) -> Command: ...
-
-    async def close(self) -> None:
-        """End the stream of a disconnected consumer.
-
-        The registration stays until its lease expires. A consumer that reconnects in time therefore
-        keeps its partitions.
-        """
+__all__ = ["AssignerNode", "CountPartitions", "Metrics", "NoMetrics"]
 
 
 class AssignerNode:
@@ -124,6 +78,7 @@ class AssignerNode:
         self._catalogue = Catalogue(
             store, self.keys, settings, clock, self._mirror, topics or {}, count_partitions
         )
+        self._callers = Callers(store, self.keys, self._mirror)
         self._acks = Acks(store, self.keys, clock)
         self._registered = Registered(store, self.keys, self._mirror)
         self.orders = Orders(store, self.keys, clock, self._mirror, self._registered)
@@ -132,6 +87,7 @@ class AssignerNode:
             store, self.keys, settings, clock, self._mirror, metrics, self._beats, node_id
         )
         self._rebalancer = Rebalancer(self._mirror, settings, clock, metrics)
+        self.overview = Overview(self._mirror, clock, self._rebalancer)
         self._election = Election(
             store, self.keys, settings, clock, node_id, self._lead, self._vacant
         )
@@ -210,7 +166,7 @@ class AssignerNode:
         """Whether this instance leads and its lease is valid; the health of a leader."""
         return self._election.leads
 
-    async def register(self, consumer: Consumer) -> CommandStream:
+    async def register(self, consumer: Consumer) -> Stream:
         """Register a consumer; the service sets ``status``, ``registered_at`` and ``session``.
 
         A living stream of the same name on any instance ends as REPLACED. A new incarnation gets
@@ -240,9 +196,9 @@ class AssignerNode:
         is over. ``held``: the digest of the partitions that the consumer holds; the service
         compares this digest with the assignment.
         """
-        async with self._caller(consumer_name, identity, incarnation):
+        async with self._callers.asking(consumer_name, identity, incarnation):
             lives_s = await self._beats.beat(consumer_name, identity, incarnation, session, held)
-            if lives_s is None and await self._is_expelled(consumer_name, incarnation):
+            if lives_s is None and await self._callers.is_expelled(consumer_name, incarnation):
                 raise expelled(consumer_name, incarnation)
         return lives_s
 
@@ -260,7 +216,7 @@ class AssignerNode:
         Revisions count on the scale of epochs: every message with this revision or a later one
         describes a state with the answer. Clients of the first Kafka Assigner may leave out ``handoff_id``.
         """
-        async with self._caller(consumer_name, identity, incarnation):
+        async with self._callers.asking(consumer_name, identity, incarnation):
             return self._dated(await self._acks.ready(consumer_name, at, handoff_id, incarnation))
 
     async def partition_released(
@@ -277,7 +233,7 @@ class AssignerNode:
 
         In strict mode the old owner has drained, and ``offset`` is the next offset to process.
         """
-        async with self._caller(consumer_name, identity, incarnation):
+        async with self._callers.asking(consumer_name, identity, incarnation):
             return self._dated(
                 await self._acks.released(consumer_name, at, handoff_id, offset, incarnation)
             )
@@ -299,7 +255,7 @@ class AssignerNode:
         ``epoch``: the epoch of the old owner's grant, if the old owner knows it.
         """
         granted = None if epoch is None else epoch - self._mirror.view.base
-        async with self._caller(consumer_name, identity, incarnation):
+        async with self._callers.asking(consumer_name, identity, incarnation):
             return self._dated(
                 await self._acks.release_failed(
                     consumer_name, at, handoff_id, reason, incarnation, granted
@@ -320,7 +276,7 @@ class AssignerNode:
 
         The leader chooses a different consumer during the cool-down.
         """
-        async with self._caller(consumer_name, identity, incarnation):
+        async with self._callers.asking(consumer_name, identity, incarnation):
             return self._dated(
                 await self._acks.failed(consumer_name, at, handoff_id, reason, incarnation)
             )
@@ -336,7 +292,7 @@ class AssignerNode:
         incarnation: str = "",
     ) -> None:
         """Record the new owner's progress, 0..1. The service ignores too frequent reports."""
-        async with self._caller(consumer_name, identity, incarnation):
+        async with self._callers.asking(consumer_name, identity, incarnation):
             await self._acks.progress(consumer_name, at, handoff_id, fraction, incarnation)
 
     async def holds(
@@ -354,7 +310,7 @@ class AssignerNode:
         held = {
             checked_topic(topic): tuple(sorted(set(numbers))) for topic, numbers in replicas.items()
         }
-        async with self._caller(consumer_name, identity, incarnation):
+        async with self._callers.asking(consumer_name, identity, incarnation):
             return self._dated(await self._registered.hold(consumer_name, incarnation, held))
 
     async def deregister(
@@ -366,7 +322,7 @@ class AssignerNode:
         consumer may also call again.
         """
         try:
-            async with self._caller(consumer_name, identity, incarnation):
+            async with self._callers.asking(consumer_name, identity, incarnation):
                 return await self._registered.leave(consumer_name, incarnation)
         except NotFound:
             return Action.SHUTDOWN_NOW
@@ -395,45 +351,9 @@ class AssignerNode:
         """
         return await self._registered.drain(consumer_name)
 
-    @contextlib.asynccontextmanager
-    async def _caller(self, name: str, identity: str, incarnation: str) -> AsyncIterator[None]:
-        """Check the caller of a request; an expelled process gets Expelled for every refusal.
-
-        Raises as :meth:`check`.
-        """
-        self.check(name, identity, incarnation)
-        try:
-            yield
-        except Expelled:
-            raise
-        except ServiceRefused:
-            # An expelled process gets Expelled as the reason of every refusal.
-            if await self._is_expelled(name, incarnation):
-                raise expelled(name, incarnation) from None
-            raise
-
     def _dated(self, revision: int) -> int:
         """Return a revision of the store on the scale of epochs."""
         return self._mirror.view.base + revision
-
-    async def _is_expelled(self, name: str, incarnation: str) -> bool:
-        return await self._store.get(self.keys.expelled(name, incarnation)) is not None
-
-    def check(self, name: str, identity: str, incarnation: str) -> None:
-        """Check a caller against the registration in this instance's copy of the store.
-
-        Raises WrongCaller if the identity differs, and Replaced for a replaced process. The copy
-        may be late, so a replaced process may pass this check.
-        """
-        entry = self._mirror.view.consumers.get(checked_consumer(name))
-        if entry is None:
-            return
-        if entry.value.identity and entry.value.identity != identity:
-            raise WrongCaller(f"{name} is registered by another identity")
-        if incarnation in entry.value.replaced and (
-            incarnation or names_itself(entry.value.incarnation)
-        ):
-            raise replaced(name, incarnation, entry.value.incarnation)
 
     async def abort_warm(self, at: TopicPartition, *, handoff_id: int | None = None) -> int:
         """Abort a hand-off; the leader does not ask its new owner again during the cool-down.
@@ -455,33 +375,6 @@ class AssignerNode:
         """This instance's copy of the store, read-only."""
         return self._mirror.view
 
-    async def consumers(self) -> tuple[Consumer, ...]:
-        """List all registered consumers, by name."""
-        view = self._mirror.view
-        return tuple(view.consumers[name].value for name in sorted(view.consumers))
-
-    async def assignments(self) -> tuple[Assigned, ...]:
-        """List all partitions with a present or former owner, by topic and number."""
-        view = self._mirror.view
-        found = (view.dated(view.assignments[at].value) for at in sorted(view.assignments))
-        return tuple(
-            one if view.is_registered(one.owner, one.incarnation) else replace(one, absent=True)
-            for one in found
-        )
-
-    async def handoffs(self) -> tuple[OpenHandoff, ...]:
-        """List all hand-offs under way, by topic and number."""
-        view, now = self._mirror.view, self._clock.wall()
-        return tuple(
-            OpenHandoff(entry.value, entry.kv.create_revision, now - entry.value.started_at)
-            for _, entry in sorted(view.handoffs.items())
-        )
-
-    async def topics(self) -> tuple[TopicConfig, ...]:
-        """List the topics of the service, by name."""
-        view = self._mirror.view
-        return tuple(view.topics[topic].value for topic in sorted(view.topics))
-
     def incarnation(self, name: str) -> str:
         """Return the incarnation registered under a name, as seen by this instance, or ""."""
         return self._mirror.view.incarnation(name)
@@ -490,33 +383,3 @@ class AssignerNode:
     def revision(self) -> int:
         """The revision of this instance's copy of the group's state, on the scale of epochs."""
         return self._mirror.dated
-
-    async def leader(self) -> Leader | None:
-        """Return the leader, or None."""
-        entry = self._mirror.view.leader
-        return entry.value if entry else None
-
-    async def plan(
-        self,
-        *,
-        without: Sequence[str] = (),
-        extra: Sequence[Consumer] = (),
-    ) -> tuple[PlannedMove, ...]:
-        """Return the moves that the leader would plan now: a dry run.
-
-        ``without``: consumers to regard as gone. ``extra``: consumers to regard as registered.
-        """
-        for consumer in extra:
-            checked_consumer(consumer.name)
-            check_claims(consumer)
-        for name in without:
-            if name not in self._mirror.view.consumers:
-                raise NotFound(f"no consumer {name}")
-        gone = {*without, *(consumer.name for consumer in extra)}
-        there = [consumer for consumer in self._mirror.view.ready() if consumer.name not in gone]
-        targets = await self._rebalancer.targets(sorted([*there, *extra], key=lambda c: c.name))
-        return tuple(planned(self._mirror.view, targets, without)) if targets else ()
-
-    def watch(self) -> AsyncIterator[Change]:
-        """Iterate over the store's changes, for operators' screens; old unread changes are lost."""
-        return self._mirror.watched()

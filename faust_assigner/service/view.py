@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from faust_assigner.service import keys
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.keys import Keys
+from faust_assigner.service.readers import READERS, Reader
 from faust_assigner.service.records import (
     Assigned,
     Consumer,
@@ -20,6 +20,7 @@ from faust_assigner.service.records import (
     TopicConfig,
 )
 from faust_assigner.service.store.base import Compare, Event, KeyValue, Listing, absent, unchanged
+from faust_assigner.service.values import UNREADABLE
 
 T = TypeVar("T")
 
@@ -45,22 +46,6 @@ class Change:
     name: Any
     before: Entry[Any] | None
     after: Entry[Any] | None
-
-
-def _at(names: tuple[str, ...]) -> TopicPartition:
-    """Return the partition of a key's names. Raises ``ValueError`` for an invalid number.
-
-    A partition has exactly one key: a different spelling of the number is invalid, too.
-    """
-    topic, number = names
-    if number != str(int(number)) or not 0 <= int(number) < keys.MAX_PARTITIONS:
-        raise ValueError(f"no partition: {number}")
-    return TopicPartition(topic, int(number))
-
-
-def _process(names: tuple[str, ...]) -> tuple[str, str]:
-    """Return the consumer's name and the incarnation of a key's names."""
-    return names[0], "" if names[1] == "-" else names[1]
 
 
 @dataclass(eq=False)
@@ -111,7 +96,7 @@ class View:
         else:
             self.raw[event.key] = event.kv
         kind, names = self.keys.kind(event.key)
-        reader = _READERS.get((kind, len(names)))
+        reader = READERS.get((kind, len(names)))
         if reader is None:
             return None
         try:
@@ -194,12 +179,12 @@ class View:
             inputs=self.inputs,
         )
 
-    def _read(self, reader: _Reader, name: Any, kv: KeyValue) -> Entry[Any] | None:
+    def _read(self, reader: Reader, name: Any, kv: KeyValue) -> Entry[Any] | None:
         try:
             value = reader.load(kv)
             if reader.named(value, name):
                 return Entry(kv, value)
-        except keys.UNREADABLE:
+        except UNREADABLE:
             pass
         self.unreadable.add(kv.key)
         return None
@@ -360,63 +345,3 @@ def _owner_of(entry: Entry[Assigned] | None) -> tuple[str, ...]:
 
 def _parties_of(entry: Entry[Handoff] | None) -> tuple[str, ...]:
     return () if entry is None else (entry.value.old_owner, entry.value.new_owner)
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """The reader of one kind of key.
-
-    ``field``  the view's field for entries of this kind
-    ``name``   makes the entry's key in the view from the key's names
-    ``load``   decodes the value
-    ``named``  whether the value agrees with the key
-    """
-
-    field: str
-    name: Callable[[tuple[str, ...]], Any]
-    load: Callable[[KeyValue], Any]
-    named: Callable[[Any, Any], bool] = lambda value, name: True
-
-
-_READERS = {
-    ("consumers", 1): _Reader(
-        "consumers",
-        lambda n: n[0],
-        lambda kv: keys.load_consumer(kv.value),
-        lambda consumer, name: consumer.name == name,
-    ),
-    ("assignments", 2): _Reader(
-        "assignments",
-        _at,
-        lambda kv: keys.load_assigned(kv.value, kv.mod_revision),
-        lambda assigned, at: assigned.at == at,
-    ),
-    ("handoffs", 2): _Reader(
-        "handoffs",
-        _at,
-        lambda kv: keys.load_handoff(kv.value),
-        lambda handoff, at: handoff.at == at,
-    ),
-    ("fences", 2): _Reader("fences", _process, lambda kv: kv.value),
-    ("resyncs", 1): _Reader("resyncs", lambda n: n[0], lambda kv: kv.value.decode()),
-    ("awaiting", 1): _Reader("awaiting", lambda n: n[0], lambda kv: kv.value),
-    ("removed", 1): _Reader("removed", lambda n: n[0], lambda kv: kv.value),
-    ("paused", 1): _Reader("pauses", lambda n: n[0], lambda kv: keys.load_pause(kv.value)),
-    ("pins", 2): _Reader(
-        "pins", _at, lambda kv: keys.load_pin(kv.value), lambda pin, at: pin.at == at
-    ),
-    ("departed", 1): _Reader("departed", lambda n: n[0], lambda kv: kv.value),
-    ("expelled", 2): _Reader("expelled", _process, lambda kv: kv.value),
-    ("config", 2): _Reader(
-        "topics",
-        lambda n: n[1],
-        lambda kv: keys.load_topic(kv.value),
-        lambda config, topic: config.topic == topic,
-    ),
-    ("cooldowns", 3): _Reader(
-        "cooldowns", lambda n: (_at(n[:2]), n[2]), lambda kv: keys.load_until(kv.value)
-    ),
-    ("replicas", 1): _Reader("replicas", lambda n: n[0], lambda kv: keys.load_partitions(kv.value)),
-    ("epochs", 1): _Reader("bases", lambda n: n[0], lambda kv: keys.load_base(kv.value)),
-    ("assigner", 1): _Reader("leaders", lambda n: n[0], lambda kv: keys.load_leader(kv.value)),
-}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.records import Assigned
 from faust_assigner.service.store.base import MAX_OPERATIONS, Compare, Put, Write

@@ -12,10 +12,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import BadRequest, NotFound, StoreError, StoreUnavailable
-from faust_assigner.service.keys import MAX_PARTITIONS, Keys
+from faust_assigner.service.keys import MAX_PARTITIONS, Keys, checked_topic
 from faust_assigner.service.leading.election import Deposed, Leadership
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import BY_OPERATOR, IN_KAFKA, TopicConfig
@@ -61,7 +61,7 @@ class Catalogue:
         self._clock = clock
         self._mirror = mirror
         self._topics = {
-            codec.checked_topic(topic): _count(topic, count) for topic, count in topics.items()
+            checked_topic(topic): _count(topic, count) for topic, count in topics.items()
         }
         self._count_partitions = count_partitions
         self._missed: dict[str, int] = {}

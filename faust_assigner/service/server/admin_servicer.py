@@ -67,7 +67,7 @@ class AdminServicer:
 
     async def _follow(self, node: AssignerNode, changed: asyncio.Event) -> None:
         try:
-            async for _ in node.watch():
+            async for _ in node.overview.watch():
                 changed.set()
         finally:
             changed.set()
@@ -77,15 +77,15 @@ class AdminServicer:
         revision, now = node.revision, asyncio.get_running_loop().time()
         made_of, made_at, parts = self._made.get(group, (-1, 0.0, []))
         if made_of != revision or now > made_at + TOGETHER_S:
-            leader = await node.leader()
+            leader = await node.overview.leader()
             parts = list(
                 states(
                     leader.holder if leader else "",
                     revision,
-                    await node.topics(),
-                    await node.consumers(),
-                    await node.assignments(),
-                    await node.handoffs(),
+                    await node.overview.topics(),
+                    await node.overview.consumers(),
+                    await node.overview.assignments(),
+                    await node.overview.handoffs(),
                     [entry.value for _, entry in sorted(node.view.pins.items())],
                     node.view.pause,
                     group=group,
@@ -177,7 +177,7 @@ class AdminServicer:
         async with spoken(context):
             node = self._asked(request, context)
             revision = node.revision
-            moves = await node.plan(
+            moves = await node.overview.plan(
                 without=list(request.without),
                 extra=[await consumer_of(one) for one in request.extra],
             )

@@ -21,7 +21,7 @@ from faust_assigner.service.errors import (
     replaced,
 )
 from faust_assigner.service.faults import code_of
-from faust_assigner.service.node import AssignerNode, CommandStream
+from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Ended
 from faust_assigner.service.server.auth import Authenticator
@@ -33,6 +33,7 @@ from faust_assigner.service.server.convert import (
     routed,
 )
 from faust_assigner.service.server.groups import Groups
+from faust_assigner.service.serving.registry import Stream
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ class ConsumerServicer:
         return self._groups.of(request.group), identity
 
     async def _messages(
-        self, node: AssignerNode, stream: CommandStream, *, with_session: bool
+        self, node: AssignerNode, stream: Stream, *, with_session: bool
     ) -> AsyncIterator[pb.AssignmentCommand]:
         is_first = True
         async for command in stream:
@@ -271,7 +272,7 @@ class ConsumerServicer:
         )
 
 
-def _why(node: AssignerNode, stream: CommandStream, ended: Ended) -> str:
+def _why(node: AssignerNode, stream: Stream, ended: Ended) -> str:
     """Return the text of a stream's end, with the process and, if replaced, its successor."""
     name, incarnation = stream.consumer_name, stream.incarnation
     if ended is Ended.EXPELLED:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import (
     BadRequest,
@@ -28,7 +28,7 @@ from faust_assigner.service.handoff import (
     state_of,
     step,
 )
-from faust_assigner.service.keys import MAX_OFFSET, Keys
+from faust_assigner.service.keys import Keys
 from faust_assigner.service.records import names_itself
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import rewritten
@@ -88,8 +88,8 @@ class Acks:
 
         Returns and raises as :meth:`ready`, and BadRequest for an offset out of range.
         """
-        if offset is not None and not 0 <= offset <= MAX_OFFSET:
-            raise BadRequest(f"{at}: an offset is 0 to {MAX_OFFSET}, got {offset}")
+        if offset is not None and not 0 <= offset <= codec.MAX_OFFSET:
+            raise BadRequest(f"{at}: an offset is 0 to {codec.MAX_OFFSET}, got {offset}")
         return await self._answer(
             (name, incarnation),
             at,

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.digest import Held
 from faust_assigner.service.errors import LeaseLost, StoreError, WrongCaller

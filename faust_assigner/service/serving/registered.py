@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.errors import NotFound, replaced
 from faust_assigner.service.keys import Keys, checked_consumer
 from faust_assigner.service.mirror import Mirror

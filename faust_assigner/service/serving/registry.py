@@ -26,8 +26,9 @@ def followed_by(incarnation: str, before: str) -> Ended:
 class Stream:
     """The stream of one consumer's commands. A snapshot replaces a queue that overflows.
 
-    The stream also begins with a snapshot. A snapshot is taken when the stream is read, so it
-    misses no change.
+    The iteration ends with the stream; ``ended`` then has the reason. ``revision`` is the revision
+    of the last command's state, on the scale of epochs. The stream begins with a snapshot, too. A
+    snapshot is taken when the stream is read, so it misses no change.
     """
 
     def __init__(
@@ -62,7 +63,12 @@ class Stream:
 
     @property
     def lives_s(self) -> float:
-        """The seconds for which the registration surely lives."""
+        """The seconds for which no other consumer gets this consumer's partitions.
+
+        The time counts from the consumer's request. The consumer stops processing when the time is
+        over, unless an instance has given a further sign of life. Signs of life count only after
+        the stream's first message: earlier streams describe an outdated assignment.
+        """
         return 0.0 if self.ended else max(self._lives(), 0.0)
 
     def offer(self, command: Command) -> None:
@@ -115,7 +121,11 @@ class Stream:
             await self._wake.wait()
 
     async def close(self) -> None:
-        """End the stream of a disconnected consumer."""
+        """End the stream of a disconnected consumer.
+
+        The registration stays until its lease expires. A consumer that reconnects in time therefore
+        keeps its partitions.
+        """
         self.end(Ended.CLOSED)
         await self._closed(self)
 

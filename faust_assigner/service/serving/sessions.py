@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import LeaseLost, Replaced, ServiceRefused, WrongCaller
 from faust_assigner.service.errors import expelled as expelled_as

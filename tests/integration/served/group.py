@@ -14,9 +14,10 @@ from pathlib import Path
 from faust_assigner.service.client import TopicPartition
 from faust_assigner.service.client.channel import Access
 from faust_assigner.service.client.health import is_well
-from faust_assigner.service.keys import Keys, load_base
+from faust_assigner.service.keys import Keys
 from faust_assigner.service.leases import FENCE_AT
 from faust_assigner.service.store.base import Event
+from faust_assigner.service.values import load_base
 from faust_assigner.testing.etcd import EtcdServer
 from tests.integration.served.conftest import on
 from tests.support.assigning import convergence

@@ -201,7 +201,7 @@ async def test_a_leader_whose_lease_is_revoked_leads_no_more(own_etcd: EtcdServe
     """An operator's hand; another term begins."""
     async with Bench(lambda: opener(own_etcd)) as b:
         await grown(b, own_etcd)
-        leader = await b.nodes[0].leader()
+        leader = await b.nodes[0].overview.leader()
         assert leader is not None
         own_etcd.tool("lease", "revoke", f"{leader.lease_id:x}")
         await eventually(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Assignment, Release, Warm
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.keys import Keys
@@ -67,12 +67,12 @@ async def test_a_whole_handoff_is_warming_ready_complete_gone(stores: Stores) ->
         new = await b.consumer(node, "c1", warm_s=None)
         await eventually(lambda: new.of(Warm))
         warm = new.of(Warm)[0]
-        [under_way] = await node.handoffs()
+        [under_way] = await node.overview.handoffs()
         assert (under_way.handoff.phase, under_way.handoff.old_owner) == (Phase.WARMING, "c0")
         assert node._mirror.view.assignments[warm.at].value.owner == "c0"
         await node.partition_ready("c1", warm.at, handoff_id=warm.handoff_id)
         await eventually(lambda: old.of(Release))
-        [under_way] = await node.handoffs()
+        [under_way] = await node.overview.handoffs()
         assert under_way.handoff.phase is Phase.COMPLETE
         assert node._mirror.view.assignments[warm.at].value.owner == "c1"
         await node.partition_released("c0", warm.at, handoff_id=warm.handoff_id)
@@ -96,7 +96,7 @@ async def test_without_consumers_nothing_is_assigned(stores: Stores) -> None:
     async with bench(stores) as b:
         node = await b.node(EVENTS)
         await asyncio.sleep(0.5)
-        assert await node.assignments() == ()
+        assert await node.overview.assignments() == ()
         only = await b.consumer(node, "c0")
         await b.settles(8)
         await only.disconnect()
@@ -122,7 +122,7 @@ async def test_an_assigner_that_starts_after_its_consumers_finds_them(stores: St
         relay = await b.node(EVENTS, election_retry_s=1_000.0)
         both = [await b.consumer(relay, f"c{i}") for i in range(2)]
         await asyncio.sleep(1.0)
-        assert (await relay.assignments(), relay.leads) == ((), False)
+        assert (await relay.overview.assignments(), relay.leads) == ((), False)
         for task in relay._tasks:
             if task.get_name().endswith("election"):
                 task.cancel()
@@ -222,7 +222,7 @@ async def test_a_draining_consumer_hands_off_and_is_told_to_go(stores: Stores) -
         await eventually(lambda: leaving.ended is Ended.DRAINED)
         await b.settles(8)
         assert len(leaving.of(Release)) == len(staying.of(Warm)) == 4
-        assert [c.name for c in await node.consumers()] == ["c1"]
+        assert [c.name for c in await node.overview.consumers()] == ["c1"]
 
 
 @on_both
@@ -266,7 +266,7 @@ async def test_a_slow_download_stays_warming_until_it_is_done(stores: Stores) ->
         await b.consumer(node, "c1", warm_s=1.5)
         await eventually(b.open_handoffs)
         await asyncio.sleep(0.7)
-        [under_way] = await node.handoffs()
+        [under_way] = await node.overview.handoffs()
         assert (under_way.handoff.phase, len(old.owned)) == (Phase.WARMING, 2)
         await b.settles(1, 1)
 

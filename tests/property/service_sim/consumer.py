@@ -13,8 +13,9 @@ from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owne
 from faust_assigner.service.digest import held
 from faust_assigner.service.errors import Expelled, Replaced, ServiceRefused, StoreError
 from faust_assigner.service.handoff import HandoffEvent, TopicPartition
-from faust_assigner.service.node import AssignerNode, CommandStream
+from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import HEARTBEATS, Action, Consumer, Ended
+from faust_assigner.service.serving.registry import Stream
 from tests.property.service_sim.process import Process
 from tests.property.service_sim.sink import Sink
 from tests.support.assigning.rules import Said
@@ -61,7 +62,7 @@ class SimConsumer:
     gone: bool = False
     drain: bool = False
     returns: bool = False
-    stream: CommandStream | None = None
+    stream: Stream | None = None
     _break: asyncio.Event = field(default_factory=asyncio.Event)
     _jobs: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -158,11 +159,11 @@ class SimConsumer:
             if not instance.process.dead.is_set():
                 self._job(stream.close())
 
-    async def _registered(self, instance: Instance) -> CommandStream:
+    async def _registered(self, instance: Instance) -> Stream:
         """A stream; one that we do not live to see, or that comes too late, is closed by its instance."""
-        opened: list[CommandStream] = []
+        opened: list[Stream] = []
 
-        async def register() -> CommandStream:
+        async def register() -> Stream:
             wishes = Consumer(
                 name=self.name,
                 incarnation=self.incarnation,
@@ -189,7 +190,7 @@ class SimConsumer:
             found.setdefault(at.topic, []).append(at.partition)
         return {topic: tuple(numbers) for topic, numbers in found.items()}
 
-    async def _beat(self, instance: Instance, stream: CommandStream) -> None:
+    async def _beat(self, instance: Instance, stream: Stream) -> None:
         """Say that it lives, to any instance; count what is answered from when it asked."""
         self.fence_at = max(self.fence_at, self.asked_at + stream.lives_s)
         while True:
@@ -346,7 +347,7 @@ def _tell(job: asyncio.Task[None]) -> None:
         job.get_loop().call_exception_handler({"message": "a consumer failed", "exception": error})
 
 
-async def _next(stream: CommandStream) -> Command | None:
+async def _next(stream: Stream) -> Command | None:
     try:
         return await stream.__anext__()
     except StopAsyncIteration:

@@ -12,8 +12,9 @@ from faust_assigner.service.commands import Assignment, Command, Release, Replic
 from faust_assigner.service.errors import ServiceRefused
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.metrics import Metrics
-from faust_assigner.service.node import AssignerNode, CommandStream
+from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Consumer, Ended
+from faust_assigner.service.serving.registry import Stream
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Store
 from tests.property.service_sim.loop import VirtualLoop
@@ -65,7 +66,7 @@ class Helper:
     owned: dict[TopicPartition, int] = field(default_factory=dict)
     told: list[Command] = field(default_factory=list)
     replicas: tuple[TopicPartition, ...] = ()
-    stream: CommandStream | None = None
+    stream: Stream | None = None
     ended: Ended | None = None
     _task: asyncio.Task[None] | None = None
     _jobs: list[asyncio.Task[None]] = field(default_factory=list)
@@ -81,7 +82,7 @@ class Helper:
         self._task = asyncio.create_task(self._obey(self.stream))
         return self
 
-    async def _obey(self, stream: CommandStream) -> None:
+    async def _obey(self, stream: Stream) -> None:
         async for command in stream:
             self.told.append(command)
             if isinstance(command, Assignment):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.errors import Compacted, StoreError
 from faust_assigner.service.handoff import Handoff, Phase
 from faust_assigner.service.keys import Keys

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.errors import NotFound, Replaced, ServiceRefused
 from faust_assigner.service.handoff import Handoff, Phase
 from faust_assigner.service.records import Assigned

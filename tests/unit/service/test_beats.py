@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Assignment, Pulse
 from faust_assigner.service.digest import Held, held
 from faust_assigner.service.errors import Replaced, StoreUnavailable, WrongCaller
@@ -309,7 +309,7 @@ def test_a_consumer_that_holds_something_else_is_told_everything_again(
         node = await b.node({"t": 4}, metrics=counted, **TIMES)
         other = await b.node(metrics=counted, **TIMES)
         one = await _differs(b, node, where)
-        owned = {said.at: said.epoch for said in await node.assignments()}
+        owned = {said.at: said.epoch for said in await node.overview.assignments()}
         assert one.owned != owned
         await beats(one, other if elsewhere else node, seconds=LASTS_S + 6.0)
         assert one.owned == owned

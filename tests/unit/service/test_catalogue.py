@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.errors import NotFound
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leading.catalogue import Catalogue

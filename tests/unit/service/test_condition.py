@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from grpc_health.v1 import health_pb2
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading import bundles

@@ -109,7 +109,7 @@ def test_a_release_that_fails_is_not_waited_for() -> None:
         )
         await asyncio.sleep(1.0)
         assert old.ended is Ended.EXPELLED
-        [handoff] = await node.handoffs()
+        [handoff] = await node.overview.handoffs()
         assert handoff.handoff.unreleased == "disk full"
         await asyncio.sleep(31.0)
         assert len(new.owned) == 2

@@ -162,7 +162,7 @@ def test_a_replaced_process_is_refused_whatever_it_says(call: str) -> None:
         await begin(b, node, "b", "two", warm_s=None)
         with pytest.raises(Replaced, match="b: incarnation one is replaced by two"):
             await _says(node, old.of(Warm)[0].handoff_id, "one")[call]()
-        [_, successor] = await node.consumers()
+        [_, successor] = await node.overview.consumers()
         assert (successor.incarnation, successor.status) == ("two", Status.READY)
 
     staged(story)
@@ -228,7 +228,7 @@ def test_a_drain_ends_with_its_process_unless_an_operator_drained_the_name(
         said = node.drain("a") if by_operator else node.deregister("a", incarnation="one")
         assert await said is Action.WAIT_FOR_DRAIN
         await begin(b, node, "a", "two")
-        [first, _] = await node.consumers()
+        [first, _] = await node.overview.consumers()
         expected = Status.DRAINING if by_operator else Status.READY
         assert (first.incarnation, first.status) == ("two", expected)
 

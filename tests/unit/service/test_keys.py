@@ -1,16 +1,13 @@
-"""Keys and JSON: the first assigner's, and names that it refused."""
+"""Keys: the first assigner's, and names that it refused."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
 from faust_assigner.service import keys
 from faust_assigner.service.errors import BadRequest
-from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
+from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import Keys
-from faust_assigner.service.records import Assigned, Consumer, Leader, Status, TopicConfig
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import View
 
@@ -62,90 +59,6 @@ def test_a_consumer_that_cannot_be_a_key_is_refused(name: str) -> None:
     """Same rule, shorter."""
     with pytest.raises(BadRequest):
         keys.checked_consumer(name)
-
-
-def test_documents_have_the_first_assigners_fields() -> None:
-    """Enums as strings, times in whole seconds, nothing of ours where it says nothing."""
-    consumer = Consumer(name="c", registered_at=17.9)
-    assert json.loads(keys.dump_consumer(consumer)) == {
-        "consumer_name": "c",
-        "status": "Ready",
-        "registered_at": 17,
-        "session": "",
-    }
-    assert json.loads(keys.dump_assigned(Assigned(AT, "c"))) == {
-        "topic": "shop.orders",
-        "partition": 3,
-        "owner": "c",
-        "status": "Active",
-    }
-    assert json.loads(keys.dump_handoff(Handoff(AT, "a", "b", Phase.WARMING, 17.9))) == {
-        "topic": "shop.orders",
-        "partition": 3,
-        "old_owner": "a",
-        "new_owner": "b",
-        "phase": "Warming",
-        "started_at": 17,
-    }
-    assert json.loads(keys.dump_topic(TopicConfig("t", 4))) == {"topic": "t", "partition_count": 4}
-    assert json.loads(keys.dump_leader(Leader("n", 9))) == {"holder": "n", "lease_id": 9}
-
-
-def test_documents_come_back_as_they_were() -> None:
-    """With all of our own fields."""
-    consumer = Consumer(
-        name="c",
-        status=Status.DRAINING,
-        registered_at=17.0,
-        topics=("t",),
-        capacity=2.0,
-        rack="r",
-        weights={AT.topic: {AT.partition: 1.5}},
-        capabilities=("replicas",),
-        co_partitioned=(("a", "b"),),
-        holds={"t": (1, 2)},
-        identity="i",
-        session="s",
-    )
-    assert keys.load_consumer(keys.dump_consumer(consumer)) == consumer
-    handoff = Handoff(
-        AT,
-        "a",
-        "b",
-        Phase.READY,
-        17.0,
-        strict=True,
-        released=True,
-        offset=0,
-        failed="x",
-        progress=0.5,
-    )
-    assert keys.load_handoff(keys.dump_handoff(handoff)) == handoff
-    assert keys.load_assigned(keys.dump_assigned(Assigned(AT, "c", offset=0)), 8) == Assigned(
-        AT, "c", 8, 0
-    )
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"null",
-        b"{}",
-        b'{"topic":"t","partition":"x"}',
-        b"\xff",
-        b'{"topic":"other","partition":3,"owner":"c","status":"Active"}',
-    ],
-)
-def test_garbage_in_the_store_is_left_aside_and_counted(value: bytes) -> None:
-    """It is as if the key were not there, and its revision is known, so that it can be overwritten."""
-    view = View(ALL)
-    key = ALL.assignment(AT)
-    view.apply(Event(key, 5, KeyValue(key, value, 5, 5)))
-    assert (view.assignments, len(view.unreadable)) == ({}, 1)
-    assert view.same(key).expected == 5
 
 
 @pytest.mark.parametrize(

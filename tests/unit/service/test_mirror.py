@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from faust_assigner.service import keys as codec
 from faust_assigner.service import mirror as mirror_module
+from faust_assigner.service import values as codec
 from faust_assigner.service.clock import SystemClock
 from faust_assigner.service.mirror import AHEAD, REST, Mirror
 from faust_assigner.service.records import TopicConfig

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.client.operator import Operator
 from faust_assigner.service.errors import NotFound, WrongPhase
 from faust_assigner.service.handoff import TopicPartition
@@ -347,7 +347,7 @@ def test_a_process_that_leaves_by_itself_is_not_undrained(drained: bool) -> None
         await node.deregister("b")
         with pytest.raises(WrongPhase, match="b leaves by itself"):
             await node.orders.undrain("b")
-        [_, second] = await node.consumers()
+        [_, second] = await node.overview.consumers()
         assert second.status is Status.DRAINING
         with pytest.raises(NotFound):
             await node.orders.undrain("c")

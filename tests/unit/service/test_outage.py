@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Warm
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.node import AssignerNode

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.leading import targets
 from faust_assigner.service.leading.moves import rebalance, tidy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owned, Release, Warm
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.records import Assigned, Consumer

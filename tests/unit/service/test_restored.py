@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Assignment
 from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.handoff import TopicPartition
@@ -226,7 +226,7 @@ def test_epochs_may_be_raised_by_hand() -> None:
             await eventually(
                 lambda: one.owned == {at: epoch + 5_000 for at, epoch in before.items()}
             )
-            assert {said.epoch for said in await b.nodes[0].assignments()} == set(
+            assert {said.epoch for said in await b.nodes[0].overview.assignments()} == set(
                 one.owned.values()
             )
         await kept.close()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Assignment
 from faust_assigner.service.errors import NotFound, StoreUnavailable
 from faust_assigner.service.records import Action, Assigned, Consumer, Ended
@@ -115,14 +115,16 @@ def test_a_dry_run_says_what_would_move_and_moves_nothing() -> None:
                 await b.consumer(node, name)
             await b.settles(2, 2)
             before = b.owners()
-            gone = await node.plan(without=["a"])
+            gone = await node.overview.plan(without=["a"])
             assert [(move.old_owner, move.new_owner) for move in gone] == [(None, "b")] * 2
-            more = await node.plan(extra=[Consumer(name="c")])
+            more = await node.overview.plan(extra=[Consumer(name="c")])
             assert [move.new_owner for move in more] == ["c"]
-            assert await node.plan() == ()
+            assert await node.overview.plan() == ()
             assert b.owners() == before
             with pytest.raises(NotFound, match="no consumer A"):
-                await node.plan(without=["A"])  # a slip of the keys is not a plan without moves
+                await node.overview.plan(
+                    without=["A"]
+                )  # a slip of the keys is not a plan without moves
         await kept.close()
 
     virtually(story)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.errors import NotFound
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Action, Assigned, Consumer, OpenHandoff

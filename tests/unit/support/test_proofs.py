@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import HandoffEvent
 from faust_assigner.service.records import Assigned, Leader
 from faust_assigner.service.store.base import Compare, Event, Field, KeyValue, Put, Write, absent

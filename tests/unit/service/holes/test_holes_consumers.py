@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Assignment, Command, Owned
 from faust_assigner.service.errors import NotFound, ServiceRefused, WrongCaller, WrongPhase
 from faust_assigner.service.handoff import Phase, TopicPartition

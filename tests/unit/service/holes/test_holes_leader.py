@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.commands import AbortWarm, Warm
 from faust_assigner.service.errors import StoreUnavailable, TooManyOperations
 from faust_assigner.service.handoff import Phase, TopicPartition

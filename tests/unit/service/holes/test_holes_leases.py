@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from faust_assigner.service import keys as codec
+from faust_assigner.service import values as codec
 from faust_assigner.service.leading.election import Deposed, Leadership
 from faust_assigner.service.leases import HeldLease
 from faust_assigner.service.records import Assigned, Leader

@@ -1,0 +1,89 @@
+"""The group's state and a dry run, for operators: read from this instance's copy of the store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+from faust_assigner.service.clock import Clock
+from faust_assigner.service.errors import NotFound
+from faust_assigner.service.keys import checked_consumer
+from faust_assigner.service.leading.moves import planned
+from faust_assigner.service.leading.rebalancer import Rebalancer
+from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.records import (
+    Assigned,
+    Consumer,
+    Leader,
+    OpenHandoff,
+    PlannedMove,
+    TopicConfig,
+)
+from faust_assigner.service.serving.claims import check_claims
+from faust_assigner.service.view import Change
+
+
+class Overview:
+    """Reads of one group."""
+
+    def __init__(self, mirror: Mirror, clock: Clock, rebalancer: Rebalancer) -> None:
+        self._mirror = mirror
+        self._clock = clock
+        self._rebalancer = rebalancer
+
+    async def consumers(self) -> tuple[Consumer, ...]:
+        """List all registered consumers, by name."""
+        view = self._mirror.view
+        return tuple(view.consumers[name].value for name in sorted(view.consumers))
+
+    async def assignments(self) -> tuple[Assigned, ...]:
+        """List all partitions with a present or former owner, by topic and number."""
+        view = self._mirror.view
+        found = (view.dated(view.assignments[at].value) for at in sorted(view.assignments))
+        return tuple(
+            one if view.is_registered(one.owner, one.incarnation) else replace(one, absent=True)
+            for one in found
+        )
+
+    async def handoffs(self) -> tuple[OpenHandoff, ...]:
+        """List all hand-offs under way, by topic and number."""
+        view, now = self._mirror.view, self._clock.wall()
+        return tuple(
+            OpenHandoff(entry.value, entry.kv.create_revision, now - entry.value.started_at)
+            for _, entry in sorted(view.handoffs.items())
+        )
+
+    async def topics(self) -> tuple[TopicConfig, ...]:
+        """List the topics of the service, by name."""
+        view = self._mirror.view
+        return tuple(view.topics[topic].value for topic in sorted(view.topics))
+
+    async def leader(self) -> Leader | None:
+        """Return the leader, or None."""
+        entry = self._mirror.view.leader
+        return entry.value if entry else None
+
+    async def plan(
+        self,
+        *,
+        without: Sequence[str] = (),
+        extra: Sequence[Consumer] = (),
+    ) -> tuple[PlannedMove, ...]:
+        """Return the moves that the leader would plan now: a dry run.
+
+        ``without``: consumers to regard as gone. ``extra``: consumers to regard as registered.
+        """
+        for consumer in extra:
+            checked_consumer(consumer.name)
+            check_claims(consumer)
+        for name in without:
+            if name not in self._mirror.view.consumers:
+                raise NotFound(f"no consumer {name}")
+        gone = {*without, *(consumer.name for consumer in extra)}
+        there = [consumer for consumer in self._mirror.view.ready() if consumer.name not in gone]
+        targets = await self._rebalancer.targets(sorted([*there, *extra], key=lambda c: c.name))
+        return tuple(planned(self._mirror.view, targets, without)) if targets else ()
+
+    def watch(self) -> AsyncIterator[Change]:
+        """Iterate over the store's changes, for operators' screens; old unread changes are lost."""
+        return self._mirror.watched()

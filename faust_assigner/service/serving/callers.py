@@ -1,0 +1,64 @@
+"""The callers of requests: whether this process may speak for the consumer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from faust_assigner.service.errors import (
+    Expelled,
+    ServiceRefused,
+    WrongCaller,
+    expelled,
+    replaced,
+)
+from faust_assigner.service.keys import Keys, checked_consumer
+from faust_assigner.service.mirror import Mirror
+from faust_assigner.service.records import names_itself
+from faust_assigner.service.store.base import Store
+
+
+class Callers:
+    """Checks callers against the registrations."""
+
+    def __init__(self, store: Store, keys: Keys, mirror: Mirror) -> None:
+        self._store = store
+        self._keys = keys
+        self._mirror = mirror
+
+    @contextlib.asynccontextmanager
+    async def asking(self, name: str, identity: str, incarnation: str) -> AsyncIterator[None]:
+        """Check the caller of a request; an expelled process gets Expelled for every refusal.
+
+        Raises as :meth:`check`.
+        """
+        self.check(name, identity, incarnation)
+        try:
+            yield
+        except Expelled:
+            raise
+        except ServiceRefused:
+            # An expelled process gets Expelled as the reason of every refusal.
+            if await self.is_expelled(name, incarnation):
+                raise expelled(name, incarnation) from None
+            raise
+
+    async def is_expelled(self, name: str, incarnation: str) -> bool:
+        """Whether the store has the mark of this expelled process."""
+        return await self._store.get(self._keys.expelled(name, incarnation)) is not None
+
+    def check(self, name: str, identity: str, incarnation: str) -> None:
+        """Check a caller against the registration in this instance's copy of the store.
+
+        Raises WrongCaller if the identity differs, and Replaced for a replaced process. The copy
+        may be late, so a replaced process may pass this check.
+        """
+        entry = self._mirror.view.consumers.get(checked_consumer(name))
+        if entry is None:
+            return
+        if entry.value.identity and entry.value.identity != identity:
+            raise WrongCaller(f"{name} is registered by another identity")
+        if incarnation in entry.value.replaced and (
+            incarnation or names_itself(entry.value.incarnation)
+        ):
+            raise replaced(name, incarnation, entry.value.incarnation)
