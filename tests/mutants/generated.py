@@ -7,9 +7,10 @@
 
 A fault is ``killed`` when a test of its room fails or does not end, and ``SURVIVED`` when all of them pass. Only
 the tests that call the function of a fault are run; a run of the room without any fault finds them. With
-``--live`` what survived meets the room's stories too: its tests in tests/integration, on real processes and
-the embedded broker, slow ones as well, for at most ten minutes each. A story counts that fails with the fault
-(twice, where it starts processes) and passes without it.
+``--live`` a fault that survived meets all other tests of its room: the stories in tests/integration on real
+processes and the embedded broker, and all examples of the properties. The short tests come before the slow
+tests; ten minutes is the limit for one fault. A story counts that fails with the fault (twice, where it
+starts processes) and passes without it.
 ``tests/mutants/equivalent.py`` lists the faults that change nothing; they are not drawn. Exit code 1 when one
 survived, 2 when the tests fail without any fault.
 
@@ -111,6 +112,7 @@ LIVE = {
     "coordinator": ("tests/integration/broker", "tests/integration/clients"),
     "deploy": (f"{_APP}test_deploy_check.py",),
     "doctor": (f"{_APP}test_doctor_command.py",),
+    "pipeline": ("tests/integration/spark",),
     "scaler": (f"{_APP}test_scaler_command.py",),
     "service": ("tests/integration/service", "tests/integration/served"),
     "snapshots": ("tests/integration/snapshots",),
@@ -124,7 +126,11 @@ EXAMPLES = "tests/unit/docs/test_docstrings.py::test_examples_in_docstrings_are_
 #: As in `make test`, ended by the first failure; a test that hangs is one that failed.
 WITHOUT_A_FAULT = ("-p", "no:randomly", "-m", "not slow and not kafka and not spark")
 OPTIONS = ("-x", "--timeout=60", *WITHOUT_A_FAULT)
-STORIES = ("-p", "no:randomly", "-m", "not kafka and not spark and not browser")
+#: The rest of a room's tests: first the short ones, then all that `make test-all` has beside them.
+STORIES = tuple(
+    ("-p", "no:randomly", "-m", f"not kafka and not browser and {kind}")
+    for kind in ("not slow", "slow")
+)
 #: The name of tests.mutants.calls in a copy of the tree.
 PLUGIN = "functions_called"
 #: The tests of a fault may take this many times what they take without one, and this many seconds more.
@@ -298,29 +304,31 @@ class Tree:
     def judge_live(self, mutation: Mutation, stories: Sequence[str]) -> Verdict:
         """Plant one fault and run stories until one fails that passes without it."""
         began, left_out = time.monotonic(), list[str]()
-        file = self._folder / mutation.file
+        file, passes = self._folder / mutation.file, list(STORIES)
         before = file.read_text(encoding="utf-8")
-        while (left_s := began + LIVE_S - time.monotonic()) > 0:
+        while passes and (left_s := began + LIVE_S - time.monotonic()) > 0:
             skipped = [f"--deselect={name}" for name in left_out]
             self._write(file, mutation.source)
             try:
-                failed = self._failed(stories, ("-x", *skipped), left_s)
+                failed = self._failed(stories, ("-x", *skipped, *passes[0]), left_s)
             finally:
                 self._write(file, before)
             if not failed:
-                break
-            if not self._failed(failed, (), LIVE_S):
+                del passes[0]
+            elif self._failed(failed, passes[0], LIVE_S):
+                left_out += failed
+            else:
                 return Verdict(mutation, KILLED, time.monotonic() - began, f"story: {failed[0]}")
-            left_out += failed
-        return Verdict(mutation, SURVIVED, time.monotonic() - began, "in the stories, too")
+        detail = "its time was over within the stories" if passes else "in the stories, too"
+        return Verdict(mutation, SURVIVED, time.monotonic() - began, detail)
 
     def _failed(self, tests: Sequence[str], options: Sequence[str], limit_s: float) -> list[str]:
         """Those that fail; none where their time is up."""
         outcomes, _ = run(
             self._folder,
             tests,
-            options=(*options, *STORIES),
-            environment={},
+            options=options,
+            environment={"FULL": "1"},
             limit_s=limit_s,
             tries=2,
         )
@@ -350,7 +358,8 @@ def judged(
             try:
                 found = tree.judge(mutation, called[tests[mutation.file]])
                 if live and found.outcome == SURVIVED:
-                    return tree.judge_live(mutation, live_tests(root, mutation.file))
+                    more = (*live_tests(root, mutation.file), *room_tests(root, mutation.file))
+                    return tree.judge_live(mutation, more)
                 return found
             finally:
                 trees.put(tree)

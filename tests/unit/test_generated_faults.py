@@ -292,6 +292,7 @@ def test_the_tests_of_a_file() -> None:
         ("app/fixup.py", LIVE["app"]),
         ("broker/serving/listener.py", ("tests/integration/broker",)),
         ("coordinator/classic.py", LIVE["coordinator"]),
+        ("pipeline/history/job.py", ("tests/integration/spark",)),
         ("planner.py", LIVE["app/rebalance"][:3]),
     ],
 )
