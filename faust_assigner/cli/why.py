@@ -121,7 +121,8 @@ def _moment(text: str, now: datetime) -> float:
         if "T" in text or "-" in text:
             found = datetime.fromisoformat(text)
             return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-        clock = datetime.strptime(text, "%H:%M:%S" if text.count(":") == 2 else "%H:%M")
+        pattern = "%H:%M:%S" if text.count(":") == 2 else "%H:%M"
+        clock = datetime.strptime(text, pattern).replace(tzinfo=UTC)
     except ValueError:
         raise click.BadParameter(
             f"--at {text!r} is not a time like 03:02 or 2026-11-23T03:02"

@@ -64,17 +64,9 @@ def spark_session(
         return _connected(builder.remote(master))
     if master is not None:
         builder = builder.master(master)
-    wanted = dict(SETTINGS)
     if master is not None and master.startswith("local"):
-        wanted |= LOCAL_SETTINGS
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        wanted["spark.sql.shuffle.partitions"] = str(_local_width(master))
-    wanted |= settings or {}
-    if jar_list := [str(jar) for jar in jars]:
-        wanted["spark.jars"] = ",".join(jar_list)
-    if packages:
-        wanted["spark.jars.packages"] = ",".join(packages)
-    wanted = {**s3_settings(os.environ), **wanted}
+    wanted = _settings(master, jars, packages, settings or {})
     for key, value in wanted.items():
         builder = builder.config(key, value)
     # py4j logs each call at DEBUG and each broken pipe at INFO; neither is useful here.
@@ -83,6 +75,25 @@ def spark_session(
     if not (spark.conf.get("spark.master", "") or "").startswith("local"):
         ship(spark)
     return spark
+
+
+def _settings(
+    master: str | None,
+    jars: Iterable[str | Path],
+    packages: Sequence[str],
+    given: Mapping[str, str],
+) -> dict[str, str]:
+    """Combine the settings of a new session: ``given`` ones have priority, the environment's come last."""
+    wanted = {**s3_settings(os.environ), **SETTINGS}
+    if master is not None and master.startswith("local"):
+        wanted |= LOCAL_SETTINGS
+        wanted["spark.sql.shuffle.partitions"] = str(_local_width(master))
+    wanted |= given
+    if jar_list := [str(jar) for jar in jars]:
+        wanted["spark.jars"] = ",".join(jar_list)
+    if packages:
+        wanted["spark.jars.packages"] = ",".join(packages)
+    return wanted
 
 
 #: Sessions of :func:`held_session`, which several commands share.

@@ -37,6 +37,18 @@ async def test_the_thread_ends_when_it_is_stopped(pause_s: float) -> None:
     assert "assignor-page" not in {thread.name for thread in threading.enumerate()}
 
 
+async def test_a_thread_that_was_stopped_serves_again_after_a_second_start() -> None:
+    """Faust starts a service of a worker again after a crash."""
+    page = PageThread(app_of())
+    for _ in range(2):
+        page.start(asyncio.get_running_loop())
+        thread = page._thread
+        assert thread is not None
+        await asyncio.to_thread(thread.join, 0.5)
+        assert thread.is_alive()
+        assert await asyncio.to_thread(page.stop, 20)
+
+
 async def test_the_thread_ends_while_brokers_are_asked_in_vain() -> None:
     """Nobody listens at this app's broker."""
     page = PageThread(app_of())

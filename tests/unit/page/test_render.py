@@ -153,3 +153,17 @@ def test_settings_in_which_workers_differ_are_listed() -> None:
     )
     assert re.search(r"STALE_READS.*w0.*9.*w1", parts_of(look_at(report))["about"], re.S)
     assert "STALE_READS" not in parts_of(look_at(build(group(2).evidence())))["about"]
+
+
+def test_the_time_of_a_look_is_utc_on_a_server_in_any_time_zone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The head of the page names UTC beside the time."""
+    report = replace(build(busy(fleet(3))), taken_at=3_600.0)
+    try:
+        monkeypatch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        assert "as of 01:00:00 UTC" in whole(look_at(report))
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -32,6 +32,22 @@ def test_a_server_of_ones_own_has_no_bucket_in_its_name() -> None:
     assert session.s3_settings({}) == {}
 
 
+def test_a_given_setting_has_priority_over_the_environment_and_the_defaults(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Files of jars and packages are added to them."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://environment")
+    zone, endpoint = "spark.sql.session.timeZone", "spark.hadoop.fs.s3a.endpoint"
+    plain = session._settings("local[3]", (), (), {})
+    assert (plain[zone], plain[endpoint]) == ("UTC", "http://environment")
+    assert plain["spark.sql.shuffle.partitions"] == "3"
+    given = {endpoint: "http://given", zone: "Z", "spark.sql.shuffle.partitions": "9"}
+    found = session._settings("local[3]", [Path("a.jar"), "b.jar"], ["c:d:1", "e:f:2"], given)
+    assert found.items() >= given.items()
+    assert (found["spark.jars"], found["spark.jars.packages"]) == ("a.jar,b.jar", "c:d:1,e:f:2")
+    assert session._settings("spark://a:1", (), (), {}).keys().isdisjoint(session.LOCAL_SETTINGS)
+
+
 @pytest.mark.parametrize(("master", "width"), [("local[4]", 4), ("local[4,2]", 4), ("local", 1)])
 def test_a_local_session_shuffles_as_wide_as_it_runs(master: str, width: int) -> None:
     """local[N] is N, local is one."""

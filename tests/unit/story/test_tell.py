@@ -34,6 +34,7 @@ def test_a_killed_owner_is_told_from_one_that_was_stopped() -> None:
     answer = why_partition(dead.story(), ("orders", number))
     assert "w1 left without handing over: killed, cut off" in text(answer)
     assert "session timeout of 60 s" in text(answer)
+    assert len({event.text for event in answer.events}) == len(answer.events), "each round once"
     stopped = told()
     (number, *_) = stopped.owned("m1")
     offering(stopped, "m1", {"leaves": True})

@@ -15,7 +15,7 @@ from faust_assigner.pipeline.weights import job, publish
 from faust_assigner.pipeline.weights.job import Learned, Request
 from faust_assigner.pipeline.weights.publish import NotPublished, write_file
 from faust_assigner.pipeline.weights.rates import NO_DECAY, PartitionRate, rates_of, weigh
-from faust_assigner.weights.document import MAX_AGE_S
+from faust_assigner.weights.document import MAX_AGE_S, decode
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -65,6 +65,27 @@ def test_a_document_too_large_for_a_record_is_said_before_anything_is_sent(
     with pytest.raises(NotPublished, match="group 'g'"):
         job._finish(request, learned())
     assert sent == []
+
+
+def test_each_groups_record_has_the_time_of_its_newest_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Assignors compute the age of a group's weights from it, not from the time of the run."""
+    sent: list[dict[str, bytes]] = []
+    monkeypatch.setattr(publish, "_send", lambda _, topic, records, __: sent.append(records))
+    monkeypatch.setattr(publish, "ask", lambda *_: None)
+    old, older = NOW - timedelta(hours=1), NOW - timedelta(hours=2)
+    rates = (
+        rate(0, newest=older),
+        rate(1, newest=old),
+        rate(0, newest=older)._replace(group_id="h"),
+    )
+    job._finish(Request(["somewhere"], NOW, None, Cluster("a:1"), "weights"), learned(*rates))
+    documents = {group_id: decode(value) for group_id, value in sent[0].items()}
+    assert {name: found.sampled_at for name, found in documents.items()} == {
+        "g": {"g": old},
+        "h": {"h": older},
+    }
 
 
 def test_weights_that_no_assignor_would_take_are_not_written(
