@@ -6,7 +6,7 @@ import json
 import math
 import time
 from base64 import b64encode
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,65 @@ def test_everything_said_comes_back() -> None:
     ):
         assert getattr(back, name) == getattr(SAID, name), name
     assert back.is_ours
+
+
+LOG, RATES = TOPICS[1:]
+#: Field -> values that differ from its default.
+ALONE: dict[str, tuple[Any, ...]] = {
+    "url": ("http://w",),
+    "actives": ({"orders": [3]},),
+    "standbys": ({LOG: [0]},),
+    "on_disk": ({LOG: [1]},),
+    "former_actives": ({"orders": [2]},),
+    "holds": (True,),
+    "leaves": (True,),
+    "cooperative": (True,),
+    "generation": (0, 7),
+    "instance_id": ("worker-1",),
+    "rack_id": ("eu-1a",),
+    "capacity": (0.25, 1.5),
+    "group_ids": ({"orders": 12},),
+    "changelogs": (frozenset({LOG}),),
+    "globals_": ({RATES: True}, {RATES: False}),
+    "software": ("0.1.0",),
+    "positions": ({},),
+    "awaited": ({LOG: [4]},),
+    "overdue": ({LOG: [5]},),
+}
+#: Fields that have a meaning only beside another one.
+TOGETHER = (
+    {"former_actives": {LOG: [0]}, "former_generation": 3},
+    {"promised": {LOG: [6]}, "among": 2},
+)
+
+
+def plain(value: Any) -> Any:
+    """Claims as lists."""
+    if isinstance(value, dict):
+        return {
+            topic: one if isinstance(one, bool | int) else list(one) for topic, one in value.items()
+        }
+    return value
+
+
+@pytest.mark.parametrize(
+    "said",
+    [*({name: value} for name, values in ALONE.items() for value in values), *TOGETHER],
+    ids=str,
+)
+def test_each_field_comes_back_alone(said: dict[str, Any]) -> None:
+    """All others keep their defaults: no field depends on another one, or stands for it."""
+    data = replace(JoinData(), **said)
+    back = decode_join(encode_join(data, TOPICS, for_stock=False), TOPICS)
+    assert {f.name: plain(getattr(back, f.name)) for f in fields(data)} == {
+        f.name: plain(getattr(data, f.name)) for f in fields(data)
+    }
+
+
+def test_each_field_has_a_case_of_its_own() -> None:
+    """A new field is added to the table above."""
+    named = {*ALONE, *(name for said in TOGETHER for name in said), "version"}
+    assert {f.name for f in fields(JoinData)} == named
 
 
 def test_stock_faust_reads_our_metadata() -> None:

@@ -19,6 +19,7 @@ from faust_assigner.app.tables.files import (
     is_storage_error,
     take_care_of,
 )
+from faust_assigner.app.tables.store import WriteBehindStore
 from tests.support.made_up_tables import MadeUp, done, process
 
 
@@ -237,6 +238,34 @@ async def test_what_does_not_open_at_a_rebalance_is_opened_by_the_recovery(
     else:
         with pytest.raises(ValueError, match="bug"):
             await it.store._try_open_db_for_partition(0)
+
+
+@pytest.mark.parametrize("setting", [{"read_only": True}, {"use_rocksdict": False}], ids=str)
+async def test_files_of_a_different_app_raise_each_error_and_stay_where_they_are(
+    it: Failing, setting: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recovery of this worker could not repair them."""
+    told: list[Any] = []
+    monkeypatch.setattr(it.store, "_fail", lambda *given: told.append(given))
+    for name, value in setting.items():
+        monkeypatch.setattr(it.store, name, value)
+    corrupt = OSError("Corruption: block checksum mismatch")
+
+    def broken(*_: Any) -> Any:
+        raise corrupt
+
+    monkeypatch.setattr(it.store, "_db_for_partition", broken)
+    with pytest.raises(OSError, match="Corruption"):
+        await it.store._try_open_db_for_partition(0)
+    monkeypatch.setattr(WriteBehindStore, "_open_for_partition", broken, raising=False)
+    with pytest.raises(OSError, match="Corruption"):
+        it.store._open_for_partition(0)
+    monkeypatch.setattr(WriteBehindStore, "flush", broken)
+    with pytest.raises(OSError, match="Corruption"):
+        it.store.flush(0)
+    with pytest.raises(OSError, match="Corruption"), it.store._watched(lambda: [0]):
+        broken()
+    assert (told, sum(it.store.set_aside.values())) == ([], 0)
 
 
 @pytest.mark.parametrize("reason", [None, "global", "reads back"])
