@@ -224,4 +224,11 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "seconds = (retention_ms or 1) / 1000",
         "a topic that keeps its records for ever has None, and is not described",
     ),
+    Equivalent(
+        "faust_assigner/actives/semi_matching.py",
+        "_Matching._search",
+        "look, rounds = 4, 0",
+        "look, rounds = 5, 0",
+        "a negative cycle stays until a look finds it; the looks are only so rare because they cost time",
+    ),
 )

@@ -158,12 +158,13 @@ def _task_weights(rates: Sequence[PartitionRate], costs: Floats, limits: Limits)
 
     The median is taken over tasks. With the median over partitions, quiet topics and changelogs would lower
     it, and all partitions of a busy topic would be clamped to the same weight. Topics of one partition count
-    (as far as sampled) are one group, as in the planner if all members subscribe to all topics.
+    (that is, of one highest sampled number) are one group, as in the planner if all members subscribe to all
+    topics.
     """
-    counts: dict[str, int] = {}
+    highest: dict[str, int] = {}
     for rate in rates:
-        counts[rate.topic] = max(counts.get(rate.topic, 0), rate.partition + 1)
-    tasks = [(counts[rate.topic], rate.partition) for rate in rates]
+        highest[rate.topic] = max(highest.get(rate.topic, 0), rate.partition)
+    tasks = [(highest[rate.topic], rate.partition) for rate in rates]
     summed = dict.fromkeys(tasks, 0.0)
     for task, cost in zip(tasks, costs.tolist(), strict=True):
         summed[task] += cost

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api import fetch
@@ -20,6 +22,7 @@ from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.producers import Verdict
 from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch
 from faust_assigner.broker.storage.store import FORMAT, StoreFailed
+from faust_assigner.broker.storage.transactions import marker_batch
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.offsets import Committed
 from faust_assigner.coordinator.transactions import State
@@ -480,3 +483,19 @@ def test_the_epoch_that_ends_the_last_transaction_of_an_id_is_nobodys() -> None:
     assert bench.node.transactions.ask("tx", guess) is Code.PRODUCER_FENCED
     assert bench.node.transactions.ask("tx", InitProducer(TIMEOUT, 99)) is Code.NONE
     assert (bench.of("tx").producer_id, bench.of("tx").epoch) == (99, 0)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_client_reads_an_end_marker_as_one_whole_control_record(commits: bool) -> None:
+    """A client's own parser checks the checksum and the record's length, and finds the marker's type."""
+    data, batch = marker_batch(77, 5, 1_700_000_000_000, commits=commits)
+    read = DefaultRecordBatch(data)
+    assert read.validate_crc()
+    assert (read.is_control_batch, read.is_transactional) == (True, True)
+    assert (read.producer_id, batch.producer_id, batch.producer_epoch) == (77, 77, 5)
+    assert (read.base_offset, read.next_offset, read.first_timestamp) == (0, 1, batch.max_timestamp)
+    [record] = read
+    assert (record.offset, record.timestamp) == (0, 1_700_000_000_000)
+    assert record.key == struct.pack(">hh", 0, 1 if commits else 0)
+    assert record.value == struct.pack(">hi", 0, 0)
+    assert len(data) == batch.size
