@@ -106,8 +106,8 @@ async def _admin_of(connection: Connection) -> AsyncIterator[AIOKafkaAdminClient
     admin = AIOKafkaAdminClient(
         **{name: value for name, value in connection.items() if name in _ADMIN_NAMES}
     )
-    await admin.start()
     try:
+        await admin.start()
         yield admin
     finally:
         await admin.close()

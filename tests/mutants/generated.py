@@ -67,7 +67,12 @@ CLI = (
 )
 #: Tests of a room or module that are not below tests/unit/ROOM or in tests/unit/test_MODULE*.py.
 BESIDES = {
-    "actives": (*PLANNING, "tests/property/test_exactness.py", "tests/property/test_optimality.py"),
+    "actives": (
+        *PLANNING,
+        "tests/property/test_exactness.py",
+        "tests/property/test_optimality.py",
+        "tests/property/warm/test_homing.py",
+    ),
     "app/assignor.py": ("tests/unit/app/rebalance",),
     "app/tables": ("tests/property/test_overlay.py",),
     "app/tables/disk.py": ("tests/unit/app/rebalance/test_positions.py",),

@@ -50,3 +50,17 @@ def test_rounds_and_thresholds_do_not_change_the_optimum(
     other = optimal_counts(sizes, allowed, held, none, ones)
     assert terms(other, held) == terms(usual, held)
     assert improving_cycle(other, allowed, held, np.ones(MEMBERS, dtype=np.int64)) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_poured_fluid_is_all_there_and_lifts_only_the_lowest_members(seed: int) -> None:
+    """No member above the common level gives fluid away, and those below it end at the level."""
+    rng = np.random.default_rng(seed)
+    rest, rate = rng.integers(0, 20, 9).astype(float), 1 / rng.choice([0.5, 1.0, 4.0], 9)
+    amount = float(rng.integers(1, 60))
+    filled = potentials._fill_one(amount, rest, rate)
+    assert filled.min() >= 0
+    assert filled.sum() == pytest.approx(amount)
+    level = ((rest + filled) * rate)[filled > 0]
+    assert level == pytest.approx(level[0])
+    assert (rest[filled == 0] * rate[filled == 0] >= level[0] - 1e-9).all()

@@ -86,6 +86,19 @@ def settings(**more: str) -> dict[str, str]:
     return {**SETTINGS, **more}
 
 
+@pytest.mark.parametrize(
+    ("place", "mode", "named"),
+    [("file", "on", True), ("file", "shadow", False), ("file", "off", False), ("", "on", False)],
+)
+def test_weights_are_a_problem_where_workers_place_by_them(
+    place: str, mode: str, named: bool
+) -> None:
+    """Weights in the shadow, switched off or without a place change no move."""
+    more = {"FAUST_ASSIGNER_WEIGHTS": place, "FAUST_ASSIGNER_WEIGHTS_MODE": mode}
+    report = asked(look(at_rest(), settings=settings(**more)))
+    assert any("Workers weigh partitions" in one for one in report.problems) == named
+
+
 def test_a_state_that_is_empty_is_not_lost() -> None:
     """A task whose changelog has no record moves without a copy and is not cold."""
     made = at_rest(replicas=0, end=0)

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError
 
 from faust_assigner.snapshots import changelog
-from faust_assigner.snapshots.changelog import Extent
+from faust_assigner.snapshots.changelog import Extent, consumer_of
 from faust_assigner.snapshots.json_rows import unreadable_rows
 
 TP = TopicPartition("t", 0)
@@ -146,3 +147,35 @@ async def test_a_reader_of_changelogs_belongs_to_no_group_and_reads_from_the_sta
         "auto_offset_reset": "earliest",
         "isolation_level": level or "read_committed",
     }
+
+
+@pytest.mark.parametrize(
+    ("client", "ending", "opened"),
+    [
+        ("AIOKafkaConsumer", "stop", consumer_of),
+        ("AIOKafkaAdminClient", "close", changelog._admin_of),
+    ],
+)
+@pytest.mark.parametrize("fails", ["start", "body"])
+async def test_a_client_that_cannot_start_is_closed_as_one_whose_work_failed(
+    client: str, ending: str, opened: Any, fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connections and tasks end before the error is raised."""
+    calls: list[str] = []
+
+    class Client:
+        def __init__(self, **_: Any) -> None: ...
+
+        def __getattr__(self, name: str) -> Any:
+            async def call() -> None:
+                calls.append(name)
+                if name == fails:
+                    raise KafkaConnectionError(name)
+
+            return call
+
+    monkeypatch.setattr(changelog, client, Client)
+    with pytest.raises(KafkaConnectionError):
+        async with opened({}):
+            raise KafkaConnectionError("body")
+    assert calls == ["start", ending]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,6 +112,27 @@ def test_a_broker_that_does_not_answer_does_not_hold_up_a_stop() -> None:
     began = time.monotonic()
     assert run_until_stopped(silent(), lambda: time.monotonic() - began > 0.1) is None
     assert time.monotonic() - began < 10
+
+
+def test_work_that_stops_by_itself_in_time_still_reports_its_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It looks for a stop between two fetches; a cancellation at once would lose its count."""
+    monkeypatch.setattr(batched_replay, "LOOK_S", 0.01)
+    monkeypatch.setattr(batched_replay, "GRACE_S", 30.0)
+    asked = threading.Event()
+
+    def stopped() -> bool:
+        asked.set()
+        return True
+
+    async def stopping() -> int:
+        while not asked.is_set():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        return 42
+
+    assert run_until_stopped(stopping(), stopped) == 42
 
 
 # -- one turn

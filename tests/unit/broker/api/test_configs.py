@@ -52,6 +52,27 @@ def test_a_resource_that_is_named_twice_is_answered_with_all_that_was_asked(
     assert in_hall(story) == (found if found is not None else set())
 
 
+def test_a_refused_resource_is_answered_with_the_reason_beside_the_others() -> None:
+    """Tools print the message."""
+
+    async def story(hall: Hall) -> list[tuple[int, str | None, int]]:
+        hall.node.catalogue.create("t", 1, {})
+        resources = [
+            {"resource_type": TOPIC, "resource_name": name, "configuration_keys": None}
+            for name in ("none", "t")
+        ]
+        answer = await ask(hall, DESCRIBE, 4, resources=resources)
+        return [
+            (int(one.error_code), one.error_message, len(one.configs)) for one in answer.results
+        ]
+
+    refused, told = in_hall(story)
+    assert (refused[0], refused[2]) == (3, 0)
+    assert "none" in (refused[1] or "")
+    assert told[:2] == (0, None)
+    assert told[2] > 0
+
+
 def test_each_value_of_a_topic_says_where_it_comes_from() -> None:
     """Set for the topic, set for the cluster as a new Kafka does (KIP-966), or neither."""
 

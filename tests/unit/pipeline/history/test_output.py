@@ -189,3 +189,35 @@ def test_refused_lines_that_are_not_shown_are_counted() -> None:
 def test_partition_numbers_are_told_as_spans(numbers: list[int], said: str) -> None:
     """Neighbours together, others apart."""
     assert _spans(numbers) == said
+
+
+def test_the_headline_names_each_figure_and_sums_over_the_days() -> None:
+    """Its lines are on the page, on the terminal and in the job's last line."""
+    move = {"decisions": 1_000, "assigned": 30, "moved": 7, "standby_hits": 5}
+    tables = report(
+        movement=[move, move],
+        balance=[{"max_spread": 1, "idle_members": 2}, {"max_spread": 3, "idle_members": 0}],
+        recovery=[{"max_s": 2.5, "recoveries": 4}, {"max_s": 0.5, "recoveries": 1}],
+        skew=[{"share": 0.25}, {"share": 0.5}],
+    ).tables
+    about = About(tasks_moved=11, tasks_cold=2, days=2, days_in_all=9, version="1")
+    found = Report(tables, without_decision=6, refused=8, about=about)
+    assert dict(found.headline()) == {
+        "decisions": "2,000",
+        "tasks moved": "11",
+        "tasks moved cold": "2",
+        "topic partitions placed": "60",
+        "topic partitions moved": "14",
+        "standby hits (topic partitions)": "10",
+        "worst spread (topic partitions)": "3",
+        "idle members": "2",
+        "recoveries": "5",
+        "slowest recovery": "2.500 s",
+        "heaviest partition": "50.0% of its topic",
+        "refused lines": "8",
+        "placements without decision": "6",
+        "days": "2 of 9",
+    }
+    nothing = dict(report().headline())
+    names = ("worst spread (topic partitions)", "slowest recovery", "heaviest partition")
+    assert [nothing[name] for name in names] == ["-", "-", "-"]
