@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import IncompatibleBrokerVersion
+from click.testing import CliRunner
 
+from faust_assigner.cli import main
 from faust_assigner.clients import groups
 from faust_assigner.clients.groups import GroupMemberView, GroupNotFound, GroupView
 from faust_assigner.errors import FaustAssignerError, TryAgain
@@ -167,3 +170,24 @@ def test_an_instance_that_is_named_twice_is_removed_once(
     reasons = {getattr(each, "reason", None) for each in sent["members"]}
     assert reasons == {None if is_old else groups.RETIRED}
     assert (found["a"], "UnknownMemberId" in found["b"]) == ("", True)
+
+
+@pytest.mark.parametrize("refused", [(), ("b",), ("a", "b")])
+def test_the_exit_code_of_retire_is_1_where_any_member_was_refused(
+    monkeypatch: pytest.MonkeyPatch, refused: tuple[str, ...]
+) -> None:
+    """A script sees it without reading the lines; JSON has null for a removed member."""
+    errors = {name: "UnknownMemberIdError" * (name in refused) for name in ("a", "b")}
+
+    async def retire(*_: Any) -> dict[str, str]:
+        return errors
+
+    monkeypatch.setattr(groups, "retire", retire)
+    asked = ["groups", "retire", "g", "--bootstrap", "127.0.0.1:1"]
+    asked += [f"--instance-id={name}" for name in errors]
+    plain, as_json = (CliRunner().invoke(main, [*asked, *more]) for more in ([], ["--json"]))
+    assert (plain.exit_code, as_json.exit_code) == (int(bool(refused)),) * 2
+    assert [
+        ": not removed, the group has no member" in line for line in plain.output.splitlines()
+    ] == [name in refused for name in errors]
+    assert json.loads(as_json.output) == {name: error or None for name, error in errors.items()}

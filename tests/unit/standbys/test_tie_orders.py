@@ -10,7 +10,7 @@ import pytest
 from faust_assigner.model import NOBODY
 from faust_assigner.standbys import refill
 from faust_assigner.standbys.board import Board
-from faust_assigner.standbys.fill import deal_rows, fill_gaps, keep_copies
+from faust_assigner.standbys.fill import _rack_is_of_use, deal_rows, fill_gaps, keep_copies
 from faust_assigner.standbys.shares import fair_shares
 from tests.support.standby_boards import problem
 
@@ -184,3 +184,30 @@ def test_wishes_are_kept_before_standbys_before_warm_copies_and_the_first_member
         first = sorted((kind, member) for (t, member), kind in kinds.items() if t == task)[:2]
         assert board.holder[task].tolist() == [member for _, member in first]
         assert board.pinned[task].tolist() == [kind == 0 for kind, _ in first]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_copy_is_of_use_where_the_free_seats_can_still_reach_all_racks(seed: int) -> None:
+    """Counted one by one: racks besides the active's, and seats outside the active's rack."""
+    draw = np.random.default_rng(seed)
+    rack = draw.integers(0, 3, 9)
+    given = problem(draw.integers(0, 9, 12).tolist(), 9, replicas=4, rack=rack.tolist())
+    board = Board(given, fair_shares(given))
+    shares, seen = board.shares, set[bool]()
+    for task in np.repeat(np.arange(12), 4).tolist():
+        here = board.holder[task][board.holder[task] != NOBODY].tolist()
+        owner, need = int(given.owner[task]), int(shares.need[task])
+        fitting = []
+        for member in sorted(set(range(9)) - {owner, *here}):
+            racks = [rack[one] for one in (*here, member)]
+            free = need - len(racks)
+            distinct = len(set(racks) - {rack[owner]}) + free
+            outside = sum(one != rack[owner] for one in racks) + free
+            expected = bool(distinct >= shares.distinct[task] and outside >= shares.outside[task])
+            found = _rack_is_of_use(board, np.array([task]), np.array([member]))
+            assert found.tolist() == [expected], (task, member)
+            seen.add(expected)
+            fitting += [member] * expected
+        if fitting and len(here) < need:
+            seats(board, [(task, int(draw.choice(fitting)))])
+    assert seen == {True, False}

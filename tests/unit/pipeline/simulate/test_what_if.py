@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from faust_assigner.cli import main
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import encode
 from faust_assigner.pipeline.ledgers.current import Current
-from faust_assigner.pipeline.simulate.what_if import Change, Load, changed, what_if
+from faust_assigner.pipeline.simulate.scenarios import Shape, generate
+from faust_assigner.pipeline.simulate.what_if import Change, Load, changed, generated, what_if
 from faust_assigner.simulation.fleet import Costs
 
 COSTS = Costs(rebalance_pause_s=0.5, warm_takeover_s=1.0, replay_records_per_s=1_000.0)
@@ -211,3 +213,30 @@ def test_a_group_the_ledger_does_not_know_is_said(ledger: Path) -> None:
     )
     assert done.exit_code == 2
     assert "one group expected" in done.output
+
+
+def test_a_generated_fleet_runs_with_the_scenarios_own_load() -> None:
+    """Of each task its rate and its records; bytes by the given size; only workers of the start."""
+    shape = Shape(groups=(3, 3), members=(4, 4))
+    scenario = generate(shape, 0, 7)
+    scenario = replace(scenario, start=scenario.start[:3])
+    current, load = generated(scenario, 1, record_bytes=10.0)
+    assert [member.member_id for member in current.members] == sorted(scenario.start)
+    assert {member.generation for member in current.members} == {1}
+    flat = [(group, number) for group in scenario.groups for number in range(group.partitions)]
+    rates = {(group.topic, n): rate for (group, n), rate in zip(flat, scenario.rates, strict=True)}
+    records = {
+        (group.changelog, n): kept
+        for (group, n), kept in zip(flat, scenario.records, strict=True)
+        if group.changelog is not None
+    }
+    assert len(set(rates.values())) == len(rates)
+    assert (load.rates, load.records) == (rates, records)
+    assert load.bytes_kept == {key: kept * 10.0 for key, kept in records.items()}
+    owned = [(t, n) for one in current.members for t, mine in one.actives.items() for n in mine]
+    assert sorted(owned) == sorted(
+        (t, n) for t, count in scenario.partitions.items() for n in range(count)
+    )
+    assert sum(len(mine) for one in current.members for mine in one.standbys.values()) == len(
+        records
+    )
