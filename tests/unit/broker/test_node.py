@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -253,3 +254,32 @@ def test_the_wall_clock_counts_milliseconds_since_1970() -> None:
     """Records carry it, and readers compare it with their own."""
     before = int(time.time() * 1_000)
     assert before <= wall_ms() <= int(time.time() * 1_000)
+
+
+def test_changes_of_topics_within_one_wait_reach_the_groups_in_one_update(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A later change, and one while groups are being told, gets an update of its own."""
+
+    async def story() -> list[int]:
+        node = Node(Settings.parse({}))
+        node.start(asyncio.get_running_loop())
+        told: list[int] = []
+
+        def changed() -> Iterator[None]:
+            told.append(len(tuple(node.catalogue)))
+            if len(told) == 2:
+                node.catalogue.create("meanwhile", 1, {})
+            yield None
+
+        monkeypatch.setattr(node.groups, "catalogue_changed", changed)
+        for names in (("a", "b", "c"), ("d",)):
+            for name in names:
+                node.catalogue.create(name, 1, {})
+                await asyncio.sleep(0)
+            while (telling := node._telling) is not None:
+                await telling
+        node.close()
+        return told
+
+    assert asyncio.run(asyncio.wait_for(story(), 20)) == [3, 4, 5]
