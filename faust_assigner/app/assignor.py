@@ -156,7 +156,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         try:
             self._say(sorted(topics))
         except Exception as exc:
-            logger.debug("Files could not be looked at: %r", exc)  # metadata() logs an error
+            logger.debug(
+                "Could not read the positions of local table files; they count as absent: %r", exc
+            )  # metadata() logs an error
 
     def _say(self, topics: Collection[str]) -> JoinData:
         return said_by(
@@ -177,7 +179,8 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         if error is not None:
             self.counters["unreadable_answers"] += 1
             logger.error(
-                "The leader's answer cannot be read, all %d partitions are taken for active: %s",
+                "Could not decode the leader's answer; all %d assigned partitions count as "
+                "active: %s",
                 sum(1 for numbers in memory.actives.values() for _ in numbers),
                 error,
             )
@@ -187,7 +190,9 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         own_url = str(self.app.conf.canonical_url)
         if answer.url and answer.url != own_url:
             self.counters["foreign_urls"] += 1
-            logger.warning("This member is %s, and the leader knows it as %s", own_url, answer.url)
+            logger.warning(
+                "This worker's URL is %s, but the leader routes requests to %s", own_url, answer.url
+            )
         self._active_tps = _tps(memory.actives)
         self._standby_tps = _tps(memory.standbys)
         self._topic_groups = dict(memory.group_ids)
@@ -204,7 +209,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
         try:
             logger.info("%s", findings.taken(memory, self._claimed, facts_of(self.app)))
         except Exception:
-            logger.exception("The assignment could not be reported")
+            logger.exception("Could not report the assignment to its observers")
 
     def _offers(self) -> dict[str, Any]:
         said = self._claimed
@@ -279,10 +284,15 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             found = decide(view, cluster.partitions_for_topic, member_metadata)
             answers, self._held_up = dict(found.answers), found.held_up
         except Exception as exc:
-            logger.exception("Assigning failed; partitions are dealt out without memory")
+            logger.exception(
+                "Planning failed; partitions are assigned without regard to their former owners"
+            )
             self.counters["fallbacks"] += 1
             self._sense("on_assignment_error", state, exc)
-            logger.info("%d members, partitions dealt out without memory", len(member_metadata))
+            logger.info(
+                "%d members; partitions are assigned without regard to their former owners",
+                len(member_metadata),
+            )
             answers = fallback.deal(cluster, member_metadata, self.replicas)
         else:
             self._conclude(found, view.tables, state)
@@ -329,7 +339,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             if found.plan is not None:
                 self.decisions.tell(found.inputs, found.plan)
         except Exception:
-            logger.exception("The round could not be reported")
+            logger.exception("Could not report the round to its observers")
         if found.failure is None:
             self._sense("on_assignment_completed", state)
         else:

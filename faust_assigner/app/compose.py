@@ -200,8 +200,8 @@ def restore(app: Any) -> None:
         return
     if "tables" in vars(app):
         logger.warning(
-            "Tables are replayed as Faust does it: the app was in use before snapshots could be "
-            "set up; install faust_assigner with pip, so that Faust finds its fixup"
+            "Tables are replayed by Faust's own loop: the app was in use before snapshots could "
+            "be set up; install faust_assigner with pip, so that Faust finds its fixup"
         )
         return
     _add(app, "restore")
@@ -211,8 +211,8 @@ def ask_our_assignor(app: Any) -> None:
     """Make ``app``'s consumer join with the app's assignor, even without tables and standbys."""
     if app._consumer is not None:
         logger.warning(
-            "Too late to install the app's assignor, its consumer exists; without tables and "
-            "standbys partitions are assigned by round-robin"
+            "Too late to install the app's assignor: the app's consumer exists already; without "
+            "tables and standbys, partitions are assigned by round-robin"
         )
         return
     _add(app, "driver_assignor")
@@ -225,13 +225,13 @@ def rebalance_incrementally(app: Any) -> None:
     if the driver is not Faust's aiokafka driver, rebalances are eager, which is logged.
     """
     if not read_or_default(app, COOPERATIVE):
-        logger.info("Rebalances are eager, each stops all partitions: %s is off", COOPERATIVE.name)
+        logger.info("Rebalances are eager and stop all partitions: %s is off", COOPERATIVE.name)
         return
     if "cooperative" in parts_of(app):
         return
     if _is_in_use(app) or not {"repairs", "restore"} <= parts_of(app):
         logger.warning(
-            "Rebalances are eager, each stops all partitions: cooperative rounds need the repairs "
+            "Rebalances are eager and stop all partitions: cooperative rounds need the repairs "
             "and the batched replay, installed before the app is in use"
         )
         return
@@ -337,8 +337,8 @@ def _take_foreign(transport: Any, parts: Collection[str]) -> None:
     """Install the parts that a different driver's consumer allows, and log the missing parts."""
     if "repairs" in parts:
         logger.warning(
-            "Records may be lost or repeated at a rebalance: the consumer of %s is not the one of "
-            "Faust's aiokafka driver, the only one repaired",
+            "Records may be lost or repeated at a rebalance: only the consumer of Faust's "
+            "aiokafka driver is repaired, and the app uses the driver of %s",
             transport.url,
         )
     if "cooperative" in parts:
@@ -358,8 +358,8 @@ def _has_known_driver(app: Any) -> bool:
 
 def _warn_of_driver(urls: Any) -> None:
     logger.warning(
-        "Rebalances are eager, each stops all partitions: cooperative rounds need Faust's "
-        "aiokafka driver, not the one of %s",
+        "Rebalances are eager and stop all partitions: cooperative rounds need Faust's aiokafka "
+        "driver, not the driver of %s",
         ", ".join(map(str, urls)) if isinstance(urls, list) else urls,
     )
 

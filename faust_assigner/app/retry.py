@@ -71,7 +71,7 @@ async def retry(service: Any, what: str, step: Callable[[], Awaitable[T]]) -> T:
                 raise
             if said.due(what):
                 logger.warning(
-                    "%s: no answer from the broker for %.0f s, going on trying: %r",
+                    "%s: the broker has not answered for %.0f s; this worker keeps trying: %r",
                     what,
                     monotonic() - began,
                     error,

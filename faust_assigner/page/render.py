@@ -220,7 +220,7 @@ def _decision(report: Report, names: Mapping[str, str]) -> str:
     done = (
         f"{decision.moved:,} of {decision.tasks:,} tasks moved, {decision.cold:,} without their state"
         if decision.is_planned
-        else "the planner failed, and partitions were dealt out"
+        else "the planner failed, and partitions were assigned without regard to their former owners"
     )
     reason = why(named(decision, names))
     return f"Last round: {decision.generation}{when}{by}, because {reason}: {done}."

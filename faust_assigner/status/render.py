@@ -94,7 +94,10 @@ def _decision(report: Report) -> Text:
     reason = why(named(decision, names_of(report)))
     line = Text(f"last decision: generation {decision.generation}{ago}{by}, because {reason}: ")
     if not decision.is_planned:
-        return line.append("the planner failed, partitions were dealt out", style="red")
+        return line.append(
+            "the planner failed; partitions were assigned without regard to their former owners",
+            style="red",
+        )
     line.append(f"{_count(decision.tasks, 'task')}, {decision.moved} moved, ")
     line.append(f"{decision.cold} cold", style="yellow" if decision.cold else "")
     line.append(f", {decision.off_target} off target")

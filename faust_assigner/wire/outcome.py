@@ -26,7 +26,7 @@ class Outcome:
     since the leader's last round (join, leave, ...). The numbers count the ``members`` and ``tasks`` of the
     round: tasks that ``moved`` to a new owner, moved ``cold`` (without their state), are ``off_target``
     (their target is a different member), or are ``warming`` up on their target. ``is_planned`` is False if
-    the planner failed and the partitions were dealt out. ``joined`` and ``left`` are URLs of members, and
+    the planner failed. ``joined`` and ``left`` are URLs of members, and
     ``leads`` marks the deciding member; only the leader's own answer has these three. ``completes`` is
     the trigger of an unfinished earlier round, "" for none.
     """

@@ -28,13 +28,13 @@ LEDGER_PATH = "/assignor/ledger"
 #: Reason -> its description, for a source partition that this worker owns and does not process now.
 REASONS = {
     "restoring": "its tables are being restored",
-    "round": "a rebalance that stops everything is under way",
+    "round": "an eager rebalance is in progress, which stops all partitions",
     "hand_over": "its records are finished and committed before it goes to another worker",
     "group": "the group coordinator has answered no heartbeat for a session",
-    "unreadable": "its records cannot be read; they are tried again",
-    "refused": "its broker answers with an error; it is asked again",
+    "unreadable": "its records cannot be read; the worker tries again",
+    "refused": "its broker answers with an error; the worker tries again",
     "record": "the agents have not finished its oldest record for 30 seconds",
-    "paused": "it is paused for another reason",
+    "paused": "it is paused for a reason that is not in this list",
 }
 #: The version of the document; later versions only add keys.
 VERSION = 1

@@ -203,7 +203,7 @@ class Life:
             played.repeats, played.exits = world.progress.repeats, played.exits + world.exits
             played.faults += tuple(two_owners(world))
         played.rounds = sum(
-            (self.folder / name / "log").read_text(errors="replace").count("Let go of")
+            (self.folder / name / "log").read_text(errors="replace").count("Revoked ")
             for name in world.fleet.workers
         )
         played.seconds = time.monotonic() - began

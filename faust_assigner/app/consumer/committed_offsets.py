@@ -162,7 +162,11 @@ def _check(coordinator: Any, code: int, what: object) -> None:
         raise UnstableOffsetsError(f"a transaction is about to commit offsets of {what}")
     error = errors.for_code(code)
     if error is errors.UnknownTopicOrPartitionError:
-        logger.warning("%s is unknown to the group's coordinator, nothing is committed of it", what)
+        logger.warning(
+            "Offsets of %s are not committed: the group's coordinator does not know "
+            "this topic or partition",
+            what,
+        )
         return
     if error in (errors.NotCoordinatorForGroupError, errors.GroupCoordinatorNotAvailableError):
         coordinator.coordinator_dead()

@@ -46,8 +46,8 @@ class SetAside:
         wait_s = self._wait(state, now, RETRY_S, MOST_RETRY_S)
         self._names[state] = tp
         logger.error(
-            "%s-%d cannot be read from offset %s: %s: %s; it stands still and others flow, tried "
-            "again in %.1f s",
+            "%s-%d cannot be read from offset %s: %s: %s; this partition stands still, the "
+            "other partitions are processed; the next attempt is in %.1f s",
             *tp,
             state.position,
             type(error).__name__,
@@ -59,7 +59,11 @@ class SetAside:
         """Set ``tp`` aside after an error that the broker returned; aiokafka logs the error itself."""
         wait_s = self._wait(state, now, REFUSED_S, MOST_REFUSED_S)
         self._names[state] = tp
-        logger.info("%s-%d: the broker answers with an error; asked again in %.1f s", *tp, wait_s)
+        logger.info(
+            "%s-%d: the broker answers the fetch with an error; the next attempt is in %.1f s",
+            *tp,
+            wait_s,
+        )
 
     def _wait(self, state: Any, now: float, first_s: float, most_s: float) -> float:
         _, before_s = self._until.get(state, (0.0, 0.0))

@@ -162,12 +162,12 @@ class DeadlineWaits(Consumer):
         """Commit, as a wait with a deadline."""
         app = self.app
         with waits_of(app).during(
-            COMMIT, "the delivery of what was sent", broker_s(app), lambda: unsent(app)
+            COMMIT, "the delivery of sent records", broker_s(app), lambda: unsent(app)
         ):
             return bool(await super().force_commit(topics, start_new_transaction))
 
     async def _commit(self, offsets: Any) -> bool:
-        waits_of(self.app).pass_on_to(COMMIT, "changes of tables and the group's answer")
+        waits_of(self.app).pass_on_to(COMMIT, "changes of tables, and the group's answer")
         return bool(await super()._commit(offsets))
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:

@@ -127,8 +127,8 @@ class RecordBoundaryCommits(Consumer):
                 late_since = self._late_since.setdefault(transactional_id, deadline - PATIENCE_S)
                 if deadline - late_since > LONGEST_S:
                     logger.warning(
-                        "%s: in %s s there was no moment between two records; should this "
-                        "worker die now, some are repeated",
+                        "%s: could not commit between two records for %s s; if this worker dies "
+                        "now, the uncommitted records are processed again",
                         transactional_id,
                         LONGEST_S,
                     )

@@ -219,7 +219,7 @@ class RecoveryMeter:
         try:
             note(*args)
         except Exception:
-            logger.exception("A recovery could not be measured")
+            logger.exception("Could not measure a recovery; its row is missing in the ledger")
 
 
 def _take(measured: _Open, restored: Restored) -> None:

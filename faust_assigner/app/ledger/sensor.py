@@ -133,7 +133,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
             rows = await self._sample_rows()
         except Exception as error:
             # A rebalance may revoke partitions before the broker answers; the next sample follows.
-            logger.debug("No partition samples this time: %r", error)
+            logger.debug("Could not sample the partitions; the ledger lacks this sample: %r", error)
             return
         if rows:
             self.writer.put(lambda: rows)

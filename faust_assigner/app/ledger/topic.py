@@ -193,7 +193,7 @@ class LedgerTopic(LedgerWriter):
             outcome = "dropped and counted"
         else:
             left.appendleft(shorter)
-            outcome = "written without the inputs of the decision: why cannot plan it again"
+            outcome = "written without the decision's inputs, so that `why` cannot plan it again"
         self._log_once(
             f"size: {outcome}",
             f"A row of {len(line)} bytes is larger than topic {self.topic} takes ({error}); such rows are "

@@ -82,7 +82,7 @@ class LedgerWriter(ABC):
             self.counts.skipped += 1
             self._log_once(
                 "queue",
-                "The ledger cannot keep up; what its queue cannot take is dropped and counted",
+                "The ledger's queue is full; further rows are dropped and counted",
             )
             return
         self._ensure_thread()
@@ -95,7 +95,7 @@ class LedgerWriter(ABC):
             self._waiting.put(None, timeout=timeout_s)
         self._thread.join(timeout_s)
         if self.counts.dropped or self.counts.skipped or self.counts.failed:
-            logger.warning("The ledger in %s is not complete: %s", self.place, self.counts)
+            logger.warning("The ledger in %s is incomplete: %s", self.place, self.counts)
 
     def drain(self) -> None:
         """Wait until everything put so far is written or counted."""
@@ -123,7 +123,7 @@ class LedgerWriter(ABC):
                 if "failed" not in self._logged:
                     self._logged.add("failed")
                     logger.exception(
-                        "A ledger entry could not be made; further ones are only counted"
+                        "Could not create a ledger row; further failures are only counted"
                     )
             finally:
                 self._waiting.task_done()

@@ -216,7 +216,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     async def _do_rejoin_group(self, subscription: Any) -> bool:
         # In a thread: this opens a database for each partition with only files, which would delay fetches.
-        with self.membership.listener.waiting("a look at local table files"):
+        with self.membership.listener.waiting("the positions of local table files"):
             await asyncio.to_thread(self.membership.assignor.look_at_files, subscription.topics)
         self.membership.round = create_future()
         try:
@@ -271,7 +271,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         tps -= withheld
         revoked, gained = (own.tps - tps) | torn, (tps - own.tps) | (torn & tps)
         logger.info(
-            "Generation %d: %d partitions kept, %d let go, %d gained%s",
+            "Generation %d: %d partitions kept, %d revoked, %d assigned%s",
             generation,
             len(tps & own.tps - torn),
             len(revoked),
@@ -354,9 +354,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             await self.ensure_coordinator_known()
             # Check after the lookup, which may take as long as the broker is away.
             if self.membership.lost or self.must_stand_still():
-                raise errors.CommitFailedError(
-                    "Nothing is committed: the group has already rebalanced"
-                )
+                raise errors.CommitFailedError("Could not commit: the group has already rebalanced")
             generation = self.generation
             try:
                 await self._commit_once(assignment, offsets)
@@ -403,8 +401,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             member = self.membership
             if self.must_stand_still() and not member.lost and not self._closing.done():
                 logger.error(
-                    "The group coordinator has been silent for %.1f s: streams stop, nothing is "
-                    "committed until it answers",
+                    "The group coordinator has been silent for %.1f s: streams stop, and "
+                    "offsets are committed only when it answers",
                     member.fence.silent_s(),
                 )
                 await self._stand_still()

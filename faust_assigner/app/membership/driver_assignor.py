@@ -65,7 +65,8 @@ def warn_of_memory(app: Any) -> None:
     """Log the names of the tables that keep their rows in memory."""
     if tables := in_memory(app):
         logger.warning(
-            "Tables kept in memory: %s. Each of their partitions is replayed from its changelog whenever it "
-            "moves and after each restart; set store='rocksdb://' to keep files and move partitions warm",
+            "Tables kept in memory: %s. Each of their partitions is replayed from its changelog "
+            "after each move and each restart; set store='rocksdb://' to keep files and to move "
+            "partitions warm",
             ", ".join(tables),
         )

@@ -167,8 +167,8 @@ async def send_as_member(
     if stale:
         dropped()
         logger.warning(
-            "Changes of %d changelog partitions were not sent: the group has gone on without this "
-            "worker; their records are processed again",
+            "Changes of %d changelog partitions were not sent: the group has rebalanced without "
+            "this worker; their records are processed again",
             len(stale),
         )
     if len(stale) < len(batches):
@@ -204,7 +204,7 @@ class MembersClient:
             if not await self._client.ready(node_id):
                 raise NodeNotReadyError(f"node {node_id}")
             if fence.losses != losses or fence.lost:
-                raise RequestTimedOutError("the group has gone on without this worker")
+                raise RequestTimedOutError("the group has rebalanced without this worker")
             if fence.is_sure():
                 break
             await asyncio.sleep(LOOK_S)

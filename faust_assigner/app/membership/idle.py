@@ -43,10 +43,10 @@ async def _leave(coordinator: Any) -> None:
             _count_anew(coordinator)
             return  # it has no partitions to fetch
         logger.error(
-            "No records were taken for %.1f s, and broker_max_poll_interval is %.1f s: this worker "
-            "leaves the group, and other members get its partitions. It joins again as soon as its "
-            "agents are done with the records under way. A record that always takes longer is never "
-            "committed: raise the interval, or do not block the event loop",
+            "No records were taken for %.1f s, and broker_max_poll_interval is %.1f s: this "
+            "worker leaves the group, and other members get its partitions. It joins again when "
+            "its agents have processed the records in progress. A record that always takes "
+            "longer is never committed: raise the interval, or do not block the event loop",
             coordinator._subscription.fetcher_idle_time,
             coordinator._max_poll_interval,
         )

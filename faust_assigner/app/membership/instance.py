@@ -154,8 +154,8 @@ def _within(answer: bytes, topics: Collection[str]) -> bytes:
     if len(kept) == len(said.assignment):
         return answer
     logger.info(
-        "The group's answer has topics that this static member subscribed to before it restarted; they are "
-        "left out: %s",
+        "The group's answer contains topics to which this static member subscribed before its "
+        "restart; they are left out: %s",
         sorted({topic for topic, _ in said.assignment} - set(topics)),
     )
     within: bytes = ConsumerProtocolMemberAssignment(said.version, kept, said.user_data).encode()

@@ -87,7 +87,7 @@ async def _find_topics(client: Any, topics: set[str], absent: set[str]) -> None:
     except TimeoutError:
         absent |= missing()
         logger.warning(
-            "The broker has named no partitions of %s for %.1f s", sorted(absent), PATIENCE_S
+            "The broker has returned no partitions of %s for %.1f s", sorted(absent), PATIENCE_S
         )
 
 
@@ -100,14 +100,14 @@ def readable(member_id: str, metadata: bytes) -> bytes:
         if len(legal) == len(topics):
             return metadata
         logger.warning(
-            "Member %s subscribes to %d names that are no topics",
+            "Member %s subscribes to %d names that no topic has",
             member_id,
             len(topics) - len(legal),
         )
         packed: bytes = ConsumerProtocolMemberMetadata(said.version, legal, said.user_data).encode()
     except Exception as exc:
         logger.warning(
-            "Member %s gets no partitions, its metadata does not decode: %s", member_id, exc
+            "Member %s gets no partitions: its metadata does not decode: %s", member_id, exc
         )
         packed = ConsumerProtocolMemberMetadata(0, [], b"").encode()
     return packed

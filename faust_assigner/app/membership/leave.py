@@ -54,7 +54,9 @@ async def stop(app: Any, stop_consumer: Callable[[], Awaitable[None]]) -> None:
         await stop_consumer()
     except Exception:
         # The next steps end the consumer's thread; without them this worker would stay a member.
-        logger.exception("What was processed last is not committed; the next owner repeats it")
+        logger.exception(
+            "Could not commit the last processed records; the next owner processes them again"
+        )
 
 
 def is_to_retire(app: Any) -> bool:
@@ -71,7 +73,8 @@ def is_to_retire(app: Any) -> bool:
         if not path.is_file():
             return False
     logger.info(
-        "Static member %s retires because %s exists: it hands its partitions over and leaves the group",
+        "Static member %s leaves the group because the file %s exists: it hands its partitions "
+        "over first",
         app.conf.consumer_group_instance_id,
         path,
     )
@@ -121,7 +124,7 @@ async def hand_over(app: Any, seconds: float, *, retires: bool = False) -> bool:
         return False
     finally:
         app.assignor.leaves = False
-    logger.info("Handed everything over in %.1f s", monotonic() - began)
+    logger.info("Handed all partitions over in %.1f s", monotonic() - began)
     return True
 
 

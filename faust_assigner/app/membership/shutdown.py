@@ -51,7 +51,9 @@ class ShutdownBudget:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            logger.error("%s: no answer from the broker within %.1f s, left undone", what, limit)
+            logger.error(
+                "%s: the broker did not answer within %.1f s; this step is skipped", what, limit
+            )
             return None
         finally:
             self.left -= monotonic() - began
@@ -153,7 +155,7 @@ class BoundedShutdown(Consumer):
         ]
         if await _done_within(max(self._budget.left, LEAST_S), stop):
             return
-        logger.error("The last records of the producer may be lost: the broker does not answer")
+        logger.error("The producer's last records may be lost: the broker does not answer")
         for sender in senders:
             await _done_within(LEAST_S, sender.client.close)
 
@@ -176,5 +178,5 @@ async def _done_within(seconds: float, step: Callable[[], Awaitable[Any]]) -> bo
         if task is not None and task.cancelling():
             raise
     except Exception as error:
-        logger.warning("A client did not stop as it should: %r", error)
+        logger.warning("A Kafka client failed while stopping: %r", error)
     return False

@@ -143,7 +143,7 @@ class Watched(ChecksTopics):
         if monotonic() - since < STALLED_S:
             return since
         logger.error(
-            "The recovery of generation %s stopped before its end; starting it again",
+            "The recovery of generation %s stopped before its end; it is started again",
             app.consumer_generation_id,
         )
         recovery.begin_again()

@@ -62,7 +62,7 @@ PANELS: Final[tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]] = (
         ),
     ),
     (
-        "Copies furthest behind, in time",
+        "Copies with the largest lag, in seconds",
         "s",
         (
             (
@@ -87,7 +87,7 @@ PANELS: Final[tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]] = (
         ),
     ),
     (
-        "Time of a round, 95 % of them",
+        "Duration of a round, 95th percentile",
         "s",
         (
             (
@@ -124,17 +124,17 @@ PANELS: Final[tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]] = (
         ),
     ),
     (
-        "Restores: records that remain",
+        "Restores: remaining records",
         "short",
         (('faust_assigner_restore_remaining_records{app="$app"} > 0', "{{instance}}"),),
     ),
     (
-        "Restores: time that remains",
+        "Restores: remaining time",
         "s",
         (('faust_assigner_restore_remaining_seconds{app="$app"} > 0', "{{instance}}"),),
     ),
     (
-        "Refused, disbelieved, fenced, fallbacks",
+        "Refused claims, ignored positions, fenced members, fallbacks",
         "short",
         (
             (
@@ -157,7 +157,7 @@ PANELS: Final[tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]] = (
         ),
     ),
     (
-        "Room on the disks of tables",
+        "Free space on the tables' disks",
         "percentunit",
         (
             (

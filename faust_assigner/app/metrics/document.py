@@ -199,7 +199,7 @@ def shown(value: Any) -> str:
     try:
         return str(URL(text).with_user(None).with_query(None).with_fragment(None))
     except ValueError:
-        return "a URL that cannot be read"
+        return "an invalid URL"
 
 
 def peers_of(app: Any) -> Peers:

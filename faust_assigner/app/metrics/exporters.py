@@ -64,7 +64,7 @@ class Exporters:
                 _push(sensor, snapshot)
             except Exception:
                 if id(sensor) not in self._failed:
-                    logger.exception("The metrics did not reach %r", sensor)
+                    logger.exception("Could not send the metrics to %r", sensor)
                 self._failed.add(id(sensor))
 
     def _begin(self, sensor: Any) -> None:

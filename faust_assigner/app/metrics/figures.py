@@ -74,28 +74,32 @@ def _counter(name: str, meaning: str, *, unit: str = "", leader_only: bool = Fal
 
 _COPIES = (
     _gauge("owned_partitions", "partitions", "partitions that this worker owns"),
-    _gauge("standby_partitions", "partitions", "changelog partitions that it keeps a copy of"),
+    _gauge(
+        "standby_partitions", "partitions", "changelog partitions of which this worker keeps a copy"
+    ),
     _gauge(
         "warmup_partitions",
         "partitions",
-        "those copies whose task moves here in a follow-up round once they have caught up",
+        "copies whose task moves to this worker in a follow-up round after they have caught up",
     ),
     _gauge(
         "owned_changelog_partition",
         "",
-        "1 for each changelog partition that it owns",
+        "1 for each changelog partition that this worker owns",
         labels=TP_LABELS,
     ),
     _gauge(
         "standby_lag_records",
         "records",
-        "offsets that a copy lacks, by the broker's word of the last seconds; a warm-up counts as a copy",
+        "offsets that a copy lacks, from the broker's end offsets of the last seconds; a "
+        "warm-up counts as a copy",
         labels=TP_LABELS,
     ),
     _gauge(
         "standby_lag_seconds",
         "seconds",
-        "a copy has all that was written until so long ago; if it never caught up: since it is followed",
+        "the age of the oldest record that a copy lacks; for a copy that never caught up, the "
+        "time since it is followed",
         labels=TP_LABELS,
     ),
 )
@@ -111,42 +115,48 @@ _STANDING = (
     _gauge(
         "standing_seconds",
         "seconds",
-        "how long a source partition has not been processed for that reason",
+        "the time for which a source partition has not been processed for this reason",
         labels=(*TP_LABELS, "reason"),
     ),
     _gauge("ready", "", "1 where /assignor/ready answers 200"),
     _counter(
-        "fences", "memberships that ended because the group did not know this worker any more"
+        "fences", "memberships that ended because the group did not know this worker any longer"
     ),
     _maybe(
-        "group_silent_seconds", "seconds", "since the last heartbeat that was answered was sent"
+        "group_silent_seconds",
+        "seconds",
+        "the time since this worker sent the last answered heartbeat",
     ),
-    _gauge(
-        "unreadable_partitions", "partitions", "partitions whose records cannot be read at present"
-    ),
-    _counter("unreadable_fetches", "tries to read a partition whose records could not be read"),
-    _counter("unreadable_records", "changelog records that did not decode and were left out"),
+    _gauge("unreadable_partitions", "partitions", "partitions whose records cannot be read now"),
+    _counter("unreadable_fetches", "attempts to read a partition whose records cannot be read"),
+    _counter("unreadable_records", "changelog records that did not decode and were skipped"),
 )
 _ROUNDS = (
-    _counter("rounds", "rebalances that this worker began to take part in"),
+    _counter("rounds", "rebalances that this worker joined"),
     Figure(
         name="round_answer_seconds",
         kind=HISTOGRAM,
         unit="seconds",
-        meaning="from the beginning of a rebalance until its answer was taken",
+        meaning="the time from the start of a rebalance until this worker received the leader's "
+        "answer",
         buckets=ROUND_BUCKETS,
     ),
     Figure(
         name="round_seconds",
         kind=HISTOGRAM,
         unit="seconds",
-        meaning="from the beginning of a rebalance until all that is owned was restored",
+        meaning="the time from the start of a rebalance until all owned partitions were restored",
         buckets=ROUND_BUCKETS,
     ),
-    _maybe("round_age_seconds", "seconds", "the age of the rebalance under way"),
-    _maybe("commit_age_seconds", "seconds", "the age of the oldest commit under way"),
-    _maybe("revocation_age_seconds", "seconds", "the age of the revocation or hand-over under way"),
-    _counter("follow_ups", "rounds that this worker asked for, to move what has caught up"),
+    _maybe("round_age_seconds", "seconds", "the age of the rebalance in progress"),
+    _maybe("commit_age_seconds", "seconds", "the age of the oldest commit in progress"),
+    _maybe(
+        "revocation_age_seconds", "seconds", "the age of the revocation or hand-over in progress"
+    ),
+    _counter(
+        "follow_ups",
+        "rounds that this worker requested, to move tasks to copies that have caught up",
+    ),
     Figure(
         name="rounds_led",
         kind=COUNTER,
@@ -164,7 +174,7 @@ _ROUNDS = (
         buckets=PLAN_BUCKETS,
         leader_only=True,
     ),
-    _counter("moves", "tasks that got another owner", leader_only=True),
+    _counter("moves", "tasks whose owner changed", leader_only=True),
     _counter(
         "cold_moves", "stateful tasks given to a member without their state", leader_only=True
     ),
@@ -173,30 +183,31 @@ _RESTORES = (
     _gauge(
         "restore_remaining_records",
         "records",
-        "changelog records still to be restored, those of standbys and warm-ups included",
+        "changelog records that remain to be restored, including the records of standbys and "
+        "warm-ups",
     ),
     _maybe(
         "restore_remaining_seconds",
         "seconds",
-        "until they are restored at the rate of the last ten seconds; absent while nothing moves",
+        "the time until these records are restored, at the rate of the last ten seconds; absent "
+        "without progress",
     ),
-    _counter("restored_records", "changelog records that were restored", unit="records"),
-    _counter("corrupt_folders", "table folders that were corrupt and set aside", unit="folders"),
-    _maybe("disk_free_bytes", "bytes", "room that is left where the tables are kept"),
-    _maybe("disk_size_bytes", "bytes", "size of the file system where the tables are kept"),
+    _counter("restored_records", "restored changelog records", unit="records"),
+    _counter("corrupt_folders", "corrupt table folders, which were set aside", unit="folders"),
+    _maybe("disk_free_bytes", "bytes", "free space of the tables' file system"),
+    _maybe("disk_size_bytes", "bytes", "size of the tables' file system"),
 )
 _LEADERS = (
     _gauge("leads", "", "1 on the member that decided the group's last round"),
     _maybe("members", "members", "members of the last round", leader_only=True),
     _maybe("tasks", "tasks", "tasks of the last round", leader_only=True),
-    _maybe(
-        "off_target_tasks", "tasks", "tasks that are not where they belong yet", leader_only=True
-    ),
+    _maybe("off_target_tasks", "tasks", "tasks that are not yet at their target", leader_only=True),
     _maybe("warming_tasks", "tasks", "tasks with a warm-up", leader_only=True),
     _maybe(
         "uncovered_tasks",
         "tasks",
-        "stateful tasks without a caught-up copy on another member, as members said at the last round",
+        "stateful tasks without a caught-up copy on another member, by the members' reports of "
+        "the last round",
         leader_only=True,
     ),
 )
@@ -208,12 +219,13 @@ COUNTED: Final = {
     ),
     "disbelieved_positions": _counter(
         "disbelieved_positions",
-        "copies said to be beyond the end of their changelog; they count as empty",
+        "copies whose reported position is beyond the end of their changelog; they count as empty",
         leader_only=True,
     ),
     "fallbacks": _counter(
         "fallbacks",
-        "rounds in which the planner failed, dealt out without memory",
+        "rounds in which the planner failed; partitions were assigned without regard to their "
+        "former owners",
         leader_only=True,
     ),
     "missing_topics": _counter(
@@ -223,7 +235,7 @@ COUNTED: Final = {
         "shrunk_topics", "topics with fewer partitions than members claim", leader_only=True
     ),
     "duplicate_urls": _counter(
-        "duplicate_urls", "URLs that several members gave", leader_only=True
+        "duplicate_urls", "URLs that several members reported", leader_only=True
     ),
     "unknown_tables": _counter(
         "unknown_tables", "changelogs that the leader's code does not know", leader_only=True
@@ -235,21 +247,21 @@ COUNTED: Final = {
     ),
     "weights_failures": _counter(
         "weights_failures",
-        "rounds without weights because they could not be read",
+        "rounds without weights because the weights could not be read",
         leader_only=True,
     ),
     "follow_ups": next(figure for figure in _ROUNDS if figure.name == "follow_ups"),
     "unreadable_partitions": next(f for f in _STANDING if f.name == "unreadable_fetches"),
-    "unreadable_answers": _counter("unreadable_answers", "answers of a leader that did not decode"),
-    "foreign_urls": _counter("foreign_urls", "answers that name another URL for this worker"),
+    "unreadable_answers": _counter("unreadable_answers", "leader's answers that did not decode"),
+    "foreign_urls": _counter("foreign_urls", "leader's answers with a wrong URL for this worker"),
     "metadata_failures": _counter(
         "metadata_failures", "joins without claims because they could not be encoded"
     ),
     "memory_failures": _counter(
-        "memory_failures", "times that the list of owned partitions was not written to disk"
+        "memory_failures", "failed writes of the list of owned partitions to disk"
     ),
     "memories_ignored": _counter(
-        "memories_ignored", "times that the list of owned partitions could not be read from disk"
+        "memories_ignored", "failed reads of the list of owned partitions from disk"
     ),
     "sensor_failures": _counter("sensor_failures", "calls of a Faust sensor that failed"),
 }

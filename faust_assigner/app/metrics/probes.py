@@ -178,7 +178,7 @@ def ready_problems(
     if app.client_only or app.producer_only:
         return []
     if app.should_stop or app.assignor.leaves:
-        return ["the worker stops and gives its partitions away"]
+        return ["the worker stops and hands its partitions over"]
     if app.assignor.generation < 0:
         return ["the group has not given this worker an assignment yet"]
     rebalance_s = float(app.conf.broker_rebalance_timeout)

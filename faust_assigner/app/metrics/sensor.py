@@ -207,7 +207,9 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
             await asyncio.wait_for(self._copies.look(), ASK_TIMEOUT_S)
             self._asked_at = self._clock()
         except Exception as exc:  # a broker that does not answer: lags in seconds grow meanwhile
-            logger.debug("No look at the ends of changelogs: %r", exc)
+            logger.debug(
+                "Could not read the end offsets of changelogs; lags are out of date: %r", exc
+            )
         finally:
             self._is_asking = False
 
@@ -225,7 +227,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
             self._exporters.push()
         except Exception:
             if not self._has_failed:
-                logger.exception("The metrics of this worker could not be read")
+                logger.exception("Could not read the metrics of this worker")
             self._has_failed = True
 
     def look(self) -> None:

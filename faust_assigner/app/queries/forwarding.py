@@ -113,8 +113,8 @@ class AllowlistRouter(Router):
         self.refused[url] += 1
         if self.refused[url] == 1:
             logger.warning(
-                "Requests for keys of the worker that calls itself %s are refused: not an allowed "
-                "URL (FAUST_ASSIGNER_URLS)",
+                "Requests for keys are not forwarded to the worker with the URL %s: "
+                "FAUST_ASSIGNER_URLS does not allow it",
                 url,
             )
         raise ServiceUnavailable()

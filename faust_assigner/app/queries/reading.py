@@ -49,7 +49,7 @@ class Reading:
         """
         if not self._is_key(store, key):
             if self.who is Who.COPY_HERE:
-                raise NotHere("from a copy only the row of the key itself can be read")
+                raise NotHere("a copy answers only for the row of the requested key")
             return None
         if self.who is Who.COPY_HERE:
             self._vouch(self._beside(store.table))
@@ -66,7 +66,7 @@ class Reading:
     def may_read_all(self, table: Any) -> None:
         """Raise NotHere for a copy, unless the table is global; an owner may read all its rows."""
         if self.who is Who.COPY_HERE and not table.is_global:
-            raise NotHere("from a copy only the row of the key itself can be read")
+            raise NotHere("a copy answers only for the row of the requested key")
 
     def _is_key(self, store: Any, key: bytes) -> bool:
         """Return whether ``key`` is the requested key or a window of it.
@@ -84,7 +84,7 @@ class Reading:
         topic = table.changelog_topic.get_topic_name()
         ids = self.standing.app.assignor.group_for_topic
         if topic != self.tp.topic and ids(topic) != ids(self.tp.topic):
-            raise NotHere(f"table {table.name} is partitioned in another way")
+            raise NotHere(f"table {table.name} has a different partitioning")
         return self.tp._replace(topic=topic)
 
     def _vouch(self, tp: Any) -> None:
@@ -92,7 +92,7 @@ class Reading:
         if here.is_owner:
             return
         if not here.is_fresh(self.standing.bound_s):
-            raise NotHere("the copy here is too old")
+            raise NotHere("this worker's copy is too old")
         self.lag, self.age_s = max(self.lag, here.lag or 0), max(self.age_s, here.age_s or 0.0)
 
     def headers(self) -> dict[str, str]:

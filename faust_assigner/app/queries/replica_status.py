@@ -111,7 +111,9 @@ class ReplicaStatus(Service):  # type: ignore[misc]
             try:
                 await self.look()
             except Exception as exc:  # the broker did not answer: copies grow older meanwhile
-                logger.debug("No look at the ends of changelogs: %r", exc)
+                logger.debug(
+                    "Could not read the end offsets of changelogs; lags are out of date: %r", exc
+                )
 
     async def look(self) -> None:
         """Ask the broker once for the ends of all copies' changelogs."""

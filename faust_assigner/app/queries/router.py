@@ -72,7 +72,7 @@ class KeyRouter(AllowlistRouter):
                 answer = await self._ask(step.at, asked, web, request)
                 if answer is not None:
                     return answer
-                why = "the worker that has it does not answer, or not yet"
+                why = "the worker with its partition does not answer, or has not started yet"
                 continue
             try:
                 request[KEY] = Reading(self.standing, table, key, tp, step.who)
@@ -145,5 +145,5 @@ class KeyRouter(AllowlistRouter):
         try:
             return await super().route_topic_req(topic, key, web, request)
         except (*UNREACHABLE, ServiceUnavailable) as error:
-            logger.info("No worker answers for a key of topic %s: %r", topic, error)
-            return unavailable(web, "the worker that reads it does not answer, or is not known")
+            logger.info("No worker answers requests for a key of topic %s: %r", topic, error)
+            return unavailable(web, "the worker with its partition does not answer, or is unknown")

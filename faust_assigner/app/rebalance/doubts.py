@@ -54,12 +54,12 @@ def _checked(one: MemberClaims, generation: int, record: Record) -> MemberClaims
     elif given is None and not data.holds:
         return replace(one, data=replace(data, generation=record.generation - 1))
     elif topics := _beyond(data.actives, {} if given is None else given.actives):
-        why = f"it claims partitions of {', '.join(topics)} that it was not given"
+        why = f"it claims partitions of {', '.join(topics)} that were not assigned to it"
     else:
         return one
     instead = "it counts as a new member"
     if given is not None:
-        instead = f"what it was given in generation {record.generation} counts instead"
+        instead = f"its assignment of generation {record.generation} counts instead"
     return replace(one, data=_instead(data, given), refused=one.refused or f"{why}; {instead}")
 
 

@@ -44,7 +44,7 @@ def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
     if found.failure is not None:
         counters["fallbacks"] += 1
         logger.error(
-            "The planner failed, partitions are dealt out without memory: %r",
+            "The planner failed; partitions are assigned without regard to their former owners: %r",
             found.failure,
             exc_info=found.failure,
         )
@@ -59,20 +59,22 @@ def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
     if found.claimed.beyond:
         counters["shrunk_topics"] += len(found.claimed.beyond)
         logger.warning(
-            "Claims on partitions that no longer exist are ignored, was a topic created anew? %s",
+            "Claims on partitions that no longer exist are ignored; check whether a topic was "
+            "deleted and created again: %s",
             _named(f"{t} ({n})" for t, n in sorted(found.claimed.beyond.items())),
         )
     if disbelieved := found.plan.onward.disbelieved if found.plan and found.plan.onward else {}:
         counters["disbelieved_positions"] += sum(disbelieved.values())
         logger.warning(
-            "Copies beyond the end of their changelog count as empty, was a topic made anew? %s",
+            "Copies beyond the end of their changelog count as empty; check whether a topic was "
+            "deleted and created again: %s",
             _named(f"{t} ({n})" for t, n in sorted(disbelieved.items())),
         )
     if line := why_eager(found):
         logger.info("%s", line)
     for url, members in sorted(found.shared_urls.items())[:MOST_NAMED]:
         logger.warning(
-            "%d members say they are reached at %s, requests may go to the wrong one: %s",
+            "%d members report the same URL %s; requests may reach the wrong member: %s",
             len(members),
             url,
             _named(members),
@@ -81,7 +83,7 @@ def say(found: Round, counters: Counter[str], own: TableFacts) -> None:
     if unknown := sorted(found.tables.changelogs - own.changelogs):
         counters["unknown_tables"] += len(unknown)
         logger.warning(
-            "Changelogs of tables the leader's code does not know, as in a rolling deploy: %s",
+            "The leader's code lacks the tables of these changelogs, as in a rolling deploy: %s",
             _named(unknown),
         )
     if found.oversize:
@@ -98,7 +100,7 @@ def outcome(found: Round) -> str:
     told = found.outcome
     start = f"Generation {found.inputs.generation} ({told.trigger}): {told.members} members, "
     if found.plan is None:
-        return start + "partitions dealt out without memory"
+        return start + "partitions assigned without regard to their former owners"
     rules = np.bincount(found.plan.flat_rule, minlength=len(RULES)).tolist()
     counted = ", ".join(
         f"{count} {rule}" for rule, count in zip(RULES, rules, strict=True) if count

@@ -112,7 +112,7 @@ class FollowUp(Service):  # type: ignore[misc]
             try:
                 await self.look(asyncio.get_running_loop().time())
             except Exception as exc:  # the broker did not answer; the next check follows
-                logger.debug("No look at the awaited standbys: %r", exc)
+                logger.debug("Could not check the awaited standbys: %r", exc)
 
     async def look(self, now: float) -> None:
         """Check the awaited standbys once; ``now`` is in seconds of any monotonic clock."""
@@ -147,7 +147,7 @@ class FollowUp(Service):  # type: ignore[misc]
         if not enough and now - self._told >= TELL_S:
             self._told = now
             logger.info(
-                "%d of %d awaited standbys have caught up, the others lack %d records",
+                "%d of %d awaited standbys have caught up; the remaining standbys lack %d records",
                 len(read),
                 len(awaited.tps),
                 self._behind,
@@ -179,8 +179,8 @@ class FollowUp(Service):  # type: ignore[misc]
         )
         if awaited.tps:
             logger.info(
-                "%d standbys are awaited: when they have caught up, in %g s at the earliest, a round "
-                "is asked for that moves their tasks here",
+                "%d standbys are awaited: when they have caught up, in %g s at the earliest, "
+                "this worker requests a round that moves their tasks here",
                 len(awaited.tps),
                 self._cool_down_s() * self._slower,
             )
@@ -227,8 +227,8 @@ class FollowUp(Service):  # type: ignore[misc]
         if await thread.call_thread(_rejoin, self.app, generation, {}):
             self.app.assignor.is_unheard = False
             logger.info(
-                "Asked for a round after generation %d: this static member restarted with another "
-                "capacity, rack or subscription, which the leader reads in a round only",
+                "Requested a round after generation %d: this static member restarted with a "
+                "changed capacity, rack or subscription, which the leader reads only in a round",
                 generation,
             )
 
@@ -241,11 +241,11 @@ class FollowUp(Service):  # type: ignore[misc]
             return False
         self.app.assignor.counters["follow_ups"] += 1
         logger.info(
-            "Asked for a follow-up round after generation %d: %d standbys have caught up, their "
-            "tasks can move here warm%s",
+            "Requested a follow-up round after generation %d: %d standbys have caught up, so "
+            "their tasks can move here warm%s",
             awaited.generation,
             len(done),
-            f"; {len(late)} took too long and are given up" if late else "",
+            f"; {len(late)} took too long and are no longer awaited" if late else "",
         )
         return True
 

@@ -239,9 +239,7 @@ class IncrementalRebalance(Consumer):
             self._paused_partitions -= revoked
             self._forget(revoked)
             self.leaving = frozenset()
-        logger.info(
-            "Let go of %d partitions in %.0f ms", len(revoked), (monotonic() - began) * 1000
-        )
+        logger.info("Revoked %d partitions in %.0f ms", len(revoked), (monotonic() - began) * 1000)
 
     async def _finish_and_commit(self, revoked: set[Any], wait: Wait) -> None:
         """Finish, commit and flush the records of ``revoked`` that are in progress.
@@ -266,7 +264,7 @@ class IncrementalRebalance(Consumer):
         if self.in_transaction:
             wait.pass_on_to("the end of its transactions")
             await self.transactions.revoke(revoked)
-        wait.pass_on_to("the delivery of what was sent", lambda: unsent(app))
+        wait.pass_on_to("the delivery of sent records", lambda: unsent(app))
         await app.producer.flush()
         await told()
         # For all tables: only the answer shows which tables move with the topics.
@@ -286,15 +284,15 @@ class IncrementalRebalance(Consumer):
             done, _ = await asyncio.wait({sending}, timeout=timeout_s)
         if not done:
             logger.error(
-                "A handler of on_partitions_revoked has not returned after %.0f s; %d partitions are "
-                "given to their next owners while it runs on",
+                "A handler of on_partitions_revoked has not returned after %.0f s; %d "
+                "partitions go to their next owners while the handler is still running",
                 timeout_s,
                 len(revoked),
             )
             sending.add_done_callback(_log_late)
         elif sending.cancelled():
             logger.warning(
-                "A handler of on_partitions_revoked was cancelled; the hand-over goes on"
+                "A handler of on_partitions_revoked was cancelled; the hand-over continues"
             )
         elif (error := sending.exception()) is not None:
             await app.crash(error)
@@ -314,8 +312,8 @@ class IncrementalRebalance(Consumer):
                 return
             if monotonic() > deadline:
                 logger.error(
-                    "Partitions are let go with %d records under way after %.0f s; the next owner "
-                    "repeats them",
+                    "Partitions are revoked with %d unfinished records after %.0f s; the next "
+                    "owner processes these records again",
                     len(late),
                     timeout_s,
                 )

@@ -283,7 +283,7 @@ def _going_on(found: Plan, inputs: DecisionInputs) -> Plan:
     try:
         return going_on(found, inputs.members, partial(_plan, inputs))
     except Exception:  # this round is valid without the next
-        logger.exception("Could not plan the follow-up round; warm-ups under way continue")
+        logger.exception("Could not plan the follow-up round; the present warm-ups continue")
         return found
 
 
@@ -296,7 +296,7 @@ def _awaited(found: Plan, inputs: DecisionInputs, follows: bool) -> dict[str, By
     try:
         return awaited(found, inputs.members, partial(_plan, inputs))
     except Exception:  # this round is valid without the next
-        logger.exception("Could not plan the follow-up round; no member asks for one")
+        logger.exception("Could not plan the follow-up round; no member requests it")
         return {}
 
 

@@ -62,7 +62,8 @@ class Memory:
             return read_directory(self.answer.directory)
         except MetadataRefused as exc:
             logger.warning(
-                "The directory of owners cannot be read, requests cannot be routed: %s", exc
+                "Could not decode the directory of owners; requests for keys cannot be routed: %s",
+                exc,
             )
             return Directory()
 
@@ -168,7 +169,7 @@ def _positions(app: Any, claims: tuple[Claims, ...], changelogs: Collection[str]
 
 #: The claims, in the order of omission.
 _LEAVE_OUT: tuple[tuple[str, Callable[[JoinData], JoinData]], ...] = (
-    ("how far it has come", lambda data: replace(data, positions=None, awaited={}, overdue={})),
+    ("its position", lambda data: replace(data, positions=None, awaited={}, overdue={})),
     ("what it owned", lambda data: replace(data, former_actives={})),
     ("files", lambda data: replace(data, on_disk={})),
     ("standbys", lambda data: replace(data, standbys={})),
@@ -195,7 +196,10 @@ def user_data(data: JoinData, topics: Collection[str], *, is_uniform: bool) -> b
         data = less(data)
         packed = encode_join(data, topics, for_stock=False)
     if without:
-        logger.warning("The metadata would be too large, claims left out: %s", ", ".join(without))
+        logger.warning(
+            "The member's metadata would be too large; it joins without these claims: %s",
+            ", ".join(without),
+        )
     return packed
 
 
@@ -218,7 +222,7 @@ def remember(
         named = {*actives.get(topic, ()), *standbys.get(topic, ())}
         if unnamed := set(numbers) - named:
             logger.error(
-                "%s: partitions %s were given without a role; taken for active",
+                "%s: partitions %s were assigned without a role; they count as active",
                 topic,
                 sorted(unnamed)[:20],
             )

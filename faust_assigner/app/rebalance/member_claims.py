@@ -109,7 +109,8 @@ def claims_of(
         budget -= sizes[one.member_id]
         if budget < 0:
             refused[one.member_id] = (
-                f"claims {sizes[one.member_id]} partitions, the round's limit is passed{STATELESS}"
+                f"claims {sizes[one.member_id]} partitions, which exceeds the round's "
+                f"limit{STATELESS}"
             )
             data = replace(
                 data,

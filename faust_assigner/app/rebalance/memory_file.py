@@ -68,7 +68,11 @@ class MemoryFile:
                 self._former = Former()
             except Exception as exc:
                 self._counters["memories_ignored"] += 1
-                logger.warning("Could not read what this member owned before it stopped: %s", exc)
+                logger.warning(
+                    "Could not read this member's partitions from disk; they may "
+                    "move after a stop of all workers: %s",
+                    exc,
+                )
                 self._former = Former()
         return self._former
 
@@ -108,7 +112,7 @@ def read(path: Path, app_id: str) -> Former:
         said = read_json(file.read(MOST_BYTES + 1), limit=MOST_BYTES)
     version, whose, generation = said.get("version"), said.get("app"), said.get("generation")
     if type(version) is not int or version != VERSION:
-        raise MetadataRefused(f"{path} is of a version other than {VERSION}")
+        raise MetadataRefused(f"{path} does not have version {VERSION}")
     if whose != app_id:
         raise MetadataRefused(f"{path} is another app's")
     if type(generation) is not int or not 0 <= generation < LARGEST_INT:

@@ -104,7 +104,7 @@ def _opened(store: Any, topic: str) -> dict[int, int]:
             # may do.
             offset = database.get(store.offset_key)
         except Exception as exc:  # the database may have just been closed
-            logger.debug("The offset of %s-%d cannot be read: %r", topic, partition, exc)
+            logger.debug("Could not read the offset of %s-%d: %r", topic, partition, exc)
             continue
         if offset is not None:
             found[partition] = int(offset)

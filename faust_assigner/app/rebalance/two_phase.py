@@ -99,7 +99,8 @@ def disbelieved(
             data=replace(one.data, holds=False),
             refused=one.refused
             or (
-                f"holds up what others are to get for {rounds[one.member_id]} rounds, with old claims"
+                "has blocked partitions that are assigned to other members for "
+                f"{rounds[one.member_id]} rounds, with old claims"
             ),
         )
         if one.data.holds and rounds.get(one.member_id, 0) >= MOST_HELD_UP

@@ -113,7 +113,9 @@ async def replay(
             if await _take_turn(consumer, work, ends, pace):
                 moved_at = time.monotonic()
             elif time.monotonic() - moved_at > STALL_S:
-                raise UnreachableError(f"nothing arrived for {STALL_S:.0f} s from {sorted(ends)}")
+                raise UnreachableError(
+                    f"no records arrived for {STALL_S:.0f} s from {sorted(ends)}"
+                )
 
 
 async def _take_turn(

@@ -143,7 +143,7 @@ def bring_up(
         try:
             job.begin_snapshots(pool)
         except (Exception, asyncio.CancelledError) as error:
-            logger.warning("No snapshots, tables are replayed: %r", error)
+            logger.warning("Could not read the snapshots; tables are replayed: %r", error)
         try:
             run_until_stopped(
                 replay(
@@ -158,7 +158,7 @@ def bring_up(
         except (Exception, asyncio.CancelledError) as error:
             logger.log(
                 logging.INFO if stop() else logging.WARNING,
-                "Batched replay gave up, Faust's own continues: %r",
+                "Batched replay failed; Faust's own replay continues: %r",
                 error,
             )
     return job.end()
@@ -288,7 +288,7 @@ def _with_committed_ends(
             extents_of(settings.connection, [cold.tp for cold in partitions]), stop
         )
     except (Exception, asyncio.CancelledError) as error:
-        logger.warning("The committed ends of changelogs are unknown: %r", error)
+        logger.warning("Could not read the committed end offsets of changelogs: %r", error)
         return partitions
     if ends is None:
         return partitions
@@ -314,7 +314,10 @@ def from_snapshot(
             ingest(cold.database, paths, move=ours)
     except (Exception, asyncio.CancelledError) as error:
         logger.warning(
-            "%s-%d is replayed, its snapshot failed: %s", cold.tp.topic, cold.tp.partition, error
+            "%s-%d is replayed because its snapshot failed: %s",
+            cold.tp.topic,
+            cold.tp.partition,
+            error,
         )
         return None
     logger.info(
@@ -343,7 +346,7 @@ class Finder:
         topics = sorted({tp.topic for tp in tps})
         logs = run_until_stopped(changelogs(settings.connection, topics), stop)
         if logs is None:
-            raise SnapshotError("told to stop while the changelogs were looked at")
+            raise SnapshotError("stopped while the changelogs were compared with the snapshots")
         now_ms = round(time.time() * 1000)
         self._judges = {topic: Judge(self._catalog, log, now_ms) for topic, log in logs.items()}
 
@@ -374,7 +377,7 @@ class Finder:
                 manifest.snapshot_id,
                 reason,
             )
-        logger.info("%s-%d: no snapshot to restore from", tp.topic, tp.partition)
+        logger.info("%s-%d: there is no snapshot to restore from", tp.topic, tp.partition)
         return None
 
 

@@ -213,7 +213,7 @@ class PartitionRecovery(StandbyFollower):
         else:
             if pending or fresh:
                 logger.info(
-                    "Took on %d active and %d standby changelogs in %.0f ms",
+                    "Assigned %d active and %d standby changelogs in %.0f ms",
                     len(pending),
                     len(fresh),
                     (monotonic() - began) * 1000,

@@ -57,7 +57,7 @@ class RecoverCallbacks:
             await table.call_recover_callbacks()
         except Exception:
             logger.exception(
-                "Table %s: a callback of on_recover failed; the worker goes on without it",
+                "Table %s: a callback of on_recover failed; the worker continues",
                 table.name,
             )
 

@@ -48,10 +48,10 @@ class Ahead:
 
     def __str__(self) -> str:
         return (
-            f"Table {self.table}: what this worker has of partition {self.tp.partition} goes up to offset "
-            f"{self.offset} of {self.tp.topic}, but the end offset of that changelog is {self.end} "
-            f"({self.offset} > {self.end - 1}): the topic was deleted and made again, has lost records, or "
-            "the files are of another cluster"
+            f"Table {self.table}: this worker's rows of partition {self.tp.partition} reach "
+            f"offset {self.offset} of {self.tp.topic}, but the end offset of this changelog is "
+            f"{self.end} ({self.offset} > {self.end - 1}): the topic was deleted and created "
+            "again, has lost records, or the files belong to a different cluster"
         )
 
 

@@ -191,7 +191,7 @@ class RecoveryLoop(ReplayLoop):
         """The partitions of tables ahead of changelogs; raises ConsistencyError if checked."""
         return await retry(
             self,
-            "Ends of changelogs that tables are ahead of",
+            "The end offsets of changelogs that tables are ahead of",
             partial(self.consistency.ahead, self.tp_to_table, offsets, ends),
         )
 
@@ -210,7 +210,9 @@ class RecoveryLoop(ReplayLoop):
                 if isinstance(error, ConsistencyError):
                     raise
                 if self._said.due("compare"):
-                    logger.warning("Changelogs were not compared with tables: %r", error)
+                    logger.warning(
+                        "Could not compare the changelogs' ends with the tables: %r", error
+                    )
 
     async def _compare_files(self) -> None:
         """Compare all open files of this worker; begin the recovery again if some are ahead."""
@@ -323,7 +325,9 @@ class RecoveryLoop(ReplayLoop):
         attempt = 0
         while failed := self._open_each():
             if self._said.due("open"):
-                logger.error("Tables wait for their files: %s", failed)
+                logger.error(
+                    "The tables' files cannot be opened yet; the tables wait for them: %s", failed
+                )
             await self.sleep(pause_s(attempt))
             attempt += 1
             if self.should_stop:

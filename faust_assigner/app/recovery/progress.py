@@ -124,7 +124,7 @@ class Progress:
             return None
         self._said = now
         found = self.figures()
-        end = "not to be foreseen" if found.eta_s is None else f"in about {found.eta_s:.0f} s"
+        end = "not predictable yet" if found.eta_s is None else f"in about {found.eta_s:.0f} s"
         return (
             f"Restoring {found.partitions} partitions: {found.remaining:,} records remain, "
             f"{found.records_per_s:,.0f} records/s, the end is {end}"

@@ -173,7 +173,8 @@ class ReplayLoop(RecoveryBase):
         """Set ``tp`` to its end: no record is left, or only reported ones that did not decode."""
         log = logger.error if self.unreadable.counts[tp] else logger.info
         log(
-            "Changelog %s: no readable record between offset %s and the end, %s; restored",
+            "Changelog %s: there is no readable record between offset %s and the end %s; it "
+            "counts as restored",
             tp,
             offset,
             highwater,

@@ -152,7 +152,7 @@ class RestoringRecovery(Recovery):
         try:
             await self._restore(frozenset(tps), destination)
         except Exception:
-            logger.exception("Restoring failed, tables are replayed")
+            logger.exception("Could not restore from snapshots; tables are replayed")
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Resume the streams, then exchange standbys for snapshots: faster than a replay."""
@@ -291,7 +291,7 @@ class RestoringRecovery(Recovery):
                 if not stop() and self._is_standby(tp, generation_id):
                     await self._exchange(tp, generation_id, settings, finder)
         except Exception as error:
-            logger.warning("Standbys go on by replay: %r", error)
+            logger.warning("Standbys continue by replay: %r", error)
 
     async def _exchange(
         self, tp: TP, generation_id: int, settings: Settings, finder: Finder
@@ -323,7 +323,7 @@ class RestoringRecovery(Recovery):
             manifest.bytes,
         )
         logger.info(
-            "Standby %s-%d goes on from snapshot %s", tp.topic, tp.partition, manifest.snapshot_id
+            "Standby %s-%d continues from snapshot %s", tp.topic, tp.partition, manifest.snapshot_id
         )
 
     def _standby_gap(self, tp: TP) -> int:
@@ -417,7 +417,7 @@ def _build_database(finder: Finder, tp: TP, folder: Path, table: Any) -> tuple[P
             database.close()
         return path, manifest
     except Exception as error:
-        logger.warning("Standby %s-%d goes on by replay: %s", tp.topic, tp.partition, error)
+        logger.warning("Standby %s-%d continues by replay: %s", tp.topic, tp.partition, error)
         return None
 
 

@@ -51,8 +51,8 @@ class UnreadableRecords:
         if self._said.due(tp):
             offset, *_, error = records[-1]
             logger.error(
-                "Changelog %s-%d: %d records did not decode and are left out, kept in %s; the last "
-                "at offset %d: %r",
+                "Changelog %s-%d: %d records did not decode and are skipped; copies of them are "
+                "in %s; the last record has offset %d: %r",
                 tp.topic,
                 tp.partition,
                 self.counts[tp],
@@ -78,7 +78,7 @@ def reason_of(table: Any) -> Reason:
 
     def reason(record: Any) -> DecodeError | None:
         if record.key is None:
-            return KeyDecodeError("a record without a key is of no row")
+            return KeyDecodeError("a record without a key belongs to no row")
         try:
             schema.loads_key(app, record, loads=loads_key)
             if record.value is not None:
@@ -110,7 +110,7 @@ def keep(tables: Path, tp: Any, records: Sequence[Unreadable]) -> None:
                         + "\n"
                     )
     except OSError as error:
-        logger.warning("Unreadable records of %s are not kept: %s", tp, error)
+        logger.warning("Could not keep the unreadable records of %s: %s", tp, error)
 
 
 def _text(data: bytes | None) -> str | None:

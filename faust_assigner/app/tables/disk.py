@@ -98,7 +98,7 @@ def _databases(folder: Path, topics: Mapping[str, str]) -> list[tuple[str, int]]
         with os.scandir(folder) as entries:
             for seen, entry in enumerate(entries):
                 if seen >= MOST_ENTRIES:
-                    logger.warning("%s: only %d entries are looked at", folder, MOST_ENTRIES)
+                    logger.warning("%s: only %d entries are read", folder, MOST_ENTRIES)
                     break
                 number = _NUMBER.search(entry.name)
                 topic = topics.get(entry.name[: number.start()]) if number else None
@@ -106,7 +106,7 @@ def _databases(folder: Path, topics: Mapping[str, str]) -> list[tuple[str, int]]
                     found.append((topic, int(number[1])))
     except OSError as exc:
         if not isinstance(exc, FileNotFoundError):
-            logger.warning("Cannot look for table files in %s: %s", folder, exc)
+            logger.warning("Could not list the table files in %s: %s", folder, exc)
     return found
 
 
@@ -150,7 +150,7 @@ def stored_offsets(
     for partition, path in sorted(databases.items()):
         if time.monotonic() > until:
             logger.warning(
-                "%d of %d table files were asked how far they have come in %.0f s; the others "
+                "Read the positions of %d of %d table files in %.0f s; the remaining files "
                 "count as far behind",
                 len(found),
                 len(databases),
@@ -163,7 +163,7 @@ def stored_offsets(
                 read[path] = look, _stored_offset(open_(path))
             offset = read[path][1]
         except Exception as exc:  # rocksdict raises RocksDB's errors as plain exceptions
-            logger.debug("%s does not say how far it has come: %s", path, exc)
+            logger.debug("Could not read the position of the table file %s: %s", path, exc)
             continue
         if offset is not None:
             found[partition] = offset

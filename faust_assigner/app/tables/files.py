@@ -89,7 +89,7 @@ class FaultReportingStore(WriteBehindStore):
     def _open_for_partition(self, partition: int) -> Any:
         """Open the database, or an empty one in place of a corrupt one; raises temporary errors."""
         if partition in self._condemned:
-            self._put_aside(partition, "a block in it could not be read")
+            self._put_aside(partition, "it contains an unreadable block")
         try:
             return super()._open_for_partition(partition)
         except Exception as error:
@@ -133,7 +133,10 @@ class FaultReportingStore(WriteBehindStore):
             if not self._is_ours() or not is_storage_error(error):
                 raise
             logger.warning(
-                "%s-%d is opened when it is needed: %s", self.table.name, partition, error
+                "%s-%d could not be opened yet; it is opened at its first use: %s",
+                self.table.name,
+                partition,
+                error,
             )
             return None
 

@@ -131,7 +131,7 @@ class WriteBehindStore(Store):
 
     def _overlay_of(self, partition: int) -> Overlay:
         if self.usage is None:
-            raise RuntimeError("a store without an overlay was asked for one")
+            raise RuntimeError("this store has no overlay")
         overlay = self.overlays.get(partition)
         if overlay is None:
             kind = ReadBack if self.flush_mode is FlushMode.READ_BACK else Overlay

@@ -170,7 +170,9 @@ class Closing:
                 waited += LOOK_S
             return await self._is_read(sources) and self._is_committed(sources)
         except Exception as error:  # a partition revoked meanwhile, or a silent broker
-            logger.debug("%s-%d: not at its end, %r", self._table.name, partition, error)
+            logger.debug(
+                "%s-%d: could not read its end offset: %r", self._table.name, partition, error
+            )
             return False
 
     async def _is_read(self, sources: Collection[Any]) -> bool:

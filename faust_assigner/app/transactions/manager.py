@@ -131,10 +131,10 @@ class PartitionTransactions(TransactionManager):
                 await retry(self, f"Begin of transaction {one}", partial(self._begin, one))
             except BrokerResponseError as error:
                 raise TransactionsRefused(
-                    f"The broker refuses transactions: {type(error).__name__} for the transactional id "
-                    f"{one!r}. processing_guarantee='exactly_once' needs them. The embedded broker has "
-                    "none: use Apache Kafka, or 'at_least_once'. If Kafka has ACLs, allow Write and "
-                    f"Describe on the transactional ids that begin with {self.app.conf.id!r}"
+                    f"The broker refuses transactions: {type(error).__name__} for the "
+                    f"transactional id {one!r}, and processing_guarantee='exactly_once' needs "
+                    "them. If the cluster has ACLs, allow Write and Describe on the "
+                    f"transactional ids that begin with {self.app.conf.id!r}"
                 ) from error
 
     async def _begin(self, transactional_id: str) -> None:
@@ -278,9 +278,9 @@ class PartitionTransactions(TransactionManager):
         if not self.is_fenced:
             self.is_fenced = True
             logger.error(
-                "The producer of %s was fenced: another worker has its partition by now, or its "
-                "transaction timed out. Streams stop, what is not committed is dropped and processed "
-                "again, and this worker joins the group again",
+                "The producer of %s was fenced: another worker has its partition now, or its "
+                "transaction timed out. Streams stop, uncommitted records are processed again, "
+                "and this worker joins the group again",
                 transactional_id,
             )
             for share in self._shares.values():

@@ -89,7 +89,7 @@ class WeightsProvider:
         self, group_id: str, wanted: WeightSettings, *, clock: Clock | None = None
     ) -> None:
         self.group_id, self.wanted = group_id, wanted
-        self.current: WeightSet = neutral("loading", f"not read yet from {wanted.source}")
+        self.current: WeightSet = neutral("loading", f"not yet read from {wanted.source}")
         self.last_trial: TrialScore | None = None
         self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
         self._document: WeightsDocument | None = None
@@ -192,7 +192,7 @@ class WeightsProvider:
             )
         else:
             logger.warning(
-                "Partition weights from %s are not used, every partition weighs 1.0: %s",
+                "Partition weights from %s are not used; every partition weighs 1.0: %s",
                 self.wanted.source,
                 self.current.reason,
             )

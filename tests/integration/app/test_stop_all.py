@@ -54,7 +54,7 @@ def state_of(fleet: Fleet) -> State:
 def follow_ups(fleet: Fleet) -> int:
     """How often a worker asked for a follow-up round, by its log."""
     return sum(
-        (worker.folder / "log").read_text(errors="replace").count("Asked for a follow-up round")
+        (worker.folder / "log").read_text(errors="replace").count("Requested a follow-up round")
         for worker in fleet.workers.values()
     )
 

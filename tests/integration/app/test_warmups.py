@@ -86,7 +86,7 @@ def joined(bootstrap: str, folder: Path, *, partitions: int, rows: int, **settin
             moved - warm,
             replayed,
             fleet.generation() - generation,
-            log_of(fleet, NEWCOMER).count("Asked for a follow-up round"),
+            log_of(fleet, NEWCOMER).count("Requested a follow-up round"),
             judge(load, fleet.orders(), fleet.totals()),
         )
     finally:

@@ -109,7 +109,7 @@ def test_a_standby_far_behind_is_exchanged_for_a_snapshot(
     finally:
         first.kill()
         first.communicate()
-    assert "goes on from snapshot" in second["log"]
+    assert "continues from snapshot" in second["log"]
     assert second["standby_remaining"] == 0
     held = second["state"]["partitions"]
     assert held["0"] == partition_hash(app.state[0])

@@ -219,8 +219,8 @@ def test_a_report_that_fails_hides_no_round_from_the_sensors(
     monkeypatch.setattr(module.findings, "say", Mock(side_effect=ZeroDivisionError))
     monkeypatch.setattr(module.findings, "taken", Mock(side_effect=ZeroDivisionError))
     found.rebalance()
-    assert "The round could not be reported" in caplog.text
-    assert "The assignment could not be reported" in caplog.text
+    assert "Could not report the round" in caplog.text
+    assert "Could not report the assignment" in caplog.text
     sensor.on_assignment_completed.assert_called_once()
 
 

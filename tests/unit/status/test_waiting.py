@@ -139,10 +139,10 @@ def test_a_silent_worker_is_awaited_by_the_group(settled: bool) -> None:
 def test_a_worker_says_what_it_waits_for_and_that_it_stops() -> None:
     """Commits, revocations; a hand-over of everything."""
     made = group(2)
-    wait = WaitUnderWay(what="The commit", step="the delivery of what was sent", seconds=4.0)
+    wait = WaitUnderWay(what="The commit", step="the delivery of sent records", seconds=4.0)
     report = build(made.evidence(heard=heard(made, "m0", waits=(wait,), is_leaving=True)))
     assert [w.text for w in waits(report, "step")] == [
-        "The commit waits for the delivery of what was sent"
+        "The commit waits for the delivery of sent records"
     ]
     assert waits(report, "step")[0].seconds == 4.0
     assert [w.member for w in waits(report, "leaving")] == ["w0"]

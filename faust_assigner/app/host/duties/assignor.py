@@ -51,7 +51,7 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         (
             "also raises the error",
             "",
-            "Without an answer the group would stand still: partitions are dealt out.",
+            "Without an answer the group would stand still, so the fallback assigns the partitions.",
         ),
     ),
     taken(

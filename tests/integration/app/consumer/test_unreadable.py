@@ -128,7 +128,7 @@ async def test_a_partition_that_cannot_be_read_is_named_and_counted_and_tried_le
             f"{TOPIC}-{BAD} cannot be read from offset {offset}: CorruptRecord" in one
             for one in told
         )
-        assert [one.rpartition("again in ")[2] for one in told] == [
+        assert [one.rpartition("attempt is in ")[2] for one in told] == [
             "0.1 s",
             "0.1 s",
             "0.2 s",

@@ -74,7 +74,7 @@ async def test_a_commit_whose_records_are_never_delivered_ends_the_worker(
             deliveries.stopped = True
             worker.send_orders(5)
             assert await ends_with(worker, "The commit has waited for 1 s for the delivery of")
-    assert "The commit has waited for 0 s for the delivery of what was sent; this" in caplog.text
+    assert "The commit has waited for 0 s for the delivery of sent records; this" in caplog.text
 
 
 async def test_a_commit_that_the_group_never_answers_ends_the_worker() -> None:
@@ -85,7 +85,7 @@ async def test_a_commit_that_the_group_never_answers_ends_the_worker() -> None:
         assert await worker.until(lambda: worker.recovered)
         worker.app.consumer._thread.commit = never
         worker.send_orders(5)
-        assert await ends_with(worker, "for changes of tables and the group's answer")
+        assert await ends_with(worker, "for changes of tables, and the group's answer")
 
 
 async def test_a_hand_over_that_never_ends_ends_the_worker(deliveries: SimpleNamespace) -> None:

@@ -53,7 +53,9 @@ def test_a_worker_that_is_stopped_hands_over_before_it_leaves(tmp_path: Path) ->
         load.stop()
         fleet.drain(sum(load.sent))
         log = (fleet.workers["w2"].folder / "log").read_text()
-        assert log.index("Handed everything over") > log.index("LeaveGroup request succeeded") > 0
+        assert (
+            log.index("Handed all partitions over") > log.index("LeaveGroup request succeeded") > 0
+        )
         verdict = judge(load, fleet.orders(), fleet.totals())
         assert (verdict.lost, verdict.repeated, verdict.wrong_rows) == (0, 0, ())
         assert (
@@ -75,7 +77,9 @@ def test_a_static_member_that_is_restarted_moves_nothing(tmp_path: Path) -> None
             while not fleet.at_rest() and time.monotonic() < deadline:
                 time.sleep(0.1)
                 fleet.living()
-            assert "Handed everything over" not in (fleet.workers[name].folder / "log").read_text()
+            assert (
+                "Handed all partitions over" not in (fleet.workers[name].folder / "log").read_text()
+            )
         assert {worker.name: worker.actives for worker in fleet.living()} == before
         load.stop()
         fleet.drain(sum(load.sent))
@@ -95,7 +99,9 @@ def test_a_static_member_that_retires_hands_over_before_it_leaves(tmp_path: Path
         load.stop()
         fleet.drain(sum(load.sent))
         log = (fleet.workers["w2"].folder / "log").read_text()
-        assert log.index("Handed everything over") > log.index("LeaveGroup request succeeded") > 0
+        assert (
+            log.index("Handed all partitions over") > log.index("LeaveGroup request succeeded") > 0
+        )
         verdict = judge(load, fleet.orders(), fleet.totals())
         assert (verdict.lost, verdict.repeated, verdict.wrong_rows) == (0, 0, ())
 

@@ -135,7 +135,7 @@ async def test_a_dead_owner_is_a_503_with_the_time_to_ask_again(tmp_path: Path) 
     worker.here[TP(LOG, 0)] = Here(lag=0, age_s=0.0)
     async with worker.asked() as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
-        assert "the worker that has it does not answer" in (await answer.json())["error"]
+        assert "the worker with its partition does not answer" in (await answer.json())["error"]
 
 
 async def test_a_dead_owner_is_stood_in_for_by_the_copy_here(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ async def test_a_batch_that_is_being_made_is_handed_out_when_its_partitions_go(
         await asyncio.wait_for(worker.rebalance([0]) if eager else worker.give([0]), 20)
         assert worker.of(1) == list(range(7))
         assert worker.logs.committed[worker.source(1)] == 7
-        assert "the next owner repeats them" not in caplog.text
+        assert "the next owner processes these records again" not in caplog.text
         worker.send_orders(100)
         assert await worker.until(lambda: worker.of(0) == list(range(100)))
 

@@ -52,12 +52,12 @@ async def test_a_round_is_spoken_of_where_it_brought_something(
             await worker.give([0, 1], standbys=standbys)
             assert await worker.until(lambda: worker.at_rest)
             said.append(
-                [m.partition(" in ")[0] for m in caplog.messages if m.startswith("Took on")]
+                [m.partition(" in ")[0] for m in caplog.messages if m.startswith("Assigned ")]
             )
     assert said == [
-        ["Took on 1 active and 0 standby changelogs"],
+        ["Assigned 1 active and 0 standby changelogs"],
         [],
-        ["Took on 0 active and 1 standby changelogs"],
+        ["Assigned 0 active and 1 standby changelogs"],
     ]
 
 

@@ -118,7 +118,7 @@ async def test_a_partition_that_comes_back_ahead_of_its_changelog_is_refused(
         assert await worker.until(lambda: bool(worker.refusals))
         [refusal] = worker.refusals
         assert isinstance(refusal, ConsistencyError)
-        assert f"goes up to offset 8 of {worker.changelog(0).topic}" in str(refusal)
+        assert f"reach offset 8 of {worker.changelog(0).topic}" in str(refusal)
         assert f"(8 > {records - 1})" in str(refusal)
 
 
@@ -199,7 +199,7 @@ async def test_a_changelog_made_again_beside_streams_ends_the_worker_at_its_next
         worker.send_orders(30)
         assert await worker.until(lambda: bool(worker.refusals))
         assert isinstance(worker.refusals[0], ConsistencyError)
-        assert "goes up to offset 8" in str(worker.refusals[0])
+        assert "reach offset 8" in str(worker.refusals[0])
         assert "(8 > 0)" in str(worker.refusals[0])
 
 
@@ -277,7 +277,7 @@ def ends(it: Killed, timeout_s: float = 45.0) -> int:
 def refuses(it: Killed, table: str) -> None:
     """A worker with files ahead of ``table``'s changelog ends, and says why."""
     log = (it.folder / "log").read_text(errors="replace")
-    assert f"Table {table}: what this worker has of partition" in log, it.log()
+    assert f"Table {table}: this worker's rows of partition" in log, it.log()
     assert "ConsistencyError" in log
 
 

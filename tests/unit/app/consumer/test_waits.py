@@ -150,8 +150,8 @@ async def test_a_commit_has_the_brokers_time_and_rebalances_the_agents() -> None
     await consumer.on_partitions_revoked({1, 2})
     await consumer.on_partitions_assigned({1, 2, 3})
     assert consumer.seen == [
-        (COMMIT, "the delivery of what was sent", 150.0),
-        (COMMIT, "changes of tables and the group's answer", 150.0),
+        (COMMIT, "the delivery of sent records", 150.0),
+        (COMMIT, "changes of tables, and the group's answer", 150.0),
         ("The revocation of 2 partitions", "agents, callbacks and commits", 1_000.0),
         ("The assignment of 3 partitions", "agents, tables and callbacks", 1_000.0),
     ]

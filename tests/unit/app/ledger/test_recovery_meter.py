@@ -158,7 +158,7 @@ async def test_measuring_never_hurts_a_recovery(
     bench.recovery.restored = None  # type: ignore[assignment]
     await bench.recover(end=9, replayed=1)
     assert bench.recovery.active_offsets[LOG] == 9
-    assert "could not be measured" in caplog.text
+    assert "Could not measure a recovery" in caplog.text
 
 
 async def test_a_partition_that_left_and_came_back_is_a_recovery_again(bench: Bench) -> None:

@@ -255,7 +255,7 @@ def test_a_full_queue_drops_counts_and_is_logged_once(
     assert writer.counts.written + writer.counts.skipped == 100
     assert writer.counts.skipped >= 95
     assert len(rows(embedded_broker)) == writer.counts.written
-    assert sum("cannot keep up" in record.message for record in caplog.records) == 1
+    assert sum("queue is full" in record.message for record in caplog.records) == 1
 
 
 def test_batches_respect_what_the_topic_takes(
@@ -305,7 +305,7 @@ def test_a_decision_too_large_for_the_broker_is_written_without_its_inputs(
     assert (writer.counts.written, writer.counts.dropped) == (4, 1)
     said = [record.message for record in caplog.records if "max.message.bytes" in record.message]
     assert len(said) == 2
-    assert "without the inputs" in said[0]
+    assert "without the decision's inputs" in said[0]
     assert "dropped and counted" in said[1]
 
 

@@ -113,7 +113,7 @@ async def test_a_topic_waited_for_in_vain_holds_up_no_further_round(
     client, absent = Client("orders"), set[str]()
     await leader_guard._find_topics(client, {"orders", "gone"}, absent)
     assert (client.asked >= 2, absent) == (True, {"gone"})
-    assert "The broker has named no partitions of ['gone'] for 1.0 s" in caplog.text
+    assert "The broker has returned no partitions of ['gone'] for 1.0 s" in caplog.text
     asked = client.asked
     await leader_guard._find_topics(client, {"orders", "gone"}, absent)
     assert client.asked == asked

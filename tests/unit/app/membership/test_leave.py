@@ -123,7 +123,7 @@ async def test_steps_after_a_last_commit_that_failed_are_taken(
 
     await stop(it.app, fail)
     assert [
-        "What was processed last is not committed" in caplog.text,
+        "Could not commit the last processed records" in caplog.text,
         "has gone" in caplog.text,
     ] == [
         True,

@@ -87,7 +87,7 @@ async def test_settings_are_named_with_their_values() -> None:
     ("value", "text"),
     [
         ("s3://key:secret@bucket/snapshots?token=abc#x", "s3://bucket/snapshots"),
-        ("http://[broken", "a URL that cannot be read"),
+        ("http://[broken", "an invalid URL"),
         ("/var/lib/shop", "/var/lib/shop"),
         (None, ""),
         ((0.25, 4.0), "0.25,4"),

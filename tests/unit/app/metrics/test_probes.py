@@ -99,7 +99,7 @@ async def test_before_the_first_assignment_it_is_not_ready(bench: Bench) -> None
 async def test_a_worker_that_stops_is_not_ready(bench: Bench) -> None:
     """So that requests go elsewhere while it hands over."""
     bench.app.assignor.leaves = True
-    assert bench.reasons() == ["the worker stops and gives its partitions away"]
+    assert bench.reasons() == ["the worker stops and hands its partitions over"]
 
 
 async def test_a_restore_that_makes_progress_is_as_it_should_be(bench: Bench) -> None:

@@ -93,9 +93,9 @@ def test_from_a_copy_the_row_of_the_key_alone_is_read() -> None:
     reading = Reading(worker, store.table, 7, A1, Who.COPY_HERE)  # type: ignore[arg-type]
     assert reading.partitions_for(store, b"7") == [1], "a number is text in a URL"
     assert reading.partitions_for(Store("b", windowed=True, partitions=(1,)), b"7") == [1]
-    with pytest.raises(NotHere, match="the row of the key itself"):
+    with pytest.raises(NotHere, match="the row of the requested key"):
         reading.partitions_for(store, b"8")
-    with pytest.raises(NotHere, match="partitioned in another way"):
+    with pytest.raises(NotHere, match="has a different partitioning"):
         reading.partitions_for(Store("b2"), b"7")
 
 
@@ -164,7 +164,7 @@ async def test_a_view_that_may_not_read_is_a_503_that_says_when_to_ask_again() -
     def fail(error: Exception) -> Any:
         raise error
 
-    error, options = await answered(reading, lambda: fail(NotHere("the copy here is too old")))
+    error, options = await answered(reading, lambda: fail(NotHere("this worker's copy is too old")))
     assert "too old" in error
     assert options == {"status": 503, "headers": {"Retry-After": "1", ROLE: "none"}}
     with pytest.raises(ValueError, match="a bug"):

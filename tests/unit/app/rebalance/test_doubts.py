@@ -117,10 +117,16 @@ def test_truthful_claims_are_taken_as_they_are(truthful: MemberClaims) -> None:
 @pytest.mark.parametrize(
     ("false", "why"),
     [
-        (word("a", 10, 0), "it claims generation 10 while 10 is being formed; what it was given"),
+        (word("a", 10, 0), "it claims generation 10 while 10 is being formed; its assignment"),
         (word("x", 11, 0), "it claims generation 11 while 10 is being formed; it counts as a new"),
-        (word("a", 9, 0, 3), "it claims partitions of orders that it was not given; what it was"),
-        (word("x", 9, 3, holds=True), "it claims partitions of orders that it was not given; it c"),
+        (
+            word("a", 9, 0, 3),
+            "it claims partitions of orders that were not assigned to it; its assign",
+        ),
+        (
+            word("x", 9, 3, holds=True),
+            "it claims partitions of orders that were not assigned to it; it c",
+        ),
     ],
 )
 def test_false_claims_are_replaced_by_the_leaders_record(false: MemberClaims, why: str) -> None:

@@ -116,10 +116,10 @@ async def test_what_is_waited_for_is_told(caplog: pytest.LogCaptureFixture) -> N
     caplog.set_level(logging.INFO)
     app = App({A: 10, B: 500_000}, {A: 9, B: 4})
     assert await looks(service(app), 0, 60, 61, 62, 120, 121, 122) == 0
-    progress = "1 of 2 awaited standbys have caught up, the others lack 499995 records"
+    progress = "1 of 2 awaited standbys have caught up; the remaining standbys lack 499995 records"
     assert caplog.messages == [
-        "2 standbys are awaited: when they have caught up, in 30 s at the earliest, a "
-        "round is asked for that moves their tasks here",
+        "2 standbys are awaited: when they have caught up, in 30 s at the earliest, this "
+        "worker requests a round that moves their tasks here",
         progress,
         progress,
     ]

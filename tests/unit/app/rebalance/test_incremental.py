@@ -321,7 +321,7 @@ async def test_records_under_way_have_half_of_the_rebalances_time(
         SimpleNamespaceOf(tp=B, done=False),
     }
     await consumer._finish({A})
-    assert ("with 1 records under way after 30 s" in caplog.text) == is_late
+    assert ("with 1 unfinished records after 30 s" in caplog.text) == is_late
     assert next(clock) == (50 if is_late else 10)
 
 

@@ -13,7 +13,7 @@ from faust_assigner.app import compose
 from faust_assigner.app.consumer.lanes import Lanes
 from faust_assigner.app.host.mixing import parts_of
 
-EAGER = "Rebalances are eager, each stops all partitions: cooperative rounds need "
+EAGER = "Rebalances are eager and stop all partitions: cooperative rounds need "
 
 
 def app_of(**settings: Any) -> Any:

@@ -176,10 +176,12 @@ def test_a_round_dealt_out_says_so(lines_of: Round, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(leader, "plan", broken)
     assert lines_of(found)[0] == [
-        "Generation 0 (first): 1 members, partitions dealt out without memory"
+        "Generation 0 (first): 1 members, partitions assigned without regard to their former owners"
     ]
     monkeypatch.setattr("faust_assigner.app.assignor.decide", broken)
-    assert lines_of(found)[0] == ["1 members, partitions dealt out without memory"]
+    assert lines_of(found)[0] == [
+        "1 members, partitions assigned without regard to their former owners"
+    ]
     assert fallback.plain_metadata(found.apps["m0"])
 
 
@@ -214,7 +216,7 @@ def test_a_report_that_fails_costs_nobody_its_partitions(
     monkeypatch.setattr("faust_assigner.app.rebalance.findings.taken", None)
     found.rebalance()
     assert len(found.actives("orders")) == 6
-    assert "The assignment could not be reported" in caplog.text
+    assert "Could not report the assignment to its observers" in caplog.text
 
 
 def test_every_member_is_told_what_the_round_decided() -> None:

@@ -274,7 +274,7 @@ def test_a_memory_counts_in_the_rounds_budget(
     assert [bool(member.former_actives) for member in made.inputs.members] == [True] * 8 + [
         False
     ] * 4
-    assert all("limit is passed" in reason for reason in made.refused.values())
+    assert all("exceeds the round's limit" in reason for reason in made.refused.values())
 
 
 def test_a_static_members_name_goes_before_its_memory(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_an_answer_that_cannot_be_read_leaves_the_worker_at_work(
         TP(LOG, 5),
     }
     assert app.assignor.counters["unreadable_answers"] == 1
-    assert "cannot be read" in caplog.text
+    assert "Could not decode the leader's answer" in caplog.text
 
 
 def test_what_was_not_given_is_not_claimed() -> None:

@@ -299,5 +299,5 @@ async def test_a_broker_from_which_nothing_arrives_for_a_minute_is_given_up(
     """The minute begins again with whatever moves."""
     share = STALL_S * 0.6
     await replayed(monkeypatch, [(share, False), (share, True), (share, False), (0.0, True)], LOG)
-    with pytest.raises(UnreachableError, match="nothing arrived"):
+    with pytest.raises(UnreachableError, match="no records arrived"):
         await replayed(monkeypatch, [(share, True), (share, False), (share, False)], LOG)

@@ -42,9 +42,7 @@ async def test_a_table_ahead_of_its_changelog_is_refused(caplog: Any) -> None:
     with pytest.raises(ConsistencyError) as found:
         await consistency(Broker(13)).ahead(TABLES, {A: 40, B: 99}, {A: 13, B: 100})
     for said in (str(found.value), caplog.text):
-        assert (
-            "Table counts: what this worker has of partition 0 goes up to offset 40 of log" in said
-        )
+        assert "Table counts: this worker's rows of partition 0 reach offset 40 of log" in said
         assert "the end offset of that changelog is 13 (40 > 12)" in said
         assert "partition 1" not in said
     assert "remove the files of the partition" in caplog.text

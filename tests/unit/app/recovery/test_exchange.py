@@ -218,7 +218,7 @@ async def test_standbys_are_replayed_where_the_storage_fails(caplog: Any) -> Non
     one.error = OSError("no storage")
     await one._exchange_standbys(3)
     assert one.exchanged == []
-    assert "Standbys go on by replay: OSError('no storage')" in caplog.text
+    assert "Standbys continue by replay: OSError('no storage')" in caplog.text
 
 
 @pytest.mark.parametrize("error", [None, OSError("full")])
@@ -247,7 +247,7 @@ def test_a_database_is_built_and_closed(
     built = recovery._build_database(finder, HERE, tmp_path, table)
     assert acts == [tmp_path / "database", ("ingested", ["file"], False), "closed"]
     assert built == (None if error else (tmp_path / "database", "manifest"))
-    assert ("log-0 goes on by replay: full" in caplog.text) == (error is not None)
+    assert ("log-0 continues by replay: full" in caplog.text) == (error is not None)
     finder.fetch = lambda *_: None
     assert recovery._build_database(finder, HERE, tmp_path, table) is None
 

@@ -98,7 +98,7 @@ def test_what_stands_still_has_no_end_to_be_foreseen(progress: Progress, clock: 
     """A broker that does not answer."""
     clock.now += 3
     assert progress.line() == (
-        "Restoring 2 partitions: 1,400 records remain, 0 records/s, the end is not to be foreseen"
+        "Restoring 2 partitions: 1,400 records remain, 0 records/s, the end is not predictable yet"
     )
 
 

@@ -348,7 +348,7 @@ async def test_records_that_were_not_read_are_an_error_in_the_log(
     made.unreadable.counts[A] = 1
     for made.app.consumer.fetch_rounds in (1, 2):
         await made._look_for_the_end()
-    assert [(r.levelname, "offset 4 and the end, 6" in r.message) for r in caplog.records] == [
+    assert [(r.levelname, "offset 4 and the end 6" in r.message) for r in caplog.records] == [
         ("ERROR", True)
     ]
 

@@ -58,7 +58,7 @@ def test_a_disk_that_takes_nothing_is_logged(tmp_path: Path, caplog: Any) -> Non
     """The restore goes on."""
     (tmp_path / module.FOLDER).write_text("a file in the place of the folder")
     keep(tmp_path, HERE, [bad(1)])
-    assert "are not kept" in caplog.text
+    assert "Could not keep the unreadable records" in caplog.text
 
 
 def test_each_partition_is_logged_by_itself(tmp_path: Path, caplog: Any) -> None:
