@@ -290,7 +290,7 @@ class PartitionAssignor(AbstractPartitionAssignor, PartitionAssignorT):  # type:
             self.counters["fallbacks"] += 1
             self._sense("on_assignment_error", state, exc)
             logger.info(
-                "%d members; partitions are assigned without regard to their former owners",
+                "%d members, partitions assigned without regard to their former owners",
                 len(member_metadata),
             )
             answers = fallback.deal(cluster, member_metadata, self.replicas)

@@ -50,9 +50,14 @@ class Compaction:
             try:
                 await self.clean_all()
             except StoreFailed as error:
-                logger.error("compaction failed, tried again in %d ms: %s", backoff_ms, error)
+                logger.error(
+                    "compaction failed; the next attempt is in %d ms: %s", backoff_ms, error
+                )
             except Exception:
-                logger.exception("a fault of ours in compaction; tried again in %d ms", backoff_ms)
+                logger.exception(
+                    "a bug in this broker stopped a compaction; the next attempt is in %d ms",
+                    backoff_ms,
+                )
 
     async def clean_all(self) -> int:
         """Compact the partitions that are due now, the dirtiest first; return the bytes freed."""
@@ -122,7 +127,7 @@ class Compaction:
         host.counters["log_compactions"] += 1
         host.counters["bytes_compacted"] += freed
         logger.info(
-            "compacted %s-%d up to offset %d: %d of %d bytes went",
+            "compacted %s-%d up to offset %d: %d of %d bytes were removed",
             topic.name,
             log.number,
             log.cleaned_to,

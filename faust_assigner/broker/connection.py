@@ -57,7 +57,7 @@ class Repeated(NamedTuple):
 
 
 def _nothing() -> Encoded:
-    raise LookupError("nothing was said before")
+    raise LookupError("no earlier answer")
 
 
 RAW_TOKEN: Final = RequestHeader(SASL_AUTHENTICATE, 0, 0, "", 0)
@@ -228,8 +228,8 @@ class Connection(asyncio.Protocol):
                 self._serve(frame)
             self._node.groups.meter.served(frame, self._heard_at)
         except Exception:
-            logger.exception("a request of %s was not served", self.address)
-            self.close("requests_failed", "a request could not be served")
+            logger.exception("could not serve a request of %s", self.address)
+            self.close("requests_failed", "could not serve a request")
         self._get_on()
         if self._has_ended and not self._is_owed:
             self.finish()
@@ -244,7 +244,9 @@ class Connection(asyncio.Protocol):
         try:
             answer = again.answer().framed(frame[CORRELATION])
         except Exception as error:
-            logger.debug("what was answered before is not now, so it is read again: %r", error)
+            logger.debug(
+                "a repeated frame failed with its earlier answer and is decoded again: %r", error
+            )
             self._repeated = ECHO_OF_NOTHING
             return False
         if self._transport is not None:
@@ -351,7 +353,7 @@ class Connection(asyncio.Protocol):
         self._node.peer_log.say(
             counter,
             self._loop.time(),
-            "a request with key %d v%d of %s is answered %s: %r",
+            "the request with key %d v%d of %s gets the error %s: %r",
             header.api_key,
             header.api_version,
             self.address,
@@ -399,7 +401,7 @@ class Connection(asyncio.Protocol):
                 self.close("frames_malformed", str(error))
                 return
             if error is not None:
-                logger.error("an answer with key %d was lost", header.api_key, exc_info=error)
+                logger.error("could not send an answer with key %d", header.api_key, exc_info=error)
                 self.close("requests_failed", "unwritable answer")
                 return
             self._respond(header, done.result())

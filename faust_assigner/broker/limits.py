@@ -48,7 +48,7 @@ def topic_name_problem(name: str | None) -> str | None:
     if not name:
         return "the topic name is empty"
     if name in (".", ".."):
-        return f"a topic cannot be called {name!r}"
+        return f"{name!r} is not allowed as a topic name"
     if len(name) > MAX_TOPIC_NAME:
         return f"the topic name has {len(name)} characters, {MAX_TOPIC_NAME} are allowed"
     if not _LEGAL_TOPIC.fullmatch(name):

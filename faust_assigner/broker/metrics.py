@@ -96,9 +96,12 @@ def _families(seen: Snapshot) -> Iterator[Metric]:
         "group_rebalances", "Rebalances begun, by what began them", "reason", seen.rebalances
     )
     yield _counter(
-        "group_fenced_requests", "Requests of members that are out", "error", seen.fenced
+        "group_fenced_requests",
+        "Requests of members that are no longer in their group",
+        "error",
+        seen.fenced,
     )
-    yield _counter("events", "What happened, by the broker's own words", "event", seen.events)
+    yield _counter("events", "Events of the broker, by name", "event", seen.events)
     groups = GaugeMetricFamily(PREFIX + "groups", "Groups now", labels=("type", "state"))
     for labels, count in sorted(seen.groups.items()):
         groups.add_metric(labels, count)

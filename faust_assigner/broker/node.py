@@ -170,7 +170,8 @@ class Node:
         version = self.store.get(FORMAT)
         if version not in (None, *FORMAT_VERSIONS):
             raise StoreFailed(
-                f"data format {version!r} is none of {FORMAT_VERSIONS!r}; another version wrote it"
+                f"data format {version!r} is not one of {FORMAT_VERSIONS!r}; another version of "
+                "the broker wrote the data"
             )
         saved = self.store.get(b"cluster")
         if saved is not None:
@@ -276,9 +277,11 @@ class Node:
                 for _ in chore():
                     await throttle.turn()
             except StoreFailed as error:
-                logger.error("housekeeping failed, tried again later: %s", error)
+                logger.error("housekeeping failed; it is tried again later: %s", error)
             except Exception:
-                logger.exception("a fault of ours in housekeeping; it is tried again later")
+                logger.exception(
+                    "a bug in this broker stopped the housekeeping; it is tried again later"
+                )
             finally:
                 throttle.end()
 
@@ -342,7 +345,7 @@ class Node:
     def _reclaimed(self, done: asyncio.Future[None]) -> None:
         self._reclaiming = None
         if not done.cancelled() and done.exception() is not None:
-            logger.error("space could not be given back: %s", done.exception())
+            logger.error("could not free disk space: %s", done.exception())
         self.give_back()
 
     # -- shared by the handlers ------------------------------------------------------------------

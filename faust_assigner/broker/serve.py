@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 # A full garbage collection over a few hundred thousand partitions blocks the event loop, so it is very rare.
 # Collections of the young generations are short.
 EVERYBODY: Final = (
-    "%s is open to everybody who reaches this machine: no log-in is asked for, and every client may read, "
+    "%s accepts every client that reaches this machine, without log-in: each client may read, "
     "write and delete all topics. Listen on 127.0.0.1, or use a SASL listener."
 )
 COLLECT_AFTER: Final = (50_000, 5, 1_000)
@@ -41,7 +41,7 @@ def parse_assignments(pairs: tuple[str, ...]) -> dict[str, object]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise ConfigError(f"--set wants NAME=VALUE, not {pair!r}")
+            raise ConfigError(f"--set needs NAME=VALUE, not {pair!r}")
         if name.strip() in given:
             raise ConfigError(f"setting {name.strip()!r} is given twice")
         given[name.strip()] = value.strip()

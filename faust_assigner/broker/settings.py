@@ -72,11 +72,13 @@ class Settings:
     )
     listeners: str = _text(
         "",
-        "where to listen, PROTOCOL://HOST:PORT separated by commas; empty: PLAINTEXT at --host and --port",
+        "the listeners, PROTOCOL://HOST:PORT separated by commas; empty: PLAINTEXT at --host "
+        "and --port",
     )
     advertised_listeners: str = _text(
         "",
-        "where clients are sent, [PROTOCOL://]HOST:PORT; empty: the listener, for 0.0.0.0 where each came in",
+        "the addresses that clients get, [PROTOCOL://]HOST:PORT; empty: the listener's address, "
+        "or for 0.0.0.0 the address of the connection",
     )
     ssl_keystore_location: str = _text(
         "", "PEM file with the private key and the certificates; read again when it changes"
@@ -90,10 +92,10 @@ class Settings:
     sasl_enabled_mechanisms: str = _names(
         "SCRAM-SHA-256,SCRAM-SHA-512",
         ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-        "how clients may log in on SASL listeners; PLAIN over TLS only",
+        "mechanisms for log-ins on SASL listeners; PLAIN only over TLS",
     )
     sasl_plain_without_tls: bool = _flag(
-        False, "offer PLAIN on SASL_PLAINTEXT too, where anybody on the way reads the password"
+        False, "offer PLAIN on SASL_PLAINTEXT too; anyone on the network path can read the password"
     )
     sasl_users_file: str = _text(
         "", "file of NAME=PASSWORD lines, read at start; the store gets salted credentials only"
@@ -102,7 +104,7 @@ class Settings:
         100,
         0,
         10_000,
-        "how long a failed log-in waits for its answer; twice as long each time, up to 5 s",
+        "delay of the answer to a failed log-in; doubled each time, up to 5 s",
     )
     authorizer_class_name: str = _choice(
         "",
@@ -141,7 +143,7 @@ class Settings:
         "default cleanup.policy of topics; 'compact' keeps the latest record of each key",
     )
     log_cleaner_backoff_ms: int = _number(
-        15_000, 10, INT64_MAX, "how long the cleaner waits between two looks for logs to compact"
+        15_000, 10, INT64_MAX, "the pause of the cleaner between two searches for logs to compact"
     )
     log_cleaner_dedupe_buffer_size: int = _number(
         134_217_728,
@@ -177,7 +179,7 @@ class Settings:
         "read every batch at start, so that a damaged one is found then; costs a pass over the data",
     )
     log_recovery_accept_loss: bool = _flag(
-        False, "start although acknowledged data is damaged or gone, and name what is lost"
+        False, "start although acknowledged data is damaged or missing, and log each loss"
     )
     group_initial_rebalance_delay_ms: int = _number(
         3_000, 0, 1_800_000, "how long a new group waits for members"
@@ -191,7 +193,10 @@ class Settings:
         "classic,consumer", ("classic", "consumer"), "group protocols that are served"
     )
     group_consumer_session_timeout_ms: int = _number(
-        45_000, 1, INT32_MAX, "a member of the consumer protocol that is silent for so long is out"
+        45_000,
+        1,
+        INT32_MAX,
+        "a member of the consumer protocol that is silent for this time is removed",
     )
     group_consumer_min_session_timeout_ms: int = _number(
         45_000, 1, INT32_MAX, "smallest session timeout a group's own config may set"
@@ -201,7 +206,7 @@ class Settings:
         5_000,
         1,
         INT32_MAX,
-        "how often members of the consumer protocol are told to send heartbeats",
+        "the interval of heartbeats for members of the consumer protocol",
     )
     group_consumer_min_heartbeat_interval_ms: int = _number(
         5_000, 1, INT32_MAX, "smallest heartbeat interval a group's own config may set"
@@ -239,7 +244,10 @@ class Settings:
         10_080, 1, INT32_MAX, "how long offsets outlive their use (KIP-211)"
     )
     offsets_retention_check_interval_ms: int = _number(
-        600_000, 10, INT64_MAX, "how often offsets are expired, and empty groups without any go"
+        600_000,
+        10,
+        INT64_MAX,
+        "how often offsets expire, and empty groups without offsets are removed",
     )
     producer_id_expiration_ms: int = _number(
         DAY_MS, 1, INT64_MAX, "how long an idle producer id is remembered"

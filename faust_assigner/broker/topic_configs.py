@@ -135,7 +135,7 @@ def check_configs(configs: Mapping[str, str]) -> str | None:
         if name not in TOPIC_CONFIGS:
             return f"unknown topic config {name!r}"
         if not TOPIC_CONFIGS[name][1].check(value):
-            return f"{value!r} is no value for topic config {name}"
+            return f"{value!r} is not a valid value of topic config {name}"
     return _lag_problem(configs)
 
 

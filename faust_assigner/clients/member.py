@@ -268,7 +268,10 @@ class GroupMember:
                 return False
             if code in _GONE or code in FATAL or clock() >= lost_at:
                 logger.warning(
-                    "Group %s: %s lost its place: %s", self.group_id, self._member_id, _name(code)
+                    "Group %s: member %s is no longer in the group: %s",
+                    self.group_id,
+                    self._member_id,
+                    _name(code),
                 )
                 if code in FATAL:
                     await self._let_go(lost=True)
@@ -399,7 +402,7 @@ class GroupMember:
         else:
             self._odd += 1
             logger.warning(
-                "Group %s: the coordinator answers %s, trying again in %.1f s",
+                "Group %s: the coordinator answers %s; the next attempt is in %.1f s",
                 self.group_id,
                 _name(code),
                 self._pause(self._odd),

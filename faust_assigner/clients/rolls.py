@@ -15,7 +15,10 @@ from faust_assigner.wire import join
 #: The kinds of members: cooperative, eager by setting, stock Faust, or no Faust worker.
 COOPERATIVE, EAGER, STOCK, STRANGER = "cooperative", "eager", "stock", "not Faust"
 #: The recommended rolling restart by kind, or None.
-NEXT = {STOCK: "roll them to this assignor", EAGER: "roll them without what their log names"}
+NEXT = {
+    STOCK: "roll them to this assignor",
+    EAGER: "roll them after the causes in their logs are removed",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

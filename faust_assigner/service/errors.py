@@ -39,7 +39,7 @@ class TooManyClaims(BadRequest):
     """A consumer makes more claims than :data:`MAX_CLAIMS`."""
 
     def __init__(self, name: str, claims: int) -> None:
-        super().__init__(f"{name[:200]} says {claims} things of itself, {MAX_CLAIMS} are taken")
+        super().__init__(f"{name[:200]} sends {claims} claims; at most {MAX_CLAIMS} are accepted")
 
 
 class NotFound(ServiceRefused, LookupError):
@@ -57,8 +57,8 @@ class Replaced(ServiceRefused):
 def replaced(name: str, got: str, current: str) -> Replaced:
     """Make the refusal of incarnation ``got`` while ``current`` is registered."""
     return Replaced(
-        f"{name}: incarnation {got or '(none)'} is replaced by {current or '(none)'}: "
-        "stop processing and do not register again"
+        f"{name}: incarnation {got or '(none)'} is replaced by {current or '(none)'}: stop "
+        "processing and do not register again"
     )
 
 
@@ -94,7 +94,7 @@ class Compacted(StoreError):
     """The history from ``wanted`` on is compacted; ``oldest`` is the first remaining revision."""
 
     def __init__(self, wanted: int, oldest: int) -> None:
-        super().__init__(f"revision {wanted} is compacted, the oldest left is {oldest}")
+        super().__init__(f"revision {wanted} is compacted; the oldest revision is {oldest}")
         self.wanted = wanted
         self.oldest = oldest
 

@@ -96,8 +96,8 @@ class HandoffEvent(Enum):
     OLD_GONE = "the old owner is gone"
     NEW_GONE = "the new owner is gone, or leaves"
     UNWANTED = "the plan has changed"
-    LATE = "its time is over"
-    LOOK = "the leader looks at it"
+    LATE = "its time limit has passed"
+    LOOK = "the leader checks it"
 
 
 class Effect(Enum):
@@ -105,8 +105,8 @@ class Effect(Enum):
 
     NOTHING = "nothing"
     GIVE = "the new owner owns it"
-    COOL = "the old owner keeps it, and the new one is not asked again for a while"
-    EXPEL = "the old owner's session ends, and its lease is not renewed any more"
+    COOL = "the old owner keeps it, and the new owner gets no further attempt during the cool-down"
+    EXPEL = "the old owner's session ends, and its lease is no longer renewed"
 
 
 Step = tuple[State, Effect]

@@ -92,7 +92,7 @@ class Mirror:
             except StoreError as error:
                 # The history may be compacted, or the store restored: a listing must show this
                 # before the watch resumes.
-                logger.info("the watch broke: %s: listing again", error)
+                logger.info("the watch failed: %s; reading all keys again", error)
                 while not await self._relist():
                     await self._clock.sleep(RETRY_S)
             await self._clock.sleep(RETRY_S)
@@ -138,8 +138,8 @@ class Mirror:
                 changed = await self._differences(listing)
                 if self._is_of_another_past(listing, changed, asked):
                     logger.error(
-                        "the store's past up to revision %d, of now %d, is not what it was: "
-                        "was it restored from a snapshot?",
+                        "the store's history up to revision %d (now %d) has changed; check "
+                        "whether the store was restored from a snapshot",
                         self.revision,
                         listing.revision,
                     )
@@ -237,8 +237,8 @@ class Mirror:
         self._unreadable = set(self.view.unreadable)
         if new:
             logger.warning(
-                "%d values in the store cannot be read and count as not there: %s%s; delete these keys, or "
-                "upgrade this instance if a newer release wrote them",
+                "%d values in the store cannot be read and count as absent: %s%s; delete these "
+                "keys, or upgrade this instance if a newer release wrote them",
                 len(new),
                 ", ".join(new[:NAMED]),
                 ", ..." if len(new) > NAMED else "",
@@ -276,7 +276,7 @@ class Mirror:
         as :meth:`reached`, and StoreUnavailable if this listing fails.
         """
         if revision <= known and not await self._relist():
-            raise StoreUnavailable("the store was restored and is not read yet")
+            raise StoreUnavailable("the store was restored, and this instance has not read it yet")
         await self.reached(revision)
 
     def end(self) -> None:
@@ -295,6 +295,4 @@ class Mirror:
             if self._is_over:
                 raise StoreUnavailable("this instance is stopping")
             if self._times_restored != before:
-                raise StoreUnavailable(
-                    "the store was restored: what was written just now may be lost"
-                )
+                raise StoreUnavailable("the store was restored: the last writes may be lost")

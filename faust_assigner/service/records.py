@@ -175,10 +175,10 @@ class PlannedMove:
 class Ended(Enum):
     """The reason for the end of a stream."""
 
-    REPLACED = "another stream of the same name has taken its place"
+    REPLACED = "another stream of the same name has replaced it"
     AGAIN = "this process has registered again, with another stream"
     EXPELLED = "this process did not release a partition: it is expelled"
-    LEASE_LOST = "the registration could not be kept alive: stop processing and register again"
-    DRAINED = "nothing is left to hand over: shut down"
+    LEASE_LOST = "the registration could not be renewed: stop processing and register again"
+    DRAINED = "all partitions are handed over: shut down"
     CLOSED = "the consumer closed it"
     STOPPING = "this instance is stopping: register with another one"

@@ -87,7 +87,9 @@ def dump_consumer(consumer: Consumer) -> bytes:
 def checked_size(name: str, value: bytes) -> bytes:
     """Return a consumer's document. Raises ``BadRequest`` if the store would refuse its size."""
     if len(value) > MAX_VALUE_BYTES:
-        raise BadRequest(f"{name} says {len(value)} bytes of itself, {MAX_VALUE_BYTES} are taken")
+        raise BadRequest(
+            f"{name} sends {len(value)} bytes about itself; at most {MAX_VALUE_BYTES} are accepted"
+        )
     return value
 
 

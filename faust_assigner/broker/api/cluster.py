@@ -94,7 +94,7 @@ def _entries(call: Call, kind: int, resource: str) -> list[Values]:
         ]
     if kind == GROUP:
         return _group_entries(call, resource)
-    raise Refused(ErrorCode.invalid_request, f"configs of resource type {kind} are not kept here")
+    raise Refused(ErrorCode.invalid_request, f"this broker has no configs of resource type {kind}")
 
 
 def _group_entries(call: Call, group_id: str) -> list[Values]:
@@ -171,7 +171,7 @@ def _alter(
             call.node.groups.limits_changed(group_id)
         else:
             raise Refused(
-                ErrorCode.invalid_request, "only configs of topics and groups change here"
+                ErrorCode.invalid_request, "this broker changes only configs of topics and groups"
             )
     except Refused as refused:
         return values | {"error_code": refused.error, "error_message": refused.message}

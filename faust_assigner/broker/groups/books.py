@@ -145,7 +145,8 @@ class GroupBooks:
             self._store.write(puts, deletes, ranges=ranges)
         except StoreFailed as error:
             logger.error(
-                "groups could not be tidied on disk, the next start sees the old state: %s", error
+                "could not update the groups on disk; the next start sees their old state: %s",
+                error,
             )
 
 

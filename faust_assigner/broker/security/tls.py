@@ -65,7 +65,8 @@ class Certificates:
             self._fill(self.context)
         except (OSError, ConfigError) as error:
             logger.error(
-                "the changed TLS files cannot be used; new connections get the certificate from before: %s",
+                "the changed TLS files are unusable; new connections get the former "
+                "certificate: %s",
                 error,
             )
             return False

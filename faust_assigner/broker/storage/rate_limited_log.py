@@ -35,7 +35,9 @@ class RateLimitedLog:
         if self._said[kind] <= LINES_PER_INTERVAL:
             logger.log(level, message, *details, exc_info=trace)
         elif self._said[kind] == LINES_PER_INTERVAL + 1:
-            logger.info("more of %s: counted, and told in a minute", kind)
+            logger.info(
+                "more lines about %s: they are counted, and the count is logged in a minute", kind
+            )
 
     def sweep(self, now: float) -> None:
         """Log the number of omitted lines for the minutes that have ended."""

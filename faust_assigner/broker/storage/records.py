@@ -173,7 +173,7 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
         )
     if rules.stamps:
         if batch.attributes & LOG_APPEND_TIME:
-            why = "only the broker writes its own time"
+            why = "only the broker sets the timestamp type LogAppendTime"
             _refuse_records(why, ErrorCode.invalid_timestamp, range(batch.count))
         return _with_time(data, batch.attributes | LOG_APPEND_TIME, rules.now_ms)
     if batch.attributes & LOG_APPEND_TIME:
@@ -184,7 +184,7 @@ def check_records(data: bytes, batch: Batch, rules: Rules) -> tuple[bytes, Batch
     outside = (timestamps < low) | (timestamps > min(high, INT64_MAX))
     wrong = np.flatnonzero(outside & (timestamps != NO_TIMESTAMP))
     if wrong.size:
-        why = f"its time is outside [{low}, {high}]"
+        why = f"its timestamp is outside [{low}, {high}]"
         _refuse_records(why, ErrorCode.invalid_timestamp, wrong.tolist())
     newest = max(int(timestamps.max()), NO_TIMESTAMP)
     if newest != batch.max_timestamp or batch.attributes & LOG_APPEND_TIME:

@@ -312,7 +312,7 @@ class RocksStore:
         try:
             self._db.close()
         except Exception as error:
-            logger.info("the store broke and is opened again: %s", error)
+            logger.info("the store failed and is opened again: %s", error)
         self._db = self._open()
         self._is_broken = False
 

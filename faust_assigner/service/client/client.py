@@ -244,8 +244,8 @@ class AssignerClient:
         await asyncio.sleep(self._retry.leave_s)
         left = sorted(self.holdings.owned)
         log.warning(
-            "%s: not everything was handed over within %g s: %d partitions (%s) go to other consumers "
-            "when this registration's time to live is over",
+            "%s: could not hand over all partitions within %g s: %d partitions (%s) go to other "
+            "consumers when this registration's time to live is over",
             self.name,
             self._retry.leave_s,
             len(left),
@@ -446,7 +446,7 @@ class AssignerClient:
                 continue
             is_deaf = self._is_pulsing and self._clock() - self._heard_at > self._lives_s / 2
             if is_deaf:
-                log.info("%s: the stream says nothing: another instance is asked", self.name)
+                log.info("%s: the stream is silent; connecting to another instance", self.name)
             if is_deaf or not is_well:
                 self._stream.cancel()
 
@@ -516,7 +516,7 @@ class AssignerClient:
                 request, timeout=timeout, metadata=self._access.metadata()
             )
         except OSError as error:
-            raise _unavailable(f"the token cannot be read: {error}") from error
+            raise _unavailable(f"could not read the token: {error}") from error
         except grpc.aio.AioRpcError as error:
             if (refused := refusal(error)) is not None:
                 raise refused from error

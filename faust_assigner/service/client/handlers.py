@@ -118,7 +118,7 @@ class Jobs:
         try:
             await self._handlers.warm(command)
         except Exception as error:
-            log.exception("%s could not be warmed", command.partition)
+            log.exception("Could not warm %s", command.partition)
             with contextlib.suppress(ServiceRefused):
                 await self._client.failed(command, f"{type(error).__name__}: {error}")
             return
@@ -129,7 +129,7 @@ class Jobs:
         try:
             offset = await self._handlers.release(command)
         except Exception as error:
-            log.exception("%s could not be released", command.partition)
+            log.exception("Could not release %s", command.partition)
             with contextlib.suppress(ServiceRefused):
                 reason = f"{type(error).__name__}: {error}"
                 await self._client.release_failed(command, reason)

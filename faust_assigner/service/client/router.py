@@ -138,7 +138,7 @@ class Router:
                     raise told from error
                 log.info("The router lost its stream: %s: %s", error.code().name, error.details())
             except TimeoutError:
-                log.info("The router's stream says nothing; another instance is asked")
+                log.info("The router's stream is silent; connecting to another instance")
             refused = 0 if self._heard_at > heard_at else refused + 1
             attempt += 1
             await asyncio.sleep(self._retry.wait(min(refused, 6), self._chance))

@@ -192,13 +192,14 @@ def _told(handoff: Handoff, outcome: str) -> str:
     old, new = handoff.old_owner, handoff.new_owner
     kept = f"stays with {old}, because {new}"
     return {
-        "handed": f"{new} owns it now, handed over by {old}",
-        "orphan": f"{new} owns it now, because {old} is gone",
-        "expelled": f"{new} owns it now, because {old} did not release it and was expelled",
+        "handed": f"{new} is the new owner; {old} handed it over",
+        "orphan": f"{new} is the new owner, because {old} is gone",
+        "expelled": f"{new} is the new owner, because {old} did not release it and was expelled",
         "failed": f"{kept} gave up: {handoff.failed}",
         "late": f"{kept} did not get ready in time",
-        "unwanted": f"stays with {old}: the plan does not move it to {new} any more",
-        "target_gone": f"{kept} is gone or leaves, or a partition that moves with it is given up",
+        "unwanted": f"stays with {old}: the plan no longer moves it to {new}",
+        "target_gone": f"{kept} is gone or leaves, or the hand-off of a co-partitioned partition "
+        "ended",
     }[outcome]
 
 
@@ -225,7 +226,7 @@ def _expelling(view: View, entry: Entry[Handoff], event: HandoffEvent) -> Bundle
         tuple(writes),
         warning=(
             f"{handoff.at}: {name} (incarnation {incarnation or 'not given'}) is expelled: "
-            f"{after.unreleased}. Its partitions are given on when its lease has run out; "
+            f"{after.unreleased}. Other consumers get its partitions when its lease has expired; "
             "restart the process"
         ),
     )

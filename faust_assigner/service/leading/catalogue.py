@@ -93,7 +93,8 @@ class Catalogue:
             if not lost:
                 continue
             logger.warning(
-                "%s: lost from the store and written again from --topic; RemoveTopic removes one for good",
+                "%s: the topic was missing in the store and is written again from --topic; "
+                "RemoveTopic removes a topic for good",
                 ", ".join(lost),
             )
             try:
@@ -195,8 +196,8 @@ class Catalogue:
         if self._missed[topic] < MISSED:
             return [], []
         logger.warning(
-            "%s was deleted in Kafka: its %d partitions are taken from their owners; it comes back when "
-            "Kafka has it again",
+            "%s was deleted in Kafka: its %d partitions are removed from their owners; the "
+            "topic returns when it exists in Kafka again",
             topic,
             entry.value.partition_count,
         )
@@ -207,7 +208,7 @@ class Catalogue:
             return await count_partitions(topic)
         except Exception as error:  # a Kafka client may raise any exception
             raise StoreUnavailable(
-                f"{topic}: Kafka does not say how many partitions: {error}"
+                f"{topic}: could not read the number of partitions from Kafka: {error}"
             ) from error
 
     async def _put(

@@ -56,7 +56,7 @@ class Leadership:
         Raises Deposed if the term's lease is not valid any more.
         """
         if not self.is_held:
-            raise Deposed(f"term of revision {self.revision} is over")
+            raise Deposed(f"the leader's term of revision {self.revision} has ended")
         return await self._store.txn((self._guard, *compares), writes)
 
     async def timed(self, ttl_s: float) -> int:

@@ -114,8 +114,12 @@ def _forgotten(view: View, at: TopicPartition) -> Bundle:
     compares = [*map(view.same, both), *_of_owner(view, at)]
     entry = view.assignments.get(at)
     owner = "its owner" if entry is None else entry.value.owner
-    why = "does not want the topic" if view.exists(at) else "keeps no partition that does not exist"
-    told = (str(at), f"taken from {owner}, which {why} any more")
+    why = (
+        "does not subscribe to the topic"
+        if view.exists(at)
+        else "keeps no partition that does not exist"
+    )
+    told = (str(at), f"removed from {owner}, which {why} any longer")
     return Bundle(tuple(compares), tuple(map(Delete, both)), (told,))
 
 
@@ -145,7 +149,7 @@ def _given(view: View, at: TopicPartition, to: str) -> Bundle:
     entry = view.assignments.get(at)
     why = "it had no owner" if entry is None else f"{entry.value.owner} is gone"
     if entry is not None and entry.value.owner == to:
-        why = "this process of it is a new one"
+        why = "its process has restarted"
     told = (str(at), f"given to {to} at once, because {why}")
     return Bundle(compares, (*writes, Delete(key)) if key in view.raw else writes, (told,))
 
@@ -190,9 +194,9 @@ def _beginning(
         old_incarnation=owner.incarnation,
         new_incarnation=view.incarnation(new),
     )
-    why = f"{old} leaves" if old in view.draining else "the loads are to be even"
+    why = f"{old} leaves" if old in view.draining else "the plan balances the loads"
     if at in view.pins:
-        why = "an operator wants it there"
+        why = "an operator ordered the move"
     return Bundle(
         (view.same(key), view.same(view.keys.assignment(at))),
         (Put(key, codec.dump_handoff(handoff)),),
@@ -213,7 +217,7 @@ def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
     for name in sorted(view.draining):
         if not has_more(view, name):
             key = view.keys.consumer(name)
-            told = (name, "drained: it owns nothing any more, and its stream ends")
+            told = (name, "drained: it owns no partitions any longer, and its stream ends")
             yield Bundle((view.same(key),), (Delete(key),), (told,))
     for key in _over(view):
         yield Bundle((view.same(key),), (Delete(key),))
@@ -231,10 +235,11 @@ def _moved_once(view: View) -> Iterator[Bundle]:
         if not entry.value.once:
             continue
         if _living_owner(view, at) == name and at not in view.handoffs:
-            told = f"the move to {name} that an operator asked for is made"
+            told = f"the move to {name} that an operator ordered is complete"
         elif name not in view.consumers or (at, name) in view.cooldowns or not view.exists(at):
             told = (
-                f"the move to {name} that an operator asked for is given up: {name} cannot take it"
+                f"the move to {name} that an operator ordered is cancelled: {name} cannot take "
+                "the partition"
             )
         else:
             continue

@@ -151,8 +151,8 @@ class Rebalancer:
         before, self._standing = self._standing, self._record.standing(view, now)
         for name in sorted(self._standing.stuck - before.stuck):
             logger.warning(
-                "%s got no partition ready in time: until it does, it has one hand-off at a time and gets "
-                "no partitions of consumers that leave; look into its log",
+                "%s got no partition ready in time: until it does, it has one hand-off at a "
+                "time and gets no partitions of leaving consumers; check its log",
                 name,
             )
         self._metrics.stuck(len(self._standing.stuck))

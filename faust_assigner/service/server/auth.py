@@ -51,7 +51,7 @@ class Caller:
         if self.names is not None and not self.is_admin:
             groups = {name.rpartition("/")[0] for name in self.names}
             if not groups & {"", group}:
-                raise WrongCaller(f"{self._said} may not look at assignments{_within(group)}")
+                raise WrongCaller(f"{self._said} may not read assignments{_within(group)}")
 
     @property
     def _said(self) -> str:
@@ -134,10 +134,10 @@ class TokenAuthenticator:
         except (OSError, ConfigError) as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
-                log.warning("The service goes on with the tokens that it has: %s", error)
+                log.warning("The service keeps its current tokens: %s", error)
             return
         self._stamp, self._complaint = stamp, ""
-        log.info("%s has changed: %d tokens are known now", self.path, len(self.tokens))
+        log.info("%s has changed: %d tokens are valid now", self.path, len(self.tokens))
 
     def caller(self, context: Any) -> Caller:
         """Return a caller with the names whose token the call carries.
@@ -150,7 +150,7 @@ class TokenAuthenticator:
         scheme, _, token = str(said[0] if len(said) == 1 else "").partition(" ")
         if scheme.lower() != "bearer":
             raise Unauthenticated(
-                "the call carries no token: say --token, or authorization: Bearer TOKEN"
+                "the call has no token: give --token, or the metadata authorization: Bearer TOKEN"
             )
         digest = hashlib.sha256(token.strip().encode()).digest()
         names = [name for name, known in self.tokens if hmac.compare_digest(known, digest)]
@@ -175,7 +175,7 @@ class CertificateAuthenticator:
             name.decode() for kind in _CERTIFICATE_NAMES for name in said.get(kind, ())
         )
         if not names:
-            raise Unauthenticated("the call comes without a client's certificate")
+            raise Unauthenticated("the call has no client certificate")
         return Caller(names, any(name in self.admins for name in names))
 
     def look(self) -> None:
@@ -192,16 +192,16 @@ def read_tokens(path: Path) -> tuple[tuple[str, bytes], ...]:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"tokens: {path} cannot be read: {why}") from error
+        raise ConfigError(f"tokens: could not read {path}: {why}") from error
     found: dict[tuple[str, bytes], None] = {}
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 2:
-            raise ConfigError(f"{path}, line {number}: wants NAME TOKEN")
+            raise ConfigError(f"{path}, line {number}: expected NAME TOKEN")
         if ANY_END in words[0][:-1] or words[0] == ANY_END:
-            raise ConfigError(f"{path}, line {number}: a * stands at the end of a name's beginning")
+            raise ConfigError(f"{path}, line {number}: a * may only end a name")
         found[words[0], _digest(words[1], f"{path}, line {number}")] = None
     if not found:
         raise ConfigError(f"{path} holds no token")

@@ -34,8 +34,8 @@ class KafkaTopics:
             except Exception as error:
                 await self._drop()
                 raise StoreUnavailable(
-                    f"Kafka at {self._bootstrap} did not say how many partitions {topic} "
-                    f"has: {type(error).__name__}: {error}"
+                    f"Kafka at {self._bootstrap} did not return the number of partitions of "
+                    f"{topic}: {type(error).__name__}: {error}"
                 ) from error
 
     async def _count(self, topic: str) -> int | None:

@@ -37,45 +37,47 @@ class PrometheusMetrics:
         self._leader = Gauge("leader", "1 while this instance leads", by_group, **there)
         self._streams = Gauge("streams", "consumers connected to this instance", by_group, **there)
         self._handoffs = Gauge(
-            "handoffs", "handoffs under way, by phase", ["phase", *by_group], **there
+            "handoffs", "hand-offs in progress, by phase", ["phase", *by_group], **there
         )
         self._oldest = Gauge(
             "handoff_oldest_seconds",
-            "age of the oldest handoff under way",
+            "age of the oldest hand-off in progress",
             ["phase", *by_group],
             **there,
         )
         self._ended = Histogram(
             "handoff_seconds",
-            "how long handoffs took, by outcome",
+            "duration of hand-offs, by outcome",
             ["outcome", *by_group],
             buckets=_LONG,
             **there,
         )
         self._stuck = Gauge(
             "stuck_consumers",
-            "consumers that do not get partitions ready, on the leader",
+            "consumers that get no partitions ready, by the leader",
             by_group,
             **there,
         )
-        self._rebalances = Counter("rebalances", "plans of the leader", by_group, **there)
-        self._moves = Counter("moves", "moves that plans asked for", by_group, **there)
+        self._rebalances = Counter(
+            "rebalances", "plans that the leader computed", by_group, **there
+        )
+        self._moves = Counter("moves", "moves in the leader's plans", by_group, **there)
         self._planning = Histogram(
             "rebalance_seconds",
-            "how long planning and writing took",
+            "duration of planning and writing",
             by_group,
             buckets=_SECONDS,
             **there,
         )
         self._calls = Histogram(
             "store_seconds",
-            "how long the store took, by operation",
+            "duration of store operations",
             ["operation"],
             buckets=_SECONDS,
             **there,
         )
         self._errors = Counter(
-            "store_errors", "calls the store did not answer well", ["operation", "error"], **there
+            "store_errors", "failed calls of the store", ["operation", "error"], **there
         )
         self._resyncs = Counter(
             "streams_resynced",
@@ -85,19 +87,19 @@ class PrometheusMetrics:
         )
         self._repairs = Counter(
             "holdings_repaired",
-            "consumers that held other partitions than their own and were told anew",
+            "consumers that held wrong partitions and got their assignment again",
             by_group,
             **there,
         )
         self._silence = Gauge(
-            "store_silence_seconds", "seconds since the store was last heard of", by_group, **there
+            "store_silence_seconds", "seconds since the store's last answer", by_group, **there
         )
         self._unowned = Gauge(
             "unowned_partitions", "partitions that no registered consumer owns", by_group, **there
         )
-        self._paused = Gauge("paused", "1 while nothing moves for balance", by_group, **there)
+        self._paused = Gauge("paused", "1 while moves for balance are paused", by_group, **there)
         self._unreadable = Gauge(
-            "unreadable_values", "values in the store that cannot be read", by_group, **there
+            "unreadable_values", "unreadable values in the store", by_group, **there
         )
         if not groups:
             self.handoffs({})

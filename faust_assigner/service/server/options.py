@@ -89,9 +89,9 @@ class Options:
         said = self.said
         self._check_groups()
         if bool(said["tls_cert"]) != bool(said["tls_key"]):
-            raise ConfigError("--tls-cert and --tls-key go together")
+            raise ConfigError("--tls-cert and --tls-key require each other")
         if said["tls_client_ca"] and not said["tls_cert"]:
-            raise ConfigError("--tls-client-ca wants --tls-cert and --tls-key")
+            raise ConfigError("--tls-client-ca requires --tls-cert and --tls-key")
         if said["insecure"] or is_loopback(said["bind"][0]):
             return
         if not said["tls_cert"]:

@@ -154,5 +154,5 @@ def _spoken(at: tuple[str, int]) -> Iterator[str]:
         yield address
     except RuntimeError as error:
         raise OSError(
-            f"{address} cannot be listened on: it is taken, or not this machine's"
+            f"cannot listen on {address}: the address is in use, or not this machine's"
         ) from error

@@ -56,10 +56,10 @@ def _file(said: Any) -> Path:
 
 
 ADDRESS: Final = Kind("HOST:PORT", address)
-LIST: Final = Kind("names with commas between", _list)
-URLS: Final = Kind("URLs http(s)://HOST:PORT with commas between", _urls)
-TOPICS: Final = Kind("NAME=COUNT, each name once, with commas between", _topics)
-FILE: Final = Kind("a file that is there", _file)
+LIST: Final = Kind("names, separated by commas", _list)
+URLS: Final = Kind("URLs http(s)://HOST:PORT, separated by commas", _urls)
+TOPICS: Final = Kind("NAME=COUNT, each name once, separated by commas", _topics)
+FILE: Final = Kind("an existing file", _file)
 LEVEL: Final = one_of("debug", "info", "warning", "error")
 _SECONDS: Final = number("seconds above 0")
 _OR_ZERO: Final = number("0 or more seconds", least=0.0)
@@ -97,16 +97,16 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         URLS,
         (),
         "",
-        "etcd's endpoints, `http://host:port`; the state is in memory without",
+        "etcd's endpoints, `http://host:port`; without them the state is in memory",
         "none",
     ),
-    _setting("PREFIX", TEXT, _DEFAULTS.prefix, "", "of all keys in etcd"),
+    _setting("PREFIX", TEXT, _DEFAULTS.prefix, "", "the prefix of all keys in etcd"),
     _setting(
         "GROUPS",
         LIST,
         (),
         "",
-        "the groups of the service, each with the prefix `PREFIX/NAME/` and a leader of its own",
+        "the groups of the service; each group has the prefix `PREFIX/NAME/` and a separate leader",
         "none: one group, under the prefix itself",
     ),
     _setting(
@@ -118,35 +118,40 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         "none",
     ),
     _setting(
-        "KAFKA", TEXT, None, "", "Kafka's `host:port`, asked for the counts of topics", "none"
+        "KAFKA",
+        TEXT,
+        None,
+        "",
+        "Kafka's `host:port`, to read the partition counts of topics",
+        "none",
     ),
     _setting(
         "TOPIC_REFRESH",
         _SECONDS,
         _DEFAULTS.topic_refresh_s,
         "seconds",
-        "how often the leader asks Kafka for the counts of topics",
+        "how often the leader reads the partition counts from Kafka",
     ),
     _setting(
         "CONSUMER_TTL",
         _SECONDS,
         _DEFAULTS.consumer_ttl_s,
         "seconds",
-        "how long a silent consumer is waited for",
+        "the lease of a consumer: a silent consumer is removed after this time",
     ),
     _setting(
         "CONSUMER_KEEPALIVE",
         _SECONDS,
         _DEFAULTS.consumer_keepalive_s,
         "seconds",
-        "how often its lease is renewed",
+        "how often a consumer's lease is renewed",
     ),
     _setting(
         "LEADER_TTL",
         _SECONDS,
         _DEFAULTS.leader_ttl_s,
         "seconds",
-        "how long a silent leader is waited for",
+        "the lease of the leader: a silent leader is replaced after this time",
     ),
     _setting(
         "LEADER_KEEPALIVE",
@@ -167,35 +172,35 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         _OR_ZERO,
         _DEFAULTS.debounce_s,
         "seconds",
-        "how long joins and leaves are gathered before a rebalance",
+        "how long the leader collects joins and leaves before a rebalance",
     ),
     _setting(
         "HANDOFF_TIMEOUT",
         _SECONDS,
         _DEFAULTS.handoff_timeout_s,
         "seconds",
-        "after it a handoff is given up",
+        "the time limit of a hand-off, which then ends without a move",
     ),
     _setting(
         "RELEASE_TIMEOUT",
         _SECONDS,
         _DEFAULTS.release_timeout_s,
         "seconds",
-        "after it an old owner that has not released a partition is expelled (`--strict`)",
+        "the time limit of a release; then the old owner is expelled (`--strict`)",
     ),
     _setting(
         "COOLDOWN",
         _OR_ZERO,
         _DEFAULTS.cooldown_s,
         "seconds",
-        "how long a consumer that could not warm a partition is not asked again",
+        "the cool-down of a consumer that could not warm a partition",
     ),
     _setting(
         "REBALANCE_DELAY",
         _OR_ZERO,
         _DEFAULTS.rebalance_delay_s,
         "seconds",
-        "how long, after all consumers were gone, those that are back wait for the others",
+        "after all consumers were gone: how long returned consumers wait for the remaining ones",
     ),
     _setting(
         "STRICT",
@@ -204,13 +209,13 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         "",
         "the old owner stops before the new one starts; `--no-strict` allows two owners at a time",
     ),
-    _setting("MAX_HANDOFFS", _ONE, _DEFAULTS.max_handoffs, "", "handoffs at once, of the group"),
+    _setting("MAX_HANDOFFS", _ONE, _DEFAULTS.max_handoffs, "", "concurrent hand-offs of the group"),
     _setting(
         "MAX_HANDOFFS_PER_CONSUMER",
         _ONE,
         _DEFAULTS.max_handoffs_per_consumer,
         "",
-        "handoffs at once, of one new owner",
+        "concurrent hand-offs to one new owner",
     ),
     _setting(
         "REPLICAS",
@@ -224,15 +229,17 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         _ONE,
         _DEFAULTS.channel,
         "",
-        "commands that wait for a slow consumer; beyond it gets a fresh assignment instead",
+        "the length of a slow consumer's command queue; a longer queue is replaced by a fresh "
+        "assignment",
     ),
-    _setting("MAX_CALLS", _ONE, 20_000, "", "streams and calls at once; more are refused"),
+    _setting("MAX_CALLS", _ONE, 20_000, "", "concurrent streams and calls; more are refused"),
     _setting(
         "MAX_CONNECTION_AGE",
         _OR_ZERO,
         1800.0,
         "seconds",
-        "after it a connection is closed, so that load balancers spread consumers anew; 0: never",
+        "the age at which a connection is closed, so that load balancers spread the consumers "
+        "again; 0: never",
     ),
     _setting("TLS_CERT", FILE, None, "", "the service's certificate, PEM", "none: no encryption"),
     _setting("TLS_KEY", FILE, None, "", "its key, PEM", "none"),
@@ -241,8 +248,8 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         FILE,
         None,
         "",
-        "who signs consumers' certificates, PEM; a consumer's name is then its certificate's, or begins with "
-        "the certificate's name up to a `*` at its end",
+        "the authority of consumers' certificates, PEM; a consumer's name must equal the name "
+        "in its certificate, or match a certificate's name that ends with `*`",
         "none",
     ),
     _setting(
@@ -250,33 +257,44 @@ OPTIONS: Final[tuple[Setting[Any], ...]] = (
         FILE,
         None,
         "",
-        "a file of lines `NAME TOKEN` or `NAME sha256:HEX`; a consumer's name is then its token's, or begins "
-        "with it up to a `*` at its end",
+        "a file of lines `NAME TOKEN` or `NAME sha256:HEX`; a consumer's name must equal its "
+        "token's name, or match a token's name that ends with `*`",
         "none",
     ),
     _setting("ADMINS", LIST, (), "", "the names that may use the operators' calls", "none"),
     _setting(
         "INSECURE", SWITCH, False, "", "listen beyond loopback without encryption or authentication"
     ),
-    _setting("ETCD_CA", FILE, None, "", "who signs etcd's certificate, PEM", "none"),
+    _setting("ETCD_CA", FILE, None, "", "the authority of etcd's certificate, PEM", "none"),
     _setting("ETCD_CERT", FILE, None, "", "the service's certificate for etcd, PEM", "none"),
     _setting("ETCD_KEY", FILE, None, "", "its key, PEM", "none"),
     _setting("ETCD_USER", TEXT, "", "", "the user at etcd", "none"),
     _setting(
-        "ETCD_PASSWORD", TEXT, "", "", "the user's password; better said in the environment", "none"
+        "ETCD_PASSWORD",
+        TEXT,
+        "",
+        "",
+        "the user's password; give it in the environment, where `ps` does not show it",
+        "none",
     ),
     _setting(
-        "METRICS", ADDRESS, None, "", "where Prometheus finds the metrics", "none: no metrics"
+        "METRICS",
+        ADDRESS,
+        None,
+        "",
+        "the address of the metrics for Prometheus",
+        "none: no metrics",
     ),
     _setting(
         "HEALTH",
         ADDRESS,
         None,
         "",
-        "where gRPC health probes are answered without TLS, as those of Kubernetes; nothing else is",
-        "none: only where consumers connect",
+        "an address that answers only gRPC health probes, without TLS, such as the probes of "
+        "Kubernetes",
+        "none: the consumers' port alone answers them",
     ),
-    _setting("LOG_LEVEL", LEVEL, "info", "", "the least urgent lines that are logged"),
+    _setting("LOG_LEVEL", LEVEL, "info", "", "the lowest level of logged lines"),
     _setting(
         "NODE",
         TEXT,

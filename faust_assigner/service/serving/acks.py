@@ -116,7 +116,7 @@ class Acks:
         if granted is not None:
             kv = await self._store.get(self._keys.assignment(at))
             if kv is None or kv.mod_revision != granted:
-                raise WrongPhase(f"{at}: that epoch is over")
+                raise WrongPhase(f"{at}: this epoch has ended")
         return await self._answer(
             (name, incarnation),
             at,
@@ -155,7 +155,7 @@ class Acks:
             at,
             handoff_id,
             HandoffEvent.GAVE_UP,
-            lambda h: _said(h, HandoffEvent.GAVE_UP, reason="given up by an operator"),
+            lambda h: _said(h, HandoffEvent.GAVE_UP, reason="ended by an operator"),
         )
 
     async def progress(
@@ -209,7 +209,8 @@ class Acks:
                 return None
             if handoff_id is not None and handoff_id != kv.create_revision:
                 raise WrongPhase(
-                    f"{at}: hand-off {handoff_id} is over, this is {kv.create_revision}"
+                    f"{at}: hand-off {handoff_id} has ended; the current hand-off is "
+                    f"{kv.create_revision}"
                 )
             if caller is not None:
                 name, incarnation = _asked(handoff, event)

@@ -43,14 +43,15 @@ class Admission:
     async def turn(self) -> AsyncIterator[None]:
         """Hold a place. Raises ``Busy`` if too many registrations wait, or after ``patience_s``."""
         if self._waiting >= self._most_waiting:
-            raise Busy(f"{self._waiting} registrations wait here already: try again")
+            raise Busy(f"{self._waiting} registrations already wait at this instance: try again")
         self._waiting += 1
         try:
             async with asyncio.timeout(self._patience_s):
                 await self._places.acquire()
         except TimeoutError:
             logger.warning(
-                "a registration waited for %g s and is refused; its consumer tries again; %d wait",
+                "a registration waited for %g s and is refused; its consumer tries again; %d "
+                "registrations wait",
                 self._patience_s,
                 self._waiting,
             )

@@ -148,12 +148,12 @@ class Beats:
             if not (await self._store.txn([unchanged(kv)], [put])).succeeded:
                 return
         except StoreError as error:
-            logger.info("%s: its partitions are not repaired yet: %s", name, error)
+            logger.info("%s: could not repair its partitions yet: %s", name, error)
             return
         self._metrics.holdings_repaired()
         logger.warning(
-            "%s holds %d partitions and should hold %d, or holds some under other epochs: its whole "
-            "assignment is sent to it again",
+            "%s holds %d partitions and should hold %d, or holds them under wrong epochs: it "
+            "gets its whole assignment again",
             name,
             held.count,
             self._holdings.of(self._mirror.view, name).count,

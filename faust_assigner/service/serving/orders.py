@@ -93,7 +93,7 @@ class Orders:
             if consumer.leaves or not consumer.by_operator:
                 raise WrongPhase(f"{name} leaves by itself: no operator drained it")
             if consumer.dismissed:
-                raise WrongPhase(f"{name} was told to stop already: it may register again")
+                raise WrongPhase(f"{name} already got the command to stop: it may register again")
             return replace(consumer, status=Status.READY, by_operator=False)
 
         return await self._seen(await self._registered.change(checked_consumer(name), kept))

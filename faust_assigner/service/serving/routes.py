@@ -140,7 +140,7 @@ async def followed(
     try:
         while True:
             if not condition.hears_store:
-                raise StoreUnavailable("this instance hears no news of the store")
+                raise StoreUnavailable("this instance gets no updates from the store")
             for update in watch.updates():
                 yield update
                 await asyncio.sleep(0)
@@ -157,6 +157,6 @@ async def _reached(mirror: Mirror, clock: Clock, least: int) -> None:
     while mirror.dated < least:
         if clock.monotonic() >= until:
             raise StoreUnavailable(
-                f"this instance has seen revision {mirror.dated} alone, the caller {least}"
+                f"this instance has read up to revision {mirror.dated}, the caller up to {least}"
             )
         await clock.sleep(TOGETHER_S)

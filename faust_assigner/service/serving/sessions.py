@@ -167,9 +167,9 @@ class Sessions:
         lease = await self._store.grant(delay_s)
         logger.warning(
             "%s is the first consumer after all were gone: %s are awaited for up to %g s "
-            "(--rebalance-delay); until then each gets only what was its own",
+            "(--rebalance-delay); until then each consumer gets only its former partitions",
             consumer.name,
-            f"{len(others)} others" if view.owned else "the others that were there",
+            f"{len(others)} others" if view.owned else "the former consumers",
             delay_s,
         )
         return [*writes, Put(self._keys.awaiting, said, lease.lease_id)]
@@ -235,8 +235,8 @@ class Sessions:
             for stream in self.registry:
                 if stream.beats and silent_s >= most_s:
                     logger.warning(
-                        "%s: its stream ends: the store has not answered for %.0f s, so that this instance "
-                        "cannot tell it anything; it registers again",
+                        "%s: its stream ends, because the store has not answered for %.0f s and "
+                        "this instance has no current assignment; the consumer registers again",
                         stream.consumer_name,
                         silent_s,
                     )

@@ -57,7 +57,7 @@ class EtcdAccess:
 
     def __post_init__(self) -> None:
         if not self.endpoints:
-            raise ConfigError("no endpoint of etcd is given")
+            raise ConfigError("no etcd endpoint is given")
         if (self.certificate is None) != (self.key is None):
             raise ConfigError(
                 "a client certificate of etcd needs its key, and a key its certificate"

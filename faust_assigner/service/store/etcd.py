@@ -146,7 +146,7 @@ class EtcdStore:
         self._token = None
         self._turn(number)
         return StoreUnavailable(
-            f"the watch was cancelled: {response.cancel_reason or 'no reason given'}"
+            f"etcd cancelled the watch: {response.cancel_reason or 'no reason given'}"
         )
 
     # -- writes --------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def test_one_writes_the_next_takes_over_and_the_old_one_is_fenced(
     crowd.running[first].send_signal(signal.SIGCONT)
     crowd.until(
         "the old one notices",
-        lambda: any(word in crowd.said(first) for word in ("fenced", "lost its place")),
+        lambda: any(word in crowd.said(first) for word in ("fenced", "is no longer in the group")),
     )
     noticed = len(asyncio.run(records(bootstrap, topic)))
     crowd.until(
@@ -207,7 +207,7 @@ def test_a_writer_that_freezes_before_its_write_is_not_read_when_it_wakes(
     crowd.running[first].send_signal(signal.SIGCONT)
     crowd.until(
         "the old one notices",
-        lambda: any(word in crowd.said(first) for word in ("fenced", "lost its place")),
+        lambda: any(word in crowd.said(first) for word in ("fenced", "is no longer in the group")),
     )
     time.sleep(1)
     late = [record.value.decode() for record in asyncio.run(written(bootstrap, topic))]

@@ -18,7 +18,7 @@ from tests.support.pages import ALL, ROOT, Block
 BLOCKS = [block for block in ALL if block.page == "docs/tutorial/first-app.md"
           and block.language in ("sh", "console") and not block.reason]
 ASSIGNED = re.compile(r"Highwater - Active.*?Worker ready", re.DOTALL)
-TAKEN_ON = re.compile(r"of the active changelogs [1-9].*Took on [1-9]", re.DOTALL)
+TAKEN_ON = re.compile(r"of the active changelogs [1-9].*Assigned [1-9]", re.DOTALL)
 OF_THE_ACTIVE = re.compile(r"of the active changelogs (\d+) warm, (\d+) cold")
 
 

@@ -52,7 +52,7 @@ async def test_a_kafka_that_is_silent_is_asked_again() -> None:
     """What it does not say is not known: the call fails and may be repeated."""
     topics = KafkaTopics("127.0.0.1:1", timeout_s=2)
     with pytest.raises(
-        StoreUnavailable, match=r"127\.0\.0\.1:1 did not say how many partitions orders has"
+        StoreUnavailable, match=r"127\.0\.0\.1:1 did not return the number of partitions of orders"
     ):
         await topics.count("orders")
     await topics.close()

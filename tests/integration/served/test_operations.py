@@ -84,7 +84,7 @@ async def test_the_log_has_the_moves_unless_only_worse_is_asked_for(
             await settled([one], [2])
             async with consumers(two):
                 await settled([one, two], [1, 1])
-                handed = "b owns it now, handed over by a"
+                handed = "b is the new owner; a handed it over"
                 if tells:
                     await until(lambda: handed in service.said)
         assert (handed in service.said) is tells

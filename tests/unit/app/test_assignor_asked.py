@@ -158,7 +158,7 @@ def test_a_member_that_the_leader_knows_by_another_url_says_so(
     for _ in range(2):
         assignor.on_assignment(ConsumerProtocolMemberAssignment(4, [], b""))
     assert assignor.counters["foreign_urls"] == 2 * is_foreign
-    assert ("the leader knows it as http://x" in caplog.text) == is_foreign
+    assert ("the leader routes requests to http://x" in caplog.text) == is_foreign
 
 
 def test_a_join_that_cannot_be_encoded_is_one_of_a_new_member(

@@ -104,7 +104,7 @@ def test_files_that_cannot_be_used_leave_the_certificate_from_before(
         files.write(b"" if damage == "empty" else b"none")
     assert [certificates.reload() for _ in range(2)] == [False, False]
     assert served(certificates) == "one"
-    assert caplog.text.count("the changed TLS files cannot be used") == (damage != "gone")
+    assert caplog.text.count("the changed TLS files are unusable") == (damage != "gone")
     files.put(two)
     assert (certificates.reload(), served(certificates)) == (True, "two")
 

@@ -311,7 +311,7 @@ def test_a_store_says_that_it_has_transactions(tmp_path: Path) -> None:
     assert (before, after) == (b"1", b"2")
     bench.node.store.write([(FORMAT, b"9")])
     bench.node.close()
-    with pytest.raises(StoreFailed, match="another version wrote it"):
+    with pytest.raises(StoreFailed, match="another version of the broker wrote"):
         Bench(tmp_path)
 
 

@@ -68,7 +68,7 @@ def test_a_member_says_what_it_is(said: bytes, kind: str) -> None:
             (
                 "rebalances stop everybody",
                 "2 stock: roll them to this assignor",
-                "1 eager: roll them without what their log names",
+                "1 eager: roll them after the causes in their logs are removed",
                 BACK_FROM_MIXED,
             ),
         ),
@@ -77,7 +77,7 @@ def test_a_member_says_what_it_is(said: bytes, kind: str) -> None:
             "faust",
             (
                 "rebalances stop everybody",
-                "2 eager: roll them without what their log names",
+                "2 eager: roll them after the causes in their logs are removed",
                 "back to stock: one roll",
             ),
         ),

@@ -206,7 +206,7 @@ def test_a_file_that_became_wrong_leaves_the_tokens_that_there_are(
     authenticator.look()
     authenticator.look()
     assert authenticator.caller(bearer("old")).acting_as("a") == "a"
-    assert caplog.text.count("goes on with the tokens that it has") == 1
+    assert caplog.text.count("keeps its current tokens") == 1
     (tmp_path / "tokens").write_text("a newer-one")
     authenticator.look()
     assert authenticator.caller(bearer("newer-one")).acting_as("a") == "a"

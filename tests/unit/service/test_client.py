@@ -446,7 +446,9 @@ async def test_a_leave_that_takes_too_long_ends_with_what_is_left_lost(
         await asyncio.wait_for(listening, 10.0)
         assert told[-1] == Lost((AT,))
         assert not client.may_work(AT)
-    assert "a: not everything was handed over within 0.3 s: 1 partitions (orders/1)" in caplog.text
+    assert (
+        "a: could not hand over all partitions within 0.3 s: 1 partitions (orders/1)" in caplog.text
+    )
 
 
 async def test_a_leave_that_nobody_answers_ends(caplog: pytest.LogCaptureFixture) -> None:

@@ -162,7 +162,7 @@ def test_what_is_unowned_unreadable_and_silent_is_measured(
         await kept.close()
 
     virtually(story)
-    assert f"1 values in the store cannot be read and count as not there: {ALL.handoff(AT)}" in (
+    assert f"1 values in the store cannot be read and count as absent: {ALL.handoff(AT)}" in (
         caplog.text
     )
 
@@ -265,10 +265,10 @@ def test_moves_are_logged_with_their_reason(caplog: pytest.LogCaptureFixture) ->
     said = [record.message for record in caplog.records if record.levelno == logging.INFO]
     for line in (
         "t/0, t/1: given to a at once, because it had no owner",
-        "t/1: a hand-off from a to b begins, because the loads are to be even",
-        "t/1: b owns it now, handed over by a",
+        "t/1: a hand-off from a to b begins, because the plan balances the loads",
+        "t/1: b is the new owner; a handed it over",
         "t/0: a hand-off from a to b begins, because a leaves",
-        "a: drained: it owns nothing any more, and its stream ends",
+        "a: drained: it owns no partitions any longer, and its stream ends",
         "t/0, t/1: given to c at once, because b is gone",
     ):
         assert line in said, said

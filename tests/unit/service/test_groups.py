@@ -170,7 +170,7 @@ async def test_a_token_of_one_group_neither_joins_nor_watches_another(tmp_path: 
         target, access = f"127.0.0.1:{port}", Access(token="secret")
         async with Router(target, group="shop", access=access) as router:
             await router.ready()
-        with pytest.raises(WrongCaller, match="may not look at assignments in the group search"):
+        with pytest.raises(WrongCaller, match="may not read assignments in the group search"):
             async with Router(target, group="search", access=access) as router:
                 await router.ready()
         client = AssignerClient(target, "w-1", group="search", access=access)

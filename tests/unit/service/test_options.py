@@ -56,7 +56,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"etcd": "http://etcd"}, "--etcd .* must be URLs"),
     ({"debounce": "-1"}, "FAUST_ASSIGNER_DEBOUNCE"),
     ({"channel": "0"}, "FAUST_ASSIGNER_CHANNEL"),
-    ({"tls_cert": "/nowhere.pem"}, "--tls-cert .* must be a file that is there"),
+    ({"tls_cert": "/nowhere.pem"}, "--tls-cert .* must be an existing file"),
     (
         {"bind": "0.0.0.0:50051"},
         "0.0.0.0 is not loopback: give --tls-cert and --tls-key, or --insecure",

@@ -97,7 +97,9 @@ def test_a_drain_is_taken_back_unless_its_process_was_told_to_stop() -> None:
 
     async def story(node: AssignerNode) -> None:
         await make(node, "a", status=Status.DRAINING, by_operator=True, dismissed=True)
-        with pytest.raises(WrongPhase, match="a was told to stop already: it may register again"):
+        with pytest.raises(
+            WrongPhase, match="a already got the command to stop: it may register again"
+        ):
             await node.orders.undrain("a")
         await make(node, "a", dismissed=False)
         await node.orders.undrain("a")

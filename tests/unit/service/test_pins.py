@@ -44,13 +44,13 @@ def cool(view: View, where: TopicPartition, name: str) -> None:
     put(view, ALL.cooldown(where, name), codec.dump_until(1.0))
 
 
-@pytest.mark.parametrize("hindrance", ["", "cools down", "does not want"])
+@pytest.mark.parametrize("hindrance", ["", "cools down", "does not subscribe"])
 def test_a_pin_waits_while_its_consumer_cannot_take_a_partition_that_travels_along(
     hindrance: str,
 ) -> None:
     """Co-partitioned topics are never on two consumers."""
     copartitioned = CONSUMERS
-    if hindrance == "does not want":
+    if hindrance == "does not subscribe":
         copartitioned = [CONSUMERS[0], Consumer(name="b", topics=("t",))]
     view = view_of(*copartitioned, topics={"t": 1, "u": 1}, owners={AT: "a", MATE: "a"})
     if hindrance == "cools down":

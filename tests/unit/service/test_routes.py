@@ -182,7 +182,7 @@ def test_an_instance_that_lost_its_store_ends_its_watches() -> None:
             for task in node._tasks:
                 task.cancel()
             await asyncio.sleep(20.0)
-            with pytest.raises(StoreUnavailable, match="no news"):
+            with pytest.raises(StoreUnavailable, match="no updates"):
                 await anext(updates)
         await kept.close()
 

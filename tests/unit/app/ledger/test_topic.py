@@ -422,7 +422,7 @@ def test_closing_waits_no_longer_than_it_may_for_a_broker_that_is_silent(
         assert writer._thread is not None
         assert not writer._thread.is_alive()
     assert (writer.counts.dropped, writer.counts.skipped) == (1, 9)
-    assert "The ledger in topic ledger is not complete" in caplog.text
+    assert "The ledger in topic ledger is incomplete" in caplog.text
 
 
 def test_the_page_has_the_newest_lines_also_those_that_no_broker_took(

@@ -63,7 +63,9 @@ def test_with_another_driver_rounds_are_eager(caplog: pytest.LogCaptureFixture) 
     parts_of(app).add("cooperative")
     assert compose._new_consumer(app, lambda: "a consumer") == "a consumer"
     assert app.transport.Consumer is object
-    assert said(caplog) == [EAGER + "Faust's aiokafka driver, not the one of confluent://nowhere"]
+    assert said(caplog) == [
+        EAGER + "Faust's aiokafka driver, not the driver of confluent://nowhere"
+    ]
 
 
 def test_the_tables_of_another_drivers_app_do_not_go_by_state(
@@ -75,7 +77,9 @@ def test_the_tables_of_another_drivers_app_do_not_go_by_state(
     compose.restore(app)
     compose.rebalance_incrementally(app)
     assert "ByPartition" not in tables_of(app)
-    assert said(caplog) == [EAGER + "Faust's aiokafka driver, not the one of confluent://nowhere"]
+    assert said(caplog) == [
+        EAGER + "Faust's aiokafka driver, not the driver of confluent://nowhere"
+    ]
 
 
 def test_where_rounds_are_cooperative_queues_take_from_each_partition_in_turn() -> None:

@@ -100,7 +100,7 @@ def test_the_last_unreadable_record_is_named(
     found = [(offset, b"key", None, DecodeError(f"bad {offset}")) for offset in (7, 8, 9)]
     UnreadableRecords(app)(TP("shop-totals-changelog", 3), found)
     assert "3 records did not decode" in caplog.text
-    assert "the last at offset 9: DecodeError('bad 9')" in caplog.text
+    assert "the last record has offset 9: DecodeError('bad 9')" in caplog.text
 
 
 def test_a_broker_that_does_not_answer_does_not_hold_up_a_stop() -> None:

@@ -43,7 +43,7 @@ async def test_a_table_ahead_of_its_changelog_is_refused(caplog: Any) -> None:
         await consistency(Broker(13)).ahead(TABLES, {A: 40, B: 99}, {A: 13, B: 100})
     for said in (str(found.value), caplog.text):
         assert "Table counts: this worker's rows of partition 0 reach offset 40 of log" in said
-        assert "the end offset of that changelog is 13 (40 > 12)" in said
+        assert "the end offset of this changelog is 13 (40 > 12)" in said
         assert "partition 1" not in said
     assert "remove the files of the partition" in caplog.text
     assert "recovery_consistency_check=False" in caplog.text
@@ -102,7 +102,7 @@ async def test_a_new_change_below_the_file_is_proof_however_long_the_changelog_i
     asked.doubt(A, 3)
     asked.doubt(A, 4)
     assert asked.doubt_is_new.is_set()
-    with pytest.raises(ConsistencyError, match=r"the end offset of that changelog is 4 \(40 > 3\)"):
+    with pytest.raises(ConsistencyError, match=r"the end offset of this changelog is 4 \(40 > 3\)"):
         await asked.ahead(TABLES, {A: 40}, {A: 100})
     assert broker.asked == []
 
