@@ -96,10 +96,10 @@ class Writer:
             await asyncio.sleep(self.options.pause)
 
     async def on_revoked(self, share: Share, *, lost: bool) -> None:
-        """Who lost its place is the writer no more; a round alone takes nothing from it."""
+        """Stop writing if this member was removed; a mere rebalance does not revoke its right."""
         if lost:
             self.strategy.writing = False
-            print(f"{self.options.name}: lost its place", flush=True)
+            print(f"{self.options.name} is no longer in the group", flush=True)
 
     async def on_failed(self, reason: str) -> None:
         """The leader's strategy raised."""
