@@ -1,7 +1,7 @@
 """One of three instances of the assigner service ends: who loses its session, and when all is owned again.
 
     python -m benchmarks.service_scale [--sizes 1000x100,20000x300,100000x1000] [--end TERM|KILL]
-        [--processes 4] [--planning 1000000]
+        [--processes 4] [--rest 20] [--planning 1000000]
 
 An etcd, three instances, and consumers in several processes. A size is PARTITIONSxCONSUMERS. Times count what
 else the machine does; seconds of processor time (CPU-s) do not. A probe asks the two instances that stay for
@@ -49,8 +49,6 @@ TTL_S = 30
 PROBES_A_SECOND = 20
 #: The service's command, which prints the long turns of its event loop.
 TIMED = "benchmarks.workers.turns"
-#: Seconds for which the group at rest is measured.
-REST_S = 20
 #: Seconds for a process of consumers to end.
 END_S = 20.0
 #: Seconds to wait for all partitions to be owned: at the start, and after the end of an instance.
@@ -111,7 +109,9 @@ def longest_turns(running: Sequence[Instance], since: Sequence[int]) -> str:
     return ", ".join(str(turn) if turn else f"below {1000 * LONG_S:.0f}" for turn in found)
 
 
-async def measure(running: Sequence[Instance], notes: Notes, partitions: int, end: int) -> None:
+async def measure(
+    running: Sequence[Instance], notes: Notes, partitions: int, end: int, rest_s: float
+) -> None:
     """Wait until all is owned, end the leader, wait again, and print."""
     consumers = len(notes.owned)
     took, _ = await until_owned(notes, partitions, consumers)
@@ -123,10 +123,10 @@ async def measure(running: Sequence[Instance], notes: Notes, partitions: int, en
     )
     await asyncio.sleep(5)
     idle = [cpu_s(instance.process.pid) for instance in running]
-    await asyncio.sleep(REST_S)
+    await asyncio.sleep(rest_s)
     used = [cpu_s(i.process.pid) - since for i, since in zip(running, idle, strict=True)]
     print(
-        f"  at rest: {', '.join(f'{100 * one / REST_S:.0f} %' for one in used)} of a processor",
+        f"  at rest: {', '.join(f'{100 * one / rest_s:.0f} %' for one in used)} of a processor",
         flush=True,
     )
     leader = max(running, key=lambda instance: terms([instance]))
@@ -184,7 +184,7 @@ def consuming(targets: Sequence[str], consumers: int, processes: int) -> Iterato
                 one.kill()
 
 
-def run(partitions: int, consumers: int, end: int, processes: int) -> None:
+def run(partitions: int, consumers: int, end: int, processes: int, rest_s: float) -> None:
     """One size, on an etcd of its own."""
     flags = [f for t in range(TOPICS) for f in ("--topic", f"topic-{t}={partitions // TOPICS}")]
     flags += ["--consumer-ttl", str(TTL_S)]
@@ -194,7 +194,7 @@ def run(partitions: int, consumers: int, end: int, processes: int) -> None:
         instances(Path(folder), *flags, "--etcd", etcd.endpoint, count=3, module=TIMED) as running,
         consuming([instance.target for instance in running], consumers, processes) as notes,
     ):
-        asyncio.run(measure(running, notes, partitions, end))
+        asyncio.run(measure(running, notes, partitions, end, rest_s))
 
 
 def _group(partitions: int, consumers: int) -> Iterator[tuple[str, bytes]]:
@@ -249,12 +249,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sizes", default="1000x100,20000x300,100000x1000")
     parser.add_argument("--end", default="TERM", choices=("TERM", "KILL"))
     parser.add_argument("--processes", type=int, default=4, help="that hold the consumers")
+    parser.add_argument("--rest", type=float, default=20.0, help="seconds of the group at rest")
     parser.add_argument("--planning", type=int, default=1_000_000, help="0: none")
     said = parser.parse_args(arguments)
     logging.disable(logging.WARNING)
     for size in filter(None, said.sizes.split(",")):
         partitions, consumers = map(int, size.split("x"))
-        run(partitions, consumers, signal.Signals[f"SIG{said.end}"], said.processes)
+        run(partitions, consumers, signal.Signals[f"SIG{said.end}"], said.processes, said.rest)
     if said.planning:
         planning(said.planning, 1_000)
 

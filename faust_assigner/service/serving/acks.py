@@ -14,6 +14,7 @@ from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import (
     BadRequest,
     NotFound,
+    ServiceRefused,
     WrongCaller,
     WrongPhase,
     expelled,
@@ -214,7 +215,8 @@ class Acks:
                 )
             if caller is not None:
                 name, incarnation = _asked(handoff, event)
-                _check_caller(at, caller, name, incarnation)
+                if not _is(caller, name, incarnation):
+                    raise await self._stranger(at, caller, name, incarnation)
                 unless[self._keys.expelled(name, incarnation)] = expelled(name, incarnation)
             after = decide(handoff)
             if after is None:
@@ -223,6 +225,21 @@ class Acks:
             return Delete(key) if isinstance(after, State) else Put(key, codec.dump_handoff(after))
 
         return max(await rewritten(self._store, key, answered, unless=unless), shown)
+
+    async def _stranger(
+        self, at: TopicPartition, caller: tuple[str, str], expected: str, incarnation: str
+    ) -> ServiceRefused:
+        """Return the refusal of a caller that is not the expected process.
+
+        The registered process is a successor, not replaced: Replaced would end its work.
+        """
+        if caller[0] != expected:
+            return WrongCaller(f"{at}: {expected} is asked, not {caller[0]}")
+        kv = await self._store.get(self._keys.consumer(expected))
+        registered = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+        if registered is not None and _is(caller, expected, registered.incarnation):
+            return WrongPhase(f"{at}: this hand-off is with an earlier process of {expected}")
+        return replaced(*caller, incarnation)
 
     async def _check_not_expelled(self, caller: tuple[str, str] | None) -> None:
         """Raise Expelled if the caller is expelled.
@@ -269,16 +286,6 @@ def _asked(handoff: Handoff, event: HandoffEvent) -> tuple[str, str]:
     if event in OF_OLD_OWNER:
         return handoff.old_owner, handoff.old_incarnation
     return handoff.new_owner, handoff.new_incarnation
-
-
-def _check_caller(
-    at: TopicPartition, caller: tuple[str, str], expected: str, incarnation: str
-) -> None:
-    """Raise WrongCaller or Replaced if the caller is not the expected process."""
-    if caller[0] != expected:
-        raise WrongCaller(f"{at}: {expected} is asked, not {caller[0]}")
-    if not _is(caller, expected, incarnation):
-        raise replaced(caller[0], caller[1], incarnation)
 
 
 def _said(

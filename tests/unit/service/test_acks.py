@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from faust_assigner.service import values as codec
-from faust_assigner.service.errors import NotFound, Replaced, ServiceRefused
+from faust_assigner.service.errors import NotFound, Replaced, ServiceRefused, WrongPhase
 from faust_assigner.service.handoff import Handoff, Phase
-from faust_assigner.service.records import Assigned
+from faust_assigner.service.records import Assigned, Consumer
 from faust_assigner.service.serving.acks import PROGRESS_EVERY_S, Acks
+from faust_assigner.service.store.base import Put
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import LoopClock, virtually
 from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
@@ -104,6 +105,22 @@ def test_only_the_process_that_is_meant_may_answer(wanted: str, said: str, is_ta
         else:
             assert (await written(kept)).phase is Phase.READY
             assert is_taken
+
+    virtually(story)
+
+
+def test_the_successor_of_the_process_that_is_meant_is_not_replaced() -> None:
+    """Told that it is, it would stop its work for good; it has only answered what it was not asked."""
+
+    async def story() -> None:
+        kept, acks = await kept_with(replace(HANDOFF, new_incarnation="p1"))
+        successor = Consumer(name="new", session="s", incarnation="p2", replaced=("p1",))
+        await kept.txn([], [Put(ALL.consumer("new"), codec.dump_consumer(successor))])
+        with pytest.raises(WrongPhase, match="an earlier process of new"):
+            await acks.ready("new", AT, None, "p2")
+        with pytest.raises(Replaced, match="p0"):
+            await acks.ready("new", AT, None, "p0")
+        assert (await written(kept)).phase is Phase.WARMING
 
     virtually(story)
 
