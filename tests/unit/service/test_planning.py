@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Warm
 from faust_assigner.service.leading import rebalancer
 from faust_assigner.service.leading.targets import Targets, choose
-from faust_assigner.service.store.base import Listing, TxnResult
+from faust_assigner.service.records import TopicConfig
+from faust_assigner.service.store.base import Event, KeyValue, Listing, TxnResult
 from faust_assigner.service.store.memory import MemoryStore
+from faust_assigner.service.view import View
 from tests.support.assigning.consumers import (
     PATIENCE_S,
     Bench,
@@ -20,7 +23,7 @@ from tests.support.assigning.consumers import (
     eventually,
     virtually,
 )
-from tests.unit.service.stories import store
+from tests.unit.service.stories import ALL, store
 
 
 @pytest.fixture
@@ -180,6 +183,16 @@ async def test_the_loop_goes_on_while_a_large_group_is_planned(
         await b.settles(4, 4)
         assert all(view is not node._mirror.view for view in seen)
     await kept.close()
+
+
+@pytest.mark.parametrize(("partitions", "is_beside"), [(3_999, False), (4_000, True)])
+async def test_from_4000_partitions_on_a_thread_plans(partitions: int, is_beside: bool) -> None:
+    """Such a plan takes some 50 ms."""
+    view, key = View(ALL), ALL.topic("t")
+    value = codec.dump_topic(TopicConfig("t", partitions))
+    view.apply(Event(key, 1, KeyValue(key, value, 1, 1)))
+    thread = await rebalancer._beside(view, lambda view: threading.get_ident())
+    assert (thread != threading.get_ident()) is is_beside
 
 
 class _Slow(MemoryStore):
