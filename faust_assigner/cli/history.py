@@ -34,6 +34,17 @@ from faust_assigner.cli.options import Number
 @click.option("--until", metavar="TIME", help="Only events before this time; days are UTC days.")
 @shared.fail_if_empty_option
 @shared.max_refused_option
+@click.option(
+    "--min-days",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The least number of days in the history; fewer end the command with 3, after it has written.",
+)
+@click.option(
+    "--max-age",
+    metavar="TIME",
+    help="The highest age of the newest line, like 2d; an older line ends the command with 3.",
+)
 @shared.config_option
 @click.option(
     "--no-spark", is_flag=True, help="Run in this process, for ledgers that fit in memory."
@@ -56,6 +67,8 @@ def history(
     until: str | None,
     fail_if_empty: bool | None,
     max_refused: str | None,
+    min_days: int | None,
+    max_age: str | None,
     config: str | None,
     no_spark: bool,
     packages: str,
@@ -75,9 +88,12 @@ def history(
             run_here,
             session_for,
         )
+        from faust_assigner.pipeline.history.quality import Gates
         from faust_assigner.pipeline.ledgers.period import Period
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
+        from faust_assigner.pipeline.progress import Progress, shown
         from faust_assigner.pipeline.session import release
+        from faust_assigner.pipeline.snapshots.job import duration_ms
 
         options = HistoryOptions(
             ledgers,
@@ -90,17 +106,22 @@ def history(
             shared.properties(config),
             Period.parse(since, until, now=datetime.now(UTC)),
             tuple(filter(None, packages.split(","))),
+            Gates(min_days, duration_ms(max_age) / 1000 if max_age else None),
         )
-        if no_spark:
-            report = run_here(options)
-        else:
-            check(options)
-            spark = session_for(options, master or None)
-            try:
-                report = run(spark, options)
-            finally:
-                release(spark)
+        with shown(Progress("history")) as progress:
+            if no_spark:
+                report = run_here(options, progress)
+            else:
+                check(options)
+                progress.enter("starting Spark")
+                spark = session_for(options, master or None)
+                try:
+                    report = run(spark, options, progress)
+                finally:
+                    release(spark)
         if as_json:
             click.echo(report.to_json(), nl=False)
         else:
             show_history(report, out)
+        if report.quality is not None:
+            report.quality.check()

@@ -19,7 +19,9 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
     "weights": {},
     "snapshot": {"previous": True},
 }
-_TRY_AGAIN, _USAGE = 75, 2
+_USAGE = 2
+#: Wrong options, a permanent failure, a missed gate, a temporary failure: the order of exit codes.
+_WORST_FIRST = (_USAGE, 1, 3, 75)
 #: Of [pipeline]; all others are options of the commands.
 _SHARED = frozenset({"master", "packages", "no-spark"})
 
@@ -44,7 +46,7 @@ def run(path: Path, check: bool, master: str | None) -> None:
     """Run each section that the file has: incrementally, so that a run may be repeated at any time.
 
     A section that fails does not keep the others from running. Exit code: 2 or 1 where a section failed for
-    good, 75 where trying again may help, 0 otherwise.
+    good, 3 where the data missed a gate, 75 where trying again may help, 0 otherwise.
     """
     told = _read(path)
     shared = told.pop("pipeline", {})
@@ -61,9 +63,7 @@ def run(path: Path, check: bool, master: str | None) -> None:
     with reported_errors(), _session(shared):
         codes = [_run(name, arguments) for name, arguments in steps]
     failed = [code for code in codes if code]
-    raise SystemExit(
-        max((code for code in failed if code != _TRY_AGAIN), default=max([0, *failed]))
-    )
+    raise SystemExit(next((code for code in _WORST_FIRST if code in failed), max([0, *failed])))
 
 
 def _read(path: Path) -> dict[str, Any]:

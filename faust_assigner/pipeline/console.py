@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from faust_assigner.pipeline.history.answers import summary
+
 if TYPE_CHECKING:
     from faust_assigner.pipeline.doctor import Finding
     from faust_assigner.pipeline.history.report import Report
@@ -40,6 +42,9 @@ def show(title: str, heads: Sequence[str], rows: Lines, console: Console | None 
 
 def show_history(report: Report, out: str) -> None:
     """Print the headline, the small tables, the first refused lines, and the folder of the results."""
+    for sentence in summary(report.tables):
+        print(sentence)
+    print()
     show("History", ("what", "value"), report.headline())
     for name, columns in _PRINTED.items():
         rows = [[_text(row[column]) for column in columns] for row in report.tables[name]]
@@ -55,9 +60,7 @@ def show_history(report: Report, out: str) -> None:
         print()
         lines = [(f"{row['file']}:{row['line']}", row["reason"]) for row in refused[:ROWS_PRINTED]]
         show(f"Refused lines ({report.refused:,} in all)", ("where", "why"), lines)
-    print(
-        f"\nWritten to {out}: report.html, report.json, plots, and a Parquet folder for each table"
-    )
+    print(f"\nWritten to {out}: report.html, report.json, and a Parquet folder for each table")
 
 
 _TITLES = {"movement": "Movement, in topic partitions", "balance": "Balance, in topic partitions"}
@@ -82,6 +85,8 @@ def _cut(rows: int) -> str:
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return "-"
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 

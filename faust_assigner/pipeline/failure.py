@@ -2,6 +2,7 @@
 
 2    the request is invalid: a wrong option, a missing path or topic
 1    the failure is permanent: a retry does not help
+3    the data missed a gate: too few days, too old, too different
 75   the failure is temporary: a service did not answer, retry (``EX_TEMPFAIL`` of sysexits.h)
 """
 

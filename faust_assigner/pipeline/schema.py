@@ -83,8 +83,10 @@ def _daily(text: str) -> tuple[Column, ...]:
 HISTORY: Mapping[str, tuple[Column, ...]] = MappingProxyType(
     {
         "movement": _daily(f"policy string, {_MOVED}"),
+        # Rounds with warm-ups are counted, and are in no other column.
         "balance": _daily(
-            "policy string, max_spread double, mean_spread double, idle_members long"
+            "policy string, max_spread? double, mean_spread? double, idle_members long, "
+            "warmup_rounds long"
         ),
         "recovery": _daily(
             "source string, recoveries long, records long, p50_s double, p90_s double, max_s double"
@@ -109,6 +111,16 @@ HISTORY: Mapping[str, tuple[Column, ...]] = MappingProxyType(
             "topic string, partition int, recoveries long, records long, max_s double, "
             "source string, decision_id string"
         ),
+        "timeline": _daily(
+            "hour timestamp, rebalances long, members? int, tasks_gone long, tasks_balance long, "
+            "tasks_new long, tasks_cold long, recoveries long, standstill_s? double, "
+            "lag_max? long, lag_sum? long"
+        ),
+        "standstills": _daily(
+            "decision_id string, topic string, partition int, member_id string, member string, "
+            "source string, started timestamp, seconds double, records long, trigger? string, "
+            "cause? string"
+        ),
         "quarantine": columns("file string, line long, reason string"),
     }
 )
@@ -125,6 +137,8 @@ HISTORY_KEYS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "owners": ("group_id", "dt", "member_id"),
         "deploys": ("group_id", "dt", "first", "deploy", "policy"),
         "slowest": ("group_id", "dt", "topic", "partition"),
+        "timeline": ("hour", "group_id"),
+        "standstills": ("started", "group_id", "topic", "partition", "member_id", "decision_id"),
         "quarantine": ("file", "line", "reason"),
     }
 )

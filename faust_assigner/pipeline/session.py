@@ -29,9 +29,10 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
-#: The settings of a local session: no web page, loopback only.
+#: The settings of a local session: its page and its ports on loopback only, without buttons.
 LOCAL_SETTINGS: Mapping[str, str] = {
-    "spark.ui.enabled": "false",
+    "spark.ui.port": "0",
+    "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -16,6 +16,7 @@ from faust_assigner.pipeline.ledgers.parse import parse_chunks, parse_messages
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import Visit
 from faust_assigner.pipeline.ledgers.topic_source import read_span
+from faust_assigner.pipeline.progress import Progress
 
 if TYPE_CHECKING:
     from faust_assigner.pipeline.history.job import HistoryOptions
@@ -27,8 +28,12 @@ class Here:
     Cost: about 12 microseconds and 150 bytes a line, and the merges of its days.
     """
 
-    def __init__(self, visit: Visit, options: HistoryOptions) -> None:
+    def __init__(
+        self, visit: Visit, options: HistoryOptions, progress: Progress | None = None
+    ) -> None:
         self.lines = RefusedLines()
+        self._progress = progress or Progress()
+        self._progress.follow(self.lines.counts)
         self._facts = _within(options.period, facts_in(self.lines.watch(_batches(visit))))
 
     def merge(self, store: Store, manifest: Manifest) -> Merged:
@@ -36,7 +41,9 @@ class Here:
         resolved = resolve(store, manifest, named_in(self._facts))
         new = by_day(self._facts, resolved.days)
         changed: dict[str, Day | None] = {}
-        for day in sorted(new.keys() | resolved.moves.days):
+        self._progress.days_touched = len(new.keys() | resolved.moves.days)
+        for merged, day in enumerate(sorted(new.keys() | resolved.moves.days)):
+            self._progress.days_merged = merged
             entry = manifest.days.get(day)
             after = merge_day(store, day, entry, new.get(day, {}), resolved.moves)
             if after is not entry:

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from faust_assigner.pipeline.history import output
+from faust_assigner.pipeline.history.merge import tables_again
+from faust_assigner.pipeline.history.quality import Gates, say
 from faust_assigner.pipeline.history.refused import RefusedLines, joined, table_of
-from faust_assigner.pipeline.history.store import Manifest, Store
+from faust_assigner.pipeline.history.store import DERIVED, Manifest, Store
 from faust_assigner.pipeline.jars import cached_connector_jars
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.progress import Visit, news, whole
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.one_writer import only_writer
+from faust_assigner.pipeline.progress import Progress, ui_of
 from faust_assigner.pipeline.session import spark_session
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ class HistoryOptions:
     period: Period = field(default_factory=Period)
     #: Maven packages for the session, in the notation of ``spark-submit``.
     packages: tuple[str, ...] = ()
+    #: The conditions on the written history; the report has the verdicts.
+    gates: Gates = field(default_factory=Gates)
 
 
 class Work(Protocol):
@@ -76,7 +81,7 @@ def check(options: HistoryOptions) -> None:
     Store(options.out).load()
 
 
-def run(spark: SparkSession, options: HistoryOptions) -> Report:
+def run(spark: SparkSession, options: HistoryOptions, progress: Progress | None = None) -> Report:
     """Merge ``options.ledgers`` into the history in ``options.out``; return the new report.
 
     Raises:
@@ -87,69 +92,103 @@ def run(spark: SparkSession, options: HistoryOptions) -> Report:
     """
     from faust_assigner.pipeline.history.on_spark import OnSpark
 
-    return _run(options, lambda visit: OnSpark(spark, visit, options))
+    progress = progress or Progress()
+    progress.ui = ui_of(spark)
+    return _run(options, progress, lambda visit: OnSpark(spark, visit, options))
 
 
-def run_here(options: HistoryOptions) -> Report:
+def run_here(options: HistoryOptions, progress: Progress | None = None) -> Report:
     """:func:`run` without Spark."""
     from faust_assigner.pipeline.history.here import Here
 
-    return _run(options, lambda visit: Here(visit, options))
+    progress = progress or Progress()
+    return _run(options, progress, lambda visit: Here(visit, options, progress))
 
 
-def _run(options: HistoryOptions, work: Callable[[Visit], Work]) -> Report:
+def _run(options: HistoryOptions, progress: Progress, work: Callable[[Visit], Work]) -> Report:
     with only_writer(options.out):
         check(options)
-        report = _visit(options, work)
+        report = _visit(options, progress, work)
         while options.every_s is not None:
             print_line(report)
+            progress.enter("waiting")
             time.sleep(options.every_s)
-            report = _visit(options, work)
+            report = _visit(options, progress, work)
         return report
 
 
-def _visit(options: HistoryOptions, work: Callable[[Visit], Work]) -> Report:
+def _visit(options: HistoryOptions, progress: Progress, work: Callable[[Visit], Work]) -> Report:
+    progress.enter("listing the ledgers")
     store = Store(options.out)
-    before = store.load()
+    before = _current(store, progress)
     if options.stream:
         visit = news(options.ledgers, before.sources, options.properties)
         if not visit and before.generation:
-            return output.publish(store, before, options)
+            return output.publish(store, before, options, Refused())
     else:
         visit = whole(options.ledgers, options.period, options.properties)
+    progress.enter("reading the lines")
     held = work(visit)
     try:
-        after = _merge(store, before, visit, held, options)
+        after, refused = _merge(store, before, visit, held, options, progress)
     finally:
         held.close()
-    return output.publish(store, after, options)
+    progress.enter("writing the page")
+    return output.publish(store, after, options, refused)
+
+
+def _current(store: Store, progress: Progress) -> Manifest:
+    """The manifest; the daily tables of an earlier version are computed again first."""
+    before = store.load()
+    progress.days_kept = len(before.dates)
+    if not before.generation or before.derived == DERIVED:
+        return before
+    progress.enter("computing the daily tables again, for a new version")
+    store.begin(before)
+    days = tables_again(store, before)
+    kept = (store.read_refused(before), before.refused)
+    return store.commit(before, days, refused=kept, sources=before.sources)
 
 
 def _merge(
-    store: Store, before: Manifest, visit: Visit, work: Work, options: HistoryOptions
-) -> Manifest:
+    store: Store,
+    before: Manifest,
+    visit: Visit,
+    work: Work,
+    options: HistoryOptions,
+    progress: Progress,
+) -> tuple[Manifest, Refused]:
+    """The manifest with the visit's lines, and the counts of these lines."""
     lines = work.lines
     refused = lines.counts
     rows = lines.rows(visit)
     if options.stream:
         refused = Refused(refused.accepted, len(rows), refused.first)
+    progress.follow(refused)
     output.check(refused, before, options)
+    progress.enter("merging days")
     store.begin(before)
     merged = work.merge(store, before)
+    progress.days_touched = merged.touched
     stand = store.read_refused(before)
     kept = joined(stand, rows) if options.stream else table_of(rows)
     sources: Mapping[str, Any] = visit.state(lines.lines()) if options.stream else before.sources
     is_same = not merged.days and kept.equals(stand) and sources == before.sources
     if before.generation and is_same:
         store.abandon()
-        return before
+        return before, refused
     count = kept.num_rows if options.stream else refused.lines
-    return store.commit(before, merged.days, refused=(kept, count), sources=sources)
+    after = store.commit(before, merged.days, refused=(kept, count), sources=sources)
+    progress.days_kept = len(after.dates)
+    return after, refused
 
 
 def print_line(report: Report) -> None:
-    """Print the headline's figures in one line, for logs."""
-    print("; ".join(f"{value} {name}" for name, value in report.headline()), flush=True)
+    """Print the headline's figures and the missed gates in one line, for logs."""
+    parts = [f"{value} {name}" for name, value in report.headline()]
+    if report.quality is not None:
+        parts += [say(gate) for gate in report.quality.gates if not gate["passed"]]
+    print("; ".join(parts), flush=True)
 
 
 def session_for(options: HistoryOptions, master: str | None) -> SparkSession:

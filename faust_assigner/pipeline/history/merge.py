@@ -151,6 +151,15 @@ def merge_day(
     return store.write(day, {**facts, **tables_of(facts)})
 
 
+def tables_again(store: Store, manifest: Manifest) -> dict[str, Day]:
+    """Compute the daily tables again from the stored facts. Cost: each day is read and written."""
+    found = {}
+    for day in manifest.dates:
+        facts = {fact: store.read(fact, day, manifest.days[day]) for fact in FACTS}
+        found[day] = store.write(day, {**facts, **tables_of(facts)})
+    return found
+
+
 def _merge_pending(
     store: Store, entry: Day | None, stored: Facts, new: Mapping[str, pa.Table], moves: Moves
 ) -> Day | None:

@@ -1,16 +1,17 @@
-"""Write the newest days of the store as plots, page and, last, report.json."""
+"""Write the newest days of the store as a page and, last, report.json."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
 from faust_assigner.pipeline.history import plots
+from faust_assigner.pipeline.history.quality import quality_of
 from faust_assigner.pipeline.history.report import REPORTED, About, Report, Rows, to_html
 from faust_assigner.pipeline.history.store import PENDING, Manifest, Store
 from faust_assigner.pipeline.history.tables import with_day
@@ -27,7 +28,6 @@ REPORT_DAYS = 31
 QUARANTINE_KEPT = 1000
 #: The most rows in the report: the newest rebalances, the slowest recoveries.
 ROWS_KEPT: Mapping[str, int] = {"rebalances": 1000, "slowest": 1000}
-_PICTURES = ("movement", "balance", "recovery", "skew")
 
 
 def check(refused: Refused, before: Manifest, options: HistoryOptions) -> None:
@@ -42,36 +42,37 @@ def check(refused: Refused, before: Manifest, options: HistoryOptions) -> None:
     )
 
 
-def publish(store: Store, manifest: Manifest, options: HistoryOptions) -> Report:
-    """Write the page, the plots and report.json of ``manifest``; return the report.
+def publish(store: Store, manifest: Manifest, options: HistoryOptions, refused: Refused) -> Report:
+    """Write the page and report.json of ``manifest``; return the report.
 
-    If report.json is of this generation already, no file is written.
+    If report.json is of this generation already and its gates have the same verdicts, no file is written.
     """
-    report = report_of(store, manifest, options)
+    report = report_of(store, manifest, options, refused)
     folder = store.folder
-    if _generation(store) == manifest.generation:
+    if _written(store) == _identity(json.loads(report.to_json())):
         return report
-    pictures = plots.draw(report)
-    for name in _PICTURES:
-        if name in pictures:
-            folder.write(f"{name}.png", pictures[name])
-        else:
-            folder.remove(f"{name}.png")  # the plot of an earlier run
-    folder.write("report.html", to_html(report, pictures, title=TITLE))
+    folder.write("report.html", to_html(report, plots.draw(report), title=TITLE))
     folder.write("report.json", report.to_json())
     return report
 
 
-def _generation(store: Store) -> int | None:
-    """The generation of the existing report; None if it is missing or unreadable."""
+def _written(store: Store) -> tuple[Any, ...] | None:
+    """The identity of the existing report; None if it is missing or unreadable."""
     try:
-        told = json.loads(store.folder.read("report.json"))
-        return int(told["about"]["generation"])
+        return _identity(json.loads(store.folder.read("report.json")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def report_of(store: Store, manifest: Manifest, options: HistoryOptions) -> Report:
+def _identity(told: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The generation, and each gate with its verdict: the age of the data grows without new lines."""
+    gates = [(gate["gate"], gate["limit"], gate["passed"]) for gate in told["quality"]["gates"]]
+    return int(told["about"]["generation"]), gates
+
+
+def report_of(
+    store: Store, manifest: Manifest, options: HistoryOptions, refused: Refused
+) -> Report:
     """The newest days of ``manifest`` as a report. Cost: one read per day and table."""
     days = manifest.dates[-REPORT_DAYS:]
     tables: dict[str, Rows] = {
@@ -93,7 +94,10 @@ def report_of(store: Store, manifest: Manifest, options: HistoryOptions) -> Repo
         len(days),
         len(manifest.dates),
     )
-    return Report(tables, _lost(store, manifest), manifest.refused, about, manifest.generation)
+    lost = _lost(store, manifest)
+    wanted = (options.gates, options.max_refused)
+    quality = quality_of(store, manifest, tables, lost, refused, wanted, datetime.now(UTC))
+    return Report(tables, lost, manifest.refused, about, manifest.generation, quality)
 
 
 def _rows(store: Store, manifest: Manifest, table: str, days: list[str]) -> Rows:

@@ -1,8 +1,7 @@
-"""The report of the history: report.json, and one HTML page that contains its plots."""
+"""The report of the history: report.json, and one HTML page that contains its pictures."""
 
 from __future__ import annotations
 
-import base64
 import importlib.metadata
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,10 +10,18 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from faust_assigner.pipeline.history.answers import (
+    RELEASES_SHOWN,
+    release_rows,
+    standstill_rows,
+    summary,
+    week_rows,
+)
 from faust_assigner.pipeline.schema import is_leader_topic
 
 if TYPE_CHECKING:
     from faust_assigner.model import Member
+    from faust_assigner.pipeline.history.quality import Quality
     from faust_assigner.pipeline.ledgers.current import Current
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
@@ -29,18 +36,50 @@ REPORTED = (
     "owners",
     "deploys",
     "slowest",
+    "timeline",
+    "standstills",
     "quarantine",
 )
 TEMPLATE = Path(__file__).with_name("report.html")
 #: The most rows of a table on the page; report.json holds more rows, the Parquet folders hold all.
 ROWS_SHOWN = 50
+#: The most members in the table of owners.
+MEMBERS_SHOWN = 200
+
+#: The pictures in the page's order: their titles and notes.
+PICTURES: Mapping[str, tuple[str, str]] = {
+    "members": ("Members over time", "The group's members after each rebalance."),
+    "standstill": (
+        "Standstill",
+        "Each hour's longest recovery: the time from a partition's assignment to its first new record.",
+    ),
+    "lag": (
+        "Lag",
+        "Each hour's highest lag of a single partition, and the sum over all partitions, in records.",
+    ),
+    "causes": ("Moves by cause", "Tasks per day."),
+    "releases": (
+        "Releases compared",
+        "Moved tasks per round, and the median and longest standstill.",
+    ),
+    "owners": ("Tasks per member now", "As the newest decision of each group left it, sorted."),
+    "balance": (
+        "Balance",
+        "Most minus fewest active topic partitions of a member. Rounds with warm-ups do not count.",
+    ),
+    "recovery": (
+        "Recovery times by source",
+        "A line from the median to the longest, and a dot at 90%, in seconds.",
+    ),
+    "skew": ("Heaviest partitions", "Each on its worst day."),
+}
 
 TITLES: Mapping[str, str] = {
     "rebalances": "Rebalances",
     "owners": "Who owns what now",
     "movement": "Movement per policy and day",
     "balance": "Balance per policy and day",
-    "deploys": "Movement per deploy",
+    "deploys": "Movement per release",
     "recovery": "Recovery times by cause",
     "slowest": "Slowest partitions to recover",
     "skew": "Heaviest partitions",
@@ -53,7 +92,8 @@ NOTES: Mapping[str, str] = {
     "owners": "As the newest decision of each group left it: tasks, and topic partitions by topic.",
     "movement": "In topic partitions, over active placements. A cold move landed on a member without the "
     "partition's state.",
-    "balance": "Spread: most minus fewest active topic partitions of a member, per decision.",
+    "balance": "Spread: most minus fewest active topic partitions of a member, per decision. Rounds with "
+    "warm-ups are counted apart: in these rounds a new member is empty on purpose.",
     "deploys": "In topic partitions. A deploy is what the decisions' config calls <code>deploy</code>.",
     "recovery": "Seconds from start to end of each measured recovery; exact percentiles.",
     "slowest": "The worst time of each partition over the whole ledger.",
@@ -104,6 +144,7 @@ class Report:
     about: About = field(default_factory=About)
     #: The generation of the store at the time of the report.
     generation: int = 0
+    quality: Quality | None = None
 
     def total(self, table: str, column: str) -> int:
         """The sum of a column over all rows of a table."""
@@ -115,11 +156,17 @@ class Report:
             name: [_plain(row) for row in self.tables[name]] for name in REPORTED
         }
         about = _plain({**asdict(self.about), "generation": self.generation})
-        return json.dumps({**tables, "about": about}, ensure_ascii=False).encode() + b"\n"
+        quality = self.quality.to_plain() if self.quality is not None else None
+        told = {**tables, "about": about, "quality": quality}
+        return json.dumps(told, ensure_ascii=False).encode() + b"\n"
 
     def headline(self) -> list[tuple[str, str]]:
         """The most important figures as (name, value) pairs."""
-        spreads = [float(row["max_spread"]) for row in self.tables["balance"]]
+        spreads = [
+            float(row["max_spread"])
+            for row in self.tables["balance"]
+            if row["max_spread"] is not None
+        ]
         slowest = [float(row["max_s"]) for row in self.tables["recovery"]]
         shares = [float(row["share"]) for row in self.tables["skew"]]
         return [
@@ -224,31 +271,67 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def to_html(report: Report, plots: Mapping[str, bytes], *, title: str) -> bytes:
-    """The page: headline, then each table with its plot; plots are embedded, the page loads no files."""
+def to_html(report: Report, plots: Mapping[str, str], *, title: str) -> bytes:
+    """The page: answers, pictures, data quality, then the tables; the page loads no files.
+
+    ``plots``: name -> SVG, whose colours are the page's CSS variables.
+    """
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["cell"] = _cell
-    sections = [_section(name, report, plots.get(name)) for name in TITLES]
+    environment.tests["moment"] = lambda value: isinstance(value, date)
     page = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    return page.render(
-        title=title, about=report.about.lines(), headline=report.headline(), sections=sections
-    ).encode("utf-8")
+    tables = report.tables
+    quality = report.quality
+    return (
+        page.render(
+            title=title,
+            about=report.about.lines(),
+            summary=summary(tables),
+            week=_grid(week_rows(tables)),
+            standstills=_grid(standstill_rows(tables)),
+            releases=_grid(release_rows(tables)[-RELEASES_SHOWN:]),
+            pictures=[(name, *PICTURES[name], plots[name]) for name in PICTURES if name in plots],
+            quality=quality.rows() if quality is not None else [],
+            headline=report.headline(),
+            sections=[_section(name, report) for name in TITLES],
+        )
+        .lstrip()
+        .encode("utf-8")
+    )
 
 
-def _section(name: str, report: Report, plot: bytes | None) -> dict[str, Any]:
+def _grid(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows as a table of the page: its columns, whether each holds numbers, its values."""
+    columns = list(rows[0]) if rows else []
+    numeric = [
+        any(isinstance(row[name], (int, float)) for row in rows)
+        and all(row[name] is None or isinstance(row[name], (int, float)) for row in rows)
+        for name in columns
+    ]
+    return {
+        "columns": columns,
+        "numeric": numeric,
+        "rows": [list(row.values()) for row in rows],
+    }
+
+
+def _section(name: str, report: Report) -> dict[str, Any]:
     rows = report.tables.get(name, ())
-    shown = [_SHOWN.get(name, dict)(row) for row in _worst_first(name, rows)[:ROWS_SHOWN]]
+    shown = [_SHOWN.get(name, dict)(row) for row in _worst_first(name, rows)[: _rows_shown(name)]]
     return {
         "id": name,
         "title": TITLES[name],
         "note": NOTES[name],
-        "columns": list(shown[0]) if shown else [],
-        "rows": [list(row.values()) for row in shown],
+        "total": max(len(rows), report.refused if name == "quarantine" else 0),
         "hidden": max(len(rows), report.refused if name == "quarantine" else 0) - len(shown),
-        "plot": base64.b64encode(plot).decode() if plot else None,
+        **_grid(shown),
     }
+
+
+def _rows_shown(name: str) -> int:
+    return MEMBERS_SHOWN if name == "owners" else ROWS_SHOWN
 
 
 _SHOWN: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MANIFEST, REPLACING = "manifest.json", "_REPLACING"
 FORMAT_VERSION = 1
+#: The version of the daily tables' content; a store of another version computes them again from its facts.
+DERIVED = 2
 #: The key, in the place of a day, of rows whose decision is missing and whose day is therefore unknown.
 PENDING = "pending"
 TABLES: Mapping[str, tuple[Column, ...]] = {**FACTS, **{name: HISTORY[name] for name in DAILY}}
@@ -68,6 +70,8 @@ class Manifest:
     #: The position up to which ``--stream`` read each file and topic.
     sources: Mapping[str, Any] = field(default_factory=dict)
     format: int = FORMAT_VERSION
+    #: The ``DERIVED`` of the stored daily tables; manifests without this field are of version 1.
+    derived: int = 1
 
     @property
     def dates(self) -> list[str]:
@@ -165,6 +169,7 @@ class Store:
             quarantine=self._write_refused(rows),
             refused=count,
             sources=dict(sources),
+            derived=DERIVED,
         )
         if self.load().generation != before.generation:
             raise FolderInUse(f"another run has written to {self.url} meanwhile; one at a time")

@@ -7,7 +7,7 @@ the day of its time.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from faust_assigner.pipeline.history.facts import DEPLOY, UNNAMED, Facts
 from faust_assigner.pipeline.history.report import Rows, owner_row
 from faust_assigner.pipeline.history.store import table_schema
+from faust_assigner.pipeline.history.timeline import seconds, standstills, timeline
 from faust_assigner.pipeline.ledgers.current import current_of
 from faust_assigner.pipeline.schema import DAILY, HISTORY_KEYS, is_leader_topic
 
@@ -35,14 +36,25 @@ def tables_of(facts: Facts) -> dict[str, pa.Table]:
     """
     rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in DAILY if name != "skew"}
     outcomes: list[Outcome] = []
+    moves: list[dict[str, Any]] = []
+    names: dict[tuple[str, str], str] = {}
     newest: dict[str, tuple[Mapping[str, Any], Placed]] = {}
     for decision, placed in _with_placements(facts):
         actives = [row for row in placed if row["role"] == "active"]
-        outcomes.append(outcome_of(decision, actives))
-        rows["moves"] += _moves(decision, actives)
+        outcome = outcome_of(decision, actives)
+        outcome["warming"] = any(row["role"] == "warmup" for row in placed)
+        outcome |= tasks_by_cause(decision, actives)
+        outcomes.append(outcome)
+        moves += _moves(decision, actives)
+        names |= {
+            (decision["group_id"], member["member_id"]): member["instance_id"]
+            for member in decision["members"]
+            if member["instance_id"]
+        }
         newest[decision["group_id"]] = (decision, placed)
     for decision, placed in newest.values():
         rows["owners"] += _owners(decision, placed)
+    rows["moves"] += moves
     rows["rebalances"] += outcomes
     rows["movement"] += _by(outcomes, ("policy",), _movement)
     rows["balance"] += _by(outcomes, ("policy",), _balance)
@@ -50,6 +62,8 @@ def tables_of(facts: Facts) -> dict[str, pa.Table]:
     recovered = facts["recoveries"].to_pylist()
     rows["recovery"] += _recovery(recovered)
     rows["slowest"] += _slowest(recovered)
+    rows["standstills"] += standstills(recovered, outcomes, moves, names)
+    rows["timeline"] += timeline(outcomes, recovered, facts["samples"])
     found = {name: _table(name, mine) for name, mine in rows.items()}
     return {**found, "skew": _skew(facts["samples"])}
 
@@ -118,14 +132,36 @@ def _tasks(placed: Placed) -> Callable[[Iterable[Mapping[str, Any]]], set[tuple[
     }
 
 
+def cause_of(row: Mapping[str, Any], members: Collection[str]) -> str:
+    """The cause of a moved placement: the previous owner is a member, is gone, or did not exist."""
+    before = row["prev_member_id"]
+    if before in members:
+        return "balance"
+    return "owner gone" if before is not None else "no owner before"
+
+
+def tasks_by_cause(decision: Mapping[str, Any], placed: Placed) -> dict[str, int]:
+    """The numbers of moved tasks by cause; a task whose topics have several causes counts for each."""
+    members = {member["member_id"] for member in decision["members"]}
+    tasks = _tasks(placed)
+    rows: dict[str, list[Mapping[str, Any]]] = {
+        "owner gone": [],
+        "balance": [],
+        "no owner before": [],
+    }
+    for row in placed:
+        if row["moved"]:
+            rows[cause_of(row, members)].append(row)
+    names = ("tasks_gone", "tasks_balance", "tasks_new")
+    return {name: len(tasks(mine)) for name, mine in zip(names, rows.values(), strict=True)}
+
+
 def _moves(decision: Mapping[str, Any], placed: Placed) -> Iterator[dict[str, Any]]:
     """One row per moved active partition, with the cause of the move."""
     members = {member["member_id"] for member in decision["members"]}
     for row in placed:
         if row["moved"]:
-            before = row["prev_member_id"]
-            gone = "owner gone" if before is not None else "no owner before"
-            yield {**row, "ts": decision["ts"], "cause": "balance" if before in members else gone}
+            yield {**row, "ts": decision["ts"], "cause": cause_of(row, members)}
 
 
 def _owners(decision: Mapping[str, Any], placed: Placed) -> Iterator[dict[str, Any]]:
@@ -156,12 +192,15 @@ def _movement(mine: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _balance(mine: Sequence[Outcome]) -> dict[str, float]:
-    spreads = [each["spread"] for each in mine]
+def _balance(mine: Sequence[Outcome]) -> dict[str, Any]:
+    """Spread and idle members; while warm-ups run, a new member is idle on purpose and does not count."""
+    settled = [each for each in mine if not each["warming"]]
+    spreads = [each["spread"] for each in settled]
     return {
-        "max_spread": float(max(spreads)),
-        "mean_spread": sum(spreads) / len(spreads),
-        "idle_members": sum(each["idle"] for each in mine),
+        "max_spread": float(max(spreads)) if spreads else None,
+        "mean_spread": sum(spreads) / len(spreads) if spreads else None,
+        "idle_members": sum(each["idle"] for each in settled),
+        "warmup_rounds": len(mine) - len(settled),
     }
 
 
@@ -169,17 +208,12 @@ def _deploy(mine: Sequence[Outcome]) -> dict[str, Any]:
     return {"first": min(each["ts"] for each in mine), **_movement(mine)}
 
 
-def _seconds(row: Mapping[str, Any]) -> float:
-    took: float = (row["ended"] - row["started"]).total_seconds()
-    return took
-
-
 def _recovery(recovered: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in recovered:
         groups[row["group_id"], row["source"]].append(row)
     for (group, source), mine in groups.items():
-        took = [_seconds(row) for row in mine]
+        took = [seconds(row) for row in mine]
         yield {
             "group_id": group,
             "source": source,
@@ -196,14 +230,14 @@ def _slowest(recovered: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]
     for row in recovered:
         groups[row["group_id"], row["topic"], row["partition"]].append(row)
     for (group, topic, partition), mine in groups.items():
-        worst = max(mine, key=lambda row: (_seconds(row), row["source"], row["decision_id"]))
+        worst = max(mine, key=lambda row: (seconds(row), row["source"], row["decision_id"]))
         yield {
             "group_id": group,
             "topic": topic,
             "partition": partition,
             "recoveries": len(mine),
             "records": min(sum(row["records"] for row in mine), _MOST),
-            "max_s": _seconds(worst),
+            "max_s": seconds(worst),
             "source": worst["source"],
             "decision_id": worst["decision_id"],
         }

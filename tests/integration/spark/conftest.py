@@ -25,6 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         jars=connector_jars(),
         settings={
             "spark.sql.shuffle.partitions": "2",
+            "spark.ui.enabled": "false",
             "spark.sql.warehouse.dir": str(warehouse / "warehouse"),
             "spark.local.dir": str(warehouse / "local"),
             "spark.driver.memory": "1g",

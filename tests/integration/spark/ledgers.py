@@ -309,7 +309,7 @@ def expected(lines: Iterable[Line]) -> dict[str, list[dict[str, Any]]]:
     actives = _actives(rows)
     return {
         "movement": _movement(decisions, actives),
-        "balance": _balance(decisions, actives),
+        "balance": _balance(decisions, actives, rows),
         "recovery": _recovery(rows),
         "skew": _skew(rows),
     }
@@ -357,24 +357,32 @@ def _movement(decisions: Any, actives: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _balance(decisions: Any, actives: Any) -> list[dict[str, Any]]:
+def _balance(decisions: Any, actives: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     spreads: dict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)
+    waits: dict[tuple[str, str, str], int] = defaultdict(int)
+    warming = {(row["group_id"], row["decision_id"]) for row in rows if row.get("role") == "warmup"}
     for key, decision in decisions.items():
+        place = (key[0], day(decision["ts"]), decision["policy"])
+        waits[place] += key in warming
+        spreads[place] += []
+        if key in warming:
+            continue
         loads = {m["member_id"]: 0 for m in decision["members"]}
         for row in actives.get(key, {}).values():
             if row["member_id"] in loads:
                 loads[row["member_id"]] += 1
         spread = max(loads.values(), default=0) - min(loads.values(), default=0)
         idle = sum(load == 0 for load in loads.values())
-        spreads[key[0], day(decision["ts"]), decision["policy"]].append((spread, idle))
+        spreads[place].append((spread, idle))
     return [
         {
             "group_id": g,
             "dt": dt,
             "policy": p,
-            "max_spread": float(max(s for s, _ in found)),
-            "mean_spread": sum(s for s, _ in found) / len(found),
+            "max_spread": float(max(s for s, _ in found)) if found else None,
+            "mean_spread": sum(s for s, _ in found) / len(found) if found else None,
             "idle_members": sum(i for _, i in found),
+            "warmup_rounds": waits[g, dt, p],
         }
         for (g, dt, p), found in sorted(spreads.items())
     ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from faust_assigner.pipeline.history.plots import figure
+from faust_assigner.pipeline.history.plots import COLOURS, draw, figure, svg
 
 DAY = dt.date(2026, 11, 1)
 
@@ -38,19 +39,48 @@ def rows(table: str, count: int) -> list[dict[str, Any]]:
         }
         for number, day in enumerate(days)
     ]
+    if table == "releases":
+        moved = {"tasks_moved": 5, "tasks_cold": 2, "longest_recovery_s": 3.0}
+        start = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+        return [
+            {**row, **moved, "ts": start, "deploy": f"release-2026.11.{number}"}
+            for number, row in enumerate(common)
+        ]
+    if table == "owners":
+        return [
+            {**row, "member": f"shop-worker-{number}", "tasks": number}
+            for number, row in enumerate(common)
+        ]
+    if table == "causes":
+        counts = dict.fromkeys(("tasks_gone", "tasks_balance", "tasks_new", "tasks_cold"), 3)
+        return [{**row, **counts} for row in common]
     figures = {
-        "movement": {"moved": 5, "cold_moves": 2},
         "balance": {"max_spread": 2.0, "mean_spread": 1.0},
         "recovery": {"p50_s": 0.004, "p90_s": 30.0, "max_s": 1_500_000.0},
     }[table]
     return [{**row, **figures} for row in common]
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 10, 40, 365])
-@pytest.mark.parametrize("table", ["movement", "balance", "recovery", "skew"])
+TABLES = {
+    "balance": "balance",
+    "recovery": "recovery",
+    "skew": "skew",
+    "releases": "rebalances",
+    "owners": "owners",
+    "causes": "timeline",
+}
+
+
+def drawing(name: str, found: list[dict[str, Any]]) -> Any:
+    """The drawing of these rows."""
+    return figure(name, {TABLES[name]: found})
+
+
+@pytest.mark.parametrize("count", [1, 2, 10, 40, 365])
+@pytest.mark.parametrize("table", list(TABLES))
 def test_labels_do_not_overlap(table: str, count: int) -> None:
     """However many days and however long the names; and none is cut off at the picture's edge."""
-    drawn = figure(table, rows(table, count))
+    drawn = drawing(table, rows(table, count))
     drawn.canvas.draw()
     axes = drawn.axes[0]
     labels = axes.get_yticklabels() if table == "skew" else axes.get_xticklabels()
@@ -58,13 +88,13 @@ def test_labels_do_not_overlap(table: str, count: int) -> None:
     assert boxes
     for one, other in itertools.pairwise(boxes):
         assert not one.overlaps(other)
-    assert all(box.x0 >= 0 and box.x1 <= drawn.bbox.x1 for box in boxes)
+    assert all(box.x0 >= -1 and box.x1 <= drawn.bbox.x1 + 1 for box in boxes)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.004, 1_500_000.0), (0.9, 4.0), (0.0, 0.002)])
 def test_the_axis_of_seconds_has_no_exponents(low: float, high: float) -> None:
     """``0.3`` and ``20``, not 3e-01 and a power of ten."""
-    drawn = figure(
+    drawn = drawing(
         "recovery",
         [{**row, "p50_s": low, "p90_s": high, "max_s": high} for row in rows("recovery", 2)],
     )
@@ -84,5 +114,40 @@ def test_of_a_partition_its_worst_day_is_drawn() -> None:
     shares = [0.2, 0.9, 0.4]
     days = zip(rows("skew", 3), shares, strict=True)
     found = [{**row, "partition": 0, "share": share} for row, share in days]
-    bars = figure("skew", found).axes[0].patches
+    bars = drawing("skew", found).axes[0].patches
     assert [bar.get_width() for bar in bars] == [pytest.approx(90.0)]
+
+
+def test_colours_are_the_pages_and_names_are_text() -> None:
+    """No colour of the drawing is left; a name with a dollar or an angle bracket is itself."""
+    found = [{**row, "member": "a$b$ <i>"} for row in rows("owners", 2)]
+    told = svg("owners", {"owners": found})
+    assert not [colour for colour in COLOURS if colour in told]
+    assert "var(--warm)" in told
+    assert "a$b$ &lt;i&gt;" in told
+    assert "<i>" not in told
+    assert told.startswith("<svg")
+
+
+@pytest.mark.parametrize("years", [(2026, 9999), (1, 2026), (9999, 9999), (1, 1), (1, 9999)])
+def test_a_clock_at_either_end_of_the_calendar_is_drawn(years: tuple[int, int]) -> None:
+    """A line of such a worker must not keep the page from being written."""
+    found = [
+        {"group_id": "g", "ts": dt.datetime(year, month, day, 23, tzinfo=dt.UTC), "members": 2}
+        for year, month, day in zip(years, (1, 12), (1, 31), strict=True)
+    ]
+    assert svg("members", {"rebalances": found}).startswith("<svg")
+
+
+def test_a_day_without_a_settled_round_is_no_bar() -> None:
+    """Its spread is not known; the other days are drawn."""
+    first, second = rows("balance", 2)
+    waiting = {**second, "max_spread": None, "mean_spread": None}
+    assert [bar.get_height() for bar in drawing("balance", [first]).axes[0].patches] == [2.0, 1.0]
+    assert "balance" not in draw(SimpleNamespace(tables={**NONE, "balance": [waiting]}))
+    assert "balance" in draw(SimpleNamespace(tables={**NONE, "balance": [first, waiting]}))
+
+
+NONE: dict[str, list[Any]] = {
+    name: [] for name in ("rebalances", "timeline", "owners", "balance", "recovery", "skew")
+}

@@ -1,0 +1,205 @@
+"""The answers at the top of the page: the newest week against the week before, the longest standstills.
+
+Pure: rows of the report in, rows of the page out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from statistics import median
+from typing import Any
+
+WEEK = timedelta(days=7)
+#: The most standstills, and the most releases, on the page.
+STANDSTILLS_SHOWN = 10
+RELEASES_SHOWN = 20
+
+Tables = Mapping[str, Sequence[Mapping[str, Any]]]
+
+#: Source of a state -> the reason why its recovery took time.
+_SOURCES: Mapping[str, str] = {
+    "replay": "the worker had no copy of the state and replayed {records} records",
+    "standby": "the worker's standby copy lacked {records} records",
+    "local": "the worker's own files lacked {records} records",
+    "snapshot": "the worker loaded a snapshot and read {records} further records",
+}
+_CAUSES: Mapping[str, str] = {
+    "owner gone": "the previous owner had left",
+    "balance": "the partition moved for balance",
+    "no owner before": "the partition had no owner before",
+}
+
+
+def weeks_of(tables: Tables) -> tuple[date, date] | None:
+    """The first day of the newest week, and its last day; None without any day."""
+    days = [row["dt"] for row in tables["timeline"]]
+    return (max(days) - WEEK + timedelta(days=1), max(days)) if days else None
+
+
+def week_rows(tables: Tables) -> list[dict[str, str]]:
+    """Each figure of the newest week, of the week before, and the change; empty without any day."""
+    span = weeks_of(tables)
+    if span is None:
+        return []
+    start = span[0]
+    now = [row for row in tables["timeline"] if row["dt"] >= start]
+    before = [row for row in tables["timeline"] if start - WEEK <= row["dt"] < start]
+    found = [_compared(name, of(now), of(before) if before else None) for name, of in _FIGURES]
+    releases = _releases(tables, start)
+    first = min(row["dt"] for row in tables["timeline"])
+    told = {"figure": "releases", "this week": str(len(releases[0]))}
+    older = str(len(releases[1])) if first < start else "-"
+    new = sorted(set(releases[0]) - set(releases[1]))
+    named = f"new: {', '.join(new[-3:])}" if new and older != "-" else ""
+    return [*found, {**told, "week before": older, "change": named}]
+
+
+def _sum(*names: str) -> Callable[[Sequence[Mapping[str, Any]]], float | None]:
+    return lambda rows: sum(row[name] for row in rows for name in names)
+
+
+def _most(name: str) -> Callable[[Sequence[Mapping[str, Any]]], float | None]:
+    return lambda rows: max((row[name] for row in rows if row[name] is not None), default=None)
+
+
+def _least(name: str) -> Callable[[Sequence[Mapping[str, Any]]], float | None]:
+    return lambda rows: min((row[name] for row in rows if row[name] is not None), default=None)
+
+
+_FIGURES: Sequence[tuple[str, Callable[[Sequence[Mapping[str, Any]]], float | None]]] = (
+    ("rebalances", _sum("rebalances")),
+    ("tasks moved", _sum("tasks_gone", "tasks_balance", "tasks_new")),
+    ("… because their owner had left", _sum("tasks_gone")),
+    ("… for balance", _sum("tasks_balance")),
+    ("… cold", _sum("tasks_cold")),
+    ("recoveries", _sum("recoveries")),
+    ("longest standstill, s", _most("standstill_s")),
+    ("highest lag of a partition, records", _most("lag_max")),
+    ("most members", _most("members")),
+    ("fewest members", _least("members")),
+)
+
+
+def _compared(name: str, now: float | None, before: float | None) -> dict[str, str]:
+    change = ""
+    if now is not None and before is not None and now != before:
+        share = f" ({(now - before) / before:+.0%})" if before else ""
+        change = f"{'+' if now > before else '-'}{_number(abs(now - before))}{share}"
+    return {
+        "figure": name,
+        "this week": _number(now),
+        "week before": _number(before),
+        "change": change,
+    }
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+
+
+def _releases(tables: Tables, start: date) -> tuple[list[str], list[str]]:
+    """The releases with a decision in the newest week, and those with a decision in the week before."""
+    spans = ((start, date.max), (start - WEEK, start))
+    now, before = (
+        sorted({row["deploy"] for row in tables["rebalances"] if low <= row["dt"] < high})
+        for low, high in spans
+    )
+    return now, before
+
+
+def standstill_rows(tables: Tables) -> list[dict[str, Any]]:
+    """The longest standstills of the report's days, each with its reason."""
+    triggers = {
+        (row["group_id"], row["decision_id"]): row["trigger"] for row in tables["rebalances"]
+    }
+    ordered = sorted(tables["standstills"], key=lambda row: (-row["seconds"], row["started"]))
+    return [
+        {
+            "seconds": row["seconds"],
+            "partition": f"{row['topic']}/{row['partition']}",
+            "why": why(row, triggers.get((row["group_id"], row["decision_id"]))),
+            "time": row["started"],
+            "member": row["member"],
+            "group": row["group_id"],
+        }
+        for row in ordered[:STANDSTILLS_SHOWN]
+    ]
+
+
+def why(row: Mapping[str, Any], trigger: str | None) -> str:
+    """The reason of a standstill: the origin of the state, the cause of the move, the round's trigger."""
+    told = _SOURCES.get(row["source"], "the worker restored {records} records")
+    parts = [told.format(records=f"{row['records']:,}")]
+    if row["cause"] is not None:
+        parts.append(_CAUSES[row["cause"]])
+    trigger = row["trigger"] or trigger
+    if trigger:
+        parts.append(f"round for: {trigger}")
+    return "; ".join(parts)
+
+
+def release_rows(tables: Tables) -> list[dict[str, Any]]:
+    """The releases in the order of their first decision; standstills are each round's longest recovery."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in tables["rebalances"]:
+        groups[row["group_id"], row["deploy"]].append(row)
+    found = []
+    for (group, deploy), mine in groups.items():
+        took = [row["longest_recovery_s"] for row in mine if row["longest_recovery_s"] is not None]
+        found.append(
+            {
+                "group": group,
+                "release": deploy,
+                "first round": min(row["ts"] for row in mine),
+                "rounds": len(mine),
+                "tasks moved": sum(row["tasks_moved"] for row in mine),
+                "cold": sum(row["tasks_cold"] for row in mine),
+                "moved per round": sum(row["tasks_moved"] for row in mine) / len(mine),
+                "median standstill s": median(took) if took else None,
+                "longest standstill s": max(took, default=None),
+            }
+        )
+    return sorted(found, key=lambda row: (row["first round"], row["group"], row["release"]))
+
+
+def summary(tables: Tables) -> list[str]:
+    """The answers as sentences."""
+    rows = {row["figure"]: row for row in week_rows(tables)}
+    if not rows:
+        return ["The history has no line."]
+    start, end = weeks_of(tables)  # type: ignore[misc]
+    moved, rounds = rows["tasks moved"], rows["rebalances"]
+    told = [
+        f"From {start} to {end} the group had {_many(rounds['this week'], 'rebalance')}{_than(rounds)}; "
+        f"{_many(moved['this week'], 'task')} moved{_than(moved)}, "
+        f"{rows['… cold']['this week']} of them cold."
+    ]
+    worst = [row for row in standstill_rows(tables) if _day(row["time"]) >= start]
+    if worst:
+        first = worst[0]
+        told.append(
+            f"The longest standstill: {first['partition']} on {first['member']} for "
+            f"{first['seconds']:,.1f} s ({first['why']})."
+        )
+    lag = rows["highest lag of a partition, records"]
+    if lag["this week"] != "-":
+        told.append(f"The highest lag of a partition: {lag['this week']} records{_than(lag)}.")
+    return told
+
+
+def _than(row: Mapping[str, str]) -> str:
+    if row["week before"] == "-":
+        return ""
+    return f" ({row['week before']} in the week before)"
+
+
+def _many(count: str, name: str) -> str:
+    return f"{count} {name}" if count == "1" else f"{count} {name}s"
+
+
+def _day(moment: datetime) -> date:
+    return moment.date()

@@ -1,0 +1,91 @@
+"""The progress of a run: its line's figures, and the log of a run without a terminal."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from faust_assigner.pipeline.ledgers.refusals import Refused
+from faust_assigner.pipeline.progress import Progress, shown, ui_of
+
+
+def test_the_line_has_the_stage_and_only_the_known_figures() -> None:
+    """Rows grow while they are read; days appear when they are known."""
+    now = [5.0]
+    progress = Progress("history", clock=lambda: now[0])
+    lines = Refused()
+    progress.enter("reading the lines")
+    progress.follow(lines)
+    lines.accepted = 12_000
+    lines.refuse("f", 1, "r")
+    now[0] = 66.0
+    assert progress.text() == "history 61 s: reading the lines, 12,000 rows in, 1 refused"
+    progress.days_touched, progress.days_merged, progress.days_kept = 3, 2, 1_365
+    progress.ui = "http://127.0.0.1:4040"
+    assert progress.text().endswith(
+        "3 days touched (2 merged), 1,365 days kept, Spark: http://127.0.0.1:4040"
+    )
+
+
+def test_without_a_terminal_the_line_is_logged_at_each_interval(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On stderr, with the time; stdout is the command's own."""
+    ends = iter([False, False, True])
+    waits = []
+
+    def wait(event: threading.Event, timeout: float | None = None) -> bool:
+        waits.append(timeout)
+        return next(ends)
+
+    logger = threading.Event()
+    monkeypatch.setattr(
+        "faust_assigner.pipeline.progress.threading",
+        SimpleNamespace(Event=lambda: Waiting(wait, logger), Thread=threading.Thread),
+    )
+    with shown(Progress("history"), every_s=60.0):
+        logger.wait(30)
+    told = capsys.readouterr()
+    assert [line.split(" ")[1] for line in told.err.splitlines()] == ["history", "history"]
+    assert (told.out, waits) == ("", [60.0, 60.0, 60.0])
+
+
+class Waiting:
+    """An event whose waits are the test's; ``done`` is set at the last of them."""
+
+    def __init__(self, wait: object, done: threading.Event) -> None:
+        self._wait, self._done = wait, done
+
+    def wait(self, timeout: float) -> bool:
+        """The next answer of the test."""
+        ended = bool(self._wait(self, timeout))  # type: ignore[operator]
+        if ended:
+            self._done.set()
+        return ended
+
+    def set(self) -> None:
+        """Do nothing: the answers end by themselves."""
+
+
+def test_the_log_ends_with_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """A short run logs no line, and no thread stays."""
+    before = threading.active_count()
+    with shown(Progress("history")):
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+    assert capsys.readouterr().err == ""
+
+
+def test_a_session_without_a_page_has_no_address() -> None:
+    """Spark Connect has no SparkContext; its error is the version's own."""
+
+    class Connect:
+        @property
+        def sparkContext(self) -> object:  # noqa: N802 - Spark's name
+            raise NotImplementedError
+
+    assert ui_of(Connect()) is None
+    there = SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl="http://127.0.0.1:1"))
+    assert ui_of(there) == "http://127.0.0.1:1"
