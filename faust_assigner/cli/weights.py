@@ -47,6 +47,14 @@ from faust_assigner.cli.spark import on_spark, tell
     help="The age at which a sample counts half as much as the newest.",
 )
 @click.option(
+    "--max-drift",
+    default="50%",
+    show_default=True,
+    metavar="P%",
+    help="The highest share of weight on other partitions than in the published version; beyond, the "
+    "command ends with 3 and publishes nothing.",
+)
+@click.option(
     "--shadow", is_flag=True, help="Score: plan the newest decision again, counted and weighted."
 )
 @click.option(
@@ -74,6 +82,7 @@ def weights(
     since: str | None,
     until: str | None,
     half_life: str,
+    max_drift: str,
     shadow: bool,
     replicas: int,
     max_refused: str | None,
@@ -95,6 +104,7 @@ def weights(
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
         from faust_assigner.pipeline.simulate.console import show_weights
         from faust_assigner.pipeline.weights import job
+        from faust_assigner.pipeline.weights.drift import parse_share
         from faust_assigner.weights.document import Limits
 
         request = job.Request(
@@ -111,6 +121,7 @@ def weights(
             shared.properties(config),
             Period.parse(since, until, now=datetime.now(UTC)),
             job.half_life_s(half_life),
+            parse_share(max_drift),
         )
         report = (
             job.learn_here(request)

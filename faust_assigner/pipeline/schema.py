@@ -47,7 +47,7 @@ PARTITION_WEIGHT = (
     *columns(
         "version long, computed_at timestamp, topic string, partition int, weight double, "
         "bytes_rate double, record_rate double, cpu_rate double, state_bytes long, "
-        "recovery_s_est double, samples int"
+        "recovery_s_est double, samples int, sampled_at timestamp, confidence double"
     ),
 )
 SIM_RESULT = (

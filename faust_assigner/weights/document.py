@@ -78,7 +78,9 @@ DEFAULT_LIMITS = Limits()
 class WeightRow(NamedTuple):
     """A row of the table ``partition_weight``; rates are per second, ``state_bytes`` in bytes.
 
-    Field order is column order. ``weight`` is clamped; ``samples`` is the number of underlying samples.
+    Field order is column order. ``weight`` is clamped; ``samples`` is the number of underlying samples,
+    ``sampled_at`` the time of the newest. ``confidence``: 1 minus half the width of the 95% interval of the
+    partition's share of the load, relative to this share; 0 for fewer than two hours of samples.
     """
 
     group_id: str
@@ -94,6 +96,8 @@ class WeightRow(NamedTuple):
     state_bytes: int
     recovery_s_est: float
     samples: int
+    sampled_at: datetime | None = None
+    confidence: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -269,7 +273,8 @@ def millis(moment: datetime) -> int:
 
 
 def _plain(row: WeightRow) -> dict[str, Any]:
-    return {**row._asdict(), "computed_at": stamp(row.computed_at)}
+    sampled_at = None if row.sampled_at is None else stamp(row.sampled_at)
+    return {**row._asdict(), "computed_at": stamp(row.computed_at), "sampled_at": sampled_at}
 
 
 def _inflate(data: bytes) -> bytes:

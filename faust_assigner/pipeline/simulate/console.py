@@ -138,7 +138,18 @@ def show_weights(report: Mapping[str, Any]) -> None:
     """Print the learned weights per group, and their effect on the newest decision."""
     show(
         f"Weights version {report['version']}, by {report['by']}",
-        ("group", "partitions", "samples", "lowest", "highest", "heaviest partition"),
+        (
+            "group",
+            "partitions",
+            "samples",
+            "lowest",
+            "highest",
+            "heaviest partition",
+            "confidence median",
+            "lowest",
+            "oldest",
+            "drift",
+        ),
         [
             (
                 group["group_id"],
@@ -147,6 +158,10 @@ def show_weights(report: Mapping[str, Any]) -> None:
                 f"{group['lowest']:.2f}",
                 f"{group['highest']:.2f}",
                 group["heaviest_partition"],
+                f"{group['confidence_median']:.0%}",
+                f"{group['confidence_lowest']:.0%}",
+                f"{group['oldest_s'] / 3600:.1f} h",
+                "-" if group["drift"] is None else f"{group['drift']:.0%}",
             )
             for group in report["groups"]
         ],
@@ -162,6 +177,7 @@ def show_weights(report: Mapping[str, Any]) -> None:
                 "weighted",
                 "tasks moved counted",
                 "tasks moved weighted",
+                "weighted / counted",
             ),
             [
                 (
@@ -171,6 +187,7 @@ def show_weights(report: Mapping[str, Any]) -> None:
                     f"{found['weighted']:.2f}",
                     str(found["counted_moves"]),
                     str(found["weighted_moves"]),
+                    f"{found['ratio']:.2f}",
                 )
                 for found in report["shadow"]
             ],

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
+
 from faust_assigner.errors import ConfigError, FaustAssignerError
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers.current import Current, current_here
@@ -14,6 +16,7 @@ from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
 from faust_assigner.pipeline.ledgers.rows import read_here
 from faust_assigner.pipeline.snapshots.job import duration_ms
+from faust_assigner.pipeline.weights.drift import MAX_DRIFT, check, drift, published
 from faust_assigner.pipeline.weights.publish import publish, write_file
 from faust_assigner.pipeline.weights.rates import HALF_LIFE_S, PartitionRate, rates_of, weigh
 from faust_assigner.weights.document import (
@@ -49,6 +52,8 @@ class Request:
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     period: Period = field(default_factory=Period)
     half_life_s: float = HALF_LIFE_S
+    #: The highest drift from the published weights; see :mod:`faust_assigner.pipeline.weights.drift`.
+    max_drift: float = MAX_DRIFT
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,10 @@ def half_life_s(text: str) -> float:
 
 
 def _finish(request: Request, learned: Learned) -> dict[str, Any]:
-    """Compute the weights, write and publish them, score them; return the report."""
+    """Compute the weights, write and publish them, score them; return the report.
+
+    Raises NothingToLearn, and DriftedTooFar before anything is written.
+    """
     if not learned.rates:
         raise NothingToLearn(
             f"no partition_sample in {', '.join(request.ledgers)} "
@@ -117,6 +125,8 @@ def _finish(request: Request, learned: Learned) -> dict[str, Any]:
         sampled_at[rate.group_id] = max(rate.newest, sampled_at.get(rate.group_id, rate.newest))
     document = encode(rows, version=version, computed_at=request.now, sampled_at=sampled_at)
     decode(document)  # a document that assignors would refuse must not be published
+    drifted = drift(published(request.out, request.cluster, request.topic), rows)
+    check(drifted, request.max_drift)
     if request.out is not None:
         write_file(request.out, document)
     records = 0
@@ -141,7 +151,10 @@ def _finish(request: Request, learned: Learned) -> dict[str, Any]:
         "quarantined": learned.quarantined,
         "newest_sample": newest.isoformat(),
         "stale_samples": request.now - newest > timedelta(seconds=MAX_AGE_S),
-        "groups": [_group_report(group_id, mine) for group_id, mine in _by_group(rows)],
+        "groups": [
+            {**_group_report(group_id, mine), "drift": drifted.get(group_id)}
+            for group_id, mine in _by_group(rows)
+        ],
         "shadow": [_shadow(current, rows, request) for current in learned.current],
     }
 
@@ -154,6 +167,8 @@ def _by_group(rows: Sequence[WeightRow]) -> list[tuple[str, list[WeightRow]]]:
 
 
 def _group_report(group_id: str, rows: Sequence[WeightRow]) -> dict[str, Any]:
+    newest = max(row.sampled_at for row in rows if row.sampled_at is not None)
+    ages = [(newest - row.sampled_at).total_seconds() for row in rows if row.sampled_at is not None]
     heaviest = max(rows, key=lambda row: (row.weight, row.topic, row.partition))
     return {
         "group_id": group_id,
@@ -162,6 +177,9 @@ def _group_report(group_id: str, rows: Sequence[WeightRow]) -> dict[str, Any]:
         "lowest": min(row.weight for row in rows),
         "highest": heaviest.weight,
         "heaviest_partition": f"{heaviest.topic}/{heaviest.partition}",
+        "confidence_median": float(np.median([row.confidence for row in rows])),
+        "confidence_lowest": min(row.confidence for row in rows),
+        "oldest_s": max(ages),
     }
 
 

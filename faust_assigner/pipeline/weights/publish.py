@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from faust_assigner.errors import FaustAssignerError
@@ -92,6 +92,40 @@ def publish(
     connection = cluster.connection()
     ask(connection, _send(connection, topic, records, replication))
     return len(records)
+
+
+def published_records(cluster: Cluster, topic: str) -> list[bytes]:
+    """The newest record of each group in ``topic``; empty for a missing topic.
+
+    Raises UnreachableError and RefusedByKafka.
+    """
+    connection = cluster.connection()
+    found: dict[bytes, bytes] = ask(connection, _read(connection, topic))
+    return [found[group] for group in sorted(found)]
+
+
+async def _read(connection: Connection, topic: str) -> dict[bytes, bytes]:
+    """Read the topic's only partition up to its present end."""
+    consumer = AIOKafkaConsumer(**connection, enable_auto_commit=False)
+    await consumer.start()
+    found: dict[bytes, bytes] = {}
+    try:
+        if topic not in await consumer.topics():
+            return found
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        await consumer.seek_to_beginning(partition)
+        end = (await consumer.end_offsets([partition]))[partition]
+        while await consumer.position(partition) < end:
+            for records in (await consumer.getmany(timeout_ms=500)).values():
+                for record in records:
+                    if record.value is None:
+                        found.pop(record.key, None)
+                    else:
+                        found[record.key] = record.value
+        return found
+    finally:
+        await consumer.stop()
 
 
 def _by_group(rows: Sequence[WeightRow]) -> dict[str, list[WeightRow]]:

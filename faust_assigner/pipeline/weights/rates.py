@@ -52,6 +52,10 @@ NOMINAL_INTERVAL_MS = 60_000.0
 REPLAY_RECORDS_PER_S = 3_700.0
 NOMINAL_RECORD_BYTES = 100.0
 
+#: The length of the blocks whose differences give the error, and half a 95% interval in standard errors.
+HOUR_MS = 3_600_000
+Z95 = 1.96
+
 CHANGELOG_SUFFIX = "-changelog"
 
 #: The costs from which a weight is learned; ``blend`` is the mean of the shares of all measured costs.
@@ -81,6 +85,15 @@ class PartitionRate(NamedTuple):
     #: The records that arrived, by offsets; and the growth of the end offset over all samples.
     arrived: float = 0.0
     moved: int = 0
+    #: The number of hours with samples, and the relative standard error of the partition's share of its
+    #: group's records, estimated from the differences between these hours.
+    hours: int = 0
+    error: float = math.inf
+
+    @property
+    def confidence(self) -> float:
+        """1 minus half the width of the 95% interval of the share, relative to the share; not below 0."""
+        return max(0.0, 1.0 - Z95 * self.error)
 
     @property
     def arrived_per_s(self) -> float:
@@ -117,9 +130,33 @@ def rates_of(
     newest: dict[str, dt.datetime] = {}
     for (group_id, _, _), mine in kept.items():
         newest[group_id] = max(newest.get(group_id, max(mine)), max(mine))
+    found = []
+    hours: dict[str, dict[int, float]] = {}
+    for key in sorted(kept):
+        rate, by_hour = _rate(key, kept[key], typical[key[0]], newest[key[0]], half_life_s)
+        found.append((rate, by_hour))
+        total = hours.setdefault(key[0], {})
+        for hour, records in by_hour.items():
+            total[hour] = total.get(hour, 0.0) + records
     return [
-        _rate(key, kept[key], typical[key[0]], newest[key[0]], half_life_s) for key in sorted(kept)
+        rate._replace(hours=len(by_hour), error=_error(by_hour, hours[rate.group_id]))
+        for rate, by_hour in found
     ]
+
+
+def _error(mine: Mapping[int, float], group: Mapping[int, float]) -> float:
+    """The relative standard error of a ratio estimate: a partition's records over its group's, by hours.
+
+    A load that rises and falls in all partitions alike is no error of a share. Infinite below two hours.
+    """
+    if len(mine) < 2:
+        return math.inf
+    total = math.fsum(mine.values())
+    if not total:
+        return 0.0
+    ratio = total / math.fsum(group[hour] for hour in mine)
+    squares = math.fsum((records - ratio * group[hour]) ** 2 for hour, records in mine.items())
+    return math.sqrt(squares * len(mine) / (len(mine) - 1)) / total
 
 
 def weigh(
@@ -204,7 +241,8 @@ def _rate(
     typical: float,
     newest: dt.datetime,
     half_life_s: float,
-) -> PartitionRate:
+) -> tuple[PartitionRate, dict[int, float]]:
+    """The rate without its error, and the partition's decayed records by hour."""
     moments = sorted(mine)
     gaps = [None, *_gaps_ms(moments)]
     covered = [typical if gap is None or gap > HOLE * typical else float(gap) for gap in gaps]
@@ -221,7 +259,11 @@ def _rate(
     def total(values: Iterable[float]) -> float:
         return math.fsum(count * value for count, value in zip(counts, values, strict=True))
 
-    return PartitionRate(
+    hours: dict[int, float] = {}
+    for moment, count, came, amount in zip(moments, counts, arrived, amounts, strict=True):
+        hour = millis(moment) // HOUR_MS
+        hours[hour] = hours.get(hour, 0.0) + count * max(came, float(amount[0]))
+    rate = PartitionRate(
         *key,
         len(moments),
         total(covered),
@@ -234,6 +276,7 @@ def _rate(
         total(arrived),
         max(ends) - min(ends),
     )
+    return rate, hours
 
 
 def _costs(rates: Sequence[PartitionRate], by: str) -> Floats:
@@ -301,4 +344,6 @@ def _row(
         rate.state_bytes,
         round(records_kept(rate) / REPLAY_RECORDS_PER_S, 6),
         rate.samples,
+        rate.newest,
+        round(rate.confidence, 4),
     )

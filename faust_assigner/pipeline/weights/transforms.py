@@ -7,6 +7,7 @@ too, and its weights are relative to a median over all tasks of a group.
 from __future__ import annotations
 
 import datetime as dt
+import math
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
@@ -15,6 +16,7 @@ from pyspark.sql.window import Window
 from faust_assigner.pipeline.weights.rates import (
     HALF_LIFE_S,
     HOLE,
+    HOUR_MS,
     NOMINAL_INTERVAL_MS,
     PartitionRate,
 )
@@ -70,19 +72,50 @@ def covered(distinct: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
 
 def rates(samples: DataFrame, half_life_s: float = HALF_LIFE_S) -> DataFrame:
     """One row per partition with the fields of :class:`PartitionRate`; ``newest`` in milliseconds."""
-    return (
-        covered(distinct_samples(samples), half_life_s)
-        .groupBy(*KEY)
+    sums = ("covered_ms", "records_in", "bytes_in", "cpu_ms", "arrived")
+    timed = covered(distinct_samples(samples), half_life_s)
+    flow = F.greatest("arrived", F.col("records_in").cast("double"))
+    hours = (
+        timed.withColumn("hour", F.floor(F.col("at_ms") / HOUR_MS))
+        .groupBy(*KEY, "hour")
         .agg(
             F.count("*").alias("samples"),
-            *(
-                F.sum(F.col("counts") * F.col(name)).alias(name)
-                for name in ("covered_ms", "records_in", "bytes_in", "cpu_ms", "arrived")
-            ),
-            (F.max("end_offset") - F.min("end_offset")).alias("moved"),
+            *(F.sum(F.col("counts") * F.col(name)).alias(name) for name in sums),
+            F.sum(F.col("counts") * flow).alias("mine"),
+            F.max("end_offset").alias("high"),
+            F.min("end_offset").alias("low"),
             F.max_by("state_bytes", "at_ms").alias("state_bytes"),
             F.max("at_ms").alias("newest"),
             F.max_by("end_offset", "at_ms").alias("end_offset"),
+        )
+    )
+    group = hours.groupBy("group_id", "hour").agg(F.sum("mine").alias("all"))
+    count, total = F.count("*"), F.sum("mine")
+    # Some versions of Spark raise an error for a division by zero.
+    above_zero = F.lit(5e-324)
+    ratio = total / F.greatest(F.sum("all"), above_zero)
+    squares = (
+        F.sum(F.col("mine") * F.col("mine"))
+        - 2 * ratio * F.sum(F.col("mine") * F.col("all"))
+        + ratio * ratio * F.sum(F.col("all") * F.col("all"))
+    )
+    spread = F.greatest(squares, F.lit(0.0)) * count / F.greatest(count - 1, F.lit(1))
+    error = F.sqrt(spread) / F.greatest(total, above_zero)
+    return (
+        hours.join(F.broadcast(group), ["group_id", "hour"])
+        .groupBy(*KEY)
+        .agg(
+            F.sum("samples").alias("samples"),
+            *(F.sum(name).alias(name) for name in sums),
+            (F.max("high") - F.min("low")).alias("moved"),
+            F.max_by("state_bytes", "newest").alias("state_bytes"),
+            F.max("newest").alias("newest"),
+            F.max_by("end_offset", "newest").alias("end_offset"),
+            count.alias("hours"),
+            F.when(count < 2, F.lit(math.inf))
+            .when(total == 0, F.lit(0.0))
+            .otherwise(error)
+            .alias("error"),
         )
     )
 

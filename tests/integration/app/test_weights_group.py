@@ -22,10 +22,10 @@ from faust_assigner.ledger import encode
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
 from faust_assigner.pipeline.weights.job import Request, learn_here
-from faust_assigner.pipeline.weights.publish import publish, write_file
+from faust_assigner.pipeline.weights.publish import publish, published_records, write_file
 from faust_assigner.pipeline.weights.rates import rates_of, weigh
 from faust_assigner.testing.broker import broker_process
-from faust_assigner.weights.document import Limits, WeightRow
+from faust_assigner.weights.document import Limits, WeightRow, decode
 from faust_assigner.weights.document import encode as encode_document
 from tests.support.faust_group import WireGroup, make_app
 from tests.support.workers.fleet import Fleet
@@ -193,6 +193,12 @@ def test_weights_reach_an_app_through_a_compacted_topic(embedded_broker: object)
     for version in (1, 2):
         publish(Cluster(bootstrap), "weights", [*rows, *other], version=version, computed_at=NOW)
 
+    newest = [decode(record) for record in published_records(Cluster(bootstrap), "weights")]
+    assert [(each.version, {row["group_id"] for row in each.rows}) for each in newest] == [
+        (2, {"bank"}),
+        (2, {rows[0].group_id}),
+    ]
+    assert published_records(Cluster(bootstrap), "nowhere") == []
     app = make_app(
         "http://one", broker=f"kafka://{bootstrap}", faust_assigner_weights="topic:weights"
     )

@@ -61,6 +61,7 @@ def test_a_document_too_large_for_a_record_is_said_before_anything_is_sent(
     monkeypatch.setattr(publish, "MAX_RECORD_BYTES", 10)
     monkeypatch.setattr(publish, "_send", lambda *given: sent.append(given))
     monkeypatch.setattr(publish, "ask", lambda *_: None)
+    monkeypatch.setattr(job, "published", lambda *_: [])
     request = Request(["somewhere"], NOW, None, Cluster("a:1"), "weights")
     with pytest.raises(NotPublished, match="group 'g'"):
         job._finish(request, learned())

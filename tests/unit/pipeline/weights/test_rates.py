@@ -22,6 +22,7 @@ from faust_assigner.pipeline.weights.rates import (
     weigh,
 )
 from faust_assigner.weights.document import Limits, decode
+from faust_assigner.weights.document import encode as encode_weights
 
 WIDE = Limits(0.02, 50)
 NOON = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
@@ -439,3 +440,63 @@ def test_a_task_weighs_what_its_topics_weigh_together() -> None:
         for partition in range(3):
             assert weights[busy, partition] == weights[quiet, partition]
         assert weights[busy, 2] == pytest.approx(6_006 / 606, rel=1e-3)
+
+
+def hourly(*loads: tuple[int, ...]) -> list[dict[str, Any]]:
+    """One sample an hour and partition: ``loads[partition][hour]`` consumed records, without offsets."""
+    return [
+        {
+            "group_id": "shop",
+            "ts": NOON + dt.timedelta(hours=hour),
+            "topic": "orders",
+            "partition": partition,
+            "end_offset": 0,
+            "committed_offset": 0,
+            "records_in": records,
+            "bytes_in": records,
+            "cpu_ms": 0.0,
+            "state_bytes": 0,
+        }
+        for partition, mine in enumerate(loads)
+        for hour, records in enumerate(mine)
+    ]
+
+
+def test_a_load_that_all_partitions_share_by_day_and_night_costs_no_confidence() -> None:
+    """Each hour is ten times the one before; the shares stay 1:3."""
+    found = rates_of(hourly((1, 10, 100), (3, 30, 300)), half_life_s=NO_DECAY)
+    assert [rate.confidence for rate in found] == [pytest.approx(1.0), pytest.approx(1.0)]
+    assert [rate.hours for rate in found] == [3, 3]
+
+
+def test_a_share_that_differs_between_the_hours_costs_confidence() -> None:
+    """By the ratio estimate's formula: residuals 5 and -5 over 20 records of two hours."""
+    (first, second) = rates_of(hourly((15, 5), (5, 15)), half_life_s=NO_DECAY)
+    assert first.error == second.error == pytest.approx((2 * (25 + 25)) ** 0.5 / 20)
+    assert first.confidence == pytest.approx(1 - 1.96 * 0.5)
+
+
+def test_samples_of_one_hour_give_no_confidence() -> None:
+    """The difference between hours is not known, however many samples there are."""
+    (found,) = rates_of([{**row, "ts": NOON + dt.timedelta(minutes=n)} for n in range(30)
+                         for row in hourly((5,))])  # fmt: skip
+    assert (found.samples, found.hours, found.confidence) == (30, 1, 0.0)
+
+
+def test_an_idle_partition_is_known_to_be_idle() -> None:
+    """Two hours without a record are two equal hours."""
+    (idle, _) = rates_of(hourly((0, 0), (5, 5)), half_life_s=NO_DECAY)
+    assert idle.confidence == 1.0
+
+
+def test_each_weight_has_its_own_newest_sample() -> None:
+    """A partition whose worker stopped to write samples is older than its group."""
+    rows = hourly((5, 5), (5, 5, 5))
+    _, weights = weigh(rates_of(rows, half_life_s=NO_DECAY), computed_at=NOON)
+    assert [row.sampled_at for row in weights] == [
+        NOON + dt.timedelta(hours=1),
+        NOON + dt.timedelta(hours=2),
+    ]
+    document = json.loads(encode_weights(weights, version=1, computed_at=NOON))
+    assert [row["sampled_at"][11:16] for row in document["partition_weight"]] == ["13:00", "14:00"]
+    assert document["partition_weight"][0]["confidence"] == 1.0
