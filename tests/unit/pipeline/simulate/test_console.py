@@ -18,6 +18,7 @@ def test_each_figure_of_a_shadow_score_stands_below_its_head(
         "weighted": 1.1,
         "counted_moves": 2,
         "weighted_moves": 3,
+        "ratio": 0.73,
     }
     report = {"version": 7, "by": "records", "groups": [], "shadow": [score], "quarantined": 0}
     show_weights({**report, "stale_samples": False, "out": "weights", "topic": None})
@@ -29,4 +30,4 @@ def test_each_figure_of_a_shadow_score_stands_below_its_head(
         for name in ("heaviest now", "counted ", "weighted ", "tasks moved counted")
     }
     assert list(shown.values()) == ["1.90", "1.50", "1.10", "2"]
-    assert row.endswith("3")
+    assert row.split()[-2:] == ["3", "0.73"]
