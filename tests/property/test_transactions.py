@@ -16,10 +16,13 @@ from faust_assigner.broker.storage.records import CONTROL, HEADER, TRANSACTIONAL
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.offsets import Committed
-from faust_assigner.coordinator.transactions import State
+from faust_assigner.coordinator.transactions import State, Transaction
 from faust_assigner.coordinator.transactions.events import (
+    AddAndWriteOffsets,
+    AddAndWriteRecords,
     AddGroup,
     AddPartitions,
+    EndAndBump,
     EndTransaction,
     InitProducer,
     WriteRecords,
@@ -27,7 +30,8 @@ from faust_assigner.coordinator.transactions.events import (
 from tests.support.clients.raw_client import batch, one_record
 
 PARTITIONS, TIMEOUT_MS, STEPS = 2, 500, 200
-PRODUCERS = ("a", "b", "c")
+PRODUCERS = ("a", "b", "c", "d")
+SECOND_VERSION = ("c", "d")  # these producers speak the second version of transactions (KIP-890)
 
 
 @dataclass
@@ -92,9 +96,9 @@ class Game:
                 self.sequences[name, partition] = 0
 
     def add(self, name: str) -> None:
-        """All partitions and the group of the producer's name."""
+        """All partitions and the group of the producer's name, in a request of the first version."""
         known = self.node.transactions.get(name)
-        if known is None:
+        if known is None or name in SECOND_VERSION:
             return
         topic_id = self.topic.topic_id.bytes
         places = frozenset((topic_id, number) for number in range(PARTITIONS))
@@ -109,7 +113,12 @@ class Game:
         if known is None:
             return
         place = (self.topic.topic_id.bytes, partition)
-        if self.ask(name, WriteRecords(known.producer_id, known.epoch, place)) is not Code.NONE:
+        if name in SECOND_VERSION:
+            added = self.ask(name, AddAndWriteRecords(known.producer_id, known.epoch, place))
+            if added is not Code.NONE:
+                return
+            self.open.setdefault(name, Open())
+        elif self.ask(name, WriteRecords(known.producer_id, known.epoch, place)) is not Code.NONE:
             assert name not in self.open
             return
         sequence = self.sequences.get((name, partition), 0)
@@ -134,6 +143,11 @@ class Game:
     def commit(self, name: str) -> None:
         """An offset in the transaction, where one is open."""
         known = self.node.transactions.get(name)
+        if known is not None and name in SECOND_VERSION:
+            added = AddAndWriteOffsets(known.producer_id, known.epoch, name)
+            if self.ask(name, added) is Code.NONE:
+                self.open.setdefault(name, Open())
+            known = self.node.transactions.get(name)
         if known is None or name not in known.groups:
             return
         offset = self.draw.randrange(1_000)
@@ -146,8 +160,28 @@ class Game:
         known, commits = self.node.transactions.get(name), self.draw.random() < 0.6
         if known is None or known.state is not State.ONGOING:
             return
+        if name in SECOND_VERSION:
+            self.end_and_bump(name, known, commits=commits)
+            return
         if self.ask(name, EndTransaction(known.producer_id, known.epoch, commits)) is Code.NONE:
             self.over(name, commits=commits)
+
+    def end_and_bump(self, name: str, known: Transaction, *, commits: bool) -> None:
+        """End with the next epoch; half of the producers get no answer and repeat the request."""
+        event = EndAndBump(known.producer_id, known.epoch, commits, -1)
+        if self.ask(name, event) is not Code.NONE:
+            return
+        after = self.node.transactions.get(name)
+        assert after is not None
+        assert after.epoch == known.epoch + 1
+        if self.draw.random() < 0.5:
+            assert self.ask(name, event) is Code.NONE
+            assert self.node.transactions.get(name) == after
+        late = AddAndWriteRecords(known.producer_id, known.epoch, (self.topic.topic_id.bytes, 0))
+        assert self.ask(name, late) is Code.INVALID_PRODUCER_EPOCH
+        for partition in range(PARTITIONS):
+            self.sequences[name, partition] = 0
+        self.over(name, commits=commits)
 
     def over(self, name: str, *, commits: bool) -> None:
         """The model's end of a transaction."""
@@ -212,7 +246,7 @@ def committed_view(log: PartitionLog, max_bytes: int) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_in_memory_committed_readers_see_what_the_model_says(seed: int) -> None:
-    """Three producers, refused writes, timeouts; checked after every step."""
+    """Four producers of both versions, refused writes, timeouts; checked after every step."""
     game = Game(None, seed)
     for _ in range(STEPS):
         game.step()

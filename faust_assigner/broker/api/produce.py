@@ -23,13 +23,14 @@ from faust_assigner.broker.storage.records import (
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.topics import Topic
 from faust_assigner.coordinator.errors import Code
-from faust_assigner.coordinator.transactions.events import WriteRecords
+from faust_assigner.coordinator.transactions.events import AddAndWriteRecords, WriteRecords
 
 PRODUCE: Final = 0
 NO_OFFSET: Final = -1
 BARRED: Final = ErrorCode.transactional_id_authorization_failed
 NO_NAME: Final = "a transactional batch without a transactional id"
 NO_RIGHT: Final = "the right to write with this transactional id is missing"
+ADDING_SINCE: Final = 12  # clients of the second version of transactions (KIP-890)
 ABORTABLE_SINCE: Final = 11  # older clients do not know TRANSACTION_ABORTABLE
 
 
@@ -173,6 +174,8 @@ def _admit(
 ) -> None:
     """Refuse a transactional batch without an open transaction here (KIP-890). Raises BadBatch.
 
+    Clients of the second version do not add partitions themselves: their batch adds its partition.
+
     The coordinator is asked for every batch, so a fenced producer can write no further record.
     """
     if not batch.is_transactional:
@@ -182,7 +185,9 @@ def _admit(
         return
     assert transactional_id is not None, "such a request was refused as a whole"
     place = (topic.topic_id.bytes, log.number)
-    event = WriteRecords(batch.producer_id, batch.producer_epoch, place)
+    adds = call.version >= ADDING_SINCE
+    kind = AddAndWriteRecords if adds else WriteRecords
+    event = kind(batch.producer_id, batch.producer_epoch, place)
     code = call.node.transactions.ask(transactional_id, event)
     if code is Code.TRANSACTION_ABORTABLE and call.version < ABORTABLE_SINCE:
         code = Code.INVALID_TXN_STATE

@@ -27,8 +27,10 @@ from faust_assigner.coordinator.events import CommitOffsets
 from faust_assigner.coordinator.offsets import Committed, TopicPartition
 from faust_assigner.coordinator.transactions import Place
 from faust_assigner.coordinator.transactions.events import (
+    AddAndWriteOffsets,
     AddGroup,
     AddPartitions,
+    EndAndBump,
     EndTransaction,
     Event,
     InitProducer,
@@ -38,6 +40,8 @@ from faust_assigner.coordinator.transactions.events import (
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 28
 NOBODY: Final = -1
 ABORTABLE_SINCE: Final = 4  # TxnOffsetCommit: older clients do not know TRANSACTION_ABORTABLE
+#: The first versions of clients with the second version of transactions (KIP-890): EndTxn, TxnOffsetCommit.
+BUMPING_SINCE, ADDING_SINCE = 5, 5
 #: The first version of an API whose clients know PRODUCER_FENCED (KIP-588). Older clients get
 #: INVALID_PRODUCER_EPOCH.
 FENCED_SINCE: Final[Mapping[int, int]] = {
@@ -157,12 +161,33 @@ def add_offsets(call: Call, request: Any) -> Values:
 
 
 async def end_txn(call: Call, request: Any) -> Values:
-    """Commit or abort, in one write with the markers and the offsets of groups."""
-    event = EndTransaction(request.producer_id, request.producer_epoch, request.committed)
-    error = _ask(call, END_TXN, request.transactional_id, event)
+    """Commit or abort, in one write with the markers and the offsets of groups.
+
+    Since version 5 the answer has the producer's next epoch, or a fresh producer id (KIP-890).
+    """
+    producer = (request.producer_id, request.producer_epoch, request.committed)
+    transactional_id = request.transactional_id
+    event: Event = EndTransaction(*producer)
+    if call.version >= BUMPING_SINCE:
+        known = call.node.transactions.get(transactional_id)
+        is_exhausted = known is not None and known.is_exhausted
+        try:
+            fresh_id = call.node.new_producer_id() if is_exhausted else NOBODY
+        except StoreFailed:
+            return {"error_code": ErrorCode.coordinator_not_available}
+        event = EndAndBump(*producer, fresh_id)
+    error = _ask(call, END_TXN, transactional_id, event)
     if error is ErrorCode.none:
-        error = await _flush(call, request.transactional_id)
-    return {"error_code": error}
+        error = await _flush(call, transactional_id)
+    if error is not ErrorCode.none or call.version < BUMPING_SINCE:
+        return {"error_code": error}
+    ended = call.node.transactions.get(transactional_id)
+    assert ended is not None, "an end without an error keeps its transactional id"
+    return {
+        "error_code": error,
+        "producer_id": ended.producer_id,
+        "producer_epoch": ended.epoch,
+    }
 
 
 async def _flush(call: Call, transactional_id: str) -> ErrorCode:
@@ -236,7 +261,8 @@ async def _carry_out(
 def _may_write(call: Call, request: Any) -> Code:
     if not limits.is_group_id(request.group_id):
         return Code.INVALID_GROUP_ID
-    event = WriteOffsets(request.producer_id, request.producer_epoch, request.group_id)
+    kind = AddAndWriteOffsets if call.version >= ADDING_SINCE else WriteOffsets
+    event = kind(request.producer_id, request.producer_epoch, request.group_id)
     code = call.node.transactions.ask(request.transactional_id, event)
     is_old = call.version < ABORTABLE_SINCE
     return Code.INVALID_TXN_STATE if code is Code.TRANSACTION_ABORTABLE and is_old else code
@@ -246,6 +272,6 @@ APIS: Final = (
     Api(INIT_PRODUCER_ID, "InitProducerId", 0, 5, init_producer_id),
     Api(ADD_PARTITIONS, "AddPartitionsToTxn", 0, 3, add_partitions),
     Api(ADD_OFFSETS, "AddOffsetsToTxn", 0, 4, add_offsets),
-    Api(END_TXN, "EndTxn", 0, 4, end_txn),
-    Api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 4, txn_offset_commit),
+    Api(END_TXN, "EndTxn", 0, 5, end_txn),
+    Api(TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, txn_offset_commit),
 )

@@ -14,7 +14,13 @@ from faust_assigner.broker.api.call import Api, Call, Encoded
 API_VERSIONS: Final = 18
 #: Lowest and highest level of each feature of Kafka 4.3 that this broker supports; the highest one is
 #: finalized. Level 1 of group.version is the consumer protocol (KIP-848).
-FEATURES: Final = {"group.version": (0, 1), "kraft.version": (0, 1), "metadata.version": (7, 30)}
+#: Level 2 of transaction.version is the second version of transactions (KIP-890).
+FEATURES: Final = {
+    "group.version": (0, 1),
+    "kraft.version": (0, 1),
+    "metadata.version": (7, 30),
+    "transaction.version": (0, 2),
+}
 ZERO_SINCE: Final = 4  # older clients cannot read a feature whose lowest level is 0
 _advertised: list[dict[str, Any]] = []
 

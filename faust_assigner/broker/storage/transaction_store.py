@@ -34,6 +34,7 @@ def dump_transaction(value: Transaction) -> bytes:
             "groups": sorted(value.groups),
             "started": value.started_ms,
             "updated": value.updated_ms,
+            "bumped": value.is_bumped,
         },
         separators=(",", ":"),
     ).encode()
@@ -60,4 +61,5 @@ def load_transactions(store: Store) -> Iterator[Transaction]:
             frozenset(saved["groups"]),
             saved["started"],
             saved["updated"],
+            saved.get("bumped", False),
         )

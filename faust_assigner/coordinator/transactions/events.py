@@ -57,6 +57,24 @@ class WriteOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class AddAndWriteRecords:
+    """Add the partition, as the first write to it does in the second version (KIP-890)."""
+
+    producer_id: int
+    epoch: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class AddAndWriteOffsets:
+    """Add the group, as the first commit of its offsets does in the second version (KIP-890)."""
+
+    producer_id: int
+    epoch: int
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class EndTransaction:
     """The producer commits or aborts."""
 
@@ -66,9 +84,23 @@ class EndTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class EndAndBump:
+    """The producer commits or aborts, and goes on with the next epoch (KIP-890, second version).
+
+    ``fresh_id`` is an unused producer id, for the case that the epochs of the current id are exhausted.
+    """
+
+    producer_id: int
+    epoch: int
+    commits: bool
+    fresh_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """``Transaction.aborts_at_ms`` has passed."""
 
 
-Owned = AddPartitions | AddGroup | WriteRecords | WriteOffsets | EndTransaction
+Written = WriteRecords | WriteOffsets | AddAndWriteRecords | AddAndWriteOffsets
+Owned = AddPartitions | AddGroup | Written | EndTransaction | EndAndBump
 Event = InitProducer | Owned | Tick

@@ -1,9 +1,10 @@
 """The transaction coordinator: ``step(transaction, event, now_ms) -> Decision``, as a literal table.
 
 Behaviour follows Apache Kafka's coordinator: KIP-98 (transactions), KIP-360 (a producer raises its own
-epoch), KIP-447 (offsets of a group), KIP-890 part 1 (each write is verified). There is one difference: Kafka
-stores a decision first and the markers later, and answers CONCURRENT_TRANSACTIONS in between. Here both are
-a single write, so this error does not occur.
+epoch), KIP-447 (offsets of a group), KIP-890 (each write is verified; in the second version writes add their
+partitions, and each end raises the epoch). There is one difference: Kafka stores a decision first and the
+markers later, and answers CONCURRENT_TRANSACTIONS in between. Here both are a single write, so this error
+does not occur.
 
 Values are immutable. The broker stores ``transaction`` and the marker in one write and keeps the new
 value afterwards. If the write fails, the broker keeps the old value.
@@ -17,8 +18,11 @@ from typing import Any, Final
 
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.transactions.events import (
+    AddAndWriteOffsets,
+    AddAndWriteRecords,
     AddGroup,
     AddPartitions,
+    EndAndBump,
     EndTransaction,
     Event,
     InitProducer,
@@ -26,6 +30,7 @@ from faust_assigner.coordinator.transactions.events import (
     Tick,
     WriteOffsets,
     WriteRecords,
+    Written,
 )
 from faust_assigner.coordinator.transactions.state import (
     LAST_EPOCH,
@@ -90,12 +95,14 @@ def _found(transactional_id: str, event: Event, now_ms: int) -> Decision:
 
 def _refuse_stranger(known: Transaction, event: Owned) -> Code:
     """Return the error for an id or an epoch other than the current one; writes have their own error."""
+    if isinstance(event, EndAndBump) and _is_repeated(known, event):
+        return Code.NONE
     if event.producer_id != known.producer_id:
         return Code.INVALID_PRODUCER_ID_MAPPING
     if (
         event.epoch != known.epoch or known.epoch > LAST_EPOCH
     ):  # the epoch after the last has no owner
-        is_write = isinstance(event, WriteRecords | WriteOffsets)
+        is_write = isinstance(event, Written)
         return Code.INVALID_PRODUCER_EPOCH if is_write else Code.PRODUCER_FENCED
     return Code.NONE
 
@@ -176,12 +183,17 @@ def _add_partitions(known: Transaction, event: AddPartitions, now_ms: int) -> De
     )
 
 
-def _add_group(known: Transaction, event: AddGroup, now_ms: int) -> Decision:
+def _add_group(known: Transaction, event: AddGroup | AddAndWriteOffsets, now_ms: int) -> Decision:
     if known.state is State.ONGOING and event.group_id in known.groups:
         return _DONE
     return Decision(
         Code.NONE, replace(_open(known, now_ms), groups=known.groups | {event.group_id})
     )
+
+
+def _add_place(known: Transaction, event: AddAndWriteRecords, now_ms: int) -> Decision:
+    added = AddPartitions(event.producer_id, event.epoch, frozenset((event.place,)))
+    return _add_partitions(known, added, now_ms)
 
 
 def _write_records(known: Transaction, event: WriteRecords, now_ms: int) -> Decision:
@@ -203,16 +215,57 @@ def _end(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
     return _ended(known, now_ms, epoch=known.epoch, last=known.last_epoch, commits=event.commits)
 
 
-def _end_committed(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
+def _end_committed(known: Transaction, event: EndTransaction | EndAndBump, now_ms: int) -> Decision:
     return _DONE if event.commits else Decision(Code.INVALID_TXN_STATE)
 
 
-def _end_aborted(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
+def _end_aborted(known: Transaction, event: EndTransaction | EndAndBump, now_ms: int) -> Decision:
     return Decision(Code.INVALID_TXN_STATE) if event.commits else _DONE
 
 
 def _end_nothing(known: Transaction, event: EndTransaction, now_ms: int) -> Decision:
     return Decision(Code.INVALID_TXN_STATE)
+
+
+def _is_repeated(known: Transaction, event: EndAndBump) -> bool:
+    """Whether the producer repeats the last end, because it got no answer with its next epoch."""
+    if not known.is_bumped or known.state not in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+        return False
+    if event.producer_id == known.producer_id:
+        return event.epoch + 1 == known.epoch
+    # The id before was exhausted, and its producer goes on with a fresh one.
+    is_last = event.producer_id == known.previous_producer_id and event.epoch == LAST_EPOCH
+    return is_last and known.epoch == 0
+
+
+def _end_and_bump(known: Transaction, event: EndAndBump, now_ms: int) -> Decision:
+    ended = _ended(known, now_ms, epoch=known.epoch + 1, last=known.epoch, commits=event.commits)
+    assert ended.transaction is not None
+    bumped = replace(ended.transaction, is_bumped=True)
+    if known.is_exhausted:
+        bumped = replace(bumped, producer_id=event.fresh_id, epoch=0)
+    if known.state is not State.ONGOING:
+        return Decision(Code.NONE, replace(bumped, started_ms=now_ms))  # nothing to mark
+    return replace(ended, transaction=bumped)
+
+
+def _abort_nothing(known: Transaction, event: EndAndBump, now_ms: int) -> Decision:
+    """Abort without partitions: the producer may have written to none, and gets its next epoch, too."""
+    if event.commits:
+        return Decision(Code.INVALID_TXN_STATE)
+    return _end_and_bump(known, event, now_ms)
+
+
+def _repeat_commit(known: Transaction, event: EndAndBump, now_ms: int) -> Decision:
+    if _is_repeated(known, event):
+        return _end_committed(known, event, now_ms)
+    return _abort_nothing(known, event, now_ms)
+
+
+def _repeat_abort(known: Transaction, event: EndAndBump, now_ms: int) -> Decision:
+    if _is_repeated(known, event):
+        return _end_aborted(known, event, now_ms)
+    return _abort_nothing(known, event, now_ms)
 
 
 def _tick(known: Transaction, event: Tick, now_ms: int) -> Decision:
@@ -240,6 +293,7 @@ def _ended(known: Transaction, now_ms: int, *, epoch: int, last: int, commits: b
         partitions=frozenset(),
         groups=frozenset(),
         updated_ms=now_ms,
+        is_bumped=False,
     )
     return Decision(Code.NONE, done, marker)
 
@@ -258,6 +312,12 @@ RULES: Final[Mapping[tuple[State, type[Any]], Rule]] = {
     (_C, WriteOffsets): _not_open,          (_A, WriteOffsets): _not_open,
     (_E, EndTransaction): _end_nothing,     (_O, EndTransaction): _end,
     (_C, EndTransaction): _end_committed,   (_A, EndTransaction): _end_aborted,
+    (_E, AddAndWriteRecords): _add_place,   (_O, AddAndWriteRecords): _add_place,
+    (_C, AddAndWriteRecords): _add_place,   (_A, AddAndWriteRecords): _add_place,
+    (_E, AddAndWriteOffsets): _add_group,   (_O, AddAndWriteOffsets): _add_group,
+    (_C, AddAndWriteOffsets): _add_group,   (_A, AddAndWriteOffsets): _add_group,
+    (_E, EndAndBump): _abort_nothing,       (_O, EndAndBump): _end_and_bump,
+    (_C, EndAndBump): _repeat_commit,       (_A, EndAndBump): _repeat_abort,
     (_E, Tick): _nothing_due,               (_O, Tick): _tick,
     (_C, Tick): _nothing_due,               (_A, Tick): _nothing_due,
 }  # fmt: skip

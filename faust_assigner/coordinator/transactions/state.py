@@ -52,6 +52,8 @@ class Transaction:
     groups: frozenset[str] = frozenset()
     started_ms: int = NO_TIME
     updated_ms: int = NO_TIME
+    #: Whether the last end raised the epoch for the producer: a repeated end names the epoch before it.
+    is_bumped: bool = False
 
     @property
     def is_exhausted(self) -> bool:

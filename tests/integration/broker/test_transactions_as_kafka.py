@@ -331,6 +331,71 @@ def views(client: RawClient, topic: str, name: str) -> dict[str, Any]:
     return seen
 
 
+def second_version(client: RawClient, topic: str, name: str) -> dict[str, Any]:
+    """KIP-890: writes and offsets add themselves, each end raises the epoch, and may be repeated."""
+    group, made = f"{name}-group", RawProducer(client, name, topic)
+    software = {"client_software_name": "raw", "client_software_version": "1"}
+    answer = client.call(18, 4, **software)
+    features = {one.name: one.max_version_level for one in answer.finalized_features}
+    seen: dict[str, Any] = {"feature": features["transaction.version"], "init": made.init()}
+    first = made.epoch
+
+    def after(step: str, *errors: int) -> None:
+        seen[step] = [*errors, made.epoch - first]
+
+    after("nothing committed", made.end(commits=True, version=5))
+    after("nothing aborted", made.end(commits=False, version=5))
+    after("written", made.write(version=12), made.write(version=12))
+    after("offsets", made.commit_offset(group, 5, version=5))
+    old = made.twin()
+    after("committed", made.end(commits=True, version=5))
+    await_end(client, topic, 3)
+    seen["read"] = fetched(client, topic, committed=True)
+    repeated = old.twin()
+    seen["repeated"] = [
+        repeated.end(commits=True, version=5),
+        repeated.epoch == made.epoch,
+        old.twin().end(commits=False, version=5),
+    ]
+    seen["late writes"] = [
+        old.twin().write(version=12),
+        old.twin().write(version=11),
+        old.twin().commit_offset(group, 6, version=5),
+        old.twin().add(0),
+    ]
+    seen["offset"] = settled(
+        lambda: committed_offset(client, group, topic, stable=True),
+        operator.itemgetter(0),
+        (*PASSING, UNSTABLE),
+    )
+    after("second", made.write(version=12), made.write(1, version=12))
+    old = made.twin()
+    after("aborted", made.end(commits=False, version=5))
+    await_end(client, topic, 5)
+    await_end(client, topic, 2, 1)
+    seen["read again"] = [
+        fetched(client, topic, committed=True, partition=partition) for partition in (0, 1)
+    ]
+    seen["abort repeated"] = [
+        old.twin().end(commits=commits, version=5) for commits in (False, True)
+    ]
+    after("aborted without a write", made.end(commits=False, version=5))
+    after("first version", *made.add(0), made.write(version=11), made.end(commits=True, version=4))
+    for field, value in (("producer_id", 77_777), ("epoch", 30_000), ("epoch", 0)):
+        wrong = made.twin()
+        setattr(wrong, field, value)
+        seen[f"wrong {field} {value}"] = [
+            wrong.write(version=12),
+            wrong.commit_offset(group, 1, version=5),
+            wrong.end(commits=True, version=5),
+            wrong.end(commits=False, version=5),
+        ]
+    zombie = made.twin()
+    after("fenced", made.init(), zombie.end(commits=False, version=5), zombie.write(version=12))
+    after("works on", made.write(version=12), made.end(commits=True, version=5))
+    return seen
+
+
 def told(bootstrap: str, story: Story) -> dict[str, Any]:
     """The story on one broker, on a topic of two partitions of its own."""
     topic, name = f"topic-{uuid.uuid4().hex[:8]}", f"producer-{uuid.uuid4().hex[:8]}"
@@ -359,6 +424,7 @@ STORIES = (
     odd_beginnings,
     offsets,
     sequences,
+    second_version,
     views,
 )
 

@@ -147,12 +147,15 @@ class RawProducer:
         return error(settled(lambda: self.client.call(COMMIT_OFFSETS, version, **values), error))
 
     def end(self, *, commits: bool, version: int = 3) -> int:
-        """EndTxn."""
+        """EndTxn; since version 5 the producer takes over the id and epoch of the answer (KIP-890)."""
         values = {"committed": commits, **self._named}
         answer = settled(
             lambda: self.client.call(END, version, **values),
             lambda answer: int(answer.error_code),
         )
+        if version >= 5 and not answer.error_code:
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+            self.sequences = {}
         return int(answer.error_code)
 
 

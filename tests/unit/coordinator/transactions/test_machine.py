@@ -19,14 +19,18 @@ from faust_assigner.coordinator.transactions import (
     step,
 )
 from faust_assigner.coordinator.transactions.events import (
+    AddAndWriteOffsets,
+    AddAndWriteRecords,
     AddGroup,
     AddPartitions,
+    EndAndBump,
     EndTransaction,
     Event,
     InitProducer,
     Tick,
     WriteOffsets,
     WriteRecords,
+    Written,
 )
 from faust_assigner.coordinator.transactions.machine import RULES
 from faust_assigner.coordinator.transactions.state import LAST_EPOCH
@@ -65,14 +69,18 @@ def owned(producer_id: int = ID, epoch: int = 4) -> Iterator[Event]:
     yield AddGroup(producer_id, epoch, "g")
     yield WriteRecords(producer_id, epoch, P)
     yield WriteOffsets(producer_id, epoch, "g")
-    yield EndTransaction(producer_id, epoch, True)
-    yield EndTransaction(producer_id, epoch, False)
+    yield AddAndWriteRecords(producer_id, epoch, P)
+    yield AddAndWriteOffsets(producer_id, epoch, "g")
+    for commits in (True, False):
+        yield EndTransaction(producer_id, epoch, commits)
+        yield EndAndBump(producer_id, epoch, commits, FRESH)
 
 
 def test_each_state_has_a_rule_for_each_event() -> None:
     """The table is whole."""
     events = (
-        InitProducer, AddPartitions, AddGroup, WriteRecords, WriteOffsets, EndTransaction, Tick
+        InitProducer, AddPartitions, AddGroup, WriteRecords, WriteOffsets, EndTransaction, Tick,
+        AddAndWriteRecords, AddAndWriteOffsets, EndAndBump,
     )  # fmt: skip
     assert set(RULES) == set(itertools.product(State, events))
 
@@ -93,7 +101,7 @@ def test_another_producer_id_is_no_mapping_and_another_epoch_is_fenced(state: St
         assert ask(known(state), event) == Decision(Code.INVALID_PRODUCER_ID_MAPPING)
     for epoch in (-1, 3, 5):
         for event in owned(epoch=epoch):
-            is_write = isinstance(event, WriteRecords | WriteOffsets)
+            is_write = isinstance(event, Written)
             error = Code.INVALID_PRODUCER_EPOCH if is_write else Code.PRODUCER_FENCED
             assert ask(known(state), event) == Decision(error)
 
@@ -201,7 +209,7 @@ def test_an_open_transaction_of_the_last_epochs_can_still_be_fenced(epoch: int) 
 @pytest.mark.parametrize("event", list(owned(epoch=LAST_EPOCH + 1)), ids=lambda e: type(e).__name__)
 def test_the_epoch_above_the_last_one_is_of_no_producer(event: Event) -> None:
     """A transaction was fenced by it: nobody may write or end anything under it."""
-    is_write = isinstance(event, WriteRecords | WriteOffsets)
+    is_write = isinstance(event, Written)
     error = Code.INVALID_PRODUCER_EPOCH if is_write else Code.PRODUCER_FENCED
     assert ask(known(O_, epoch=LAST_EPOCH + 1), event) == Decision(error)
     last = replace(event, epoch=LAST_EPOCH)
@@ -325,8 +333,11 @@ def choices(transaction: Transaction | None) -> Iterator[Event]:
         yield InitProducer(TIMEOUT, FRESH, (producer_id, own))
         yield AddPartitions(producer_id, own, frozenset({Q}))
         yield AddGroup(producer_id, own, "h")
-        yield EndTransaction(producer_id, own, True)
-        yield EndTransaction(producer_id, own, False)
+        yield AddAndWriteRecords(producer_id, own, Q)
+        yield AddAndWriteOffsets(producer_id, own, "h")
+        for commits in (True, False):
+            yield EndTransaction(producer_id, own, commits)
+            yield EndAndBump(producer_id, own, commits, FRESH)
 
 
 def test_in_every_story_of_six_events_epochs_rise_and_only_the_end_of_an_open_one_is_marked() -> (
@@ -370,7 +381,7 @@ def _check(before: Transaction | None, event: Event, decision: Decision) -> None
         assert after.epoch >= decision.marker.epoch >= before.epoch
         is_owner = isinstance(event, EndTransaction)
         assert (decision.marker.epoch == before.epoch) == is_owner
-        assert not decision.marker.commits or is_owner
+        assert not decision.marker.commits or is_owner or isinstance(event, EndAndBump)
     if after is not None:
         assert (after.state is O_) == bool(after.partitions or after.groups)
         assert (after.state is O_) == (after.aborts_at_ms is not None)
