@@ -121,6 +121,10 @@ recovery-bench: $(VENV)/.dev kafka ## recovery of a table: stock, batched, snaps
 	$(RUN) -m benchmarks.compaction --keys $(KEYS)
 	$(RUN) -m benchmarks.replay --records $(KEYS)
 
+CHAIN ?=
+snapshot-bench: $(VENV)/.dev    ## 24 snapshots upon each other against whole ones: bytes, restore times, rows; CHAIN="--records 1000000 --keys 200000"
+	$(RUN) -m benchmarks.snapshot_chain $(CHAIN)
+
 NEWEST := build/host-newest
 host-newest:                    ## the newest faust-streaming and aiokafka beyond our pins: what we touch, the app's unit tests; weekly
 	$(PYTHON) -m venv --clear $(NEWEST)

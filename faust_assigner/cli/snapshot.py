@@ -17,7 +17,16 @@ from faust_assigner.cli.failure import reported_errors
 @click.option("--topic", metavar="CHANGELOG", help="The changelog: <app id>-<table>-changelog.")
 @click.option("--to", metavar="DIR", help="Folder or URL (s3://...) of the snapshots.")
 @click.option(
-    "--previous", is_flag=True, help="Extend the newest snapshot, and read only new records."
+    "--previous",
+    is_flag=True,
+    help="Extend the newest snapshot: read only new records, write only changed rows.",
+)
+@click.option(
+    "--max-layers",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    help="The layers of changed rows before they are merged; 0 writes changed key ranges anew each time.",
 )
 @click.option(
     "--no-spark", is_flag=True, help="Run in this process, without Spark, for small changelogs."
@@ -59,6 +68,7 @@ def snapshot(
     topic: str | None,
     to: str | None,
     previous: bool,
+    max_layers: int,
     no_spark: bool,
     master: str,
     connector: str,
@@ -85,6 +95,7 @@ def snapshot(
             connector,
             memory_mb << 20,
             (key_codec, value_codec),
+            max_layers,
         )
         show_manifests(run(options, master), options.to, as_json=as_json)
 

@@ -114,13 +114,15 @@ def show_manifests(manifests: Sequence[Manifest], to: str, *, as_json: bool = Fa
             str(each.next_offset),
             f"{each.keys:,}",
             f"{each.bytes:,}",
+            f"{each.new_bytes or 0:,}",
+            str(len(each.layers or (1,))),
             each.snapshot_id,
         )
         for each in manifests
     ]
     show(
         f"Snapshots of {manifests[0].topic}" if manifests else "No partitions",
-        ("partition", "next_offset", "keys", "bytes", "snapshot_id"),
+        ("partition", "next_offset", "keys", "bytes", "new_bytes", "layers", "snapshot_id"),
         rows,
     )
     print(f"\nWritten to {to}")

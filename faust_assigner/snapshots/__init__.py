@@ -9,6 +9,7 @@ is not a snapshot: readers skip the folder, and ``gc`` removes it after a while.
     manifest.py    the manifest: fields, (de)serialisation, when a snapshot must be refused
     storage.py     a local folder, or any URL fsspec knows (s3://, gs://, memory://)
     sst.py         sorted items -> SST files, and back; bit-identical for identical contents
+    layers.py      a previous snapshot + changes -> files that stay, files that are new
     compaction.py  changelog records in offset order -> last value per key, in bounded memory
     trust.py       the snapshots that may replace the current changelog
     changelog.py   where a changelog begins and ends, and its records, through aiokafka

@@ -7,7 +7,7 @@ manifest after every part has succeeded. A kill in between leaves a folder that 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from faust_assigner.snapshots.manifest import (
     MANIFEST_NAME,
     Manifest,
     ManifestError,
+    ManifestVersionError,
     SnapshotError,
-    format_time_ms,
     snapshot_id,
 )
 from faust_assigner.snapshots.sst import SstFile, digest_files
@@ -39,6 +39,8 @@ class Found:
     snapshot_id: str
     manifest: Manifest | None
     problem: str | None
+    #: Whether a later version of this package wrote the manifest.
+    is_later: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,7 @@ class Catalog:
 
         Sorted by time, not by offset: a recreated topic starts again at 0.
         """
-        manifests = [found.manifest for found in self.folders(topic, partition) if found.manifest]
-        return sorted(manifests, key=lambda each: (each.created_ms, each.next_offset), reverse=True)
+        return newest_first(self.folders(topic, partition))
 
     def _look(self, topic: str, partition: int, identity: str) -> Found:
         folder = snapshot_folder(topic, partition, identity)
@@ -86,7 +87,8 @@ class Catalog:
         except FileNotFoundError:
             return Found(topic, partition, identity, None, "no manifest: never finished")
         except ManifestError as error:
-            return Found(topic, partition, identity, None, str(error))
+            is_later = isinstance(error, ManifestVersionError)
+            return Found(topic, partition, identity, None, str(error), is_later)
         claimed = (manifest.topic, manifest.partition, manifest.snapshot_id)
         if claimed != (topic, partition, identity):
             return Found(topic, partition, identity, None, f"its manifest is of {claimed}")
@@ -99,73 +101,53 @@ class Catalog:
         next_offset: int,
         files: Sequence[SstFile],
     ) -> tuple[str, ...]:
-        """Upload the files (step one); return their names for the manifest.
+        """Upload the new files (step one); return the names of all ``files`` for the manifest.
 
-        A rerun over the same range replaces files by equal files, and so repairs a damaged file.
+        A file that another snapshot wrote is in the storage already. A rerun over the same range replaces
+        files by equal files, and so repairs a damaged file.
         """
         folder = snapshot_folder(topic, partition, snapshot_id(next_offset))
         for file in files:
-            self.storage.upload(file.path, f"{folder}/{file.name}")
+            if "/" not in file.name:
+                self.storage.upload(file.path, f"{folder}/{file.name}")
         return tuple(file.name for file in files)
 
-    def commit(
-        self,
-        *,
-        topic: str,
-        partition: int,
-        next_offset: int,
-        keys: int,
-        size: int,
-        sha256: str,
-        files: Sequence[str],
-        created_ms: int,
-        topic_id: str | None = None,
-        start_offset: int | None = None,
-        key_types: Sequence[str] | None = None,
-        value_types: Sequence[str] | None = None,
-    ) -> Manifest:
+    def commit(self, manifest: Manifest) -> Manifest:
         """Write the manifest (step two), which makes the snapshot visible.
 
         Raises SnapshotError if a file was removed after the upload.
         """
-        folder = snapshot_folder(topic, partition, snapshot_id(next_offset))
-        sizes = {entry.name: entry.size for entry in self.storage.list(folder)}
-        gone = [name for name in files if name not in sizes]
-        if gone or sum(sizes[name] for name in files) != size:
+        sizes = self.sizes(manifest)
+        gone = [path for path in manifest.paths if path not in sizes]
+        if gone or sum(sizes[path] for path in manifest.paths) != manifest.bytes:
             raise SnapshotError(
-                f"{self.storage.url}/{folder}: {gone or 'bytes of its files'} are gone since they were "
-                "uploaded: the snapshot is not published, take it again"
+                f"{self.storage.url}/{folder_of(manifest)}: {gone or 'bytes of its files'} are gone since "
+                "they were uploaded: the snapshot is not published, take it again"
             )
-        manifest = Manifest(
-            topic=topic,
-            partition=partition,
-            snapshot_id=snapshot_id(next_offset),
-            next_offset=next_offset,
-            keys=keys,
-            bytes=size,
-            sha256=sha256,
-            created_at=format_time_ms(created_ms),
-            files=tuple(files),
-            topic_id=topic_id,
-            start_offset=start_offset,
-            key_types=None if key_types is None else tuple(key_types),
-            value_types=None if value_types is None else tuple(value_types),
-        )
         self.storage.write(f"{folder_of(manifest)}/{MANIFEST_NAME}", manifest.to_json())
         return manifest
 
+    def sizes(self, manifest: Manifest) -> dict[str, int]:
+        """Path -> size of all files in the folders that the manifest names, relative to the partition."""
+        home = f"{manifest.topic}/{manifest.partition}"
+        return {
+            f"{folder}/{entry.name}": entry.size
+            for folder in sorted({path.partition("/")[0] for path in manifest.paths})
+            for entry in self.storage.list(f"{home}/{folder}")
+        }
+
     def fetch(self, manifest: Manifest, folder: Path) -> list[Path]:
-        """Return the snapshot's files on this machine, their bytes checked against the manifest.
+        """Return the snapshot's files on this machine in the order of the manifest, their bytes checked.
 
         Files of a local catalog stay in place; other files are downloaded into ``folder``.
         Raises :class:`SnapshotCorruptError`.
         """
         paths = []
-        for name in manifest.files:
-            remote = f"{folder_of(manifest)}/{name}"
+        for name in manifest.paths:
+            remote = f"{manifest.topic}/{manifest.partition}/{name}"
             path = self.storage.local_path(remote)
             if path is None:
-                path = folder / name
+                path = folder / name.replace("/", "-")
                 folder.mkdir(parents=True, exist_ok=True)
                 try:
                     self.storage.download(remote, path)
@@ -181,6 +163,12 @@ class Catalog:
                 f"{size} bytes, the manifest says {manifest.sha256} and {manifest.bytes}"
             )
         return paths
+
+
+def newest_first(folders: Iterable[Found]) -> list[Manifest]:
+    """Return the manifests of the visible snapshots, the newest first."""
+    manifests = [found.manifest for found in folders if found.manifest]
+    return sorted(manifests, key=lambda each: (each.created_ms, each.next_offset), reverse=True)
 
 
 def is_topic(name: str) -> bool:

@@ -2,8 +2,8 @@
 
 Batches are Arrow columns and are folded in C++: no Python object per record, only per surviving key.
 Memory is bounded: excess rows are written as a sorted run to a scratch RocksDB, whose
-iterator is the k-way merge (the newest run wins, tombstones hide older values). A previous
-snapshot is the oldest run. A partition that fits into memory never uses the scratch database.
+iterator is the k-way merge (the newest run wins). A partition that fits into memory needs no runs.
+The rows are written as all rows of a snapshot, or as changes of a previous snapshot (layers.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 import rocksdict
 
 from faust_assigner.snapshots.json_rows import AUTO, JSON, RAW, json_types, unreadable_rows
+from faust_assigner.snapshots.layers import DEFAULT_MAX_LAYERS, Base, Layers, Row, extend
 from faust_assigner.snapshots.sst import (
     MAX_FILE_BYTES,
     OFFSET_KEY,
@@ -39,13 +40,16 @@ _FOLD_BYTES = 16 * 1024 * 1024
 _MOST_BYTES = 512 * 1024 * 1024
 #: Rows turned into Python objects at a time while a file is written.
 _ROWS = 8192
+#: Before each value of a run, since a run must also show deleted keys: their entry is empty.
+_LIVE = b"="
 
 
 @dataclass(frozen=True)
 class Compacted:
     """The files of one snapshot before they are published."""
 
-    files: tuple[SstFile, ...]
+    #: The oldest first; with a base its unchanged files are among them.
+    layers: Layers
     keys: int
     bytes: int
     sha256: str
@@ -56,6 +60,16 @@ class Compacted:
     value_types: frozenset[str] | None
     #: Records that were left out because their key or value is not JSON.
     unreadable: int
+
+    @property
+    def files(self) -> tuple[SstFile, ...]:
+        """The files of all layers."""
+        return tuple(file for layer in self.layers for file in layer)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether one layer of new files has all rows."""
+        return len(self.layers) == 1 and all("/" not in file.name for file in self.files)
 
 
 class Compactor:
@@ -72,12 +86,13 @@ class Compactor:
         self,
         folder: Path,
         *,
-        base: Sequence[Path] = (),
+        base: Base | None = None,
+        max_layers: int = DEFAULT_MAX_LAYERS,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
         max_file_bytes: int = MAX_FILE_BYTES,
         codecs: tuple[str, str] = (RAW, RAW),
     ) -> None:
-        self._folder = folder
+        self._folder, self._base, self._max_layers = folder, base, max_layers
         self._codecs = dict(zip(("key", "value"), codecs, strict=True))
         #: By column: the types seen so far, for columns that must be JSON.
         self._types: dict[str, set[str]] = {
@@ -96,8 +111,6 @@ class Compactor:
         self._runs = 0
         self._scratch: rocksdict.Rdict | None = None
         self._exit = contextlib.ExitStack()
-        if base:
-            ingest(self._open_scratch(), base)
 
     def __enter__(self) -> Compactor:
         return self
@@ -130,23 +143,15 @@ class Compactor:
                 self._ingest_run(self._open_scratch())
 
     def finish(self, next_offset: int) -> Compacted:
-        """Write the files: every live key, and Faust's offset key with ``next_offset - 1``."""
+        """Write every live key, or with a base the changes, and Faust's offset key (``next_offset - 1``)."""
         self._fold()
         # Last, so that a record under the offset's key is overwritten.
         offset = _batch([OFFSET_KEY], [str(next_offset - 1).encode()])
         self._batches = [_last_per_key([*self._batches, offset])]
-        out = self._folder / "out"
-        if self._scratch is None:
-            files = write_files(
-                self._take(tombstones=False), out, max_file_bytes=self._max_file_bytes
-            )
-        else:
-            self._ingest_run(self._scratch)
-            files = write_files(self._scratch.items(), out, max_file_bytes=self._max_file_bytes)
-        sha256, size = digest_files(file.path for file in files)
-        keys = sum(file.keys for file in files) - 1
+        layers, keys = self._write_layers()
+        sha256, size = digest_files(file.path for layer in layers for file in layer)
         return Compacted(
-            tuple(files),
+            layers,
             keys,
             size,
             sha256,
@@ -155,6 +160,31 @@ class Compactor:
             self._types_of("value"),
             self._unreadable,
         )
+
+    def _write_layers(self) -> tuple[Layers, int]:
+        """(the layers, the number of live keys)."""
+        limit = self._max_file_bytes
+        if self._base is not None:
+            rows = self._rows(tombstones=True)
+            return extend(
+                self._base, rows, self._folder, max_layers=self._max_layers, max_file_bytes=limit
+            )
+        files = write_files(
+            self._rows(tombstones=False), self._folder / "out", max_file_bytes=limit
+        )
+        return (tuple(files),), sum(file.keys for file in files) - 1
+
+    def _rows(self, *, tombstones: bool) -> Iterator[Row]:
+        """All rows, keys ascending, from memory or from the merged runs."""
+        if self._scratch is None:
+            yield from self._take(tombstones=tombstones)
+            return
+        self._ingest_run(self._scratch)
+        for key, value in self._scratch.items():
+            if value:
+                yield key, value[len(_LIVE) :]
+            elif tombstones:
+                yield key, None
 
     def _types_of(self, column: str) -> frozenset[str] | None:
         return frozenset(self._types[column]) if column in self._types else None
@@ -213,7 +243,7 @@ class Compactor:
         kept[wrong] = False
         return batch.filter(pa.array(kept))
 
-    def _take(self, *, tombstones: bool) -> Iterator[tuple[bytes, bytes | None]]:
+    def _take(self, *, tombstones: bool) -> Iterator[Row]:
         """Yield the rows of the last fold, keys ascending."""
         [folded] = self._batches
         self._batches, self._folded_bytes, self._held = [], 0, 0
@@ -222,7 +252,8 @@ class Compactor:
         return _ascending(folded)
 
     def _ingest_run(self, scratch: rocksdict.Rdict) -> None:
-        items = self._take(tombstones=True)
+        rows = self._take(tombstones=True)
+        items = ((key, b"" if value is None else _LIVE + value) for key, value in rows)
         run = write_files(items, self._folder / "run", max_file_bytes=1 << 62)
         if run:
             ingest(scratch, [file.path for file in run], move=True)
@@ -263,7 +294,7 @@ def _last_per_key(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([keys, value], names=["key", "value"])
 
 
-def _ascending(batch: pa.RecordBatch) -> Iterator[tuple[bytes, bytes | None]]:
+def _ascending(batch: pa.RecordBatch) -> Iterator[Row]:
     import pyarrow.compute as pc
 
     order = pc.array_sort_indices(batch.column("key"))

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import itertools
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from faust_assigner.errors import FaustAssignerError
 
+T = TypeVar("T")
+
 MANIFEST_NAME = "manifest.json"
-FORMAT_VERSION = 1
+#: The version of a snapshot that is one layer in its own folder, and of one that has layers.
+WHOLE, LAYERED = 1, 2
 #: RocksDB's name for plain byte order, the order of Faust's stores.
 COMPARATOR = "leveldb.BytewiseComparator"
 #: Kafka's default of the topic setting ``delete.retention.ms``: one day.
@@ -26,6 +31,8 @@ DEFAULT_DELETE_RETENTION_MS = 86_400_000
 MAX_MANIFEST_BYTES = 4 * 1024 * 1024
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.sst")
+#: The folder of another snapshot of the partition, before the name of its file.
+_FOLDER = re.compile(r"\d{20}/")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TYPES: dict[str, type] = {
     "topic": str,
@@ -50,6 +57,10 @@ class ManifestError(SnapshotError, ValueError):
     """The bytes are not a manifest this version understands; names the field."""
 
 
+class ManifestVersionError(ManifestError):
+    """A later version wrote the manifest: the snapshot is unreadable here, but whole for that version."""
+
+
 @dataclass(frozen=True)
 class Manifest:
     """The content of a snapshot. The state equals a replay of offsets ``[0, next_offset)``."""
@@ -68,10 +79,11 @@ class Manifest:
     sha256: str
     #: The start of the read (not its end), from which the age counts. ISO 8601, UTC, ms.
     created_at: str
-    #: In key order; ranges do not overlap.
+    #: In the order in which a restore loads them: a later file wins. Inside a layer in key order, without
+    #: overlap. A file of another snapshot of the partition is named ``<snapshot_id>/<name>``.
     files: tuple[str, ...]
     comparator: str = COMPARATOR
-    format_version: int = FORMAT_VERSION
+    format_version: int = WHOLE
     #: Kafka's id of the topic, which changes when the topic is recreated; None in old manifests, or
     #: with a broker without ids.
     topic_id: str | None = None
@@ -81,6 +93,21 @@ class Manifest:
     #: out. None: keys or values were not checked.
     key_types: tuple[str, ...] | None = None
     value_types: tuple[str, ...] | None = None
+    #: The number of files of each layer, the oldest first; None: one layer.
+    layers: tuple[int, ...] | None = None
+    #: The bytes that the run wrote itself; None in old manifests.
+    new_bytes: int | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """``files``, each one with the folder of its snapshot, relative to the partition's folder."""
+        return tuple(name if "/" in name else f"{self.snapshot_id}/{name}" for name in self.files)
+
+    def by_layer(self, files: Sequence[T]) -> tuple[tuple[T, ...], ...]:
+        """Split one thing for each file into the layers."""
+        rest = iter(files)
+        counts = self.layers or (len(self.files),)
+        return tuple(tuple(itertools.islice(rest, count)) for count in counts)
 
     @property
     def created_ms(self) -> int:
@@ -106,9 +133,9 @@ class Manifest:
         _check_values(fields)
         known = {name: fields[name] for name in _TYPES}
         known["files"] = tuple(fields["files"])
-        for name in ("topic_id", "start_offset"):
+        for name in ("topic_id", "start_offset", "new_bytes"):
             known[name] = fields.get(name)
-        for name in ("key_types", "value_types"):
+        for name in ("key_types", "value_types", "layers"):
             known[name] = None if fields.get(name) is None else tuple(fields[name])
         return cls(**known)
 
@@ -123,26 +150,25 @@ def _check_types(fields: dict[str, Any]) -> None:
 
 
 def _check_values(fields: dict[str, Any]) -> None:
-    if fields["format_version"] != FORMAT_VERSION:
-        raise ManifestError(
-            f"manifest: format_version {fields['format_version']}, this version reads {FORMAT_VERSION}"
+    version = fields["format_version"]
+    if version > LAYERED:
+        raise ManifestVersionError(
+            f"manifest: format_version {version}, this version reads up to {LAYERED}"
         )
+    if version not in (WHOLE, LAYERED):
+        raise ManifestError(f"manifest: format_version {version}")
     for name in ("partition", "next_offset", "keys", "bytes"):
         if not 0 <= fields[name] < 1 << 63:
             raise ManifestError(f"manifest: field {name!r} is {fields[name]}")
     if not _SHA256.fullmatch(fields["sha256"]):
         raise ManifestError(f"manifest: field 'sha256' is {fields['sha256']!r}")
-    files = fields["files"]
-    # The storage may have other writers: no name may leave the snapshot's folder.
-    if not all(isinstance(name, str) and _FILE_NAME.fullmatch(name) for name in files):
-        raise ManifestError(f"manifest: field 'files' is {files!r}")
-    if len(set(files)) != len(files) or not files:
-        raise ManifestError(f"manifest: field 'files' is empty or repeats a name: {files!r}")
+    _check_files(fields)
     if not isinstance(fields.get("topic_id"), str | None):
         raise ManifestError(f"manifest: field 'topic_id' is {fields['topic_id']!r}, not str")
-    start = fields.get("start_offset")
-    if start is not None and (type(start) is not int or not 0 <= start < 1 << 63):
-        raise ManifestError(f"manifest: field 'start_offset' is {start!r}")
+    for name in ("start_offset", "new_bytes"):
+        number = fields.get(name)
+        if number is not None and (type(number) is not int or not 0 <= number < 1 << 63):
+            raise ManifestError(f"manifest: field {name!r} is {number!r}")
     for name in ("key_types", "value_types"):
         types = fields.get(name)
         if types is not None and not (
@@ -150,6 +176,24 @@ def _check_values(fields: dict[str, Any]) -> None:
         ):
             raise ManifestError(f"manifest: field {name!r} is {types!r}, not a list of str")
     parse_time_ms(fields["created_at"])
+
+
+def _check_files(fields: dict[str, Any]) -> None:
+    """Check the names and the layers; the storage may have other writers."""
+    files, layers = fields["files"], fields.get("layers")
+    is_layered = fields["format_version"] == LAYERED
+    for name in files:
+        # No name may leave the partition's folder.
+        own = _FOLDER.sub("", name, count=1) if is_layered and isinstance(name, str) else name
+        if not isinstance(own, str) or not _FILE_NAME.fullmatch(own):
+            raise ManifestError(f"manifest: field 'files' is {files!r}")
+    if len(set(files)) != len(files) or not files:
+        raise ManifestError(f"manifest: field 'files' is empty or repeats a name: {files!r}")
+    if layers is None and not is_layered:
+        return
+    counts = layers if isinstance(layers, list) else []
+    if not all(type(count) is int and count > 0 for count in counts) or sum(counts) != len(files):
+        raise ManifestError(f"manifest: field 'layers' is {layers!r} for {len(files)} files")
 
 
 def parse_time_ms(text: str) -> int:

@@ -21,7 +21,8 @@ from faust_assigner.snapshots.seal import seal
 
 #: The key under which Faust's RocksDB store keeps the last offset it applied.
 OFFSET_KEY = b"__faust\0offset__"
-MAX_FILE_BYTES = 64 * 1024 * 1024
+#: A changed range is written anew as a whole: smaller files mean fewer bytes.
+MAX_FILE_BYTES = 16 * 1024 * 1024
 #: The options of Faust's stores: by default a filter in each file.
 BLOOM_BITS_PER_KEY = 10
 _SCRATCH_CACHE_BYTES = 8 * 1024 * 1024
@@ -29,7 +30,10 @@ _SCRATCH_CACHE_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class SstFile:
-    """A finished file: its content-addressed name, its path, its size and keys."""
+    """A finished file: its content-addressed name, its path, its size and keys.
+
+    The name of a file that another snapshot of the partition wrote begins with that snapshot's folder.
+    """
 
     name: str
     path: Path
@@ -139,7 +143,7 @@ def scratch_database(beside: Path | None = None) -> Iterator[rocksdict.Rdict]:
 
 
 def ingest(database: rocksdict.Rdict, paths: Sequence[Path], *, move: bool = False) -> None:
-    """Add files to ``database`` in one atomic step; later ingests win over earlier ones.
+    """Add files to ``database`` in one atomic step; later files and later ingests win over earlier ones.
 
     ``move`` gives the files away: no copy if the database is on the same filesystem.
     """

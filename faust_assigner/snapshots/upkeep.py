@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from faust_assigner.snapshots.catalog import Catalog, Found, folder_of, snapshot_folder
+from faust_assigner.snapshots.catalog import Catalog, folder_of, newest_first, snapshot_folder
 from faust_assigner.snapshots.changelog import Changelog
 from faust_assigner.snapshots.lease import lease_paths, leased_until
 from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError
 from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
+from faust_assigner.snapshots.storage import Entry
 from faust_assigner.snapshots.trust import all_snapshots, earlier_topic, newest_topic_id
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,8 @@ def verify(
 
     A snapshot of an earlier topic with the same name is a problem. The evidence is ``logs`` (the current
     changelogs by topic) if given, else the other snapshots. Unfinished folders are reported as
-    unfinished, which is no error, because readers do not see them.
+    unfinished, which is no error, because readers do not see them. A folder of which later snapshots list all
+    files is not reported: its files are checked with these snapshots.
     Cost: one read of all files, about 1M keys/s.
     """
     for topic in topics if topics is not None else catalog.topics():
@@ -57,13 +59,15 @@ def verify(
             for partition in catalog.partitions(topic)
             for found in catalog.folders(topic, partition)
         ]
-        outdated = _outdated(
-            [found.manifest for found in folders if found.manifest], (logs or {}).get(topic)
-        )
+        manifests = [found.manifest for found in folders if found.manifest]
+        outdated = _outdated(manifests, (logs or {}).get(topic))
+        in_use = _listed(manifests)
         for found in folders:
             folder = snapshot_folder(found.topic, found.partition, found.snapshot_id)
             if found.manifest is None:
-                yield Verdict(folder, None, found.problem)
+                files = {f"{folder}/{entry.name}" for entry in catalog.storage.list(folder)}
+                if not files or not files <= in_use:
+                    yield Verdict(folder, None, found.problem)
             else:
                 problem = outdated.get(folder) or _problem(catalog, found.manifest)
                 yield Verdict(folder, found.manifest, problem)
@@ -88,25 +92,33 @@ def _problem(catalog: Catalog, manifest: Manifest) -> str | None:
 
 
 def _check_contents(catalog: Catalog, manifest: Manifest) -> str | None:
-    previous: bytes | None = None
-    keys, offset = 0, None
     with tempfile.TemporaryDirectory(prefix="faust-assigner-verify-") as folder:
-        for path in catalog.fetch(manifest, Path(folder)):
-            # One by one: a joint ingest would sort an out-of-order file into place.
-            for key, value in read_items([path]):
-                if previous is not None and key <= previous:
-                    return f"{path.name}: key {key!r} follows {previous!r}"
-                previous = key
-                if key == OFFSET_KEY:
-                    offset = value
-                else:
-                    keys += 1
+        layers = manifest.by_layer(catalog.fetch(manifest, Path(folder)))
+        for layer in layers:
+            previous: bytes | None = None
+            for path in layer:
+                # One by one: a joint ingest would sort an out-of-order file into place.
+                for key, _ in read_items([path]):
+                    if previous is not None and key <= previous:
+                        return f"{path.name}: key {key!r} follows {previous!r}"
+                    previous = key
+        keys, offset = 0, None
+        for key, value in read_items([path for layer in layers for path in layer]):
+            if key == OFFSET_KEY:
+                offset = value
+            else:
+                keys += 1
     if keys != manifest.keys:
         return f"{keys} keys in the files, {manifest.keys} in the manifest"
     expected = str(manifest.next_offset - 1).encode()
     if offset != expected:
         return f"Faust's offset key is {offset!r}, expected {expected!r}"
     return None
+
+
+def _listed(manifests: Iterable[Manifest]) -> set[str]:
+    """The paths of all files that ``manifests`` list, relative to the root."""
+    return {f"{each.topic}/{each.partition}/{path}" for each in manifests for path in each.paths}
 
 
 def collect_garbage(
@@ -122,9 +134,10 @@ def collect_garbage(
     """Remove snapshots beyond the retention; with ``dry_run`` only list them.
 
     Kept are the newest ``keep`` snapshots of each partition, limited to those younger than
-    ``max_age_ms`` if given, and always the newest; of an earlier topic only the newest. Leftovers of
-    killed runs are removed after ``grace_ms`` without a change. If the storage reports no times,
-    leftovers stay. While a run holds a lease, no file of its topic is removed.
+    ``max_age_ms`` if given, and always the newest; of an earlier topic only the newest. A file that a kept
+    snapshot lists stays, whichever snapshot wrote it. Leftovers of killed runs are removed after
+    ``grace_ms`` without a change. If the storage reports no times, leftovers stay. While a run holds a lease,
+    no file of its topic is removed; nor is one of a partition with a manifest of a later format version.
     """
     if keep < 1:
         raise ValueError(f"keep={keep}: the newest snapshot is always kept")
@@ -141,19 +154,24 @@ def collect_garbage(
         sweeper.drop_leases(topic)
         outdated = _outdated(all_snapshots(catalog, topic), None)
         for partition in catalog.partitions(topic):
-            for rank, manifest in enumerate(catalog.snapshots(topic, partition)):
+            folders = catalog.folders(topic, partition)
+            if any(found.is_later for found in folders):
+                logger.warning(
+                    "%s-%d: nothing is removed, a later version of faust-assigner wrote a manifest there",
+                    topic,
+                    partition,
+                )
+                continue
+            dropped = {}
+            for rank, manifest in enumerate(newest_first(folders)):
                 age_ms = now_ms - manifest.created_ms
                 if rank and folder_of(manifest) in outdated:
-                    sweeper.drop(manifest, outdated[folder_of(manifest)])
+                    dropped[manifest.snapshot_id] = outdated[folder_of(manifest)]
                 elif rank >= keep:
-                    sweeper.drop(manifest, f"{rank} newer snapshots")
+                    dropped[manifest.snapshot_id] = f"{rank} newer snapshots"
                 elif rank and max_age_ms is not None and age_ms > max_age_ms:
-                    sweeper.drop(manifest, f"{age_ms / 1000:.0f} s old")
-                else:
-                    sweeper.drop_unlisted(manifest)
-            for found in catalog.folders(topic, partition):
-                if found.manifest is None:
-                    sweeper.drop_leftover(found)
+                    dropped[manifest.snapshot_id] = f"{age_ms / 1000:.0f} s old"
+            sweeper.sweep(topic, partition, dropped)
     return sweeper.removed
 
 
@@ -176,38 +194,66 @@ class _Sweeper:
         """Return whether a run has begun; checked before each removal, because a run first takes a lease."""
         return leased_until(self._storage, topic, self._now_ms) is not None
 
-    def drop(self, manifest: Manifest, reason: str) -> None:
-        if self._is_leased(manifest.topic):
-            return
-        folder = folder_of(manifest)
-        self.removed.append(Removal(folder, reason, manifest.bytes))
-        if not self._dry_run:
-            self._storage.delete(f"{folder}/{MANIFEST_NAME}")
-            self._storage.delete_folder(folder)
+    def sweep(self, topic: str, partition: int, dropped: Mapping[str, str]) -> None:
+        """Remove the snapshots ``dropped`` (id -> reason), and all files that no other snapshot lists.
 
-    def drop_unlisted(self, manifest: Manifest) -> None:
-        """Remove the files of an attempt that lost a race to an identical attempt."""
-        folder = folder_of(manifest)
-        listed = {MANIFEST_NAME, *manifest.files}
-        for entry in () if self._is_leased(manifest.topic) else self._storage.list(folder):
-            settled = entry.modified_ms is not None and entry.modified_ms < self._oldest_ms
-            if entry.name not in listed and not entry.is_folder and settled:
-                self.removed.append(
-                    Removal(f"{folder}/{entry.name}", "not in the manifest", entry.size)
-                )
-                if not self._dry_run:
-                    self._storage.delete(f"{folder}/{entry.name}")
+        The manifests are removed first. Then the remaining manifests are read again and their files counted:
+        a kill at any point leaves each visible snapshot with all its files.
+        """
+        for identity in dropped:
+            if self._is_leased(topic):
+                return
+            if not self._dry_run:
+                self._storage.delete(f"{topic}/{partition}/{identity}/{MANIFEST_NAME}")
+        folders = self._catalog.folders(topic, partition)
+        in_use = _listed(
+            found.manifest
+            for found in folders
+            if found.manifest and found.snapshot_id not in dropped
+        )
+        for found in folders:
+            if self._is_leased(topic):
+                return
+            folder = snapshot_folder(topic, partition, found.snapshot_id)
+            if found.snapshot_id in dropped:
+                self._drop(folder, in_use, dropped[found.snapshot_id])
+            elif found.manifest:
+                self._drop_unlisted(folder, in_use)
+            else:
+                self._drop_leftover(folder, in_use, found.problem or "unfinished")
 
-    def drop_leftover(self, found: Found) -> None:
-        folder = snapshot_folder(found.topic, found.partition, found.snapshot_id)
-        if self._is_leased(found.topic):
-            return
+    def _drop(self, folder: str, in_use: Collection[str], reason: str) -> None:
+        """Remove a snapshot's files, but for those that a later snapshot lists."""
         entries = self._storage.list(folder)
-        if any(
-            entry.modified_ms is None or entry.modified_ms >= self._oldest_ms for entry in entries
-        ):
+        unused = [entry for entry in entries if f"{folder}/{entry.name}" not in in_use]
+        size = sum(entry.size for entry in unused if entry.name != MANIFEST_NAME)
+        self.removed.append(Removal(folder, reason, size))
+        self._delete(folder, unused, is_all=len(unused) == len(entries))
+
+    def _drop_unlisted(self, folder: str, in_use: Collection[str]) -> None:
+        """Remove the files of an attempt that lost a race to an identical attempt."""
+        for entry in self._storage.list(folder):
+            path = f"{folder}/{entry.name}"
+            is_spare = path not in in_use and entry.name != MANIFEST_NAME
+            if is_spare and not entry.is_folder and self._is_settled(entry):
+                self.removed.append(Removal(path, "not in the manifest", entry.size))
+                self._delete(folder, [entry], is_all=False)
+
+    def _drop_leftover(self, folder: str, in_use: Collection[str], reason: str) -> None:
+        entries = self._storage.list(folder)
+        unused = [entry for entry in entries if f"{folder}/{entry.name}" not in in_use]
+        if unused and all(map(self._is_settled, unused)):
+            self.removed.append(Removal(folder, reason, sum(entry.size for entry in unused)))
+            self._delete(folder, unused, is_all=len(unused) == len(entries))
+
+    def _is_settled(self, entry: Entry) -> bool:
+        return entry.modified_ms is not None and entry.modified_ms < self._oldest_ms
+
+    def _delete(self, folder: str, entries: Sequence[Entry], *, is_all: bool) -> None:
+        if self._dry_run:
             return
-        size = sum(entry.size for entry in entries)
-        self.removed.append(Removal(folder, found.problem or "unfinished", size))
-        if not self._dry_run:
+        if is_all:
             self._storage.delete_folder(folder)
+            return
+        for entry in entries:
+            self._storage.delete(f"{folder}/{entry.name}")

@@ -1,9 +1,9 @@
 """The pipeline on each Spark that it supports: ``make spark-matrix``, SPARKS="3.5 connect" for some.
 
 For each version it installs PySpark into a folder below build/, starts a session there and compares the
-history, two visits of a stream, and the weights with those of the run without Spark. ``connect`` does so
-through a local Spark Connect server, ``standalone`` on a cluster of a master and two workers on loopback
-whose Python lacks this package. Prints a table and ends with 1 if any of them differs.
+history, two visits of a stream, the weights and a snapshot with those of the run without Spark. ``connect``
+does so through a local Spark Connect server, ``standalone`` on a cluster of a master and two workers on
+loopback whose Python lacks this package. Prints a table and ends with 1 if any of them differs.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def one(master: str) -> dict[str, Any]:
         ledger.write("a.jsonl", lines[:half])
         said = _history(spark, ledger, Path(folder), lines[half:])
         assert expected(ledger.lines)["movement"]
-        said = said or _weights(spark, ledger)
+        said = said or _weights(spark, ledger) or _snapshots(spark, Path(folder))
     spark.stop()
     return {"version": pyspark.__version__, "said": said or "equal"}
 
@@ -195,6 +195,32 @@ def _weights(spark: Any, ledger: Any) -> str:
         told = json.loads(Path(out).read_text())
         reports.append(json.dumps(_rounded(told), sort_keys=True))
     return "" if reports[0] == reports[1] else "the weights differ"
+
+
+def _snapshots(spark: Any, folder: Path) -> str:
+    """A changelog of two partitions, compacted in tasks and in this process, byte by byte."""
+    from benchmarks.compaction import TOPIC, changelog
+    from faust_assigner.pipeline.snapshots.run import (
+        PART_SCHEMA,
+        RECORD,
+        collect,
+        compact_records,
+    )
+    from faust_assigner.pipeline.snapshots.spans import Job, Span, SpanWriter, publish
+
+    records = changelog(spark, keys=200, rounds=3, partitions=2).select(*RECORD)
+    spans = (Span(0, 0, 300), Span(1, 0, 300))
+    jobs = [Job(TOPIC, str(folder / name), spans, created_ms=0) for name in ("there", "here")]
+    parts = collect(records.mapInArrow(compact_records(jobs[0]), PART_SCHEMA))
+    rows = sorted(records.collect(), key=lambda row: (row.partition, row.offset))
+    here = []
+    for span in spans:
+        with SpanWriter(jobs[1], span) as writer:
+            own = [row for row in rows if row.partition == span.partition]
+            keys, values = ([bytes(row[name]) for row in own] for name in ("key", "value"))
+            writer.add(keys, values, first_offset=0, last_offset=299)
+            here.append(writer.finish())
+    return "" if publish(jobs[0], parts) == publish(jobs[1], here) else "the snapshots differ"
 
 
 def _rounded(value: Any) -> Any:

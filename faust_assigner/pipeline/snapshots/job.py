@@ -10,6 +10,7 @@ from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.snapshots.catalog import is_topic
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
 from faust_assigner.snapshots.json_rows import AUTO
+from faust_assigner.snapshots.layers import DEFAULT_MAX_LAYERS
 from faust_assigner.snapshots.manifest import Manifest
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -27,6 +28,7 @@ class SnapshotOptions:
     connector: str = "auto"
     memory_bytes: int = DEFAULT_MEMORY_BYTES
     codecs: tuple[str, str] = (AUTO, AUTO)
+    max_layers: int = DEFAULT_MAX_LAYERS
 
 
 def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
@@ -43,6 +45,7 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
             previous=options.previous,
             memory_bytes=options.memory_bytes,
             codecs=options.codecs,
+            max_layers=options.max_layers,
         )
     from faust_assigner.pipeline.jars import cached_connector_jars, connector_jars
     from faust_assigner.pipeline.session import release, spark_session
@@ -62,6 +65,7 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
             previous=options.previous,
             memory_bytes=options.memory_bytes,
             codecs=options.codecs,
+            max_layers=options.max_layers,
         )
     finally:
         release(spark)

@@ -31,6 +31,7 @@ from faust_assigner.pipeline.snapshots.spans import (
 from faust_assigner.snapshots.changelog import Changelog, look_at
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
 from faust_assigner.snapshots.json_rows import AUTO
+from faust_assigner.snapshots.layers import DEFAULT_MAX_LAYERS
 from faust_assigner.snapshots.lease import Lease
 from faust_assigner.snapshots.manifest import Manifest, SnapshotError
 from faust_assigner.snapshots.storage import open_storage
@@ -47,7 +48,7 @@ RECORD = ("partition", "offset", "key", "value")
 PART_SCHEMA = (
     "partition int, next_offset long, keys long, bytes long, sha256 string, "
     "files array<string>, records long, runs int, key_types array<string>, value_types array<string>, "
-    "unreadable long"
+    "unreadable long, layers array<int>, new_bytes long"
 )
 #: Larger batches for Python: Spark's default of 10,000 records costs a third more time for transfers.
 TRANSFER_SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "50000"}
@@ -64,13 +65,15 @@ def take_snapshot(
     created_ms: int | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     codecs: tuple[str, str] = (AUTO, AUTO),
+    max_layers: int = DEFAULT_MAX_LAYERS,
 ) -> list[Manifest]:
     """Snapshot every partition of ``topic`` into ``url``; returns the manifests written.
 
     ``connector``: ``spark`` (Spark's Kafka connector), ``python`` (aiokafka inside the tasks) or
     ``auto``. Without ``spark`` the same functions run in this process. With ``previous`` the job reads only
-    new records. A previous snapshot that is too old or damaged is logged, and the job tries the next older
-    snapshot. ``codecs`` are the codecs of keys and values, see json_rows.py.
+    new records, and writes only rows that differ (layers.py; ``max_layers`` bounds the layers). A previous
+    snapshot that is too old or damaged is logged, and the job tries the next older snapshot. ``codecs``
+    are the codecs of keys and values, see json_rows.py.
     """
     now_ms = partial(_wall_ms, time.time)
     if created_ms is None:
@@ -83,6 +86,7 @@ def take_snapshot(
         created_ms=created_ms,
         memory_bytes=memory_bytes,
         codecs=codecs,
+        max_layers=max_layers,
     )
     with Lease(open_storage(url), topic, now_ms):
         job = plan(previous=previous)
@@ -250,6 +254,7 @@ def _row(part: Part) -> pa.RecordBatch:
         "runs": pa.int32(),
         "key_types": pa.list_(pa.string()),
         "value_types": pa.list_(pa.string()),
+        "layers": pa.list_(pa.int32()),
     }
     fields = asdict(part)
     return pa.RecordBatch.from_arrays(

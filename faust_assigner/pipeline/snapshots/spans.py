@@ -23,7 +23,16 @@ from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError
 from faust_assigner.snapshots.changelog import Changelog, Extent, read
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES, Compactor
 from faust_assigner.snapshots.json_rows import AUTO, JSON, RAW
-from faust_assigner.snapshots.manifest import Manifest, SnapshotError
+from faust_assigner.snapshots.layers import DEFAULT_MAX_LAYERS, Base
+from faust_assigner.snapshots.manifest import (
+    LAYERED,
+    WHOLE,
+    Manifest,
+    SnapshotError,
+    format_time_ms,
+    snapshot_id,
+)
+from faust_assigner.snapshots.sst import SstFile
 from faust_assigner.snapshots.storage import open_storage
 from faust_assigner.snapshots.trust import Judge
 
@@ -60,6 +69,8 @@ class Job:
     topic_id: str | None = None
     #: The codecs of keys and values; with JSON, records that are not JSON are left out.
     codecs: tuple[str, str] = (AUTO, AUTO)
+    #: The layers of changes upon a previous snapshot.
+    max_layers: int = DEFAULT_MAX_LAYERS
 
     @property
     def by_partition(self) -> dict[int, Span]:
@@ -82,6 +93,9 @@ class Part:
     key_types: tuple[str, ...] | None = None
     value_types: tuple[str, ...] | None = None
     unreadable: int = 0
+    #: The number of files of each layer; None: one layer, all files new.
+    layers: tuple[int, ...] | None = None
+    new_bytes: int = 0
 
 
 def plan_job(
@@ -93,6 +107,7 @@ def plan_job(
     whole: bool = False,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     codecs: tuple[str, str] = (AUTO, AUTO),
+    max_layers: int = DEFAULT_MAX_LAYERS,
 ) -> Job:
     """Decide the offsets that each partition reads.
 
@@ -114,6 +129,7 @@ def plan_job(
         memory_bytes,
         changelog.topic_id,
         codecs,
+        max_layers,
     )
 
 
@@ -179,11 +195,12 @@ class SpanWriter:
         self._next = span.start
         self._records = 0
         try:
-            base = self._catalog.fetch(span.base, self._folder / "base") if span.base else []
+            base = _on_this_machine(self._catalog, span.base, self._folder) if span.base else None
             self._compactor = self._exit.enter_context(
                 Compactor(
                     self._folder,
                     base=base,
+                    max_layers=job.max_layers,
                     memory_bytes=job.memory_bytes,
                     codecs=_codecs_of(span.base) if span.base and span.base.keys else job.codecs,
                 )
@@ -233,6 +250,7 @@ class SpanWriter:
                 0,
                 base.key_types,
                 base.value_types,
+                layers=base.layers,
             )
         done = self._compactor.finish(span.end)
         names = self._catalog.upload(self._job.topic, span.partition, span.end, done.files)
@@ -248,7 +266,18 @@ class SpanWriter:
             _types(done.key_types, span.base.key_types if span.base else ()),
             _types(done.value_types, span.base.value_types if span.base else ()),
             done.unreadable,
+            None if done.is_whole else tuple(map(len, done.layers)),
+            sum(file.size for file in done.files if "/" not in file.name),
         )
+
+
+def _on_this_machine(catalog: Catalog, manifest: Manifest, folder: Path) -> Base:
+    paths = catalog.fetch(manifest, folder / "base")
+    files = [
+        SstFile(name, path, path.stat().st_size, keys=0)
+        for name, path in zip(manifest.paths, paths, strict=True)
+    ]
+    return Base(manifest.by_layer(files), manifest.keys)
 
 
 def _types(found: frozenset[str] | None, base: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -267,22 +296,30 @@ def publish(job: Job, parts: Sequence[Part]) -> list[Manifest]:
     catalog = Catalog(open_storage(job.url))
     spans = job.by_partition
     return [
-        catalog.commit(
-            topic=job.topic,
-            partition=part.partition,
-            next_offset=part.next_offset,
-            keys=part.keys,
-            size=part.bytes,
-            sha256=part.sha256,
-            files=part.files,
-            created_ms=job.created_ms,
-            topic_id=job.topic_id,
-            start_offset=spans[part.partition].log_start,
-            key_types=part.key_types,
-            value_types=part.value_types,
-        )
+        catalog.commit(_manifest(job, spans[part.partition], part))
         for part in sorted(parts, key=lambda part: part.partition)
     ]
+
+
+def _manifest(job: Job, span: Span, part: Part) -> Manifest:
+    return Manifest(
+        topic=job.topic,
+        partition=part.partition,
+        snapshot_id=snapshot_id(part.next_offset),
+        next_offset=part.next_offset,
+        keys=part.keys,
+        bytes=part.bytes,
+        sha256=part.sha256,
+        created_at=format_time_ms(job.created_ms),
+        files=part.files,
+        format_version=WHOLE if part.layers is None else LAYERED,
+        topic_id=job.topic_id,
+        start_offset=span.log_start,
+        key_types=part.key_types,
+        value_types=part.value_types,
+        layers=part.layers,
+        new_bytes=part.new_bytes,
+    )
 
 
 def refuse_unreadable(job: Job, parts: Sequence[Part]) -> None:

@@ -95,11 +95,14 @@ class App:
         producer.produce(self.changelog, payload, json.dumps(key).encode(), partition)
         assert producer.flush(30) == 0
 
-    def snapshot(self, url: Path | str, *, age_ms: int = 0) -> list[Manifest]:
+    def snapshot(
+        self, url: Path | str, *, age_ms: int = 0, previous: bool = False
+    ) -> list[Manifest]:
         """What the pipeline writes, without Spark."""
         connection = {"bootstrap_servers": self.bootstrap}
         log = look_at(connection, self.changelog)
-        job = plan_job(log, str(url), created_ms=round(time.time() * 1000) - age_ms)
+        created_ms = round(time.time() * 1000) - age_ms
+        job = plan_job(log, str(url), created_ms=created_ms, previous=previous)
         return publish(job, run_here(job, connection))
 
     def ends(self) -> dict[int, int]:

@@ -26,10 +26,12 @@ from faust_assigner.app.recovery.restoring import _replace_database
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.snapshots.run import take_snapshot
 from faust_assigner.pipeline.snapshots.spans import plan_job
-from faust_assigner.snapshots.catalog import folder_of
+from faust_assigner.snapshots.catalog import Catalog, folder_of
 from faust_assigner.snapshots.changelog import look_at
 from faust_assigner.snapshots.manifest import MANIFEST_NAME
-from faust_assigner.snapshots.sst import OFFSET_KEY
+from faust_assigner.snapshots.sst import OFFSET_KEY, read_items
+from faust_assigner.snapshots.storage import open_storage
+from faust_assigner.snapshots.upkeep import collect_garbage, verify
 from tests.integration.snapshots.balances import App, Stores, damage, partition_hash
 
 
@@ -54,9 +56,11 @@ def local(embedded_broker: Any) -> App:
 def test_a_worker_restores_snapshot_and_tail_as_stock_faust_replays(
     app: App, tmp_path: Path
 ) -> None:
-    """Three workers, one table: replayed by stock Faust, from the snapshot, then from its own files."""
+    """Three workers, one table: replayed by stock Faust, from layers of files, then from its own files."""
     app.fill()
     app.snapshot(tmp_path / "snapshots")
+    app.write([(n % 2, f"key-{n}", None if n % 3 else -n) for n in range(300, 310)])
+    assert app.snapshot(tmp_path / "snapshots", previous=True)[0].layers == (1, 1)
     app.fill_tail()
     stock = app.worker(tmp_path / "stock")
     ours = app.worker(tmp_path / "ours", restore=True, snapshots=tmp_path / "snapshots")
@@ -131,6 +135,24 @@ def test_snapshot_and_tail_equal_the_replay(stores: Stores, tmp_path: Path) -> N
     """Deletes after the cut, keys that come back, an empty partition."""
     stores.app.snapshot(tmp_path / "snapshots")
     stores.app.fill_tail()
+    assert stores.bring_up() == {0: "snapshot", 1: "snapshot"}
+    stores.assert_up_to_date()
+
+
+def test_a_chain_of_snapshots_and_the_tail_equal_the_replay(stores: Stores, tmp_path: Path) -> None:
+    """A key that one layer deletes and the next one has again; gc leaves all files that the newest lists."""
+    url, app = tmp_path / "snapshots", stores.app
+    whole = app.snapshot(url, age_ms=2_000)
+    app.write([(0, "key-500", None), (0, "key-502", 7), (1, "key-501", None)])
+    app.snapshot(url, age_ms=1_000, previous=True)
+    app.write([(0, "key-500", -1), (0, "key-502", None)])
+    newest = app.snapshot(url, previous=True)
+    assert [each.layers for each in newest[:2]] == [(1, 1, 1), (1, 1)]
+    assert (newest[0].new_bytes or 0) < whole[0].bytes / 2
+    catalog = Catalog(open_storage(url))
+    assert len(collect_garbage(catalog, now_ms=round(time.time() * 1000), keep=1)) >= 3
+    assert not any(verdict.problem for verdict in verify(catalog))
+    app.fill_tail()
     assert stores.bring_up() == {0: "snapshot", 1: "snapshot"}
     stores.assert_up_to_date()
 
@@ -265,8 +287,14 @@ def test_a_chain_of_snapshots_forgets_what_retention_removed(local: App, tmp_pat
     local.write([(0, "late", 1), (1, "late", 1)])
     chain = take_snapshot(cluster, local.changelog, url, previous=True)
     whole = take_snapshot(cluster, local.changelog, str(tmp_path / "whole"))
-    assert [each.sha256 for each in chain] == [each.sha256 for each in whole]
+    for one, other in zip(chain, whole, strict=True):
+        found = [
+            dict(read_items(Catalog(open_storage(folder)).fetch(each, tmp_path)))
+            for folder, each in ((url, one), (tmp_path / "whole", other))
+        ]
+        assert found[0] == found[1]
     assert chain[0].keys < before.keys
+    assert [each.layers for each in chain[:2]] == [None, (1, 1)]
     again = plan_job(
         look_at(cluster.connection(), local.changelog),
         url,

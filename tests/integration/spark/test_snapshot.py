@@ -218,8 +218,9 @@ def test_previous_and_the_new_range_equal_a_full_snapshot(
         previous=True,
     )
     assert_equals_replay(changelog, after, url, tmp_path)
-    whole = take_snapshot(Cluster(changelog.bootstrap), changelog.topic, str(tmp_path / "whole"))
-    assert [m.sha256 for m in after] == [m.sha256 for m in whole]
+    assert [m.layers for m in after] == [(1, 1), (1, 1), None, None]
+    assert all((m.new_bytes or 0) < m.bytes / 2 for m in after[:2])
+    assert [verdict.problem for verdict in verify(Catalog(open_storage(url)))] == [None] * 7
     assert after[2].files == before[2].files  # untouched: the same files under a newer date
     assert after[2].created_ms >= before[2].created_ms
     assert before[0].snapshot_id != after[0].snapshot_id
@@ -401,7 +402,13 @@ def test_the_manifest_says_what_the_format_says(settled: Changelog, tmp_path: Pa
         "start_offset",
         "key_types",
         "value_types",
+        "layers",
+        "new_bytes",
     ]
     assert fields["created_at"] == format_time_ms(created_ms)
     assert sorted(fields["files"]) == sorted(p.name for p in path.parent.glob("*.sst"))
-    assert fields["bytes"] == sum(p.stat().st_size for p in path.parent.glob("*.sst"))
+    assert (
+        fields["bytes"]
+        == fields["new_bytes"]
+        == sum(p.stat().st_size for p in path.parent.glob("*.sst"))
+    )

@@ -51,6 +51,7 @@ def test_a_broken_snapshot_is_told_apart_from_an_unfinished_one(
 MANIFEST = Manifest(
     topic="log", partition=3, snapshot_id="00042", next_offset=42, keys=1_000, bytes=2_048,
     sha256="ab", created_at="2026-01-01T00:00:00.000Z", files=("f",),
+    new_bytes=1_024,
 )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def test_snapshots_are_printed_a_partition_a_row(capsys: pytest.CaptureFixture[s
     show_manifests([MANIFEST], "s3://there")
     title, _, row, _, end = capsys.readouterr().out.splitlines()
     assert (title, end) == ("Snapshots of log", "Written to s3://there")
-    assert row.split() == ["3", "42", "1,000", "2,048", "00042"]
+    assert row.split() == ["3", "42", "1,000", "2,048", "1,024", "1", "00042"]
     show_manifests([], "there")
     assert capsys.readouterr().out.splitlines()[0] == "No partitions"
 

@@ -11,7 +11,13 @@ import pytest
 from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError, folder_of
 from faust_assigner.snapshots.changelog import Changelog, Extent
 from faust_assigner.snapshots.compaction import Compactor
-from faust_assigner.snapshots.manifest import MANIFEST_NAME, Manifest, SnapshotError
+from faust_assigner.snapshots.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    SnapshotError,
+    format_time_ms,
+    snapshot_id,
+)
 from faust_assigner.snapshots.sst import OFFSET_KEY, digest_files, read_items
 from faust_assigner.snapshots.storage import StorageError, open_storage
 from faust_assigner.snapshots.upkeep import collect_garbage, verify
@@ -55,15 +61,18 @@ def publish(
         return None
     digest = digest_files(file.path for file in done.files[::-1])[0] if backwards else done.sha256
     return catalog.commit(
-        topic=TOPIC,
-        partition=partition,
-        next_offset=next_offset,
-        keys=done.keys,
-        size=done.bytes + size_off,
-        sha256=digest,
-        files=names[::-1] if backwards else names,
-        created_ms=created_ms,
-        topic_id=topic_id,
+        Manifest(
+            topic=TOPIC,
+            partition=partition,
+            snapshot_id=snapshot_id(next_offset),
+            next_offset=next_offset,
+            keys=done.keys,
+            bytes=done.bytes + size_off,
+            sha256=digest,
+            created_at=format_time_ms(created_ms),
+            files=names[::-1] if backwards else names,
+            topic_id=topic_id,
+        )
     )
 
 

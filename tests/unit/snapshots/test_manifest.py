@@ -8,6 +8,7 @@ import pytest
 from faust_assigner.snapshots.manifest import (
     Manifest,
     ManifestError,
+    ManifestVersionError,
     format_time_ms,
     parse_time_ms,
     refusal,
@@ -29,6 +30,15 @@ MANIFEST = Manifest(
 )
 
 
+LAYERED = dataclasses.replace(
+    MANIFEST,
+    format_version=2,
+    files=(f"{snapshot_id(40)}/000000-ab.sst", f"{snapshot_id(41)}/000000-ab.sst", "000000-cd.sst"),
+    layers=(2, 1),
+    new_bytes=34,
+)
+
+
 def refused(manifest: Manifest = MANIFEST, **overrides: object) -> str | None:
     """The refusal of a snapshot that fits, but for ``overrides``."""
     arguments = {
@@ -45,7 +55,7 @@ def refused(manifest: Manifest = MANIFEST, **overrides: object) -> str | None:
 def test_a_manifest_survives_its_file() -> None:
     """from_json(to_json(m)) == m."""
     full = dataclasses.replace(MANIFEST, start_offset=4, key_types=("str",), value_types=())
-    for manifest in (MANIFEST, full):
+    for manifest in (MANIFEST, full, LAYERED):
         assert Manifest.from_json(manifest.to_json()) == manifest
 
 
@@ -67,13 +77,15 @@ def test_the_file_has_exactly_the_documented_fields() -> None:
         "start_offset",
         "key_types",
         "value_types",
+        "layers",
+        "new_bytes",
     ]
 
 
 def test_a_manifest_from_before_the_optional_fields_is_read() -> None:
     """It names none."""
     fields = json.loads(MANIFEST.to_json())
-    for name in ("topic_id", "start_offset", "key_types", "value_types"):
+    for name in ("topic_id", "start_offset", "key_types", "value_types", "layers", "new_bytes"):
         del fields[name]
     assert Manifest.from_json(json.dumps(fields).encode()) == MANIFEST
 
@@ -116,7 +128,8 @@ def test_unknown_fields_are_ignored() -> None:
         ("files", ["a.sst", "a.sst"]),
         ("files", [5]),
         ("files", ["manifest.json"]),
-        ("format_version", 2),
+        ("format_version", 3),
+        ("format_version", 0),
         ("comparator", 1),
         ("topic_id", 7),
     ],
@@ -133,6 +146,49 @@ def test_bytes_that_are_no_manifest_are_refused(data: bytes) -> None:
     """Half a file, another file, hostile JSON."""
     with pytest.raises(ManifestError):
         Manifest.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("layers", None),
+        ("layers", [1, 1]),
+        ("layers", [3, 0]),
+        ("layers", [4, -1]),
+        ("layers", 3),
+        ("layers", [True, 2]),
+        ("files", ["../40/a.sst", "b.sst", "c.sst"]),
+        ("files", [f"{snapshot_id(40)}/../a.sst", "b.sst", "c.sst"]),
+        ("files", [f"{snapshot_id(40)}/{snapshot_id(41)}/a.sst", "b.sst", "c.sst"]),
+        ("files", ["40/a.sst", "b.sst", "c.sst"]),
+        ("files", ["a.sst", "a.sst", "c.sst"]),
+        ("new_bytes", -1),
+        ("format_version", 1),
+    ],
+)
+def test_a_wrong_layer_or_a_file_outside_of_the_partition_is_named(
+    field: str, value: object
+) -> None:
+    """A reference leads to another snapshot of the same partition only; version 1 has none."""
+    fields = json.loads(LAYERED.to_json()) | {field: value}
+    with pytest.raises(ManifestError, match="files" if field == "format_version" else field):
+        Manifest.from_json(json.dumps(fields).encode())
+
+
+def test_the_files_of_a_layered_snapshot_are_found_below_the_partition() -> None:
+    """Own files in the own folder; all of them in the order in which a restore loads them."""
+    assert LAYERED.paths == (*LAYERED.files[:2], f"{snapshot_id(42)}/000000-cd.sst")
+    assert LAYERED.by_layer("abc") == (("a", "b"), ("c",))
+    assert MANIFEST.by_layer("a") == (("a",),)
+
+
+def test_a_later_format_is_told_from_a_damaged_manifest() -> None:
+    """gc leaves the files of the one and removes those of the other."""
+    for version, kind in ((3, True), (0, False)):
+        fields = json.loads(MANIFEST.to_json()) | {"format_version": version}
+        with pytest.raises(ManifestError) as raised:
+            Manifest.from_json(json.dumps(fields).encode())
+        assert isinstance(raised.value, ManifestVersionError) == kind
 
 
 def test_times_are_utc_with_milliseconds() -> None:

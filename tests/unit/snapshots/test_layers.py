@@ -1,0 +1,155 @@
+"""Changes upon a previous snapshot: which files stay, which are new, and the rows of a model."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.snapshots.layers import Base, Layers, Row, extend
+from faust_assigner.snapshots.sst import OFFSET_KEY, SstFile, read_items, write_files
+
+FILE_BYTES = 4_000
+KEYS = [b"key-%04d" % number for number in range(600)]
+
+
+def first_layer(folder: Path, state: dict[bytes, bytes]) -> Base:
+    """A whole snapshot; its files are named as another snapshot's."""
+    rows = sorted((state | {OFFSET_KEY: b"0"}).items())
+    files = write_files(rows, folder / "first", max_file_bytes=FILE_BYTES)
+    return Base((tuple(map(earlier, files)),), len(state))
+
+
+def earlier(file: SstFile) -> SstFile:
+    """A file as the next snapshot sees it."""
+    name = file.name if "/" in file.name else f"{file.path.parts[-3]:0>20}/{file.name}"
+    return SstFile(name, file.path, file.size, file.keys)
+
+
+def upon(
+    base: Base, folder: Path, changes: dict[bytes, bytes | None], *, max_layers: int = 8
+) -> tuple[Layers, int]:
+    """The layers after ``changes``, and the number of live keys; the offset key changes each time."""
+    rows: list[Row] = sorted((changes | {OFFSET_KEY: folder.name.encode()}).items())
+    return extend(base, rows, folder, max_layers=max_layers, max_file_bytes=FILE_BYTES)
+
+
+def rows_of(layers: Layers) -> dict[bytes, bytes]:
+    """What a store holds after it has ingested the layers."""
+    rows = dict(read_items([file.path for layer in layers for file in layer]))
+    del rows[OFFSET_KEY]
+    return rows
+
+
+def applied(state: dict[bytes, bytes], changes: dict[bytes, bytes | None]) -> dict[bytes, bytes]:
+    """The model."""
+    after = dict(state)
+    for key, value in changes.items():
+        if value is None:
+            after.pop(key, None)
+        else:
+            after[key] = value
+    return after
+
+
+@pytest.fixture
+def state() -> dict[bytes, bytes]:
+    """600 rows in several files."""
+    noise = random.Random(1)
+    return {key: noise.randbytes(30) for key in KEYS}
+
+
+def new_files(layers: Layers) -> list[SstFile]:
+    """The files that no earlier snapshot wrote."""
+    return [file for layer in layers for file in layer if "/" not in file.name]
+
+
+def test_a_few_changes_are_one_small_layer_upon_the_files_of_the_base(
+    tmp_path: Path, state: dict[bytes, bytes]
+) -> None:
+    """A change, a deletion and a new key: the first layer's files stay, and the rows are the model's."""
+    base = first_layer(tmp_path, state)
+    changes = {KEYS[3]: b"new", KEYS[400]: None, b"key-0007a": b"between", b"zz": b""}
+    layers, keys = upon(base, tmp_path / "1", changes)
+    assert layers[:-1] == base.layers
+    assert len(base.layers[0]) > 3
+    assert [file.keys for file in new_files(layers)] == [len(changes) + 1]
+    assert rows_of(layers) == applied(state, changes)
+    assert keys == len(state) + 1
+
+
+def test_rows_that_the_base_has_already_are_not_written(
+    tmp_path: Path, state: dict[bytes, bytes]
+) -> None:
+    """The same value again, and the deletion of a key that is not there: only the offset is new."""
+    base = first_layer(tmp_path, state)
+    layers, keys = upon(base, tmp_path / "1", {KEYS[5]: state[KEYS[5]], b"absent": None})
+    assert [file.keys for file in new_files(layers)] == [1]
+    assert keys == len(state)
+
+
+def test_layers_beyond_the_bound_are_merged_into_one(
+    tmp_path: Path, state: dict[bytes, bytes]
+) -> None:
+    """A key that was changed back is in no layer any more; a deleted key stays deleted."""
+    base = first_layer(tmp_path, state)
+    old, model, counts = state[KEYS[9]], state, []
+    for number, value in enumerate((b"1", b"2", None, old), 1):
+        changes = {KEYS[9]: value, KEYS[number]: None}
+        model = applied(model, changes)
+        layers, keys = upon(base, tmp_path / f"{number}", changes, max_layers=3)
+        counts.append(len(layers))
+        assert (rows_of(layers), keys) == (model, len(model))
+        base = Base(tuple(tuple(map(earlier, layer)) for layer in layers), keys)
+    assert counts == [2, 3, 4, 2]
+    assert [file.keys for file in layers[1]] == [1 + 4], "four deletions and the offset"
+
+
+@pytest.mark.parametrize("max_layers", [8, 0])
+def test_large_changes_write_only_their_key_ranges_anew(
+    tmp_path: Path, state: dict[bytes, bytes], max_layers: int
+) -> None:
+    """More than half of the first layer changed, or no layers allowed: untouched files stay."""
+    base = first_layer(tmp_path, state)
+    noise = random.Random(2)
+    changes: dict[bytes, bytes | None] = {key: noise.randbytes(60) for key in KEYS[:300]}
+    layers, keys = upon(base, tmp_path / "1", changes, max_layers=max_layers)
+    [only] = layers
+    assert rows_of(layers) == applied(state, changes)
+    assert keys == len(state)
+    kept = [file for file in only if "/" in file.name]
+    # The keys before the last range that changed, and Faust's offset in the first range.
+    assert kept == [*base.layers[0][-len(kept) :]]
+    assert 2 <= len(kept) < len(base.layers[0]) - 1
+    starts = [next(iter(read_items([file.path])))[0] for file in only]
+    assert starts == sorted(starts)
+
+
+def test_changes_below_half_of_the_first_layer_are_only_merged(
+    tmp_path: Path, state: dict[bytes, bytes]
+) -> None:
+    """With one layer allowed, a second change is merged with the first."""
+    base = first_layer(tmp_path, state)
+    layers, keys = upon(base, tmp_path / "1", {KEYS[1]: b"a"}, max_layers=1)
+    base = Base(tuple(tuple(map(earlier, layer)) for layer in layers), keys)
+    layers, _ = upon(base, tmp_path / "2", {KEYS[599]: b"b"}, max_layers=1)
+    assert layers[0] == base.layers[0]
+    assert [file.keys for layer in layers[1:] for file in layer] == [3]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_changes_give_the_models_rows(tmp_path: Path, seed: int) -> None:
+    """Few and many changes, hot ranges, deletions, keys outside of all files, an emptied range."""
+    noise = random.Random(seed)
+    model = {key: noise.randbytes(20) for key in noise.sample(KEYS, 300)}
+    base, max_layers = first_layer(tmp_path, model), seed
+    for number in range(1, 9):
+        start = noise.randrange(len(KEYS))
+        some = noise.choice([KEYS[start : start + 80], noise.sample(KEYS, 5), [b"a", b"zz"]])
+        changes = {key: noise.choice([None, noise.randbytes(20)]) for key in some}
+        model = applied(model, changes)
+        layers, keys = upon(base, tmp_path / f"{number}", changes, max_layers=max_layers)
+        assert (rows_of(layers), keys) == (model, len(model)), f"seed {seed}, step {number}"
+        assert len(layers) <= max_layers + 1
+        base = Base(tuple(tuple(map(earlier, layer)) for layer in layers), keys)
