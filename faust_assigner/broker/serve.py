@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 # A full garbage collection over a few hundred thousand partitions blocks the event loop, so it is very rare.
-# Collections of the young generations are short.
+# Garbage collections of young objects are short.
 EVERYBODY: Final = (
     "%s accepts every client that reaches this machine, without log-in: each client may read, "
     "write and delete all topics. Listen on 127.0.0.1, or use a SASL listener."

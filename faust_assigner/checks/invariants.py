@@ -208,7 +208,7 @@ class _Case:
         for (u, p), spares in held.items():
             unit, owner = self.units[u], unit_owner[u][p]
             rows.append((owner, spares))
-            yield from self._spares(unit, f"{unit.changelogs[0]}-{p}", owner, spares)
+            yield from self._check_standbys(unit, f"{unit.changelogs[0]}-{p}", owner, spares)
         everyone = frozenset(range(len(self.ids)))
         plain = len({m.capacity for m in self.members}) <= 1
         flat = len(set(self.rack)) in (1, len(self.rack))
@@ -239,7 +239,9 @@ class _Case:
                 )
                 return
 
-    def _spares(self, unit: Unit, name: str, owner: int, spares: list[int]) -> Iterable[Violation]:
+    def _check_standbys(
+        self, unit: Unit, name: str, owner: int, spares: list[int]
+    ) -> Iterable[Violation]:
         wanted = min(self.replicas, len(unit.who) - 1)
         if len(spares) != wanted or len(set(spares)) != wanted:
             yield Violation("A3", f"{name} has {len(set(spares))} standbys instead of {wanted}")

@@ -106,7 +106,11 @@ def last_owners(unit: Unit, members: list[Member], before: list[int]) -> list[in
 
 
 def accepted_owners(unit: Unit, members: list[Member], side: str) -> list[int]:
-    """Return the accepted owner of each number: newest generation, no contest, most topics."""
+    """Return the accepted owner of each number, or NOBODY.
+
+    Only claims of the newest generation count, and of these only topics with a single claimant. The member
+    with the most such topics is the owner.
+    """
     claims: list[dict[str, set[int]]] = [{} for _ in range(unit.count)]
     for m in sorted(unit.who):
         for topic in unit.topics:

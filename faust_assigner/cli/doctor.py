@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: The exit codes: no finding that fails, findings, no check possible.
 GOOD, FOUND, NOT_LOOKED = 0, 1, 2
-#: The time between two looks at a group, which reveals workers that replace each other.
+#: The time between two reads of a group, which reveals workers that replace each other.
 BETWEEN_S = 4.0
 
 

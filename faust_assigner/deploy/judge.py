@@ -1,4 +1,4 @@
-"""Checks and verdict, from a look at a group and the planner's reaction to an event. No I/O."""
+"""Checks and verdict, from the state of a group and the planner's reaction to an event. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts a look at a group to the leader's view of the group in its next round. No I/O."""
+"""Converts the state of a group to the leader's view of the group in its next round. No I/O."""
 
 from __future__ import annotations
 

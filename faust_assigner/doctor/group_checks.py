@@ -45,7 +45,7 @@ _VERSION = "version of "
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFacts:
-    """A group at one moment, and at a ``later`` moment; None after a single look.
+    """The state of a group, and its ``later`` state; None if the group was read once.
 
     ``topics`` are the group's topics in the cluster. ``record_bytes`` is the brokers' limit for
     the group's record, and ``session_bounds_s`` their limits for sessions; None if not reported.

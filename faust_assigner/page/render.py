@@ -1,4 +1,4 @@
-"""A look at a group as HTML, and a task's history. No I/O; jinja2 escapes every name."""
+"""The state of a group as HTML, and a task's history. No I/O; jinja2 escapes every name."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:
     """
     servers = bootstrap or properties.get("bootstrap.servers")
     if not servers:
-        raise ConfigError("no brokers: give --bootstrap, or bootstrap.servers in --config")
+        raise ConfigError("no brokers are given: use --bootstrap, or bootstrap.servers in --config")
     for server in servers.split(","):
         if not _is_address(server.strip()):
             raise ConfigError(f"brokers are HOST:PORT[,...], not {server!r}")

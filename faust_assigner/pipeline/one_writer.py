@@ -50,5 +50,5 @@ def _locked(folder: str) -> int:
                 return descriptor
         except BlockingIOError:
             os.close(descriptor)
-            raise FolderInUse(f"another run writes to {folder}; one at a time") from None
+            raise FolderInUse(f"another run writes to {folder}; run one at a time") from None
         os.close(descriptor)

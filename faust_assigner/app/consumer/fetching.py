@@ -155,8 +155,8 @@ async def fetch_or_put_back(
 async def seek_to_committed(thread: Any, one_by_one: Callable[[], Any]) -> Mapping[Any, int | None]:
     """Seek each partition to its committed offset, else to its first read offset, by one request for all.
 
-    aiokafka sends one request for each partition, also for standby changelogs, and no records flow meanwhile.
-    It leaves a partition without a commit at a position after dropped records.
+    aiokafka sends one request for each partition, also for standby changelogs, and no records arrive
+    meanwhile. It leaves a partition without a commit at a position after dropped records.
     """
     consumer = thread._ensure_consumer()
     if not hasattr(consumer._coordinator, "fetch_committed_offsets"):

@@ -43,7 +43,7 @@ class Wait:
     answered_s: float = 0.0
     logged_s: float | None = None
 
-    def pass_on_to(self, step: str, detail: Callable[[], str] = str) -> None:
+    def move_to_step(self, step: str, detail: Callable[[], str] = str) -> None:
         """Wait for the next step from now on; the deadline stays the same."""
         self.step, self.detail = step, detail
 
@@ -88,11 +88,11 @@ class Waits:
         finally:
             self._waits.remove(wait)
 
-    def pass_on_to(self, what: str, step: str) -> None:
+    def move_to_step(self, what: str, step: str) -> None:
         """Note that the waits of ``what``, if any, have reached ``step``."""
         for wait in list(self._waits):
             if wait.what == what:
-                wait.pass_on_to(step)
+                wait.move_to_step(step)
 
     def look(self, seconds: float, *, group_answers: bool) -> list[str]:
         """Count ``seconds`` more; returns the lines to log."""
@@ -167,7 +167,7 @@ class DeadlineWaits(Consumer):
             return bool(await super().force_commit(topics, start_new_transaction))
 
     async def _commit(self, offsets: Any) -> bool:
-        waits_of(self.app).pass_on_to(COMMIT, "changes of tables, and the group's answer")
+        waits_of(self.app).move_to_step(COMMIT, "changes of tables, and the group's answer")
         return bool(await super()._commit(offsets))
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:

@@ -26,7 +26,7 @@ MEMBERS: Final[tuple[PrivateApi, ...]] = (
             "_maybe_leave_group",
             "async (self)",
             "repairs",
-            "replaced: a member says why it leaves; one without partitions is not idle",
+            "replaced: a member reports why it leaves; a member without partitions is not idle",
             _IDLE,
         ),
         (

@@ -24,7 +24,7 @@ READS: Final[tuple[PrivateApi, ...]] = (
             "route_req",
             "async (self, table_name, key, web, request)",
             "reads",
-            "overridden: asks whoever can answer, or says that nobody can",
+            "overridden: asks the workers that can answer, or reports that no worker can",
             _DEAD,
         ),
         (
@@ -71,7 +71,7 @@ READS: Final[tuple[PrivateApi, ...]] = (
     ),
     *rows_of(
         "faust.tables.base:Collection",
-        ("data", "property", "reads", "overridden: what is in memory is no copy", _ONLY),
+        ("data", "property", "reads", "overridden: rows in memory do not count as a copy", _ONLY),
         ("window", "set in __init__", "reads", "whether keys are windows of keys", _ONLY),
     ),
     *rows_of(
@@ -80,7 +80,7 @@ READS: Final[tuple[PrivateApi, ...]] = (
             "key_partition",
             "(self, topic, key, partition=)",
             "assignor",
-            "asked where the producer has written nothing yet",
+            "asked for partitions to which the producer has not written yet",
             _GOES_ON,
         ),
     ),

@@ -48,13 +48,19 @@ WINDOWS: Final = (
             "_partition_latest_timestamp",
             "set in __init__",
             "repairs",
-            "what relative_to_now() goes by",
+            "the time source of relative_to_now()",
             _MOVES,
         ),
     ),
     *rows_of(
         "faust.tables.recovery:Recovery",
-        ("revoke", "(self, tp)", "repairs", "overridden: windows go with the partition", _GIVEN),
+        (
+            "revoke",
+            "(self, tp)",
+            "repairs",
+            "overridden: drops a revoked partition's windows",
+            _GIVEN,
+        ),
     ),
     *rows_of(
         "faust.tables.manager:TableManager",

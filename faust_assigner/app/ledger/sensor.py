@@ -144,7 +144,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         actives = sorted(
             consumer.assignment() - (assignor.assigned_standbys() - assignor.assigned_actives())
         )
-        # In a cooperative round kept partitions keep flowing.
+        # In a cooperative round retained partitions are processed without a pause.
         between = getattr(consumer, "between_generations", app.rebalancing)
         if not actives or between or app.in_recovery:
             return []

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-#: Title, unit of Grafana's, (expression, legend) of each line. ``$app`` is chosen on the board.
+#: The panels: title, Grafana's unit, and (PromQL expression, legend) for each line. ``$app`` is chosen on
+#: the board.
 PANELS: Final[tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]] = (
     (
         "Workers that are not ready",

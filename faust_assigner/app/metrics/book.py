@@ -1,4 +1,4 @@
-"""The values of all figures at one moment, and the book that counts in between. No Faust here."""
+"""A snapshot of all metrics, and the counters that are updated between snapshots. No Faust here."""
 
 from __future__ import annotations
 

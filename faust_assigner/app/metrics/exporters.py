@@ -37,7 +37,7 @@ class Source(Protocol):
         """The app's name."""
 
     def snapshot(self) -> Snapshot:
-        """All figures; from any thread."""
+        """Return the values of all metrics; callable from any thread."""
 
 
 class Exporters:

@@ -71,7 +71,7 @@ class StalledPartitions:
         if getattr(consumer, "between_generations", False):
             return "round"
         if app.in_recovery or app.tables.recovery.in_recovery:
-            # During a cooperative worker's replay of a table other partitions flow: see
+            # During a cooperative worker's replay of a table other partitions are processed: see
             # is_taking_on.
             return "" if getattr(app.tables.recovery, "is_flowing", False) else "restoring"
         return ""

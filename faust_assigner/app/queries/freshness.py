@@ -23,7 +23,7 @@ class Look(NamedTuple):
 
 @dataclass
 class Marks:
-    """The looks at one copy's changelog that the copy may still have to reach, the oldest first."""
+    """The end offsets of one copy's changelog that the copy may still have to reach, the oldest first."""
 
     looks: list[Look] = field(default_factory=list)
     #: The copy's offset when all offsets before ``_through`` had been read. The last offsets before

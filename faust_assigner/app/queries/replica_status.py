@@ -14,7 +14,7 @@ from faust_assigner.app.tables.scope import ScopedStore
 
 logger = get_logger(__name__)
 
-#: Limits in seconds of the interval between two looks at the ends of the changelogs. The interval
+#: Limits in seconds of the interval between two reads of the changelogs' end offsets. The interval
 #: is a quarter of the bound.
 LEAST_LOOK_S, MOST_LOOK_S = 0.1, 0.5
 

@@ -254,17 +254,17 @@ class IncrementalRebalance(Consumer):
         self.pause_partitions(revoked)
         self._buffered_partitions -= revoked
         self._put_down(revoked)
-        wait.pass_on_to("records under way")
+        wait.move_to_step("records under way")
         await self._finish(revoked)
-        wait.pass_on_to("a commit under way")
+        wait.move_to_step("a commit under way")
         while await self.maybe_wait_for_commit_to_finish():
             pass
-        wait.pass_on_to("its commit")
+        wait.move_to_step("its commit")
         await self.commit(topics=revoked)
         if self.in_transaction:
-            wait.pass_on_to("the end of its transactions")
+            wait.move_to_step("the end of its transactions")
             await self.transactions.revoke(revoked)
-        wait.pass_on_to("the delivery of sent records", lambda: unsent(app))
+        wait.move_to_step("the delivery of sent records", lambda: unsent(app))
         await app.producer.flush()
         await told()
         # For all tables: only the answer shows which tables move with the topics.

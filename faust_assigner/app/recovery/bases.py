@@ -10,7 +10,7 @@ from faust_assigner.app.recovery.restoring import RestoringRecovery, RestoringTa
 
 
 class Recovery(RestoringRecovery, RecoveryLoop):  # type: ignore[misc]
-    """The recovery, repaired and restoring."""
+    """The type of the recovery with our repairs and our restore."""
 
     completed: Any
     actives_for_table: MutableMapping[Any, set[Any]]
@@ -24,4 +24,4 @@ class Recovery(RestoringRecovery, RecoveryLoop):  # type: ignore[misc]
 
 
 class TableManager(RestoringTables, RecoveringTables):
-    """The table manager, repaired and restoring."""
+    """The type of the table manager with our repairs and our restore."""

@@ -5,7 +5,7 @@ partitions after each record. Here a consumer of our own reads the records and w
 batches. The offset is in the same batch as the state, so a kill leaves no gap between them.
 
 One thread reads two partitions at a time: while it computes for one, a broker answers for the
-other. More partitions at a time would not be faster, and the first partition would flow later.
+other. More partitions at a time would not be faster, and the first partition would be processed later.
 """
 
 from __future__ import annotations

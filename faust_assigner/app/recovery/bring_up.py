@@ -61,7 +61,7 @@ class Settings:
     folder: Path
     #: Called with the records that do not decode.
     unreadable: Callable[[Any, Sequence[Unreadable]], None] = lambda tp, records: None
-    #: The restore's share of a core beside flowing streams, and its progress.
+    #: The restore's share of a core beside running streams, and its progress.
     pace: RestoreThrottle = field(default_factory=RestoreThrottle)
     progress: Progress = field(default_factory=Progress)
 

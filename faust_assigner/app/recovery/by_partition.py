@@ -1,4 +1,4 @@
-"""Recovery by partition: a source partition flows as soon as its own tables are restored.
+"""Recovery by partition: a source partition is processed as soon as its own tables are restored.
 
 Faust's recovery resets everything at each rebalance and holds every stream until the last table is
 restored. Here Faust's recovery has no partitions to restore, so it opens the flow at once. A task
@@ -420,7 +420,7 @@ class PartitionRecovery(StandbyFollower):
         self._callbacks.begin(lambda table: not lacking & set(table.changelog_topic.topics))
 
     def _called_back(self) -> set[Any]:
-        """Restored partitions of tables whose callbacks run; their sources do not flow yet."""
+        """Restored partitions of tables whose callbacks run; their sources are not processed yet."""
         of, running = self.tables._changelogs, self._callbacks.running
         return {tp for tp in self._complete if of[tp.topic] in running}
 

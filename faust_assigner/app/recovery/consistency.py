@@ -3,7 +3,7 @@
 A file is ahead of its changelog if the topic was deleted and created again, or if the elected
 leader lacks records. It is also ahead if the worker now uses a different cluster. Faust compares at
 each recovery and raises ConsistencyError, unless ``recovery_consistency_check`` is off. Here the
-end is compared at each recovery and, while streams flow, every few seconds. It is also compared at
+end is compared at each recovery and, while streams run, every few seconds. It is also compared at
 once if the changelog gives a change an offset at or below the file's.
 
 An open transaction never makes a file ahead: the end that a committed reader sees may be before a

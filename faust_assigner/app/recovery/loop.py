@@ -197,7 +197,7 @@ class RecoveryLoop(ReplayLoop):
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _compare_beside_streams(self) -> None:
-        """Compare tables with changelogs while streams flow: recoveries skip kept partitions."""
+        """Compare tables with changelogs while streams run: recoveries skip retained partitions."""
         doubt = self.consistency.doubt_is_new
         while not self.should_stop:
             await self.wait(doubt, timeout=COMPARE_S)

@@ -1,4 +1,4 @@
-"""The order of restores, and the sources that may flow meanwhile. Pure."""
+"""The order of restores, and the source partitions that may be processed meanwhile. Pure."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class FaultReportingStore(WriteBehindStore):
             return found
 
     def row_of(self, partition: int, key: bytes) -> bytes | None:
-        """The row in one partition, with the changes over the file."""
+        """Return the row from one partition: the latest waiting change, else the row in the file."""
         with self._watched(lambda: [partition]):
             return super().row_of(partition, key)
 

@@ -216,7 +216,7 @@ class WriteBehindStore(Store):
             overlay.lands = False
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:
-        """Flush the changes that count, then none until ``resume()``; default: all partitions."""
+        """Flush the acknowledged changes, then pause until ``resume()``; default: all partitions."""
         for partition in sorted(self.overlays) if partitions is None else partitions:
             if partition in self.overlays:
                 self.flush(partition)
@@ -229,13 +229,13 @@ class WriteBehindStore(Store):
             self.table.data.dropped(partition, gone)
 
     def discard(self, partitions: Iterable[int] | None = None) -> None:
-        """Flush the changes that count, by default of all partitions, and drop the rest."""
+        """Flush the acknowledged changes, by default of all partitions, and drop the rest."""
         for partition in sorted(self.overlays) if partitions is None else sorted(partitions):
             self.pause([partition])
             self.drop(partition)
 
     async def stop(self) -> None:
-        """Flush the changes that count before the databases are closed."""
+        """Flush the acknowledged changes before the databases are closed."""
         self.discard()
         await super().stop()
 
@@ -302,7 +302,7 @@ class WriteBehindStore(Store):
         return [] if overlay is None else overlay.rows()
 
     def row_of(self, partition: int, key: bytes) -> bytes | None:
-        """The row in one partition, with the changes over the file."""
+        """Return the row from one partition: the latest waiting change, else the row in the file."""
         return self._row(partition, key)
 
     def _row(self, partition: int, key: bytes) -> bytes | None:

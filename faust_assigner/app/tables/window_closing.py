@@ -193,7 +193,7 @@ class Closing:
         )
 
     def _sources(self, partition: int) -> list[Any]:
-        """The flowing sources whose topics changed the table; before a change, all candidates."""
+        """The processed source partitions whose topics changed the table; before a change, all candidates."""
         consumer, topics = self._app.consumer, self._app.tables.changelog_topics
         count = consumer.topic_partitions(self.changelog)
         found = sorted(

@@ -70,7 +70,7 @@ def overlaid(app: Any) -> Iterator[tuple[str, WriteBehindStore]]:
 
 
 def pause(app: Any, partitions: Collection[int] | None = None) -> None:
-    """Flush the changes that count, then none until ``resume()``; by default of all partitions."""
+    """Flush the acknowledged changes, then pause until ``resume()``; default: all partitions."""
     for _, store in overlaid(app):
         store.pause(partitions)
 
@@ -82,7 +82,7 @@ def hold(app: Any) -> None:
 
 
 def discard(app: Any) -> None:
-    """Flush the changes that count in all partitions, and drop the rest."""
+    """Flush the acknowledged changes of all partitions, and drop the rest."""
     for _, store in overlaid(app):
         store.discard()
 

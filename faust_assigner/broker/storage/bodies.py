@@ -158,7 +158,7 @@ def _varints(data: Bytes, at: Longs, ends: Longs) -> tuple[Longs, Longs]:
 
 
 def _after_all_headers(data: Bytes, at: Longs, ends: Longs, headers: Longs) -> Longs:
-    """Return the places after the headers. Leaves few records with many headers to the exact reader."""
+    """Return the places after the headers. The exact reader handles few records with many headers."""
     if headers.min() < 0:
         raise _Unusual
     at, left = at.copy(), headers.copy()

@@ -183,7 +183,7 @@ class Pass:
         if not batch.count or self._is_aborted(batch):
             return _emptied(base, data, batch, entry, stays=is_last)
         read = _records(data, batch)
-        if read is None:  # unreadable, from a version without checks of bodies: stays
+        if read is None:  # an unreadable batch of an older version, which is kept
             return Outcome(base, None, entry, entry)
         return self._filter(base, data, batch, entry, *read, stays=is_last)
 

@@ -47,7 +47,7 @@ CHANNEL = (
         show_envvar=True,
         help="An instance of the service.",
     ),
-    click.option("--ca", type=_file, help="Who signs the service's certificate, PEM."),
+    click.option("--ca", type=_file, help="The authority of the service's certificate, PEM."),
     click.option("--cert", type=_file, help="The caller's certificate, PEM."),
     click.option("--key", type=_file, help="Its key, PEM."),
     click.option(
@@ -61,7 +61,7 @@ _SHARED = (
         default="",
         envvar=f"{ENVIRONMENT}TOKEN",
         show_envvar=True,
-        help="The caller's token; better said in the environment.",
+        help="The caller's token; give it in the environment, where ps does not show it.",
     ),
     click.option("--token-file", type=_file, help="A file with the caller's token."),
     click.option("--group", default="", help="The group, where the service has several."),
@@ -126,9 +126,9 @@ async def _with_operator(
 
 def watched(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the option ``--watch``."""
-    return click.option("--watch", is_flag=True, help="Go on, printing again after every change.")(
-        command
-    )
+    return click.option(
+        "--watch", is_flag=True, help="Keep running, and print again after every change."
+    )(command)
 
 
 async def show(

@@ -150,12 +150,20 @@ async def status(operator: Operator, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, default=True, help="Write nothing; there is no other way.")
 @click.option(
-    "--without", multiple=True, metavar="NAME", help="As if this consumer were gone. Repeatable."
+    "--dry-run", is_flag=True, default=True, help="Only compute the plan; this is the only mode."
 )
 @click.option(
-    "--add", multiple=True, metavar="NAME", help="As if this consumer were there. Repeatable."
+    "--without",
+    multiple=True,
+    metavar="NAME",
+    help="Plan as if this consumer were gone. Repeatable.",
+)
+@click.option(
+    "--add",
+    multiple=True,
+    metavar="NAME",
+    help="Plan as if this consumer were registered. Repeatable.",
 )
 @shared
 async def plan(
@@ -179,8 +187,8 @@ async def plan(
     type=click.Choice(["serving", "readiness", "liveness", "leader", "process"]),
     default="serving",
     show_default=True,
-    help="Whether it serves consumers (readiness: and some instance leads), runs undamaged, leads, or only "
-    "runs.",
+    help="The check: serves consumers (readiness: and an instance leads), runs undamaged, "
+    "leads, or only runs.",
 )
 @offered(CHANNEL)
 def health(

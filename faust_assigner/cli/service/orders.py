@@ -59,7 +59,7 @@ async def undrain(operator: Operator, consumer: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--reason", default="", help="For those who look: it is shown by status.")
+@click.option("--reason", default="", help="The reason of the pause, which status shows.")
 @shared
 async def pause(operator: Operator, reason: str, as_json: bool) -> None:
     """Move no partition for balance until resume.
@@ -145,5 +145,5 @@ async def remove_topic(operator: Operator, topic: str, as_json: bool) -> None:
 async def abort(operator: Operator, partition: tuple[str, int], as_json: bool) -> None:
     """Give the hand-off of TOPIC/PARTITION up, whichever is open; the next round may begin another one."""
     await operator.abort(partition)
-    said = f"{_name(partition)}: the hand-off is given up"
+    said = f"{_name(partition)}: the hand-off is aborted"
     _say(as_json, said, **_row(partition), aborted=True)

@@ -1,4 +1,4 @@
-"""The base of a consumer group: its book, its timers, and the save of a change.
+"""The base of a consumer group: its members and targets (the book), its timers, and the save of a change.
 
 A step applies records to the book immediately and requests their save; its answers are delayed
 until the save succeeds. If the save fails, the book is restored and the answer is the error.

@@ -36,7 +36,7 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
     from faust_assigner.pipeline.snapshots.run import take_snapshot
 
     if not is_topic(options.topic):
-        raise ConfigError(f"{options.topic!r} is no name of a Kafka topic")
+        raise ConfigError(f"{options.topic!r} is not a valid name of a Kafka topic")
     if options.no_spark:
         return take_snapshot(
             options.cluster,
@@ -79,5 +79,5 @@ def duration_ms(text: str) -> int:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?", text.strip())
     if found is None:
-        raise ConfigError(f"{text!r} is no duration; write 7d, 36h, 90m, 30s or 500ms")
+        raise ConfigError(f"{text!r} is not a duration; write 7d, 36h, 90m, 30s or 500ms")
     return round(float(found[1]) * _UNITS_MS[found[2] or "s"])

@@ -141,7 +141,7 @@ def _base(judge: Judge, partition: int, codecs: tuple[str, str], whole: bool) ->
         if reason is None:
             return manifest
         logger.warning(
-            "%s-%d: snapshot %s cannot be built upon: %s",
+            "%s-%d: snapshot %s cannot be extended: %s",
             judge.log.topic,
             partition,
             manifest.snapshot_id,
@@ -156,12 +156,12 @@ def _unfit(manifest: Manifest, log_start: int, codecs: tuple[str, str]) -> str |
         return "it was written before snapshots left out records that do not decode"
     if manifest.start_offset < log_start:
         return (
-            f"it was read from offset {manifest.start_offset} on, the changelog now begins at "
-            f"{log_start}: it has rows that retention removed"
+            f"it was read from offset {manifest.start_offset} on, but the changelog now begins "
+            f"at {log_start}: the snapshot has rows that retention removed"
         )
     found = _codecs_of(manifest)
     if any(wanted not in (AUTO, codec) for wanted, codec in zip(codecs, found, strict=True)):
-        return f"its keys and values were taken as {found}, wanted are {codecs}"
+        return f"its keys and values were read as {found}, but {codecs} is requested"
     return None
 
 
@@ -337,8 +337,9 @@ def refuse_unreadable(job: Job, parts: Sequence[Part]) -> None:
     )
     if unreadable > MAX_UNREADABLE_SHARE * records:
         raise SnapshotError(
-            f"{job.topic}: {unreadable} of {records} records are not JSON: nothing is published. "
-            "Where the table has another serializer, say so: --key-codec raw, --value-codec raw"
+            f"{job.topic}: {unreadable} of {records} records are not JSON, so no snapshot is "
+            "published. If the table has a different serializer, give --key-codec raw or "
+            "--value-codec raw"
         )
 
 

@@ -20,7 +20,7 @@ from faust_assigner.service.conformance.subjects import process_of
     show_default=True,
     type=click.FloatRange(min=1),
     metavar="SECONDS",
-    help="How long the client may take for what it has to do.",
+    help="The time limit for each step of the client.",
 )
 @click.argument("command", nargs=-1, required=True)
 def main(rules: tuple[str, ...], patience: float, command: tuple[str, ...]) -> None:

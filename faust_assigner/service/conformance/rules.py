@@ -95,14 +95,14 @@ async def says_who_it_is(stage: Stage) -> None:
     async with stage.begun((0, 5)):
         first = stage.part.streams[0].request
         stage.check(first.incarnation, "the registration has no incarnation")
-        stage.check(first.heartbeats, "the registration does not say `heartbeats`")
-        stage.check(not first.returns, "a first registration says `returns`")
+        stage.check(first.heartbeats, "the registration does not set `heartbeats`")
+        stage.check(not first.returns, "a first registration sets `returns`")
         stage.part.tell(stage.part.warm(1, 7))
         await stage.until(lambda: stage.part.heard("PartitionReady"), "PartitionReady comes")
         await stage.until(lambda: stage.part.heard("Heartbeat"), "a heartbeat comes")
         stage.part.tell(grpc.StatusCode.UNAVAILABLE)
         again = (await stage.registered(2)).request
-        stage.check(again.returns, "a second registration does not say `returns`")
+        stage.check(again.returns, "a second registration does not set `returns`")
         seen = {call.request.incarnation for call in stage.part.calls}
         stage.check(seen == {first.incarnation}, f"several incarnations of one process: {seen}")
         names = {call.request.consumer_name for call in stage.part.calls}
@@ -157,7 +157,7 @@ async def stops_when_its_time_is_over(stage: Stage) -> None:
         part.answers, part.refuses = True, None
         await stage.registered(count + 1)
         await asyncio.sleep(part.lives_s / 4)
-        stage.check(not stage.written(0, over), "writes before the new registration says anything")
+        stage.check(not stage.written(0, over), "writes before the new registration gets an answer")
         told = part.tell(part.snapshot([(0, 6)]))
         await stage.works(0, 6, told)
 

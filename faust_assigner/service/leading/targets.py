@@ -122,7 +122,7 @@ def choose(
     }
     barred = {(at, name) for at, name in view.cooldowns if mine.get(at) != name}
     passed_over = standing.stuck | standing.crowding
-    for at in _left_behind(view):
+    for at in _of_leaving_consumers(view):
         barred |= {(at, n) for n in passed_over if mine.get(at) != n or n in standing.overtaken}
     _avoid(owner, barred, by_name, mine, bound, view.handoffs.keys())
     _pin(owner, pins, barred, by_name, mine, bound)
@@ -199,7 +199,7 @@ def _pin(
         owner.update(dict.fromkeys(back, displaced))
 
 
-def _left_behind(view: View) -> Iterator[TopicPartition]:
+def _of_leaving_consumers(view: View) -> Iterator[TopicPartition]:
     """Iterate over the partitions of leaving consumers."""
     for name in view.draining:
         mine = view.incarnation(name)

@@ -30,7 +30,7 @@ STREAMS_PER_CONNECTION: Final = 128
 IDLE_MS: Final = 300_000
 HANDSHAKE_MS: Final = 10_000
 STOP_GRACE_S: Final = 2.0
-#: Seconds between two looks at the file of tokens.
+#: Seconds between two checks of the file of tokens.
 LOOK_S: Final = 2.0
 #: Time for the calls under way on a connection past its maximum age; then its streams end.
 AGE_GRACE_MS: Final = 5_000

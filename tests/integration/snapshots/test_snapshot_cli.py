@@ -130,7 +130,7 @@ def test_gc_says_first_and_removes_then(changelog: tuple[str, str], tmp_path: Pa
         (
             ("--bootstrap", "127.0.0.1:1", "--topic", "a/b", "--to", "x", "--no-spark"),
             2,
-            "no name of a Kafka topic",
+            "not a valid name of a Kafka topic",
         ),
         (
             ("--bootstrap", "127.0.0.1:1", "--topic", "t", "--to", "x", "--no-spark"),
@@ -177,4 +177,4 @@ def test_a_duration_that_is_none_is_named(changelog: tuple[str, str], tmp_path: 
     run("--bootstrap", bootstrap, "--topic", topic, "--to", str(tmp_path), "--no-spark")
     result = run("gc", "--to", str(tmp_path), "--max-age", "soon")
     assert result.exit_code == 2
-    assert "'soon' is no duration" in result.output
+    assert "'soon' is not a duration" in result.output

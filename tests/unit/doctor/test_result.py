@@ -120,7 +120,7 @@ def test_codes_are_numbered_without_a_hole() -> None:
         ((), "give -A APP"),
         (("--explain", "FA999"), "no code FA999"),
         (("-A", "nothing_of_that_name.app"), "ModuleNotFoundError"),
-        (("--group", "shop"), "no brokers: give --bootstrap"),
+        (("--group", "shop"), "no brokers are given: use --bootstrap"),
         (("--group", "shop", "--bootstrap", "127.0.0.1:1"), "no broker answers"),
     ],
 )

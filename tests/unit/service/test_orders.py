@@ -326,7 +326,7 @@ def test_a_drain_that_is_taken_back_leaves_the_consumer_what_it_has() -> None:
         await node.drain("b")
         await eventually(lambda: b.open_handoffs() == 1, "the drain begins")
         await node.orders.undrain("b")
-        await eventually(lambda: b.open_handoffs() == 0, "the hand-off is given up")
+        await eventually(lambda: b.open_handoffs() == 0, "the hand-off is aborted")
         await b.settles(1, 1)
         assert second.ended is None
         await node.set_topic("t", 4)

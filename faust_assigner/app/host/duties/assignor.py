@@ -17,7 +17,7 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
     taken(
         f"{_STOCK}.on_assignment",
         f"{_OURS}.on_assignment",
-        "Nothing that the leader said ends a worker.",
+        "An invalid answer of the leader does not end a worker.",
         ("sets _assignment", f"{_OURS}._remember"),
         ("sets _topic_groups", HERE),
         ("sets _active_tps", HERE),
@@ -27,7 +27,7 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         (
             "asserts a == b",
             f"{_OURS}._read",
-            "What does not agree is counted and logged, and all partitions are taken for active.",
+            "Contradictions are counted and logged, and all partitions count as active.",
         ),
         (
             "asserts metadata.url == str(self._url)",
@@ -88,7 +88,7 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
     taken(
         f"{_LISTENER}.on_partitions_revoked",
         f"{_THREAD}.revoke",
-        "In a cooperative round: with what goes.",
+        "In a cooperative round: together with the revoked partitions.",
         ("calls on_rebalance_start", "rebalance.rounds:Rounds.begin"),
         ("calls on_partitions_revoked", HERE, "The consumer's revoke() is called."),
     ),
@@ -99,14 +99,15 @@ ASSIGNOR: Final[tuple[Taken, ...]] = (
         (
             "sets consumer_generation_id",
             "",
-            "Records carry it, and those of another number are dropped: what is kept flows on.",
+            "Records carry this number, and records with a different number are dropped; "
+            "retained partitions are processed without a pause.",
         ),
         ("calls on_partitions_assigned", HERE, "The consumer's assign() is called."),
     ),
     taken(
         f"{_APP}._on_partitions_revoked",
         f"{_HANDS}.revoke",
-        "In a cooperative round: the flow of the others is not stopped.",
+        "In a cooperative round, retained partitions are processed without a pause.",
         (
             "calls _on_rebalance_when_stopped",
             "",

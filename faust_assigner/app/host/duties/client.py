@@ -29,13 +29,13 @@ CLIENT: Final[tuple[Taken, ...]] = (
         (
             "also begins a reassignment",
             ORIGINAL,
-            "Kept partitions are fetched on in a cooperative round.",
+            "In a cooperative round the fetch of retained partitions continues.",
         ),
     ),
     taken(
         f"{_COORDINATOR}._on_join_complete",
         f"{_OURS}._on_join_complete",
-        "The original is called where everything was given up before.",
+        "The original is called if all partitions were revoked before.",
         ("asserts assignor", f"{_OURS}._lookup_assignor"),
         ("calls on_assignment", f"{_OURS}._take"),
         ("logs Setting newly assigned partitions %s for", f"{_OURS}._take"),

@@ -11,7 +11,9 @@ _THREADED = "faust.transport.consumer:ThreadDelegateConsumer"
 _TRANSACTIONS = "faust.transport.consumer:TransactionManager"
 _OWN = "transactions.manager:PartitionTransactions"
 _HANDS = "rebalance.incremental:IncrementalRebalance"
-_TWO_ROADS = "The original is called where the flow is this generation's; else nothing may resume."
+_TWO_ROADS = (
+    "The original is called if the flow belongs to this generation; otherwise no stream may resume."
+)
 
 _TAKES = tuple(
     taken(
@@ -78,7 +80,7 @@ CONSUMER: Final[tuple[Taken, ...]] = (
         (
             "event not_waiting_next_records.set",
             ORIGINAL,
-            "Stock sets it and never clears it: nobody can wait for it.",
+            "Stock Faust sets it and never clears it, so no code can wait for it.",
         ),
         ("also waits until the flow may go on", HERE),
     ),
@@ -132,7 +134,8 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     taken(
         f"{_TRANSACTIONS}.on_rebalance",
         f"{_OWN}.on_rebalance",
-        "Transactions are told apart by what they commit, not by the topics of what is assigned.",
+        "Transactions are distinguished by the offsets that they commit, not by the assigned "
+        "topics.",
         ("transaction _tps_to_transactional_ids", f"{_OWN}.ids_for"),
         ("logs Stopping %r transactional %s for %r revo", f"{_OWN}.end"),
         ("logs Starting %r transactional %s for %r assi", f"{_OWN}.begin"),
@@ -142,7 +145,7 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     taken(
         f"{_TRANSACTIONS}.on_rebalance",
         "transactions.manager:PartitionTransactions.revoke",
-        "In a cooperative round: of what goes; what comes is taken on later.",
+        "In a cooperative round: for revoked partitions; new partitions follow later.",
         ("transaction _tps_to_transactional_ids", f"{_OWN}.ids_for"),
         ("logs Stopping %r transactional %s for %r revo", f"{_OWN}.end"),
         ("logs Starting %r transactional %s for %r assi", f"{_OWN}.begin"),
@@ -155,7 +158,8 @@ CONSUMER: Final[tuple[Taken, ...]] = (
         _TRANSACTIONS,
         _OWN,
         "send",
-        "The original is called for what belongs to no record; the rest goes into its record's transaction.",
+        "The original is called for messages without a source record; all other messages join "
+        "the transaction of their record.",
     ),
     taken(
         f"{_TRANSACTIONS}.send_soon",

@@ -137,7 +137,7 @@ def test_a_long_wait_is_logged_after_half_of_its_deadline_and_then_every_minute(
             "wait has taken 100 s"
         ]
         assert waits.look(SAY_EVERY_S - 1.0, group_answers=False) == []
-        wait.pass_on_to("an answer")
+        wait.move_to_step("an answer")
         [line] = waits.look(1.0, group_answers=True)
         assert "for 110 s for an answer; this" in line
         assert waits.problem() is None, "the group was silent for a minute of it"
@@ -147,7 +147,7 @@ def test_a_step_that_a_commit_has_come_to_is_noted_of_commits_alone() -> None:
     """Other waits under way keep theirs."""
     waits = Waits()
     with waits.during("The commit", "a flush", 1.0), waits.during("A rebalance", "a join", 9.0):
-        waits.pass_on_to("The commit", "an answer")
+        waits.move_to_step("The commit", "an answer")
         waits.look(9.0, group_answers=True)
         assert waits.problem() == "The commit has waited for 1 s for an answer"
 

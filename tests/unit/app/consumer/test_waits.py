@@ -70,7 +70,7 @@ def test_a_next_step_has_its_own_description_and_the_same_deadline() -> None:
     waits = Waits()
     with waits.during(COMMIT, "delivery", 10.0, lambda: "3 batches") as wait:
         waits.look(4.0, group_answers=True)
-        wait.pass_on_to("the answer", lambda: "of the group")
+        wait.move_to_step("the answer", lambda: "of the group")
         (line,) = waits.look(2.0, group_answers=True)
         assert "has waited for 6 s for the answer (of the group)" in line
         assert waits.problem() is None

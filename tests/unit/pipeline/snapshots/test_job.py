@@ -236,7 +236,7 @@ def test_durations_are_what_they_say(text: str, ms: int) -> None:
 
 def test_a_name_that_no_topic_can_have_is_refused_before_anything_is_asked() -> None:
     """It would be a path in the folder of snapshots."""
-    with pytest.raises(ConfigError, match="no name of a Kafka topic"):
+    with pytest.raises(ConfigError, match="not a valid name of a Kafka topic"):
         run(SnapshotOptions(CLUSTER, "../t", "somewhere", no_spark=True), None)
 
 
