@@ -31,7 +31,7 @@ def _word(one: Any, field: str) -> str:
 @watched
 @shared
 async def topics(operator: Operator, watch: bool, as_json: bool) -> None:
-    """The topics whose partitions are handed out."""
+    """List the topics whose partitions are assigned."""
     heads = ("topic", "partitions")
     await show(
         operator, watch, as_json, "topics", heads, lambda one: (one.topic, one.partition_count)
@@ -42,7 +42,7 @@ async def topics(operator: Operator, watch: bool, as_json: bool) -> None:
 @watched
 @shared
 async def consumers(operator: Operator, watch: bool, as_json: bool) -> None:
-    """The registered consumers."""
+    """List the registered consumers."""
     await show(
         operator,
         watch,
@@ -63,7 +63,7 @@ async def consumers(operator: Operator, watch: bool, as_json: bool) -> None:
 @watched
 @shared
 async def assignments(operator: Operator, watch: bool, as_json: bool) -> None:
-    """Whose each partition is."""
+    """List the owner of each partition."""
     await show(
         operator,
         watch,
@@ -84,7 +84,7 @@ async def assignments(operator: Operator, watch: bool, as_json: bool) -> None:
 @watched
 @shared
 async def handoffs(operator: Operator, watch: bool, as_json: bool) -> None:
-    """The handoffs under way."""
+    """List the hand-offs in progress."""
     await show(
         operator,
         watch,
@@ -108,7 +108,7 @@ async def handoffs(operator: Operator, watch: bool, as_json: bool) -> None:
 @watched
 @shared
 async def pins(operator: Operator, watch: bool, as_json: bool) -> None:
-    """The partitions that an operator wants on a consumer: for good, or (once) until they are there."""
+    """List the pinned partitions: pinned until unpin, or (once) until the move is complete."""
     await show(
         operator,
         watch,
@@ -127,7 +127,7 @@ async def pins(operator: Operator, watch: bool, as_json: bool) -> None:
 @click.command()
 @shared
 async def status(operator: Operator, as_json: bool) -> None:
-    """The group in one look: who leads, whether it is paused, and how many of each kind there are."""
+    """Show the group's state: the leader, a pause, and the numbers of its topics, consumers and moves."""
     state = await operator.state()
     owned = sum(not one.absent for one in state.assignments)
     rows: dict[str, Any] = {
@@ -169,7 +169,7 @@ async def status(operator: Operator, as_json: bool) -> None:
 async def plan(
     operator: Operator, dry_run: bool, without: tuple[str, ...], add: tuple[str, ...], as_json: bool
 ) -> None:
-    """What a rebalance would move now, or after a change; nothing is written."""
+    """Show the moves of a rebalance now, or after a change; the store is not changed."""
     moves = await operator.plan(without=without, extra=add)
     print_rows(
         [

@@ -40,7 +40,7 @@ def _say(as_json: bool, words: str, **row: Any) -> None:
 @click.argument("consumer")
 @shared
 async def drain(operator: Operator, consumer: str, as_json: bool) -> None:
-    """Hand everything of CONSUMER over to the others; it is given nothing new.
+    """Hand all partitions of CONSUMER over to other consumers; it gets no new partitions.
 
     Prints WAIT_FOR_DRAIN: its stream ends when all is handed over; or SHUTDOWN_NOW where nobody waits for it.
     """
@@ -53,7 +53,7 @@ async def drain(operator: Operator, consumer: str, as_json: bool) -> None:
 @click.argument("consumer")
 @shared
 async def undrain(operator: Operator, consumer: str, as_json: bool) -> None:
-    """Take the drain of CONSUMER back: it keeps what it still has, and is given partitions again."""
+    """End the drain of CONSUMER: it keeps its remaining partitions, and gets new partitions again."""
     await operator.undrain(consumer)
     _say(as_json, f"{consumer}: not drained any more", consumer=consumer, drained=False)
 
@@ -74,7 +74,7 @@ async def pause(operator: Operator, reason: str, as_json: bool) -> None:
 @click.command()
 @shared
 async def resume(operator: Operator, as_json: bool) -> None:
-    """End a pause: the loads become even again."""
+    """End a pause: moves for balance begin again."""
     await operator.resume()
     _say(as_json, "not paused", paused=False)
 
@@ -86,7 +86,7 @@ async def resume(operator: Operator, as_json: bool) -> None:
 async def move(
     operator: Operator, partition: tuple[str, int], consumer: str, as_json: bool
 ) -> None:
-    """Hand TOPIC/PARTITION to CONSUMER now, also during a pause. Later plans may move it on.
+    """Hand TOPIC/PARTITION to CONSUMER now, also during a pause. Later plans may move it again.
 
     The loads stay even: another partition of CONSUMER may go the other way.
     """
@@ -109,7 +109,7 @@ async def pin(operator: Operator, partition: tuple[str, int], consumer: str, as_
 @_AT
 @shared
 async def unpin(operator: Operator, partition: tuple[str, int], as_json: bool) -> None:
-    """End the pin of TOPIC/PARTITION, or its move if that is not made yet."""
+    """End the pin of TOPIC/PARTITION, or cancel its unfinished move."""
     await operator.unpin(partition)
     _say(as_json, f"{_name(partition)}: not pinned", **_row(partition), pinned=False)
 
@@ -119,7 +119,7 @@ async def unpin(operator: Operator, partition: tuple[str, int], as_json: bool) -
 @click.argument("count", type=click.IntRange(min=1))
 @shared
 async def set_topic(operator: Operator, topic: str, count: int, as_json: bool) -> None:
-    """Hand out COUNT partitions of TOPIC, also of one that was removed.
+    """Assign COUNT partitions of TOPIC, also of a removed topic.
 
     With a smaller COUNT than before, the partitions beyond it are taken from their owners.
     """
@@ -131,7 +131,7 @@ async def set_topic(operator: Operator, topic: str, count: int, as_json: bool) -
 @click.argument("topic")
 @shared
 async def remove_topic(operator: Operator, topic: str, as_json: bool) -> None:
-    """Take the partitions of TOPIC from their owners, for good: it stays away until set-topic names it.
+    """Remove the partitions of TOPIC from their owners; only set-topic adds the topic again.
 
     Neither an instance that is started with --topic nor a consumer that wants it brings it back.
     """
@@ -143,7 +143,7 @@ async def remove_topic(operator: Operator, topic: str, as_json: bool) -> None:
 @_AT
 @shared
 async def abort(operator: Operator, partition: tuple[str, int], as_json: bool) -> None:
-    """Give the hand-off of TOPIC/PARTITION up, whichever is open; the next round may begin another one."""
+    """Abort the present hand-off of TOPIC/PARTITION; the next round may begin a new hand-off."""
     await operator.abort(partition)
     said = f"{_name(partition)}: the hand-off is aborted"
     _say(as_json, said, **_row(partition), aborted=True)
