@@ -21,6 +21,7 @@ from faust_assigner.broker import limits
 from faust_assigner.broker.compaction import Compaction
 from faust_assigner.broker.groups import GroupService, Outcome, compute_now
 from faust_assigner.broker.groups.configs import GroupConfigs
+from faust_assigner.broker.groups.plug_ins import load_plug_ins
 from faust_assigner.broker.groups.timers import GroupTimers, Key
 from faust_assigner.broker.groups.topic_notifier import TopicNotifier
 from faust_assigner.broker.security.acls import Acls
@@ -119,6 +120,7 @@ class Node:
 
     def _restore(self, progress: Callable[[], None]) -> None:
         settings = self.settings
+        load_plug_ins(settings.plug_ins)
         self.cluster_id = self._open_cluster()
         self.defaults = default_configs(settings)
         self.catalogue = Catalogue(self.store, settings, uuid.uuid4, progress=progress)

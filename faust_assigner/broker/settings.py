@@ -10,6 +10,7 @@ unknown name or an invalid value raises :class:`~faust_assigner.errors.ConfigErr
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
@@ -21,6 +22,8 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 DAY_MS = 86_400_000
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ASSIGNORS = ("uniform", "range", "copartition")
+_PLUG_IN = re.compile(r"[A-Za-z0-9._-]+=[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 WILDCARDS = ("0.0.0.0", "::")  # valid for listening, but not as an address to connect to
 
 
@@ -215,10 +218,12 @@ class Settings:
     group_consumer_max_size: int = _number(
         INT32_MAX, 1, INT32_MAX, "members in one group of the consumer protocol"
     )
-    group_consumer_assignors: str = _names(
-        "uniform,range,copartition",
-        ("uniform", "range", "copartition"),
-        "server-side assignors on offer; the first serves groups whose members name none",
+    group_consumer_assignors: str = field(
+        default=",".join(ASSIGNORS),
+        metadata={
+            "assignors": True,
+            "doc": "server-side assignors, own ones as NAME=MODULE:FUNCTION; the first is the default",
+        },
     )
     group_consumer_assignment_interval_ms: int = _number(
         1_000,
@@ -370,7 +375,14 @@ class Settings:
     @property
     def assignors(self) -> tuple[str, ...]:
         """Names of the server-side assignors, the default first."""
-        return tuple(self.group_consumer_assignors.split(","))
+        names = self.group_consumer_assignors.split(",")
+        return tuple(name.partition("=")[0] for name in names)
+
+    @property
+    def plug_ins(self) -> dict[str, str]:
+        """Server-side assignors of other packages: name -> ``MODULE:FUNCTION``."""
+        parts = [name.partition("=") for name in self.group_consumer_assignors.split(",")]
+        return {name: place for name, equals, place in parts if equals}
 
     def by_kafka_name(self) -> dict[str, str]:
         """Return all settings as DescribeConfigs shows them."""
@@ -410,6 +422,8 @@ def _convert(name: str, setting: Field[Any], value: object) -> object:
         return _convert_ratio(name, text)
     if "text" in setting.metadata:
         return text
+    if "assignors" in setting.metadata:
+        return _assignors(name, text)
     if "several" in setting.metadata:
         return _several(name, setting, text)
     if "choices" in setting.metadata:
@@ -436,6 +450,21 @@ def _convert_ratio(name: str, text: str) -> float:
     if not 0.0 <= number <= 1.0:
         raise ConfigError(f"{name} must be between 0 and 1, not {text}")
     return number
+
+
+def _assignors(name: str, text: str) -> str:
+    items = [part.strip() for part in text.split(",")]
+    names = [item.partition("=")[0] for item in items]
+    is_known = [
+        item in ASSIGNORS or (_PLUG_IN.fullmatch(item) and one not in ASSIGNORS)
+        for item, one in zip(items, names, strict=True)
+    ]
+    if not all(is_known) or len(set(names)) < len(names):
+        raise ConfigError(
+            f"{name} must be some of {', '.join(ASSIGNORS)} and NAME=MODULE:FUNCTION, "
+            f"each name once, not {text!r}"
+        )
+    return ",".join(items)
 
 
 def _several(name: str, setting: Field[Any], text: str) -> str:

@@ -128,8 +128,10 @@ RIGHTS: Final[Mapping[int, tuple[Right, ...]]] = {
     46: _cluster(DESCRIBE),  # ListPartitionReassignments
     47: (Right(DELETE, GROUP, "group_id"), *_each(READ, TOPIC, "topics")),  # OffsetDelete
     48: _cluster(DESCRIBE_CONFIGS),  # DescribeClientQuotas
+    49: _cluster(ALTER_CONFIGS),  # AlterClientQuotas
     50: _cluster(DESCRIBE),  # DescribeUserScramCredentials
     51: _cluster(ALTER),  # AlterUserScramCredentials
+    55: _cluster(DESCRIBE),  # DescribeQuorum
     60: (),  # DescribeCluster
     61: _each(READ, TOPIC, "topics"),  # DescribeProducers
     65: (  # DescribeTransactions

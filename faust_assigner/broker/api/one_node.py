@@ -1,4 +1,4 @@
-"""APIs that tools call on any cluster: log directories, leaders, reassignments and quotas.
+"""APIs that tools call on any cluster: log directories, leaders, reassignments, quotas, the quorum.
 
 Each partition has one replica, and there are no quotas. Apache Kafka with one node and
 the same features gives the same answers.
@@ -13,10 +13,14 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.api.refusals import refuse_elements
 from faust_assigner.broker.security.acls import CLUSTER, DESCRIBE, THE_CLUSTER
 
 DESCRIBE_LOG_DIRS, ELECT_LEADERS = 35, 43
 ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS, DESCRIBE_QUOTAS = 45, 46, 48
+ALTER_QUOTAS, DESCRIBE_QUORUM = 49, 55
+METADATA_TOPIC: Final = "__cluster_metadata"
+NO_QUOTAS: Final = "this broker enforces no quotas"
 IN_MEMORY: Final = "memory"  # the log directory of a broker without --data
 UNKNOWN_BYTES: Final = -1
 Parts = dict[str, list[Values]]
@@ -118,10 +122,36 @@ def describe_quotas(call: Call, request: Any) -> Values:
     return {"error_code": ErrorCode.none, "error_message": None, "entries": ()}
 
 
+def describe_quorum(call: Call, request: Any) -> Values:
+    """Return this node as the only voter. There is no log of metadata, so all its offsets are 0."""
+    me = call.node.settings.node_id
+    asked = [(one.topic_name, p.partition_index) for one in request.topics for p in one.partitions]
+    topics = []
+    for name, number in asked:
+        values: dict[str, Any] = {"partition_index": number}
+        if asked == [(METADATA_TOPIC, 0)]:
+            voter = {"replica_id": me, "log_end_offset": 0}
+            values |= {"error_code": ErrorCode.none, "leader_id": me, "current_voters": [voter]}
+        else:
+            values |= {"error_code": ErrorCode.unknown_topic_or_partition}
+        topics.append({"topic_name": name, "partitions": [values]})
+    nodes = [{"node_id": me, "listeners": ()}]
+    return {"error_code": ErrorCode.none, "topics": topics, "nodes": nodes}
+
+
+def alter_quotas(call: Call, request: Any) -> Values:
+    """Refuse each entry: the broker enforces no quotas, so it stores none."""
+    refused = refuse_elements(ALTER_QUOTAS, call.version, request, ErrorCode.invalid_request)
+    entries = refused.get("entries", ())
+    return {"entries": [{**entry, "error_message": NO_QUOTAS} for entry in entries]}
+
+
 APIS: Final = (
     Api(DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, describe_log_dirs),
     Api(ELECT_LEADERS, "ElectLeaders", 0, 2, elect_leaders),
     Api(ALTER_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, alter_reassignments),
     Api(LIST_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, list_reassignments),
     Api(DESCRIBE_QUOTAS, "DescribeClientQuotas", 0, 1, describe_quotas),
+    Api(ALTER_QUOTAS, "AlterClientQuotas", 0, 1, alter_quotas),
+    Api(DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, describe_quorum),
 )

@@ -151,6 +151,16 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
         ),
     ),
+    49: (
+        Listing(
+            "entries",
+            "entries",
+            {},
+            Listing(
+                "entity", "entity", {"entity_type": "entity_type", "entity_name": "entity_name"}
+            ),
+        ),
+    ),
     51: (
         Listing("upsertions", "results", {"user": "name"}),
         Listing("deletions", "results", {"user": "name"}),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from faust_assigner.coordinator.assignors.copartition import assign_together
@@ -10,13 +9,19 @@ from faust_assigner.coordinator.assignors.ranges import assign_ranges
 from faust_assigner.coordinator.assignors.spec import Assign, GroupSpec, MemberSpec, Target
 from faust_assigner.coordinator.assignors.uniform import assign_uniformly
 
-__all__ = ["ASSIGNORS", "Assign", "GroupSpec", "MemberSpec", "Target", "compute"]
+__all__ = ["ASSIGNORS", "Assign", "GroupSpec", "MemberSpec", "Target", "compute", "register"]
 
-ASSIGNORS: Final[Mapping[str, Assign]] = {
+ASSIGNORS: Final[dict[str, Assign]] = {
     "uniform": assign_uniformly,
     "range": assign_ranges,
     "copartition": assign_together,
 }
+
+
+def register(name: str, assign: Assign) -> None:
+    """Add an assignor of another package. Raises ValueError if the name has another function."""
+    if ASSIGNORS.setdefault(name, assign) != assign:
+        raise ValueError(f"assignor {name} is another function in this process")
 
 
 def compute(spec: GroupSpec) -> Target:

@@ -23,6 +23,7 @@ ACLS, CREATE, DELETE, LOG_DIRS, ELECT, REASSIGN, REASSIGNMENTS, QUOTAS = (
     46,
     48,
 )
+CHANGE, QUORUM = 49, 55
 ANY_ACL = {
     "resource_type_filter": 1,
     "resource_name_filter": None,
@@ -52,7 +53,18 @@ def told(bootstrap: str) -> dict[str, Any]:
         while client.produce(topic, 0, batch()).error_code and time.monotonic() < deadline:
             time.sleep(0.05)
         versions = {one.api_key: one for one in client.call(18, 0).api_keys}
-        for key in (ACLS, CREATE, DELETE, LOG_DIRS, ELECT, REASSIGN, REASSIGNMENTS, QUOTAS):
+        for key in (
+            ACLS,
+            CREATE,
+            DELETE,
+            LOG_DIRS,
+            ELECT,
+            REASSIGN,
+            REASSIGNMENTS,
+            QUOTAS,
+            CHANGE,
+            QUORUM,
+        ):
             seen[f"versions of {key}"] = (versions[key].min_version, versions[key].max_version)
 
         def named(values: Any) -> Any:
@@ -109,6 +121,15 @@ def told(bootstrap: str) -> dict[str, Any]:
             seen[f"reassigned to {replicas}"] = named(answer)
         seen["reassignments"] = named(client.call(REASSIGNMENTS, 0, topics=None))
         component = {"entity_type": "user", "match_type": 2, "match": None}
+        for version in (0, 1, 2):
+            for asked_of in ("__cluster_metadata", "none"):
+                parts = [{"partition_index": 0}]
+                named_so = [{"topic_name": asked_of, "partitions": parts}]
+                answer = client.call(QUORUM, version, topics=named_so)
+                (part,) = answer.topics[0].partitions
+                voters = [one.replica_id for one in part.current_voters]
+                found = (int(part.error_code), part.leader_id, voters, len(part.observers))
+                seen[f"quorum {version}, {asked_of}"] = (int(answer.error_code), found)
         seen["quotas"] = named(client.call(QUOTAS, 1, components=[component], strict=False))
     return seen
 

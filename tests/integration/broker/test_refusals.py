@@ -190,4 +190,15 @@ def test_refused_frames_fill_no_log() -> None:
         assert broker.stop() == 0
         lines = [line for line in broker.errors().splitlines() if "a frame of -1 bytes" in line]
         assert len(lines) == LINES_PER_INTERVAL
-        assert "more of frames_refused" in broker.errors()
+        assert "more lines about frames_refused" in broker.errors()
+
+
+def test_a_change_of_quotas_is_refused_with_its_entity(broker: EmbeddedBroker) -> None:
+    """The broker enforces no quotas, so it does not pretend to store one."""
+    entity = [{"entity_type": "user", "entity_name": "alice"}]
+    ops = [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]
+    with RawClient(broker.bootstrap) as client:
+        (entry,) = client.call(49, 1, entries=[{"entity": entity, "ops": ops}]).entries
+    assert entry.error_code is ErrorCode.invalid_request
+    assert "no quotas" in entry.error_message
+    assert [(one.entity_type, one.entity_name) for one in entry.entity] == [("user", "alice")]

@@ -271,6 +271,10 @@ def requests(topic_id: uuid.UUID) -> dict[str, tuple[int, int, dict[str, Any]]]:
     ask["delete offsets"] = 47, 0, {"group_id": "g", "topics": numbered("partition_index")}
     component = {"entity_type": "user", "match_type": 2, "match": None}
     ask["quotas"] = 48, 1, {"components": [component], "strict": False}
+    entity = {"entity": [{"entity_type": "user", "entity_name": "stranger"}], "ops": ()}
+    ask["change quotas"] = 49, 1, {"entries": [entity], "validate_only": True}
+    quorum = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    ask["quorum"] = 55, 1, {"topics": quorum}
     ask["users"] = 50, 0, {"users": [{"name": "stranger"}]}
     ask["change users"] = 51, 0, {"deletions": [{"name": "stranger", "mechanism": 1}]}
     whole = {"include_cluster_authorized_operations": True, "endpoint_type": 1}
