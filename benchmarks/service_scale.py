@@ -207,7 +207,10 @@ def _group(partitions: int, consumers: int) -> Iterator[tuple[str, bytes]]:
         yield keys.consumer(name), codec.dump_consumer(Consumer(name=name, session="s"))
     for number in range(partitions):
         at = TopicPartition(f"topic-{number % TOPICS}", number // TOPICS)
-        yield keys.assignment(at), codec.dump_assigned(Assigned(at, f"c{number % consumers:05}"))
+        yield (
+            keys.assignment(at),
+            codec.dump_assigned(Assigned(at, f"c{number // TOPICS % consumers:05}")),
+        )
 
 
 def planning(partitions: int, consumers: int) -> None:
