@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -52,6 +52,14 @@ class PolicyError(FaustAssignerError, ValueError):
 Memo: TypeAlias = dict[tuple[str | int | bytes | bool, ...], tuple[Ints, Bools, Bools]]
 
 
+class Rebalance(NamedTuple):
+    """One simulated rebalance: its time in seconds, and the tasks that it moved, warm and cold."""
+
+    at_s: float
+    moved: int
+    cold_moves: int
+
+
 def simulate(
     scenario: Scenario,
     arm: Arm,
@@ -59,14 +67,20 @@ def simulate(
     *,
     costs: Costs | None = None,
     memo: Memo | None = None,
+    trace: list[Rebalance] | None = None,
 ) -> Outcome:
     """Run ``scenario`` under ``policy`` with the settings of ``arm``; equal input gives equal figures.
 
+    ``trace`` receives each rebalance after the first in order of time.
     A policy must be a function of its arguments: with a ``memo`` (one dict per scenario) the policy runs
     once per input. Raises PolicyError if a task has not exactly one living owner.
     Cost: one call of the policy per rebalance, and O(workers x tasks) numpy work per event.
     """
-    return _Fleet(scenario, arm, policy, costs or Costs(), {} if memo is None else memo).run()
+    fleet = _Fleet(scenario, arm, policy, costs or Costs(), {} if memo is None else memo)
+    outcome = fleet.run()
+    if trace is not None:
+        trace += fleet.trace
+    return outcome
 
 
 class _Downtime:
@@ -134,6 +148,7 @@ class _Fleet:
         self.queue: list[tuple[float, int, int, int]] = []  # (at, token, operation, row)
         self.tokens = 0
         self.moved = self.cold = self.restored = 0.0
+        self.trace: list[Rebalance] = []
         self.heaviest: list[float] = []
         self.rebalances = self.idle = 0
 
@@ -174,6 +189,7 @@ class _Fleet:
         self.downtime = _Downtime(self.scenario.tasks)
         self.moved = self.cold = 0.0
         self.rebalances = 0
+        self.trace.clear()
 
     def _schedule_event(self, event: Event) -> None:
         row = self.index[event.member_id]
@@ -248,8 +264,10 @@ class _Fleet:
         behind = ~self.holds[owner, np.arange(len(owner))] | (
             copies > self.costs.acceptable_recovery_lag
         )
+        cold = moved & behind & self.scenario.stateful
         self.moved += float(moved.sum())
-        self.cold += float((moved & behind & self.scenario.stateful).sum())
+        self.cold += float(cold.sum())
+        self.trace.append(Rebalance(self.now, int(moved.sum()), int(cold.sum())))
         gained = (owner != self.owner) & self.scenario.stateful
         settled = (owner == before).all() and (awaited == self.awaited).all()
         self.owner, self.standby, self.awaited = owner, standby, awaited

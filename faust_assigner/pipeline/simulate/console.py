@@ -9,6 +9,9 @@ from faust_assigner.pipeline.console import show
 from faust_assigner.pipeline.simulate.run import REPLAYED
 from faust_assigner.pipeline.simulate.settings import ALL_FLEETS, STOPPED
 
+#: The most recorded rebalances that are printed; report.json holds all.
+EVENTS_PRINTED = 20
+
 _METRICS = (
     ("moved", "tasks moved"),
     ("cold_moves", "of them cold"),
@@ -81,7 +84,46 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
     if lost:
         fleets = ", ".join(f"state {line['state']} on {line['racks']} racks" for line in lost)
         print(f"\n{lost[0]['calmer']} stops less than what is named for it: {fleets}")
+    for told in report["advice"]:
+        old, new = told["recorded"], told["recommended"]
+        print(
+            f"\nGroup {told['group_id']}: {old['policy']}, standbys {old['standbys']} -> {new['policy']}, "
+            f"standbys {new['standbys']}, over {told['weeks']} whole weeks "
+            f"{_within(told['difference_s'], told['interval'])} s stopped per partition and week: "
+            f"{told['verdict']}"
+        )
+    if report["events"]:
+        print()
+        _show_events(report["events"])
     print(f"\nWritten to {out}: sim_result, report.json")
+
+
+def _show_events(events: Sequence[Mapping[str, Any]]) -> None:
+    """Print predicted / recorded figures of the recorded rebalances: those that differ most."""
+    ordered = sorted(events, key=lambda row: (-_missed(row), row["ts"]))[:EVENTS_PRINTED]
+    exact = sum(_missed(row) == 0 for row in events)
+    show(
+        f"The recorded rebalances again, predicted / recorded: {exact} of {len(events)} with equal moves; "
+        f"{'the largest differences' if len(events) > len(ordered) else 'all'}, with "
+        f"{events[0]['policy']}, standbys {events[0]['standbys']}",
+        ("time", "group", "trigger", "rebalances", "moved", "cold"),
+        [
+            (
+                row["ts"][:19].replace("T", " "),
+                row["group_id"],
+                row["trigger"],
+                *(f"{row['predicted'][name]} / {row['recorded'][name]}" for name in REPLAYED),
+            )
+            for row in sorted(ordered, key=lambda row: (row["group_id"], row["ts"]))
+        ],
+    )
+
+
+def _missed(row: Mapping[str, Any]) -> int:
+    """The difference between predicted and recorded moves, warm and cold."""
+    return sum(
+        abs(row["predicted"][name] - row["recorded"][name]) for name in ("moved", "cold_moves")
+    )
 
 
 def show_what_if(report: Mapping[str, Any]) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+#: The entries of a decision's config that a replay needs.
+REPLAYED_CONFIG = (WEIGHTLESS, "replicas")
 WHO = ("group_id", "decision_id", "member_id")
 
 
@@ -120,10 +122,14 @@ def _last_seen(
 
 def _decisions(parsed: DataFrame) -> list[dict[str, Any]]:
     """Each decision once, in order of time; of several rows with one id the earliest is taken."""
-    # The earliest is a minimum, and Spark cannot order maps. A replay needs no other entry of the config.
-    idle = F.coalesce(F.col("config").getItem(WEIGHTLESS), F.lit("")).alias("weightless")
+    # The earliest is a minimum, and Spark cannot order maps. A replay needs no other entries of the config.
+    config = F.struct(*(F.col("config").getItem(name).alias(name) for name in REPLAYED_CONFIG))
     told = F.struct(
-        F.unix_millis("ts").alias("at_ms"), "trigger", "members", "session_timeout_s", idle
+        F.unix_millis("ts").alias("at_ms"),
+        "trigger",
+        "members",
+        "session_timeout_s",
+        config.alias("config"),
     )
     found = (
         rows(parsed, "decision")
@@ -140,7 +146,9 @@ def _decisions(parsed: DataFrame) -> list[dict[str, Any]]:
             "session_timeout_s": row.session_timeout_s,
             "ts": EPOCH + dt.timedelta(milliseconds=row.at_ms),
             "members": [member.asDict() for member in row.members],
-            "config": {WEIGHTLESS: row.weightless},
+            "config": {
+                name: value for name, value in row.config.asDict().items() if value is not None
+            },
         }
         for row in sorted(found, key=lambda row: (row.at_ms, row.group_id, row.decision_id))
     ]

@@ -1,7 +1,8 @@
 """The job behind ``faust-assigner simulate``: scenarios in, ``sim_result`` and a report out.
 
     OUT/sim_result/*.parquet   one row per scenario, policy and number of standbys
-    OUT/report.json            options, sim_summary (distributions), sim_settings (recommendations)
+    OUT/report.json            options, sim_summary (distributions), sim_settings (recommendations), replay
+                               and events (prediction and record, in total and per rebalance)
     OUT/what_if.json           instead of both, for one change to one group
 
 Without pyarrow (and without Spark) ``sim_result`` is one ``part-00000.jsonl``.
@@ -21,6 +22,8 @@ from typing import Any
 
 from faust_assigner.pipeline.ledgers.current import Current, current_here
 from faust_assigner.pipeline.ledgers.refusals import Tolerance
+from faust_assigner.pipeline.simulate.advice import advice
+from faust_assigner.pipeline.simulate.events import event_rows
 from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
 from faust_assigner.pipeline.simulate.recorded import (
@@ -42,7 +45,7 @@ from faust_assigner.pipeline.simulate.run import (
     summarise_on_spark,
 )
 from faust_assigner.pipeline.simulate.scenarios import Shape, scenario_seed
-from faust_assigner.pipeline.simulate.settings import recommend, summarise
+from faust_assigner.pipeline.simulate.settings import Recommendation, recommend, summarise
 from faust_assigner.pipeline.simulate.what_if import Change, Load, generated, load_of, what_if
 from faust_assigner.pipeline.weights.rates import NO_DECAY, rates_of
 from faust_assigner.simulation.fleet import Costs
@@ -200,6 +203,9 @@ def _finish(
     else:
         lines = recommend(summaries, policy=chosen_from)
     replay = _replay(run, facts.of_group(request.group_id)) if facts is not None else []
+    events = (
+        event_rows(run, facts.of_group(request.group_id), chosen_from) if facts is not None else []
+    )
     scores = {(each["policy"], each["standbys"]): each for each in replay}
     report = {
         "options": {
@@ -217,9 +223,19 @@ def _finish(
             {**line._asdict(), "replay": scores.get((line.policy, line.standbys))} for line in lines
         ],
         "replay": replay,
+        "events": events,
+        "advice": _advice(run, facts, request, lines[0]) if facts is not None else [],
     }
     _write_text(f"{request.out.rstrip('/')}/report.json", json.dumps(report, indent=1) + "\n")
     return report
+
+
+def _advice(
+    run: Run, facts: Facts, request: Request, chosen: Recommendation
+) -> list[dict[str, Any]]:
+    """The advice for the settings that the table recommends over all fleets."""
+    mine = facts.of_group(request.group_id)
+    return advice(run, mine, chosen.policy.partition("+")[0], (chosen.policy, chosen.standbys))
 
 
 def _replay(run: Run, facts: Facts) -> list[dict[str, Any]]:

@@ -6,9 +6,9 @@ the cost of a recovery (``measured.py``). Two facts are not in a ledger and are 
 * topics with equal partition counts are one co-partitioned group;
 * a topic is a changelog if it had a standby or a recovery, or has a changelog's name.
 
-Scenario 0 of each group is the recorded week. Each further scenario consists of randomly drawn whole days of
-the week; a single recorded day is repeated with other pauses. The members that incidents hit and the heavy
-partitions are drawn too.
+Scenario 0 of each group is the recorded time. Each further scenario consists of randomly drawn whole weeks,
+or of whole days if fewer than two weeks were recorded; a single day is repeated with other pauses. The
+members that incidents hit and the heavy partitions are drawn too.
 """
 
 from __future__ import annotations
@@ -245,8 +245,9 @@ def decision_at(times: Times, moment: datetime) -> str:
 class Week:
     """A source of scenarios (see :class:`faust_assigner.pipeline.simulate.run.Source`): recorded groups.
 
-    A variation of a recording of several days consists of randomly drawn whole days. Scenarios that choose
-    settings (part 0) draw from the even days; scenarios that judge them (part 1) draw from the odd days.
+    A variation of a longer recording consists of randomly drawn whole weeks (or days, below two weeks).
+    Scenarios that choose settings (part 0) draw from the even weeks; scenarios that judge them (part 1) draw
+    from the odd weeks.
     """
 
     recordings: tuple[Scenario, ...]
@@ -356,19 +357,24 @@ def _load(
     )
 
 
-def _days(events: Sequence[Event], draw: np.random.Generator, part: int) -> list[Event] | None:
-    """As many days as were recorded, each a whole day of ``part``; None: fewer than two were recorded."""
-    count = 1 + int(max((event.at_s for event in events), default=0.0) // DAY_S)
-    theirs = [day for day in range(count) if day % 2 == part]
+def _periods(events: Sequence[Event], draw: np.random.Generator, part: int) -> list[Event] | None:
+    """As many periods as were recorded, each a whole period of ``part``; None: fewer than two were recorded.
+
+    A period is a week if two weeks were recorded, else a day: days of one week differ by their weekday.
+    """
+    last = max((event.at_s for event in events), default=0.0)
+    length = 7 * DAY_S if last >= 14 * DAY_S else DAY_S
+    count = int(last // length) + (length == DAY_S)  # a last week that is not whole is left out
+    theirs = [period for period in range(count) if period % 2 == part]
     if count < 2:
         return None
     found = []
     for place in range(count):
-        day = theirs[int(draw.integers(len(theirs)))]
+        period = theirs[int(draw.integers(len(theirs)))]
         found += [
-            replace(event, at_s=event.at_s + (place - day) * DAY_S)
+            replace(event, at_s=event.at_s + (place - period) * length)
             for event in events
-            if event.at_s // DAY_S == day
+            if event.at_s // length == period
         ]
     return found
 
@@ -376,7 +382,7 @@ def _days(events: Sequence[Event], draw: np.random.Generator, part: int) -> list
 def _varied(recorded: Scenario, draw: np.random.Generator, part: int | None = None) -> Scenario:
     """A variation: other members are hit, other partitions are heavy; other days, or other pauses."""
     running, restarts = list(recorded.start), dict.fromkeys(recorded.start, 0)
-    days = None if part is None else _days(recorded.events, draw, part)
+    days = None if part is None else _periods(recorded.events, draw, part)
     events, at, before = [], 0.0, 0.0
     for event in recorded.events if days is None else days:
         if days is None:

@@ -14,6 +14,7 @@ from faust_assigner.ledger import encode
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
 from faust_assigner.pipeline.ledgers.sources import read_ledger
 from faust_assigner.pipeline.schema import SIM_RESULT, arrow_schema, spark_schema
+from faust_assigner.pipeline.simulate.events import event_rows
 from faust_assigner.pipeline.simulate.facts import facts_on_spark
 from faust_assigner.pipeline.simulate.job import Request, simulate_here, simulate_on_spark
 from faust_assigner.pipeline.simulate.recorded import facts_of, week
@@ -84,7 +85,7 @@ def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path
                     "generation": number,
                     "trigger": "join",
                     "policy": "ours",
-                    "config": {"weightless": "lead"},
+                    "config": {"weightless": "lead", "replicas": "2"},
                     "solve_ms": 1.0,
                     "members": [
                         {"member_id": name, "rack": "r" + name, "capacity": 1.0, "epoch": number}
@@ -164,6 +165,9 @@ def test_a_recorded_week_is_the_same_week_on_spark(spark: SparkSession, tmp_path
         (5.25, 20, True),
         (0.5, 10, False),
     ]
+    told = [event_rows(Run(1, week(facts)), facts, "ours") for facts in (here, there)]
+    assert told[0] == told[1] != []
+    assert {row["standbys"] for row in told[0]} == {2}
     for scenario_id in (0, 5):
         one, other = (week(facts).scenario(scenario_id, 99) for facts in (here, there))
         assert (one.events, one.workers, one.groups) == (other.events, other.workers, other.groups)

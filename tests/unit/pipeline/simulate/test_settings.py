@@ -257,7 +257,7 @@ def test_the_command_writes_rows_and_a_report_twice_the_same(tmp_path: Path) -> 
     ]
     assert table.num_rows == 16
     report = json.loads((tmp_path / "report.json").read_text())
-    assert set(report) == {"options", "sim_summary", "sim_settings", "replay"}
+    assert set(report) == {"options", "sim_summary", "sim_settings", "replay", "events", "advice"}
 
 
 def test_it_runs_where_neither_spark_nor_arrow_is_installed(tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""The model's prediction for each recorded rebalance, beside the recorded figures.
+
+The replay plays the recorded joins, departures, restarts and crashes with the recorded settings. Each of its
+rebalances is counted with the recorded rebalance that is nearest in time.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.simulate.policies import arms, load
+from faust_assigner.pipeline.simulate.recorded import Facts, Week
+from faust_assigner.pipeline.simulate.run import Run
+from faust_assigner.simulation.fleet import Arm
+from faust_assigner.simulation.simulator import Rebalance, simulate
+
+
+def event_rows(run: Run, facts: Facts, policy: str) -> list[dict[str, Any]]:
+    """One row per recorded rebalance after each group's first decision, in order of group and time.
+
+    ``policy`` is played with the recorded standbys, and with static members if the recorded members were
+    static. Cost: one replay per group.
+    """
+    assert isinstance(run.source, Week)
+    found = []
+    for scenario in run.source.recordings:
+        decisions = [each for each in facts.decisions if each["group_id"] == scenario.group_id]
+        arm = recorded_arm(decisions, policy)
+        trace: list[Rebalance] = []
+        simulate(scenario, arm, load(arm.policy), costs=run.costs, trace=trace)
+        found += _rows(decisions, trace, facts.outcomes, arm)
+    return found
+
+
+def recorded_arm(decisions: Sequence[Mapping[str, Any]], policy: str) -> Arm:
+    """The arm of the settings under which the newest decision was made."""
+    newest = decisions[-1]
+    is_static = all(member.get("instance_id") for member in newest["members"])
+    text = str(newest["config"].get("replicas", "1"))
+    if not text.isdigit():
+        raise ConfigError(f"decision {newest['decision_id']}: {text!r} is no number of standbys")
+    base = policy.partition("+")[0]
+    (arm,) = arms((f"{base}+static" if is_static else base,), (int(text),))
+    return arm
+
+
+def _rows(
+    decisions: Sequence[Mapping[str, Any]],
+    trace: Sequence[Rebalance],
+    outcomes: Mapping[tuple[str, str], tuple[int, int]],
+    arm: Arm,
+) -> list[dict[str, Any]]:
+    later = decisions[1:]
+    if not later:
+        return []
+    start: datetime = decisions[0]["ts"]
+    times = [(each["ts"] - start).total_seconds() for each in later]
+    predicted = [[0, 0, 0] for _ in later]
+    for each in trace:
+        sums = predicted[nearest(times, each.at_s)]
+        for place, count in enumerate((1, each.moved, each.cold_moves)):
+            sums[place] += count
+    rows = []
+    for decision, (rounds, moved, cold) in zip(later, predicted, strict=True):
+        recorded = outcomes.get((decision["group_id"], decision["decision_id"]), (0, 0))
+        rows.append(
+            {
+                "group_id": decision["group_id"],
+                "decision_id": decision["decision_id"],
+                "ts": decision["ts"].isoformat(),
+                "trigger": decision["trigger"],
+                "policy": arm.label,
+                "standbys": arm.replicas,
+                "predicted": {"rebalances": rounds, "moved": moved, "cold_moves": cold},
+                "recorded": {"rebalances": 1, "moved": recorded[0], "cold_moves": recorded[1]},
+            }
+        )
+    return rows
+
+
+def nearest(times: Sequence[float], at: float) -> int:
+    """The position of the time nearest to ``at`` in sorted ``times``; of two equally near, the earlier.
+
+    >>> nearest([0.0, 10.0, 20.0], 14.0), nearest([0.0, 10.0], 5.0)
+    (1, 0)
+    """
+    place = bisect.bisect_left(times, at)
+    around = [each for each in (place - 1, place) if 0 <= each < len(times)]
+    return min(around, key=lambda each: (abs(times[each] - at), each))

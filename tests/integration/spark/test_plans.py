@@ -1,0 +1,97 @@
+"""The plans of the main jobs: the page for clusters states their shuffles, broadcasts and Python stages."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from faust_assigner.pipeline.history.merge import Moves
+from faust_assigner.pipeline.history.on_spark import OnSpark
+from faust_assigner.pipeline.history.store import Manifest
+from faust_assigner.pipeline.ledgers.on_spark import rows
+from faust_assigner.pipeline.schema import parsed_schema
+from faust_assigner.pipeline.simulate.run import Run, play_on_spark
+from faust_assigner.pipeline.weights.transforms import rates
+
+pytestmark = pytest.mark.spark
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "spark.md"
+_PYTHON = re.compile(
+    r"(MapInArrow|MapInPandas|FlatMap\w*In(Pandas|Arrow)|\w*EvalPython|\w*InPython)\b"
+)
+
+
+def plan(frame: DataFrame) -> list[str]:
+    """The nodes of the physical plan, without those whose rows come from the cache."""
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        frame.explain()
+    nodes, cached = [], None
+    for line in told.getvalue().splitlines():
+        depth = len(line) - len(line.lstrip(" :+-*("))
+        node = line[depth:]
+        if cached is not None and depth > cached:
+            continue
+        cached = depth if node.startswith("InMemoryRelation") else None
+        nodes.append(re.sub(r"^\d+\) ", "", node))
+    return nodes
+
+
+def counts(frame: DataFrame) -> tuple[int, int, int]:
+    """Shuffles, broadcasts and Python stages."""
+    nodes = plan(frame)
+    return (
+        sum(node.startswith("Exchange ") for node in nodes),
+        sum(node.startswith("BroadcastExchange") for node in nodes),
+        sum(bool(_PYTHON.match(node)) for node in nodes),
+    )
+
+
+def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Stand for the reader of ledgers: the plan shows a Python stage, and no line is read."""
+    yield from ()
+
+
+@pytest.fixture
+def jobs(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
+    """The frame of each main job, over lines that are read in two tasks."""
+    lines = spark.range(0, 2, 1, 2).mapInArrow(read, parsed_schema())
+    fresh = spark.range(0, 3, 1, 2).mapInArrow(
+        read, parsed_schema()
+    )  # of another plan than the cached
+    work = OnSpark.__new__(OnSpark)
+    held: Any = work
+    held._spark, held._parsed = spark, lines.persist()
+    merged = work._merged("unused", Manifest(), {("g", "d"): "2026-11-21"}, Moves())
+    yield {
+        "read the lines": fresh,
+        "`history`: merge the days": merged,
+        "`weights`: rates": rates(rows(held._parsed, "partition_sample")),
+        "`simulate`: play": play_on_spark(spark, Run(1), 100),
+    }
+    held._parsed.unpersist()
+
+
+def test_the_page_states_the_plans_of_the_main_jobs(jobs: dict[str, DataFrame]) -> None:
+    """A shuffle or a Python stage more is a cost that the page must name."""
+    table = PAGE.read_text(encoding="utf-8").partition("| job | shuffles")[2]
+    stated = {
+        name: tuple(map(int, found))
+        for name, *found in re.findall(
+            r"^\| (.+?) \| (\d+) \| (\d+) \| (\d+) \|", table, re.MULTILINE
+        )
+    }
+    assert {name: counts(frame) for name, frame in jobs.items()} == stated
+
+
+def test_built_in_functions_compute_the_rates(jobs: dict[str, DataFrame]) -> None:
+    """No row of a sample leaves the JVM after it was read."""
+    assert counts(jobs["`weights`: rates"])[2] == 0
