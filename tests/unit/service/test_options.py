@@ -35,6 +35,25 @@ def test_a_keepalive_follows_a_short_time_to_live() -> None:
     assert Options.read({}, {}).settings.consumer_keepalive_s == 5.0
 
 
+@pytest.mark.parametrize(
+    ("name", "beside", "said", "derived"),
+    [
+        ("consumer_keepalive", {"consumer_ttl": "3"}, "1.5", 1.0),
+        ("leader_keepalive", {"leader_ttl": "3"}, "1.5", 1.0),
+        ("release_timeout", {"handoff_timeout": "6"}, "9", 6.0),
+    ],
+)
+def test_a_time_that_is_said_is_not_derived_from_another(
+    name: str, beside: dict[str, str], said: str, derived: float
+) -> None:
+    """Neither a flag nor an environment variable; only a default follows the shorter time."""
+    by_default = Options.read(beside, {})
+    by_flag = Options.read({**beside, name: said}, {})
+    by_environment = Options.read(beside, {BY_NAME[name].name: said})
+    found = [getattr(one.settings, f"{name}_s") for one in (by_default, by_flag, by_environment)]
+    assert found == [derived, float(said), float(said)]
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     (
         {"consumer_ttl": "10", "consumer_keepalive": "10"},

@@ -167,6 +167,32 @@ async def test_a_release_flushes_before_it_commits() -> None:
     assert acts[-2:] == ["flush", "commit"]
 
 
+async def test_a_partition_granted_again_during_the_commit_of_its_release_is_kept() -> None:
+    """The end of the release removes only the entry that it released."""
+    committing, go_on = asyncio.Event(), asyncio.Event()
+
+    class Commits(Consumer):
+        async def commit(self, offsets: dict[KafkaPartition, OffsetAndMetadata]) -> None:
+            committing.set()
+            await go_on.wait()
+
+    work = Work()
+    work.go.set()
+    partitions: Any = Partitions(Client(), Commits(), work)  # type: ignore[arg-type]
+    first, second = Grant(AT, 5, 7), Grant(AT, 6, 7)
+    await partitions.assigned(Assigned({AT: first}, (first,)))
+    await until(lambda: partitions._owned[AT].next_offset == 7)
+    partitions._owned[AT].take([Record()])
+    await until(lambda: partitions._owned[AT].next_offset == 8)
+    releasing = asyncio.create_task(partitions.release(Release(AT, "b", 9, strict=True)))
+    await asyncio.wait_for(committing.wait(), 10)
+    await partitions.assigned(Assigned({AT: second}, (second,)))
+    go_on.set()
+    assert await releasing == 8
+    assert partitions._owned[AT].grant == second
+    await partitions._stop(partitions._owned[AT])
+
+
 async def test_a_partition_that_is_lost_is_stopped_before_it_is_dropped() -> None:
     """Else the record at hand writes into what the app has just forgotten."""
     acts: list[str] = []

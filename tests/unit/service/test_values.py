@@ -102,3 +102,12 @@ def test_garbage_in_the_store_is_left_aside_and_counted(value: bytes) -> None:
     view.apply(Event(key, 5, KeyValue(key, value, 5, 5)))
     assert (view.assignments, len(view.unreadable)) == ({}, 1)
     assert view.same(key).expected == 5
+
+
+@pytest.mark.parametrize("capacity", ["0", "-0.5", "-1", "NaN", "Infinity", "-Infinity"])
+def test_a_capacity_that_divides_nothing_is_1(capacity: str) -> None:
+    """Consumers of other makes write what they like; loads are divided by it."""
+    document = values.dump_consumer(Consumer(name="c", capacity=7.25))
+    assert b"7.25" in document
+    assert values.load_consumer(document).capacity == 7.25
+    assert values.load_consumer(document.replace(b"7.25", capacity.encode())).capacity == 1.0

@@ -9,6 +9,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from faust_assigner.broker import EmbeddedBroker
+from faust_assigner.clients.groups import NoBrokerAnswers
+from faust_assigner.errors import TryAgain
 from faust_assigner.status import collect
 from faust_assigner.status.collect import Looks, Where, ledger_topics
 from faust_assigner.status.evidence import Evidence
@@ -94,3 +96,46 @@ async def test_a_topic_that_cannot_be_read_is_named_and_the_workers_lines_are_to
     assert len(missing) == 1
     assert missing[0].startswith("the ledger topic no?[2J is unreadable: ")
     assert missing[0].isprintable()
+
+
+@pytest.mark.parametrize("failures", [0, 1, collect.TRIES])
+async def test_a_group_that_is_not_ready_is_described_again_after_a_pause(
+    failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As often as TRIES; the last error is raised."""
+    group_looks, pauses = looks("127.0.0.1:1"), list[float]()
+    answers: list[Any] = [TryAgain("loading")] * failures + ["described"]
+
+    async def describe() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(group_looks, "_describe", describe)
+    monkeypatch.setattr(collect.asyncio, "sleep", sleep)
+    if failures < collect.TRIES:
+        assert await group_looks._group() == "described"
+    else:
+        with pytest.raises(TryAgain):
+            await group_looks._group()
+    assert pauses == [collect.BETWEEN_S] * min(failures, collect.TRIES - 1)
+
+
+async def test_a_cluster_that_does_not_answer_is_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client has already waited for every address."""
+    group_looks, asked = looks("127.0.0.1:1"), list[int]()
+
+    async def describe() -> Any:
+        asked.append(1)
+        raise NoBrokerAnswers("none")
+
+    monkeypatch.setattr(group_looks, "_describe", describe)
+    with pytest.raises(NoBrokerAnswers):
+        await group_looks._group()
+    assert len(asked) == 1

@@ -1,0 +1,52 @@
+"""The tables of a group whose members run different code, as its leader combines them."""
+
+from __future__ import annotations
+
+import pytest
+
+from faust_assigner.app.rebalance.table_facts import TableFacts, agreed
+from faust_assigner.wire.join import STOCK, JoinData
+
+OWN, NEW = "shop-totals-changelog", "shop-rates-changelog"
+OURS = JoinData(changelogs=frozenset({OWN, NEW}))
+STOCKS = JoinData(version=STOCK)
+
+
+def facts(*said: JoinData, topic: str = NEW) -> tuple[set[str], dict[str, bool]]:
+    """The changelogs and global tables beside the leader's own, by members that subscribe to ``topic``."""
+    own = TableFacts(frozenset({OWN}))
+    found = agreed(own, [([OWN, topic], one) for one in said], "shop")
+    assert OWN in found.changelogs
+    return set(found.changelogs - {OWN}), dict(found.globals_)
+
+
+def on(is_full: bool) -> JoinData:
+    """A member whose code has the new table as a global one."""
+    return JoinData(changelogs=frozenset({OWN, NEW}), globals_={NEW: is_full})
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ([OURS, OURS], ({NEW}, {})),
+        ([OURS, STOCKS], ({NEW}, {})),
+        ([STOCKS], ({NEW}, {})),
+        ([OURS, JoinData(changelogs=frozenset({OWN}))], (set(), {})),
+        ([on(False), on(False)], ({NEW}, {NEW: False})),
+        ([on(False), on(True)], ({NEW}, {NEW: True})),
+        ([on(True), STOCKS], ({NEW}, {NEW: True})),
+        ([on(True), OURS], ({NEW}, {})),
+    ],
+    ids=str,
+)
+def test_a_table_that_the_leader_does_not_know_is_what_all_its_members_report(
+    said: list[JoinData], found: tuple[set[str], dict[str, bool]]
+) -> None:
+    """A changelog only if all report it, a global table only if all that can report it do."""
+    assert facts(*said) == found
+
+
+@pytest.mark.parametrize("topic", ["shop-rates", "other-rates-changelog", "rates-changelog"])
+def test_a_stock_members_topic_is_a_changelog_only_by_fausts_pattern(topic: str) -> None:
+    """The app's id, the table's name, and the ending."""
+    assert facts(STOCKS, topic=topic) == (set(), {})
