@@ -8,9 +8,9 @@
 A fault is ``killed`` when a test of its room fails or does not end, and ``SURVIVED`` when all of them pass. Only
 the tests that call the function of a fault are run; a run of the room without any fault finds them. With
 ``--live`` a fault that survived meets all other tests of its room: the stories in tests/integration on real
-processes and the embedded broker, and all examples of the properties. The short tests come before the slow
-tests; ten minutes is the limit for one fault. A story counts that fails with the fault (twice, where it
-starts processes) and passes without it.
+processes, the embedded broker, Apache Kafka and Spark, and all examples of the properties. The short tests
+come before the slow tests; ten minutes is the limit for one fault. A story counts that fails with the fault
+(twice, where it starts processes) and passes without it.
 ``tests/mutants/equivalent.py`` lists the faults that change nothing; they are not drawn. Exit code 1 when one
 survived, 2 when the tests fail without any fault.
 
@@ -133,8 +133,8 @@ WITHOUT_A_FAULT = ("-p", "no:randomly", "-m", "not slow and not kafka and not sp
 OPTIONS = ("-x", "--timeout=60", *WITHOUT_A_FAULT)
 #: The rest of a room's tests: first the short ones, then all that `make test-all` has beside them.
 STORIES = tuple(
-    ("-p", "no:randomly", "-m", f"not kafka and not browser and {kind}")
-    for kind in ("not slow", "slow")
+    ("-p", "no:randomly", "-m", f"not browser and {kind}")
+    for kind in ("not (slow or kafka)", "(slow or kafka)")
 )
 #: The name of tests.mutants.calls in a copy of the tree.
 PLUGIN = "functions_called"

@@ -37,7 +37,6 @@ def on(is_full: bool) -> JoinData:
         ([on(True), STOCKS], ({NEW}, {NEW: True})),
         ([on(True), OURS], ({NEW}, {})),
     ],
-    ids=str,
 )
 def test_a_table_that_the_leader_does_not_know_is_what_all_its_members_report(
     said: list[JoinData], found: tuple[set[str], dict[str, bool]]
