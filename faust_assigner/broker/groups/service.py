@@ -289,8 +289,7 @@ class GroupService(GroupBooks):
                         self._groups[group_id], Saved(save_id, self._save(group_id, records))
                     )
                 case fx.ReplaceMachine(machine):
-                    self._groups[group_id] = machine
-                    self._set_alarm(group_id)
+                    self._groups[group_id] = machine  # its alarm is set after the event
                 case fx.ComputeTarget(request_id, spec):
                     self._compute(spec, self._outcome(group_id, request_id))
                 case fx.DropGroup():

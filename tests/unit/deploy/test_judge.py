@@ -27,6 +27,23 @@ STANDBYS = Recoveries(
 )
 
 
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1.0 kB"),
+        (1_000_000, "1.0 MB"),
+        (10**9, "1.0 GB"),
+        (10**12, "1.0 TB"),
+        (5 * 10**15, "5000.0 TB"),
+    ],
+)
+def test_a_size_has_the_largest_unit_that_it_fills(count: int, shown: str) -> None:
+    """From exactly one of it on."""
+    assert shown_bytes(count) == shown
+
+
 def test_a_worker_whose_tasks_have_caught_up_copies_may_stop() -> None:
     """All checks are ok, the exit code is 0, and its two tasks move warm."""
     report = asked(look(at_rest()))

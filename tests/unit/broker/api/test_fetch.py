@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker.api import fetch
+from faust_assigner.broker.api.fetch_sessions import FetchSession, Place
 from faust_assigner.broker.storage.store import StoreFailed
 from tests.support.asking import ask, to_topic, wanting
 from tests.support.clients.raw_client import batch, one_record
@@ -195,3 +196,29 @@ def test_an_offset_out_of_range_names_no_offsets() -> None:
         return int(part.error_code), part.high_watermark, part.log_start_offset
 
     assert in_hall(story) == (OUT_OF_RANGE, -1, -1)
+
+
+def test_the_first_answer_after_an_error_is_news_with_unchanged_offsets() -> None:
+    """Else the client would wait for a partition that it takes for failed (KIP-227)."""
+    place: Place = ("t", 0)
+    session = FetchSession(uses_ids=False)
+    session.update([(place, None)], ())
+
+    def answered(error: int = 0, high: int = 5, start: int = 0, records: bytes = b"") -> bool:
+        values = {
+            "high_watermark": high,
+            "log_start_offset": start,
+            "error_code": error,
+            "records": records,
+        }
+        return session.note(place, values)
+
+    assert [answered(), answered()] == [True, False]
+    assert [answered(high=6), answered(high=6)] == [True, False]
+    assert [answered(high=6, start=1), answered(high=6, start=1)] == [True, False]
+    assert [answered(6, 6, 1), answered(6, 6, 1)] == [True, True]
+    assert [answered(high=6, start=1), answered(high=6, start=1)] == [True, False]
+    assert answered(high=6, start=1, records=b"r")
+    session.update((), [place])
+    session.update([(place, None)], ())
+    assert answered(high=6, start=1), "a partition that is named anew"
