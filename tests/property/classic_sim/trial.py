@@ -97,7 +97,7 @@ class Trial:
             settings=SimpleNamespace(offset_metadata_max_bytes=LONGEST_NOTE),
         )
 
-    def _alarm(self, group_id: str, when: int) -> None:
+    def _set_timer(self, group_id: str, when: int) -> None:
         self.alarms[group_id] = min(when, self.alarms.get(group_id, when))
 
     def look(self) -> GroupSeen:
