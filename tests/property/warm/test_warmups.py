@@ -241,6 +241,35 @@ def test_what_was_given_up_is_exchanged_for_another_of_its_owner(
     assert made.moves == 0
 
 
+def test_a_task_given_up_on_one_member_is_still_awaited_on_another() -> None:
+    """The pair of task and member is overdue, not the task."""
+    topics = ["t", "t-log"]
+    owner = Member(
+        "a",
+        topics,
+        actives={"t": range(6), "t-log": range(6)},
+        generation=1,
+        positions={"t-log": dict.fromkeys(range(6), LONG)},
+    )
+    newcomers = [Member(name, topics, positions={}) for name in "bc"]
+
+    def awaited(overdue: dict[str, list[int]]) -> dict[str, list[int]]:
+        changed = [
+            replace(one, overdue={"t-log": overdue.get(one.member_id, [])}) for one in newcomers
+        ]
+        made = plan(
+            [owner, *changed],
+            dict.fromkeys(topics, 6),
+            changelogs={"t-log"},
+            warmups=WarmupPolicy(),
+        )
+        return {name: list(made.awaited(name).get("t-log", [])) for name in "bc"}
+
+    before = awaited({})
+    assert before["b"]
+    assert awaited({"c": before["b"]}) == before
+
+
 def test_of_two_on_one_member_the_shorter_comes_first() -> None:
     """One of two to be moved, one warm-up at a time: what is left to read decides, not the number."""
     assert alone({0: 700, 1: 700, 2: LONG, 3: 600}, begun={}) == [3]

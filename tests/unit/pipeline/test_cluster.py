@@ -76,6 +76,14 @@ def test_a_login_in_jaas_is_read_as_kafka_reads_it() -> None:
         )
 
 
+@pytest.mark.parametrize("missing", ["sasl.username", "sasl.password"])
+def test_a_login_without_a_user_or_a_password_is_refused(missing: str) -> None:
+    """Either of them alone logs nobody in."""
+    given = {name: value for name, value in SASL.items() if name != missing}
+    with pytest.raises(ConfigError, match="no user and password"):
+        Cluster("a:1", given).connection()
+
+
 def test_an_unknown_protocol_is_refused_by_name() -> None:
     """Before anything is sent in the clear."""
     with pytest.raises(ConfigError, match=r"security\.protocol .*'SASL_TLS'"):

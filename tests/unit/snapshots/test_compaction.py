@@ -372,3 +372,12 @@ def test_all_rows_of_the_first_fold_decide_the_codec(tmp_path: Path, bad: int, k
         compactor.add([b"b%d" % number for number in range(bad)], [b"{"] * bad)
         compactor.add([b"g%d" % number for number in range(4 - bad)], [b"1"] * (4 - bad))
         assert compactor.finish(4).keys == keys
+
+
+def test_a_scratch_database_lies_in_the_given_folder_and_is_gone_afterwards(tmp_path: Path) -> None:
+    """Beside the files into which its runs are moved: a move between two disks would copy them."""
+    with scratch_database(tmp_path) as database:
+        database[b"a"] = b"1"
+        [folder] = tmp_path.iterdir()
+        assert any(folder.iterdir())
+    assert list(tmp_path.iterdir()) == []

@@ -58,6 +58,27 @@ def test_rows_of_a_topic_are_those_of_a_file(broker: EmbeddedBroker, tmp_path: P
     assert "not JSON" in reason
 
 
+def test_lines_of_a_transaction_that_was_given_up_are_not_read(broker: EmbeddedBroker) -> None:
+    """Neither as rows nor as a story; those of a committed transaction are."""
+
+    async def send() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap, transactional_id="w"
+        ) as producer:
+            for number in range(4):
+                await producer.begin_transaction()
+                await producer.send_and_wait("ledger", line(number).rstrip(), b"w", partition=0)
+                await (producer.abort_transaction if number % 2 else producer.commit_transaction)()
+
+    with broker:
+        asyncio.run(send())
+        rows = list(accepted_rows([f"kafka://{broker.bootstrap}/ledger"], Refused(keep=9)))
+        where = {"bootstrap_servers": [broker.bootstrap]}
+        told_lines, _ = asyncio.run(read_story_lines(where, "ledger", "shop"))
+    assert rows == [parse(line(0)), parse(line(2))]
+    assert told_lines == [line(0).rstrip(), line(2).rstrip()]
+
+
 def test_a_story_has_the_lines_of_its_group_without_samples(broker: EmbeddedBroker) -> None:
     """Or those of all groups."""
     with broker:
