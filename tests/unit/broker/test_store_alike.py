@@ -1,0 +1,27 @@
+"""Both stores of the broker treat one write alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.broker.storage.store import FEW_KEYS, MemoryStore, RocksStore, Store
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("size", [1, FEW_KEYS + 1])
+def test_a_range_ends_before_its_end_and_puts_come_after_it(
+    kind: str, is_known: bool, size: int, tmp_path: Path
+) -> None:
+    """Its end is the first key of the next topic; a put into the range of its own write stays."""
+    store: Store = MemoryStore() if kind == "memory" else RocksStore(tmp_path)
+    try:
+        keys = [b"ta", b"tb", b"tc", b"td"]
+        store.write([(key, b"1") for key in keys])
+        known = (lambda: [b"tb", b"tc"]) if is_known else None
+        store.write([(b"tb", b"2")], [b"ta"], ranges=[(b"tb", b"td", size, known)])
+        assert list(store.scan(b"t")) == [(b"tb", b"2"), (b"td", b"1")]
+    finally:
+        store.close()
