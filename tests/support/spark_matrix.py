@@ -41,10 +41,12 @@ sys.path[:] = [p for p in sys.path if p != {root!r}]
 
 def main(wanted: list[str]) -> int:
     """Run the entries that are named, or all; the exit code."""
-    results = [(name, *_entry(name)) for name in wanted or (*VERSIONS, "connect", "standalone")]
-    for name, version, said, seconds in results:
-        print(f"{name:<11} {version:<8} {said:<60} {seconds:>5.0f} s")
-    return 0 if all(said == "equal" for _, _, said, _ in results) else 1
+    outcomes = []
+    for name in wanted or (*VERSIONS, "connect", "standalone"):
+        version, said, seconds = _entry(name)
+        print(f"{name:<11} {version:<8} {said:<60} {seconds:>5.0f} s", flush=True)
+        outcomes.append(said)
+    return 0 if all(said == "equal" for said in outcomes) else 1
 
 
 def _entry(name: str) -> tuple[str, str, float]:
@@ -57,14 +59,17 @@ def _entry(name: str) -> tuple[str, str, float]:
     path = os.pathsep.join([*map(str, folders), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
     with _cluster(folders[0], environment) if name == "standalone" else _own(name) as master:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.support.spark_matrix", "--one", master],
-            capture_output=True,
-            text=True,
-            env=environment,
-            cwd=ROOT,
-            timeout=DEADLINE_S,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "tests.support.spark_matrix", "--one", master],
+                capture_output=True,
+                text=True,
+                env=environment,
+                cwd=ROOT,
+                timeout=DEADLINE_S,
+            )
+        except subprocess.TimeoutExpired:
+            return version, f"no result within {DEADLINE_S} s", time.monotonic() - began
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         words = (done.stderr.strip().splitlines() or ["no word"])[-1]
