@@ -201,7 +201,7 @@ def _age(seconds: float) -> str:
     """A duration in its largest fitting unit.
 
     >>> _age(45), _age(5400), _age(200_000)
-    ('45 s', '1.5 h', '2.3 d')
+    ('45 s', '1.5 h', '2.31 d')
     """
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
