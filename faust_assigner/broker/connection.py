@@ -12,18 +12,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from kio.schema.errors import ErrorCode
-
-from faust_assigner.broker import answers, throttle, wire
-from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Call, Encoded, access
+from faust_assigner.broker import answering, answers, throttle, wire
+from faust_assigner.broker.answering import FRAME_SIZE, answer_token, read_request
+from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Encoded
 from faust_assigner.broker.api.call import Again
 from faust_assigner.broker.api.produce import PRODUCE
-from faust_assigner.broker.api.refusals import refuse
 from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
-from faust_assigner.broker.limits import INLINE_BYTES, INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
+from faust_assigner.broker.limits import INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
 from faust_assigner.broker.scheduler import lane_of
 from faust_assigner.broker.security.authorizer import ANONYMOUS, distinguished_name
 from faust_assigner.broker.security.gate import (
@@ -31,7 +28,6 @@ from faust_assigner.broker.security.gate import (
     LOG_IN_TIMEOUT_S,
     SASL_AUTHENTICATE,
     Gate,
-    LogInFailed,
 )
 from faust_assigner.broker.security.listeners import PLAINTEXT, Listener
 from faust_assigner.broker.wire import LongRequest, MalformedFrame, NullArray, RequestHeader
@@ -42,7 +38,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 READ_AHEAD_BYTES: Final = 256 * 1024  # unserved bytes in a buffer before reading pauses
-FRAME_SIZE: Final = struct.Struct(">i")
 CORRELATION: Final = slice(4, 8)  # the only bytes that differ when a client repeats a request
 REPEATED_BYTES: Final = 4_096  # longer requests are decoded each time
 
@@ -256,7 +251,7 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, frame: bytes) -> None:
         if self.gate is not None and self.gate.is_raw:
-            self._wait(self._loop.create_task(self._answer_raw(self.gate, frame)), RAW_TOKEN)
+            self._wait(self._loop.create_task(answer_token(self.gate, frame)), RAW_TOKEN)
             return
         try:
             header = wire.read_header(frame, wire.is_flexible)
@@ -272,15 +267,17 @@ class Connection(asyncio.Protocol):
             self._unsupported(header, api)
             return
         try:
-            request = self._read(header, frame, limit=INLINE_ELEMENTS)
+            request = read_request(header, frame, limit=INLINE_ELEMENTS)
         except MalformedFrame as error:
             self.close("frames_malformed", str(error))
             return
         except LongRequest:
-            self._wait(self._loop.create_task(self._serve_long(api, header, frame)), header)
+            long = answering.answer_long(self._node, self, api, header, frame)
+            self._wait(self._loop.create_task(long), header)
             return
         except NullArray as error:
-            self._wait(self._loop.create_task(self._refuse(header, None, error)), header)
+            refusal = answering.answer_error(self._node, self, header, None, error)
+            self._wait(self._loop.create_task(refusal), header)
             return
         self._handle(api, header, request)
         if api.again is not None and len(frame) <= REPEATED_BYTES and not self._is_checked:
@@ -293,89 +290,13 @@ class Connection(asyncio.Protocol):
         """Whether an authorizer checks each request, also one that repeats the previous request."""
         return self._node.authorizer is not None
 
-    @staticmethod
-    def _read(header: RequestHeader, frame: bytes, **limits: int) -> Any:
-        return wire.decode_request(header.api_key, header.api_version, frame, header.body, **limits)
-
     def _handle(self, api: Api, header: RequestHeader, request: Any) -> None:
-        handler = self._answer(api, header, request)
+        handler = answering.answer(self._node, self, api, header, request)
         finished, outcome = throttle.start(handler)
         if finished:
             self._respond(header, outcome)
         else:
             self._wait(outcome, header)
-
-    async def _answer_raw(self, gate: Gate, token: bytes) -> Any:
-        """Answer a bare SASL token, as clients send after SaslHandshake version 0."""
-        try:
-            answer = await gate.answer(token)
-        except LogInFailed:
-            return [b""]
-        return [FRAME_SIZE.pack(len(answer)) + answer]
-
-    async def _serve_long(self, api: Api, header: RequestHeader, frame: bytes) -> Any:
-        try:
-            request = await self._node.crunch(lambda: self._read(header, frame))
-        except NullArray as error:
-            return await self._refuse(header, None, error)
-        return await self._answer(api, header, request)
-
-    async def _answer(self, api: Api, header: RequestHeader, request: Any) -> Any:
-        """Return the pieces of the answer's frame, NO_RESPONSE or CLOSE. Errors become answers, too."""
-        call = Call(
-            self._node,
-            header.api_version,
-            header.client_id,
-            f"/{self.address}",
-            throttle.Throttle(self._node.line),
-            self,
-        )
-        try:
-            outcome = await access.handle(api, call, request)
-            if outcome is NO_RESPONSE or outcome is CLOSE:
-                return outcome
-            if isinstance(outcome, Encoded):
-                return [outcome.framed(struct.pack(">i", header.correlation_id))]
-            return await self._encode(header, outcome)
-        except Exception as error:
-            if header.api_key == PRODUCE and request.acks == 0:
-                return CLOSE
-            return await self._refuse(header, request, error)
-        finally:
-            call.throttle.end()
-
-    async def _refuse(self, header: RequestHeader, request: Any, error: Exception) -> list[bytes]:
-        code, counter = REFUSALS.get(
-            type(error), (ErrorCode.unknown_server_error, "requests_failed")
-        )
-        self._node.counters[counter] += 1
-        level = logging.ERROR if code is ErrorCode.unknown_server_error else logging.INFO
-        self._node.peer_log.say(
-            counter,
-            self._loop.time(),
-            "the request with key %d v%d of %s gets the error %s: %r",
-            header.api_key,
-            header.api_version,
-            self.address,
-            code.name,
-            error,
-            level=level,
-            trace=error if level == logging.ERROR else None,
-        )
-        values = await self._node.crunch(
-            lambda: refuse(header.api_key, header.api_version, request, code)
-        )
-        return await self._encode(header, values)
-
-    async def _encode(self, header: RequestHeader, values: Any) -> list[bytes]:
-        def encode() -> list[bytes]:
-            return answers.encode_pieces(
-                header.api_key, header.api_version, header.correlation_id, values
-            )
-
-        if answers.is_long(values, INLINE_ELEMENTS, INLINE_BYTES):
-            return await self._node.crunch(encode)
-        return encode()
 
     def _unsupported(self, header: RequestHeader, api: Api | None) -> None:
         if header.api_key == API_VERSIONS:
@@ -482,10 +403,3 @@ class Connection(asyncio.Protocol):
         self._closing = True
         if self._transport is not None:
             self._transport.abort()
-
-
-REFUSALS: Final = {
-    NullArray: (ErrorCode.invalid_request, "requests_invalid"),
-    throttle.AnswerTooLarge: (ErrorCode.policy_violation, "answers_too_large"),
-    TimeoutError: (ErrorCode.request_timed_out, "answers_late"),
-}

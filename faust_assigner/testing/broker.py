@@ -43,7 +43,7 @@ class BrokerProcess:
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        found = re.fullmatch(r"listening on (127\.0\.0\.1:(\d+))\n", line)
+        found = re.fullmatch(r"listening on (?:[A-Z_]+://)?(127\.0\.0\.1:(\d+))\n", line)
         if found is None:
             self.kill()
             raise BrokerUnavailable(f"the broker printed {line!r}, {self.errors()}")

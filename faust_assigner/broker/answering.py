@@ -1,0 +1,111 @@
+"""From a decoded request to the pieces of its answer: handlers, refusals, and long work in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker import answers, throttle, wire
+from faust_assigner.broker.api import CLOSE, NO_RESPONSE, Api, Call, Encoded, access
+from faust_assigner.broker.api.call import Peer
+from faust_assigner.broker.api.produce import PRODUCE
+from faust_assigner.broker.api.refusals import refuse
+from faust_assigner.broker.limits import INLINE_BYTES, INLINE_ELEMENTS
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.security.gate import Gate, LogInFailed
+from faust_assigner.broker.wire import NullArray, RequestHeader
+
+FRAME_SIZE: Final = struct.Struct(">i")
+
+
+def read_request(header: RequestHeader, frame: bytes, **limits: int) -> Any:
+    """Decode a request. Raises MalformedFrame, NullArray, and LongRequest beyond ``limit`` elements."""
+    return wire.decode_request(header.api_key, header.api_version, frame, header.body, **limits)
+
+
+async def answer_token(gate: Gate, token: bytes) -> list[bytes]:
+    """Answer a bare SASL token, as clients send after SaslHandshake version 0."""
+    try:
+        answer = await gate.answer(token)
+    except LogInFailed:
+        return [b""]
+    return [FRAME_SIZE.pack(len(answer)) + answer]
+
+
+async def answer_long(node: Node, peer: Peer, api: Api, header: RequestHeader, frame: bytes) -> Any:
+    """Decode a long request in a thread, then answer it."""
+    try:
+        request = await node.crunch(lambda: read_request(header, frame))
+    except NullArray as error:
+        return await answer_error(node, peer, header, None, error)
+    return await answer(node, peer, api, header, request)
+
+
+async def answer(node: Node, peer: Peer, api: Api, header: RequestHeader, request: Any) -> Any:
+    """Return the pieces of the answer's frame, NO_RESPONSE or CLOSE. Errors become answers, too."""
+    call = Call(
+        node,
+        header.api_version,
+        header.client_id,
+        f"/{peer.address}",
+        throttle.Throttle(node.line),
+        peer,
+    )
+    try:
+        outcome = await access.handle(api, call, request)
+        if outcome is NO_RESPONSE or outcome is CLOSE:
+            return outcome
+        if isinstance(outcome, Encoded):
+            return [outcome.framed(struct.pack(">i", header.correlation_id))]
+        return await _encode(node, header, outcome)
+    except Exception as error:
+        if header.api_key == PRODUCE and request.acks == 0:
+            return CLOSE
+        return await answer_error(node, peer, header, request, error)
+    finally:
+        call.throttle.end()
+
+
+async def answer_error(
+    node: Node, peer: Peer, header: RequestHeader, request: Any, error: Exception
+) -> list[bytes]:
+    """Refuse a request whose handling raised an exception; count and log it."""
+    code, counter = REFUSALS.get(type(error), (ErrorCode.unknown_server_error, "requests_failed"))
+    node.counters[counter] += 1
+    level = logging.ERROR if code is ErrorCode.unknown_server_error else logging.INFO
+    node.peer_log.say(
+        counter,
+        asyncio.get_running_loop().time(),
+        "the request with key %d v%d of %s gets the error %s: %r",
+        header.api_key,
+        header.api_version,
+        peer.address,
+        code.name,
+        error,
+        level=level,
+        trace=error if level == logging.ERROR else None,
+    )
+    values = await node.crunch(lambda: refuse(header.api_key, header.api_version, request, code))
+    return await _encode(node, header, values)
+
+
+async def _encode(node: Node, header: RequestHeader, values: Any) -> list[bytes]:
+    def encode() -> list[bytes]:
+        return answers.encode_pieces(
+            header.api_key, header.api_version, header.correlation_id, values
+        )
+
+    if answers.is_long(values, INLINE_ELEMENTS, INLINE_BYTES):
+        return await node.crunch(encode)
+    return encode()
+
+
+REFUSALS: Final = {
+    NullArray: (ErrorCode.invalid_request, "requests_invalid"),
+    throttle.AnswerTooLarge: (ErrorCode.policy_violation, "answers_too_large"),
+    TimeoutError: (ErrorCode.request_timed_out, "answers_late"),
+}
