@@ -6,6 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from faust_assigner.broker.storage.store import MemoryStore
+from faust_assigner.broker.storage.transaction_store import (
+    dump_transaction,
+    load_transactions,
+    transaction_key,
+)
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.transactions import Decision, Marker, State
 from faust_assigner.coordinator.transactions.events import (
@@ -115,3 +121,12 @@ def test_only_an_end_of_this_version_can_be_repeated_with_the_epoch_before() -> 
     assert first is not None
     for after in (timed_out, begun, replace(first, epoch=5)):
         assert ask(after, end(4, commits=False)) == Decision(Code.PRODUCER_FENCED)
+
+
+def test_a_stored_end_can_be_repeated_after_a_restart() -> None:
+    """The record of the transactional id keeps the fact that its end raised the epoch."""
+    store, ended = MemoryStore(), ask(known(O_), end(4, commits=True)).transaction
+    assert ended is not None
+    store.write([(transaction_key("t"), dump_transaction(ended))])
+    (restored,) = load_transactions(store)
+    assert ask(restored, end(4, commits=True)) == Decision(Code.NONE)
