@@ -1,7 +1,18 @@
 """Puts one app's parts together: the classes that replace Faust's, then the services and hooks.
 
 One class on this page replaces each class of Faust. Its bases are in the order in which a call
-passes them. If the app's settings name a custom class, this class stays below ours (:func:`over`).
+passes them. No object changes its class later.
+
+An app's own classes stay below ours (:func:`over`):
+
+- The settings ``TableManager``, ``Stream`` and ``Router`` name classes, and so do ``Table``,
+  ``GlobalTable``, ``SetTable`` and ``SetGlobalTable``. A class that does not derive from Faust's
+  is refused with a ConfigError.
+- The transport names the classes of consumer and transaction manager in its class attributes. The
+  consumer class names the class of its thread in the attribute ``thread_class``. A consumer class
+  that overrides ``_new_consumer_thread()`` without this attribute is refused.
+- A flow control that exists already shares its state with ours.
+- A consumer of a different driver stays unrepaired, which is logged.
 """
 
 from __future__ import annotations
@@ -30,11 +41,7 @@ from faust_assigner.app.host.check import demand
 from faust_assigner.app.host.mixing import over, parts_of
 from faust_assigner.app.ledger import install as ledger
 from faust_assigner.app.membership import leave
-from faust_assigner.app.membership.driver_assignor import (
-    IgnoresAppAssignor,
-    UsesAppAssignor,
-    warn_of_memory,
-)
+from faust_assigner.app.membership.driver_assignor import IgnoresAppAssignor, warn_of_memory
 from faust_assigner.app.membership.fence import MembershipFence
 from faust_assigner.app.membership.shutdown import BoundedShutdown
 from faust_assigner.app.membership.watchdog import Watched
@@ -45,13 +52,20 @@ from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.queries.router import MARK as STANDING
 from faust_assigner.app.queries.router import KeyRouter
 from faust_assigner.app.rebalance import follow_up
+from faust_assigner.app.rebalance.consumer_thread import (
+    AssigningThread,
+    IncrementalThread,
+    RepairedThread,
+)
 from faust_assigner.app.rebalance.incremental import IncrementalRebalance
 from faust_assigner.app.recovery.by_partition import PartitionRecovery, PartitionTables
 from faust_assigner.app.recovery.loop import RecoveringTables, RecoveryLoop
 from faust_assigner.app.recovery.restoring import RestoringRecovery, RestoringTables
 from faust_assigner.app.settings import read_or_default
+from faust_assigner.app.tables.scope import ScopedTable
 from faust_assigner.app.transactions.manager import PartitionTransactions
 from faust_assigner.app.weights import provider
+from faust_assigner.errors import ConfigError
 from faust_assigner.settings.table import (
     BATCHED_REPLAY,
     COOPERATIVE,
@@ -65,6 +79,9 @@ logger = get_logger(__name__)
 #: The attribute of an app with the class of the table manager that its settings named.
 TABLES_NAMED = "_faust_assigner_tables_named"
 
+#: The attribute of an app's own consumer class with its own class of the consumer's thread.
+THREAD_NAMED = "thread_class"
+
 
 class EagerConsumer(
     BackPressure,
@@ -74,10 +91,12 @@ class EagerConsumer(
     FlowGate,
     RecordBoundaryCommits,
     FinalCommit,
-    UsesAppAssignor,
     driver.Consumer,  # type: ignore[misc]
 ):
     """The consumer, repaired; a rebalance stops all of its partitions."""
+
+    def _new_consumer_thread(self) -> Any:
+        return _new_thread(RepairedThread, self)
 
 
 class IncrementalConsumer(
@@ -88,15 +107,26 @@ class IncrementalConsumer(
     FlowGate,
     RecordBoundaryCommits,
     FinalCommit,
-    UsesAppAssignor,
     IncrementalRebalance,
     driver.Consumer,  # type: ignore[misc]
 ):
     """The consumer, repaired; a rebalance stops only the partitions that move."""
 
+    def _new_consumer_thread(self) -> Any:
+        return _new_thread(IncrementalThread, self)
 
-class AssigningConsumer(UsesAppAssignor, driver.Consumer):  # type: ignore[misc]
+
+class AssigningConsumer(driver.Consumer):  # type: ignore[misc]
     """Faust's unrepaired consumer, under our assignor."""
+
+    def _new_consumer_thread(self) -> Any:
+        return _new_thread(AssigningThread, self)
+
+
+def _new_thread(ours: type, consumer: Any) -> Any:
+    """Make the consumer's thread of ``ours``, over the class that the app's own consumer names."""
+    theirs = getattr(consumer, THREAD_NAMED, driver.AIOKafkaConsumerThread)
+    return over(ours, theirs)(consumer, loop=consumer.loop, beacon=consumer.beacon)
 
 
 class ForeignConsumer(Unrepaired, IgnoresAppAssignor):
@@ -181,10 +211,8 @@ def repair(app: Any) -> None:
         )
         return
     demand({"repairs"})
-    if "flow_control" in vars(app):
-        app.flow_control.__class__ = FlowControl  # references to this object keep working
-    else:
-        app.flow_control = FlowControl()  # the app's own would bind its event loop now
+    # Not app.flow_control: Faust would create its own now and bind the event loop of this moment.
+    app.flow_control = FlowControl(vars(app).get("flow_control"))
     is_exact = _chosen(app, "processing_guarantee") == ProcessingGuarantee.EXACTLY_ONCE
     app.conf.Stream = over(
         TransactionalStream if is_exact else TimelyStream, _chosen(app, "Stream")
@@ -265,6 +293,8 @@ def answer_requests(app: Any) -> None:
     app.table_route = partial(table_route, app.table_route)
     if standing.bound_s > 0:
         app._extra_services.append(standing)
+        for setting in ("Table", "GlobalTable", "SetTable", "SetGlobalTable"):
+            setattr(app.conf, setting, over(ScopedTable, _chosen(app, setting)))
 
 
 #: Part -> the function that installs the part in an app, in the order of installation.
@@ -313,6 +343,7 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
         warn_of_memory(app)
     if issubclass(transport.Consumer, driver.Consumer):
         if (consumer := _consumer_of(parts)) is not None:
+            _check_thread(transport.Consumer)
             transport.Consumer = over(consumer, transport.Consumer)
         if "repairs" in parts:
             transport.TransactionManager = over(RepairedTransactions, transport.TransactionManager)
@@ -322,6 +353,19 @@ def _new_consumer(app: Any, create: Callable[[], Any]) -> Any:
     if "repairs" in parts:
         produced_topics.install(app.producer)
     return consumer
+
+
+def _check_thread(consumer: type) -> None:
+    """Raise ConfigError if the app's own consumer makes a thread of a class that it does not name."""
+    made = consumer._new_consumer_thread  # type: ignore[attr-defined]
+    if made is not driver.Consumer._new_consumer_thread and not (
+        issubclass(consumer, (EagerConsumer, AssigningConsumer, IncrementalConsumer))
+        or hasattr(consumer, THREAD_NAMED)
+    ):
+        raise ConfigError(
+            f"{consumer.__module__}.{consumer.__qualname__} must name the class of its thread in "
+            f"the attribute {THREAD_NAMED}: its _new_consumer_thread() is not called"
+        )
 
 
 def _consumer_of(parts: Collection[str]) -> type | None:

@@ -67,16 +67,19 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     is_wanted: Callable[[Any], bool] = staticmethod(lambda tp: True)
     #: Whether partitions are about to be resumed.
     is_hurried: Callable[[], bool] = staticmethod(lambda: False)
-    #: State of a partition -> the running task that looks up its position.
-    _looked_up: dict[Any, Any]
-    #: Partitions that were read to the end of their log in the last turn that took their records.
-    _at_end: set[Any]
-    #: Partitions that cannot be read at present.
-    aside: SetAside
-    #: Partitions for which the broker answers with an error.
-    refused: SetAside
-    #: The number of failed reads, as ``unreadable_partitions``.
-    counters: Counter[str]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        #: State of a partition -> the running task that looks up its position.
+        self._looked_up: dict[Any, Any] = {}
+        #: Partitions that were read to the end of their log in the last turn that took their records.
+        self._at_end: set[Any] = set()
+        #: Partitions that cannot be read at present.
+        self.aside = SetAside()
+        #: Partitions for which the broker answers with an error.
+        self.refused = SetAside()
+        #: The number of failed reads, as ``unreadable_partitions``.
+        self.counters: Counter[str] = Counter()
+        super().__init__(*args, **options)
 
     def _get_actions_per_node(self, assignment: Any) -> Any:
         """The fetches to send now; each partition is decided independently of the others."""
@@ -263,13 +266,6 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
     def wake(self) -> None:
         """Check again which partitions to fetch. On the consumer's thread."""
         self._notify(self._wait_consume_future)
-
-
-def make_fair(fetcher: Any) -> None:
-    """Turn ``fetcher``, a Fetcher without an assignment so far, into a FairFetcher."""
-    fetcher._looked_up, fetcher._at_end = {}, set()
-    fetcher.aside, fetcher.refused, fetcher.counters = SetAside(), SetAside(), Counter()
-    fetcher.__class__ = FairFetcher
 
 
 #: Kafka's value for "no offset was committed".

@@ -47,6 +47,12 @@ class FlowControl(FlowControlEvent):  # type: ignore[misc]
     #: Whether streams must stop even after ``resume()``: a frozen process must first check its membership.
     must_stand_still: Callable[[], bool] = staticmethod(lambda: False)
 
+    def __init__(self, earlier: FlowControlEvent | None = None) -> None:
+        """Share the state of ``earlier``, if the app has one: its queues then follow this flow control."""
+        super().__init__()
+        if earlier is not None:
+            self.__dict__.update(vars(earlier))
+
     def is_active(self) -> bool:
         """Whether streams may take queued records; called for each record."""
         return bool(super().is_active()) and not self.must_stand_still()
@@ -245,13 +251,6 @@ class FlowGate(KnownPartitions):
         for tp, batch in records.items():
             if tp not in self.first_read and not self._is_changelog_tp(tp):
                 self.first_read[tp] = batch[0].offset
-
-    def _new_consumer_thread(self) -> Any:
-        thread = super()._new_consumer_thread()
-        # The driver hard-codes its thread class, so change this instance.
-        thread._fetch_records = partial(fetch_or_put_back, thread, thread._fetch_records)
-        thread.seek_to_committed = partial(seek_to_committed, thread, thread.seek_to_committed)
-        return thread
 
     async def highwaters(self, *partitions: Any) -> Mapping[Any, int]:
         """The end offsets of ``partitions`` from the broker, of committed records under ``exactly_once``.

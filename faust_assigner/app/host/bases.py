@@ -263,6 +263,13 @@ class RocksDBBase(Protocol):
     def _visible_items(self, db: Any) -> Iterator[tuple[bytes, bytes]]: ...
 
 
+class CollectionBase(Protocol):
+    """``faust.tables.base.Collection``, the base of tables and sets."""
+
+    @property
+    def data(self) -> Any: ...
+
+
 class SetsBase(Protocol):
     """``faust.tables.sets.ChangeloggedSetManager``."""
 

@@ -339,7 +339,7 @@ _THREAD: Final = (
             "_new_consumer_thread",
             "(self)",
             "repairs driver_assignor",
-            "overridden: two steps of the thread are replaced",
+            "overridden: a thread of our class",
             _PENDING,
         ),
         (
@@ -376,6 +376,13 @@ _THREAD: Final = (
             "driver_assignor",
             "replaced: it is given the app's assignor",
             _FIXUP + "without_tables_and_standbys_ours_is_asked",
+        ),
+        (
+            "Worker",
+            "class attribute",
+            "repairs",
+            "overridden: a thread that ends with its process",
+            "tests/unit/app/membership/test_shutdown.py::test_the_consumers_thread_is_of_that_kind",
         ),
         (
             "_fetch_records",
@@ -985,6 +992,14 @@ _AIOKAFKA: Final = (
             "assignor ledger",
             "names the member in the ledger and in its status",
             _LEDGER,
+        ),
+        (
+            "_handle_metadata_update",
+            "(self, cluster)",
+            "cooperative",
+            "a coordinator that was replaced sees no metadata",
+            "tests/unit/app/host/test_clients.py::"
+            "test_the_former_parts_are_closed_and_see_no_metadata",
         ),
         ("request_rejoin", "(self)", "follow_up", "asks for a follow-up round", _ASKED),
         (

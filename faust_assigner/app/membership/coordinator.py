@@ -2,8 +2,8 @@
 
 aiokafka revokes all partitions before each JoinGroup. Here a member that keeps its membership goes on
 fetching, processing and committing during the round. It learns from the answer which partitions to revoke.
-``take_over`` installs this class after the consumer's start and before its subscription. The coordinator runs
-on the consumer's thread.
+``take_over`` gives a coordinator of this class to a consumer after its start and before its subscription. The
+coordinator runs on the consumer's thread.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from aiokafka import errors
@@ -24,7 +25,8 @@ from aiokafka.protocol.group import JoinGroupRequest, SyncGroupRequest
 from aiokafka.util import create_future, create_task
 from mode import get_logger
 
-from faust_assigner.app.consumer.fetcher import change_assignment, make_fair
+from faust_assigner.app.consumer.fetcher import FairFetcher, change_assignment
+from faust_assigner.app.host.clients import replace_coordinator, replace_fetcher
 from faust_assigner.app.membership.fence import HeartbeatFence, sent, watch
 from faust_assigner.wire.join import COOPERATIVE, EAGER
 
@@ -98,7 +100,7 @@ class CooperativeMember:
     answer.
     """
 
-    fetcher: Any
+    fetcher: FairFetcher
     assignor: Any
     listener: Listener
     fence: HeartbeatFence
@@ -116,7 +118,11 @@ class CooperativeMember:
 class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     """A coordinator whose rounds are cooperative if all members support the cooperative protocol."""
 
-    membership: CooperativeMember
+    def __init__(
+        self, client: Any, subscription: Any, *, membership: CooperativeMember, **options: Any
+    ) -> None:
+        self.membership = membership
+        super().__init__(client, subscription, **options)
 
     # -- joining
 
@@ -441,12 +447,15 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 await asyncio.gather(task, return_exceptions=True)
 
 
-def take_over(consumer: Any, assignor: Any, listener: Listener, fence: HeartbeatFence) -> None:
+async def take_over(
+    consumer: Any, assignor: Any, listener: Listener, fence: HeartbeatFence
+) -> CooperativeCoordinator:
     """Make ``consumer`` cooperative, an AIOKafkaConsumer after its start and before its subscription."""
-    coordinator = consumer._coordinator
-    coordinator.membership = CooperativeMember(consumer._fetcher, assignor, listener, fence)
-    coordinator.__class__ = CooperativeCoordinator
+    fetcher = await replace_fetcher(consumer, FairFetcher)
+    membership = CooperativeMember(fetcher, assignor, listener, fence)
+    make = partial(CooperativeCoordinator, membership=membership)
+    coordinator = await replace_coordinator(consumer, make)
     watch(coordinator, fence)
     assignor.cooperative = True
-    make_fair(consumer._fetcher)
-    coordinator.membership.watching = create_task(coordinator._watch())
+    membership.watching = create_task(coordinator._watch())
+    return coordinator

@@ -8,7 +8,6 @@ worker stays in the group.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -22,12 +21,7 @@ logger = get_logger(__name__)
 
 
 def comes_back(consumer: Any) -> None:
-    """Have ``consumer``, an AIOKafkaConsumer before its start, join again after a long idle time."""
-    consumer.start = partial(_start, consumer, consumer.start)
-
-
-async def _start(consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
-    await start()
+    """Have ``consumer``, started and without a subscription, join again after a long idle time."""
     coordinator = consumer._coordinator
     if hasattr(coordinator, "_maybe_leave_group"):
         coordinator._maybe_leave_group = partial(_leave, coordinator)

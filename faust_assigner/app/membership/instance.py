@@ -16,7 +16,7 @@ assignment, and ``FollowUp`` requests the round for the new subscription.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -97,7 +97,6 @@ class InstanceGuard:
         return response
 
     async def _send(self, request: Any) -> Any:
-        # Look up the class at each call: ``take_over`` makes the coordinator cooperative later.
         return await type(self._coordinator)._send_req(self._coordinator, request)
 
     async def _ask(self, generation: int, member_id: str) -> None:
@@ -126,12 +125,7 @@ class InstanceGuard:
 
 
 def guard_instance(consumer: Any, app: Any) -> None:
-    """Have ``consumer``, an AIOKafkaConsumer before its start, end ``app`` once its instance id is fenced."""
-    consumer.start = partial(_start, consumer, app, consumer.start)
-
-
-async def _start(consumer: Any, app: Any, start: Callable[[], Awaitable[None]]) -> None:
-    await start()
+    """Have ``consumer``, started and without a subscription, end ``app`` once its instance id is fenced."""
     coordinator = consumer._coordinator
     if getattr(coordinator, "_group_instance_id", None) is not None:
         coordinator._send_req = InstanceGuard(coordinator, partial(_crash, app)).send

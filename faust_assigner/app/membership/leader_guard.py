@@ -35,13 +35,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
 
 def guard_leader(consumer: Any) -> None:
-    """Have ``consumer``, an AIOKafkaConsumer before its start, tolerate invalid metadata of members."""
-    consumer.start = partial(_start, consumer, consumer.start)
-
-
-async def _start(consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
-    await start()
-    # Faust subscribes later, so the coordinator has not joined a group yet.
+    """Have ``consumer``, started and without a subscription, tolerate invalid metadata of members."""
     coordinator = consumer._coordinator
     perform = getattr(coordinator, "_perform_assignment", None)
     if perform is not None:

@@ -79,13 +79,6 @@ class BoundedShutdown(Consumer):
         producer.flush = partial(self._budget.within, "Last flush", producer.flush)
         producer.on_stop = partial(self._part_producer, producer, producer.on_stop)
 
-    def _new_consumer_thread(self) -> Any:
-        thread = super()._new_consumer_thread()
-        thread.Worker = EndsWithItsProcess
-        # The driver hard-codes its thread class, so change this instance.
-        thread.on_thread_stop = partial(self._part_consumer, thread, thread.on_thread_stop)
-        return thread
-
     async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
         """Commit within the remaining time; during the shutdown, not through a thread that has crashed."""
         if self.app.should_stop and self._thread.should_stop:
@@ -137,7 +130,7 @@ class BoundedShutdown(Consumer):
             leave = partial(_done_within, max(self._budget.left, LEAST_S), coordinator.close)
             await self._budget.within("Leaving the group", self._thread.call_thread, leave)
 
-    async def _part_consumer(self, thread: Any, stop: Callable[[], Awaitable[None]]) -> None:
+    async def stop_client(self, thread: Any, stop: Callable[[], Awaitable[None]]) -> None:
         """Leave the group and close the client; on the consumer's thread."""
         consumer = thread._consumer
         if await _done_within(max(self._budget.left, LEAST_S), stop) or consumer is None:

@@ -9,7 +9,6 @@ from typing import Any
 from aiohttp import web as aiohttp_web
 from mode import get_logger
 
-from faust_assigner.app.host.mixing import over
 from faust_assigner.app.queries.decide import Here, Who
 from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedStore, ScopedTable
@@ -37,7 +36,7 @@ class Reading:
         #: The largest lag and age of the partitions read.
         self.lag, self.age_s = 0, 0.0
         if who is Who.COPY_HERE:
-            _guard_others(standing.app)
+            _refuse_unscoped(standing.app)
             self._vouch(tp)
 
     def partitions_for(self, store: Any, key: bytes) -> Sequence[int] | None:
@@ -102,11 +101,15 @@ class Reading:
         return {ROLE: "standby", LAG: str(self.lag), AGE: f"{self.age_s:.3f}"}
 
 
-def _guard_others(app: Any) -> None:
-    """Guard tables outside RocksDB, and sets, because they are no copies: see ``ScopedTable``."""
+def _refuse_unscoped(app: Any) -> None:
+    """Raise NotHere if the view could read a table whose class the app's settings do not name.
+
+    Tables outside RocksDB, and sets, are no copies. ``ScopedTable`` guards those that the app has
+    made by its own methods, as ``app.Table()``.
+    """
     for table in app.tables.values():
         if not isinstance(table.data, ScopedStore) and not isinstance(table, ScopedTable):
-            table.__class__ = over(ScopedTable, type(table))
+            raise NotHere(f"table {table.name} was not made by the app, so copies do not answer")
 
 
 def table_route(declare: Callable[..., Any], table: Any, *args: Any, **options: Any) -> Any:

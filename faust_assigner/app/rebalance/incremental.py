@@ -25,7 +25,6 @@ from faust_assigner.app.consumer.back_pressure import told
 from faust_assigner.app.consumer.fetcher import FairFetcher
 from faust_assigner.app.consumer.fetching import seek_committed
 from faust_assigner.app.consumer.waits import HAND_OVER, Wait, agents_s, broker_s, unsent, waits_of
-from faust_assigner.app.membership.coordinator import take_over
 from faust_assigner.app.membership.fence import HeartbeatFence
 from faust_assigner.app.rebalance.rounds import Rounds
 from faust_assigner.app.tables.write_behind import pause
@@ -143,14 +142,7 @@ class IncrementalRebalance(Consumer):
         #: The partitions that were wanted at the last check for missing records.
         self._looked_at: set[Any] = set()
 
-    def _new_consumer_thread(self) -> Any:
-        thread = super()._new_consumer_thread()
-        # The driver hard-codes its thread class, so the methods of this instance are replaced.
-        thread._create_worker_consumer = partial(_create, thread, thread._create_worker_consumer)
-        thread.verify_event_path = partial(self._verify, thread.verify_event_path)
-        return thread
-
-    def _verify(self, verify: Callable[[float, Any], None], now: float, tp: Any) -> None:
+    def verify(self, verify: Callable[[float, Any], None], now: float, tp: Any) -> None:
         """Report a partition whose records do not arrive, if it was wanted at the last check, too.
 
         A paused partition is not fetched, and a new or resumed partition was not fetched before.
@@ -434,22 +426,3 @@ def drop(queue: Any, tps: Collection[Any]) -> None:
     queue.maybe_endorse_pressure_drop()
     while not queue.full() and queue._putters:
         queue._wakeup_next(queue._putters)
-
-
-def _create(thread: Any, create: Callable[[Any], Any], transport: Any) -> Any:
-    """Create Faust's AIOKafkaConsumer, which becomes cooperative when it starts."""
-    consumer = create(transport)
-    consumer.start = partial(_start, thread, consumer, consumer.start)
-    return consumer
-
-
-async def _start(thread: Any, consumer: Any, start: Callable[[], Awaitable[None]]) -> None:
-    await start()
-    # Faust subscribes later, so the coordinator has not joined the group yet.
-    if hasattr(consumer._coordinator, "ensure_active_group"):
-        listener, fetcher = ThreadListener(thread), consumer._fetcher
-        take_over(consumer, thread.app.assignor, listener, thread.consumer.fence)
-        fetcher.is_wanted, fetcher.is_hurried = thread.consumer.is_wanted, listener.is_taking_on
-        fetcher.counters = thread.app.assignor.counters
-        thread.consumer.fetcher = fetcher
-        thread.app.flow_control.must_stand_still = consumer._coordinator.must_stand_still

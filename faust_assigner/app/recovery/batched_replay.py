@@ -19,6 +19,7 @@ import rocksdict
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.consumer.fetcher import Fetcher
 
+from faust_assigner.app.host.clients import replace_fetcher
 from faust_assigner.app.recovery.decoding import Decoding
 from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
 from faust_assigner.app.recovery.unreadable import Reason, Unreadable
@@ -87,7 +88,7 @@ async def replay(
     """
     connection = {"max_partition_fetch_bytes": FETCH_BYTES, **connection}
     async with consumer_of(connection, isolation_level=isolation_level) as consumer:
-        consumer._fetcher.__class__ = BareFetcher
+        await replace_fetcher(consumer, BareFetcher)
         tps = [TopicPartition(*tp) for tp in work.tps]
         consumer.assign(tps)
         consumer.pause(*tps)

@@ -13,9 +13,10 @@ from faust.streams import current_event
 from faust.web.exceptions import ServiceUnavailable
 
 if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import CollectionBase as Table
     from faust_assigner.app.tables.store import WriteBehindStore as Store
 else:
-    Store = object
+    Store = Table = object
 
 
 class NotHere(ServiceUnavailable):  # type: ignore[misc]
@@ -70,13 +71,13 @@ class ScopedStore(Store):
         return partitions
 
 
-class ScopedTable:
-    """A mixin for sets and tables in other stores: within a scope ``data`` may raise NotHere."""
+class ScopedTable(Table):
+    """A table: within a scope the ``data`` of a set, or in a different store, may raise NotHere."""
 
     @property
     def data(self) -> Any:
         """The store."""
-        scope = SCOPE.get()
-        if scope is not None and current_event() is None:
+        scope, store = SCOPE.get(), super().data
+        if scope is not None and current_event() is None and not isinstance(store, ScopedStore):
             scope.may_read_all(self)
-        return super().data  # type: ignore[misc]
+        return store

@@ -43,7 +43,7 @@ class Worker:
         app = make_app(f"http://{name}", tables=["totals"], consumer_group_instance_id=name)
         self.assignor = app.assignor
         self.stops = Stops()
-        self._topics = topics
+        self._topics, self._app = topics, app
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap,
             group_id=group,
@@ -54,12 +54,12 @@ class Worker:
             partition_assignment_strategy=[self.assignor],
         )
         # What Faust's app offers the assignor: the way to Kafka's generation.
-        guard_instance(self.consumer, app)
         app._consumer = type("C", (), {"_thread": type("T", (), {"_consumer": self.consumer})})
 
     async def start(self) -> None:
         """Join."""
         await self.consumer.start()
+        guard_instance(self.consumer, self._app)
         self.consumer.subscribe(self._topics, listener=self.stops)
 
     async def kill(self) -> None:

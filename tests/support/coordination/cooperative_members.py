@@ -129,10 +129,14 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
     async def start(self) -> Member:
         """Join and read."""
         await self.consumer.start()
-        take_over(self.consumer, self.assignor, self, self.fence)
+        await take_over(self.consumer, self.assignor, self, self.fence)
+        self.guard()
         self.consumer.subscribe([TOPIC], listener=self)
         self.reading = asyncio.create_task(self._read())
         return self
+
+    def guard(self) -> None:
+        """Guard the started client."""
 
     async def stop(self) -> None:
         """Leave."""

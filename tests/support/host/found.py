@@ -16,6 +16,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from faust.assignor.partition_assignor import PartitionAssignor as StockAssignor
 from faust.streams import Stream
 from faust.tables.base import Collection
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types.enums import ProcessingGuarantee
 
 from faust_assigner.app.assignor import PartitionAssignor
@@ -70,6 +71,7 @@ def composed() -> tuple[type, ...]:
     found.update(dict.fromkeys(_ours_under(GroupCoordinator)))
     found.update(dict.fromkeys(_ours_under(Fetcher)))
     found.update(dict.fromkeys(_ours_under(Stream)))
+    found.update(dict.fromkeys(_ours_under(AIOKafkaConsumerThread)))
     return tuple(found)
 
 

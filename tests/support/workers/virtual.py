@@ -189,6 +189,8 @@ class VirtualThread(driver.AIOKafkaConsumerThread):
 class VirtualKafkaConsumer(driver.Consumer):
     """The driver's consumer on that thread."""
 
+    thread_class = VirtualThread
+
     def _new_consumer_thread(self) -> Any:
         return VirtualThread(self, loop=self.loop, beacon=self.beacon)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import faust
 import pytest
 from faust.tables.manager import TableManager
+from faust.tables.sets import SetTable
+from faust.transport.drivers import aiokafka as driver
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 
 from faust_assigner.app import compose as module
 from faust_assigner.app import fixup
 from faust_assigner.app.compose import repair
 from faust_assigner.app.queries.forwarding import AllowlistRouter
 from faust_assigner.app.recovery.loop import RecoveringTables
+from faust_assigner.app.tables.scope import ScopedTable
 from faust_assigner.errors import ConfigError
 
 
@@ -115,10 +120,76 @@ class Unrelated:
     """A router that does not derive from Faust's."""
 
 
-async def test_flow_control_that_an_app_has_made_is_repaired_in_place(tmp_path: Path) -> None:
-    """Whoever holds it waits at the same one."""
+async def test_queues_of_an_earlier_flow_control_follow_the_repaired_one(tmp_path: Path) -> None:
+    """An app may make a queue before its settings are read."""
     app = app_in(tmp_path)
-    before = app.flow_control
+    before, queue = app.flow_control, app.FlowControlQueue(8, clear_on_resume=True)
     repair(app)
-    assert app.flow_control is before
-    assert type(before) is module.FlowControl
+    assert type(app.flow_control) is module.FlowControl
+    putting = asyncio.ensure_future(queue.put(1))
+    await asyncio.sleep(0)
+    assert queue.empty()
+    assert not before.is_active()
+    app.flow_control.resume()
+    await putting
+    assert before.is_active()
+    assert queue.qsize() == 1
+    app.flow_control.suspend()
+    app.flow_control.resume()
+    assert queue.empty(), "its records are of the last generation"
+
+
+class OwnThread(AIOKafkaConsumerThread):  # type: ignore[misc]
+    """An app's own thread of the consumer."""
+
+
+def transport_of(app: Any, **attributes: Any) -> None:
+    """Give the app a driver whose consumer class has ``attributes``."""
+    consumer = type("OwnConsumer", (driver.Consumer,), attributes)
+    kind = type("OwnTransport", (driver.Transport,), {"Consumer": consumer})
+    app.transport = kind(app.conf.broker, app)
+
+
+@pytest.mark.parametrize(
+    ("installed", "ours"),
+    [
+        (("driver_assignor",), "AssigningThread"),
+        (("repairs",), "RepairedThread"),
+        (("repairs", "restore", "cooperative"), "IncrementalThread"),
+    ],
+)
+async def test_an_apps_own_thread_of_the_consumer_stays_below_ours(
+    tmp_path: Path, installed: tuple[str, ...], ours: str
+) -> None:
+    """Its consumer class names it."""
+    app = app_in(tmp_path)
+    transport_of(app, thread_class=OwnThread)
+    module.install(app, installed)
+    made = type(app._new_consumer()._thread)
+    assert made.__bases__ == (getattr(module, ours), OwnThread)
+    assert made.__name__ == "OwnThread"
+
+
+async def test_a_thread_that_an_apps_consumer_makes_without_naming_it_is_refused(
+    tmp_path: Path,
+) -> None:
+    """It would not be made any more."""
+    app = app_in(tmp_path)
+    transport_of(app, _new_consumer_thread=lambda self: OwnThread(self))
+    module.install(app, ("driver_assignor",))
+    with pytest.raises(ConfigError, match=r"OwnConsumer must name the class of its thread"):
+        app._new_consumer()
+
+
+async def test_tables_are_guarded_only_where_copies_may_answer(tmp_path: Path) -> None:
+    """Each class that the settings name, and an app's own stays below ours."""
+    for stale_s, guarded in ((30.0, True), (0.0, False)):
+        app = app_in(tmp_path, faust_assigner_stale_reads=stale_s, SetTable=OwnSets)
+        module.install(app, ("repairs", "reads"))
+        made = [app.Table("a"), app.GlobalTable("b"), app.SetTable("c"), app.SetGlobalTable("d")]
+        assert [isinstance(table, ScopedTable) for table in made] == [guarded] * 4
+        assert isinstance(made[2], OwnSets)
+
+
+class OwnSets(SetTable):  # type: ignore[misc]
+    """An app's own."""

@@ -14,7 +14,7 @@ CALLS: Final[Mapping[str, str]] = {
     ),
     "consumer.fetcher:FairFetcher": "_get_actions_per_node _proc_fetch_request",
     "rebalance.incremental:IncrementalRebalance": (
-        "_getmany _new_consumer_thread _set_active_tps on_partitions_assigned resume_partitions"
+        "_getmany _set_active_tps on_partitions_assigned resume_partitions"
     ),
     "consumer.back_pressure:BackPressure": "on_partitions_revoked",
     "tables.store:WriteBehindStore": "_contains _visible_items _visible_keys reset_state stop",
@@ -24,14 +24,15 @@ CALLS: Final[Mapping[str, str]] = {
     "consumer.batches:BatchesInTime": "wait_for_stopped",
     "consumer.batches:TransactionalBatches": "__aiter__",
     "consumer.commits:FinalCommit": "_filter_committable_offsets commit_and_end_transactions",
-    "membership.driver_assignor:UsesAppAssignor": "_new_consumer_thread",
+    "rebalance.consumer_thread:AssigningThread": "_create_worker_consumer on_start",
+    "rebalance.consumer_thread:RepairedThread": "_fetch_records on_thread_stop seek_to_committed",
+    "rebalance.consumer_thread:IncrementalThread": "verify_event_path",
     "consumer.fetching:FlowControl": "is_active",
     "consumer.fetching:KnownPartitions": "topic_partitions",
     "consumer.fetching:FlowGate": (
-        "_getmany _new_consumer_thread _reset_state on_partitions_assigned "
-        "on_partitions_revoked perform_seek"
+        "_getmany _reset_state on_partitions_assigned on_partitions_revoked perform_seek"
     ),
-    "membership.shutdown:BoundedShutdown": "_new_consumer_thread maybe_wait_for_commit_to_finish wait_empty",
+    "membership.shutdown:BoundedShutdown": "maybe_wait_for_commit_to_finish wait_empty",
     "membership.fence:MembershipFence": "_commit on_partitions_assigned",
     "recovery.loop:RecoveryLoop": (
         "_add _build_highwaters _build_offsets _resume_streams _seek_offsets _wait "

@@ -99,6 +99,12 @@ CONSUMER: Final[tuple[Taken, ...]] = (
         _TWO_ROADS,
     ),
     *alike(
+        "faust.transport.drivers.aiokafka:Consumer",
+        "compose:IncrementalConsumer",
+        "_new_consumer_thread",
+        "Stock names the thread's class in its code; ours stands over the class that the app names.",
+    ),
+    *alike(
         _THREADED,
         "consumer.fetching:FlowGate",
         "highwaters",

@@ -7,7 +7,6 @@ from typing import Final
 from faust_assigner.app.host.duties.row import Put
 
 _APP = "faust.app.base:App"
-_THREAD = "faust.transport.drivers.aiokafka:AIOKafkaConsumerThread"
 _COORDINATOR = "aiokafka.consumer.group_coordinator:GroupCoordinator"
 _PRODUCER = "faust.transport.drivers.aiokafka:Producer"
 _TABLE = "faust.tables.base:Collection"
@@ -15,41 +14,6 @@ _METER = "ledger.recovery_meter:RecoveryMeter"
 _CLASS = "Its methods have rows of their own."
 
 PUT: Final[tuple[Put, ...]] = (
-    Put(
-        "membership.coordinator:take_over coordinator.__class__",
-        _COORDINATOR,
-        "membership.coordinator:CooperativeCoordinator",
-        "",
-        _CLASS,
-    ),
-    Put(
-        "consumer.fetcher:make_fair fetcher.__class__",
-        "aiokafka.consumer.fetcher:Fetcher",
-        "consumer.fetcher:FairFetcher",
-        "",
-        _CLASS,
-    ),
-    Put(
-        "recovery.batched_replay:replay consumer._fetcher.__class__",
-        "aiokafka.consumer.fetcher:Fetcher",
-        "recovery.batched_replay:BareFetcher",
-        "",
-        _CLASS,
-    ),
-    Put(
-        "queries.reading:_guard_others table.__class__",
-        _TABLE,
-        "tables.scope:ScopedTable",
-        "",
-        _CLASS,
-    ),
-    Put(
-        "compose:repair app.flow_control.__class__",
-        "mode.utils.queues:FlowControlEvent",
-        "consumer.fetching:FlowControl",
-        "",
-        _CLASS,
-    ),
     Put(
         "compose:repair app.flow_control",
         "mode.utils.queues:FlowControlEvent",
@@ -84,13 +48,6 @@ PUT: Final[tuple[Put, ...]] = (
         "stop_consumer",
     ),
     Put(
-        "membership.shutdown:_new_consumer_thread thread.Worker",
-        "mode.threads:WorkerThread",
-        "membership.shutdown:EndsWithItsProcess",
-        "",
-        _CLASS,
-    ),
-    Put(
         "metrics.install:install app.on_webserver_init",
         f"{_APP}.on_webserver_init",
         "metrics.install:_add_pages",
@@ -115,19 +72,7 @@ PUT: Final[tuple[Put, ...]] = (
         "declare",
     ),
     Put(
-        "rebalance.incremental:_create consumer.start",
-        "aiokafka:AIOKafkaConsumer.start",
-        "rebalance.incremental:_start",
-        "start",
-    ),
-    Put(
-        "membership.leader_guard:guard_leader consumer.start",
-        "aiokafka:AIOKafkaConsumer.start",
-        "membership.leader_guard:_start",
-        "start",
-    ),
-    Put(
-        "membership.leader_guard:_start coordinator._perform_assignment",
+        "membership.leader_guard:guard_leader coordinator._perform_assignment",
         f"{_COORDINATOR}._perform_assignment",
         "membership.leader_guard:_perform",
         "perform",
@@ -144,44 +89,6 @@ PUT: Final[tuple[Put, ...]] = (
         "faust.transport.conductor:Conductor.on_message",
         "consumer.back_pressure:BackPressure._deliver_with_room",
         "deliver",
-    ),
-    Put(
-        "rebalance.incremental:_new_consumer_thread thread._create_worker_consumer",
-        f"{_THREAD}._create_worker_consumer",
-        "rebalance.incremental:_create",
-        "create",
-    ),
-    Put(
-        "membership.driver_assignor:_new_consumer_thread thread._create_worker_consumer",
-        f"{_THREAD}._create_worker_consumer",
-        "membership.driver_assignor:_with_ours",
-        "create",
-    ),
-    Put(
-        "rebalance.incremental:_new_consumer_thread thread.verify_event_path",
-        f"{_THREAD}.verify_event_path",
-        "rebalance.incremental:IncrementalRebalance._verify",
-        "verify",
-        "A partition that is paused, or was resumed since the last look, is not complained of.",
-    ),
-    Put(
-        "consumer.fetching:_new_consumer_thread thread._fetch_records",
-        f"{_THREAD}._fetch_records",
-        "consumer.fetching:fetch_or_put_back",
-        "fetch",
-    ),
-    Put(
-        "consumer.fetching:_new_consumer_thread thread.seek_to_committed",
-        f"{_THREAD}.seek_to_committed",
-        "consumer.fetching:seek_to_committed",
-        "one_by_one",
-        "All partitions are asked for at once, where the client can do that.",
-    ),
-    Put(
-        "membership.shutdown:_new_consumer_thread thread.on_thread_stop",
-        f"{_THREAD}.on_thread_stop",
-        "membership.shutdown:BoundedShutdown._part_consumer",
-        "stop",
     ),
     Put(
         "membership.shutdown:__init__ producer.flush",
@@ -337,32 +244,20 @@ PUT: Final[tuple[Put, ...]] = (
         "inner",
     ),
     Put(
-        "membership.idle:comes_back consumer.start",
-        "aiokafka:AIOKafkaConsumer.start",
-        "membership.idle:_start",
-        "start",
-    ),
-    Put(
-        "membership.instance:guard_instance consumer.start",
-        "aiokafka:AIOKafkaConsumer.start",
-        "membership.instance:_start",
-        "start",
-    ),
-    Put(
-        "membership.idle:_start coordinator._maybe_leave_group",
+        "membership.idle:comes_back coordinator._maybe_leave_group",
         f"{_COORDINATOR}._maybe_leave_group",
         "membership.idle:_leave",
         "",
         "A member that was given no partitions is not idle, and stays; one that leaves says why.",
     ),
     Put(
-        "membership.idle:_start coordinator._stop_heartbeat_task",
+        "membership.idle:comes_back coordinator._stop_heartbeat_task",
         f"{_COORDINATOR}._stop_heartbeat_task",
         "membership.idle:_stop_heartbeat_task",
         "type(coordinator)._stop_heartbeat_task",
     ),
     Put(
-        "membership.instance:_start coordinator._send_req",
+        "membership.instance:guard_instance coordinator._send_req",
         f"{_COORDINATOR}._send_req",
         "membership.instance:InstanceGuard.send",
         "self._send",
@@ -375,7 +270,7 @@ PUT: Final[tuple[Put, ...]] = (
         "make",
     ),
     Put(
-        "membership.instance:_start coordinator._on_join_complete",
+        "membership.instance:guard_instance coordinator._on_join_complete",
         f"{_COORDINATOR}._on_join_complete",
         "membership.instance:_complete",
         "type(coordinator)._on_join_complete",

@@ -55,9 +55,9 @@ async def lead(bootstrap: str, metadata: bytes, kept: set[int], *, guarded: bool
     assignor = make_app("http://good", replicas=0).assignor
     good, evil = consumer_of(bootstrap, assignor), consumer_of(bootstrap, Evil(metadata))
     try:
+        await good.start()
         if guarded:
             guard_leader(good)
-        await good.start()
         good.subscribe(["orders"])
         async with asyncio.timeout(20):
             while len(good.assignment()) < 4:
@@ -120,11 +120,11 @@ class Late:
     def __init__(self, bootstrap: str) -> None:
         self.known, self.took = asyncio.Event(), list[float]()
         self.consumer = consumer_of(bootstrap, make_app("http://good", replicas=0).assignor)
-        guard_leader(self.consumer)
 
     async def start(self, known_after_s: float) -> None:
         """Join; the topic is known so long after JoinGroup was answered."""
         await self.consumer.start()
+        guard_leader(self.consumer)
         client, coordinator = self.consumer._client, self.consumer._coordinator
         update, perform = client._metadata_update, coordinator._perform_assignment
         loop = asyncio.get_running_loop()

@@ -23,9 +23,14 @@ class LikeFaust(Member):
 
     blocks = False
 
+    def guard(self) -> None:
+        """As the consumer's thread does."""
+        comes_back(self.consumer)
+
     async def start_eager(self) -> Member:
         """Join with aiokafka's own coordinator."""
         await self.consumer.start()
+        self.guard()
         self.consumer.subscribe([TOPIC], listener=self)
         self.reading = asyncio.create_task(self._read())
         return self
@@ -47,7 +52,6 @@ async def test_a_member_that_was_idle_for_too_long_comes_back(
     async with EmbeddedBroker() as broker:
         broker.node.catalogue.create(TOPIC, 4, {})
         member = LikeFaust(broker, "a", Plan({"a": ALL}), max_poll_interval_ms=700)
-        comes_back(member.consumer)
         try:
             await (member.start() if cooperative else member.start_eager())
             await until(lambda: member.owned == ALL, "the first round")
@@ -72,7 +76,6 @@ async def test_a_member_that_keeps_its_partitions_does_not_pass_for_busy() -> No
     async with EmbeddedBroker() as broker:
         broker.node.catalogue.create(TOPIC, 4, {})
         member = LikeFaust(broker, "a", Plan({"a": ALL}), max_poll_interval_ms=60_000)
-        comes_back(member.consumer)
         try:
             await member.start()
             await until(lambda: member.owned == ALL, "the first round")
@@ -95,7 +98,6 @@ async def test_a_member_without_partitions_stays_in_the_group(
     async with EmbeddedBroker() as broker:
         broker.node.catalogue.create(TOPIC, 4, {})
         member = LikeFaust(broker, "spare", Plan({"a": ALL}), max_poll_interval_ms=500)
-        comes_back(member.consumer)
         try:
             await (member.start() if cooperative else member.start_eager())
             await until(lambda: ("assigned", frozenset()) in member.told, "the first round")

@@ -30,6 +30,9 @@ class Guarded(Member):
 
     def __init__(self, broker: Any, plan: Plan, **settings: Any) -> None:
         super().__init__(broker, "a", plan, group_instance_id="till-1", **settings)
+
+    def guard(self) -> None:
+        """As the consumer's thread does."""
         guard_instance(self.consumer, self)
 
     def end(self, reason: InstanceFenced) -> None:

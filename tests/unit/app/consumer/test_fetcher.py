@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from aiokafka.consumer.fetcher import (
@@ -24,7 +25,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import TopicPartition
 
-from faust_assigner.app.consumer.fetcher import IDLE_WAIT_MS, WAIT_MS, Share, make_fair
+from faust_assigner.app.consumer.fetcher import IDLE_WAIT_MS, WAIT_MS, FairFetcher, Share
 
 A, B, C, D = (TopicPartition("t", number) for number in range(4))
 
@@ -60,7 +61,8 @@ class Turns:
             active=True, tps=frozenset(tps), state_value=self.states.get
         )
         self.nodes: dict[TopicPartition, int | None] = dict.fromkeys(tps, 0)
-        self.fetcher = fetcher = object.__new__(Fetcher)
+        with patch.object(Fetcher, "__init__", return_value=None):
+            self.fetcher = fetcher = FairFetcher()
         fetcher._client = SimpleNamespace(
             cluster=SimpleNamespace(leader_for_partition=self.nodes.get),
             force_metadata_update=lambda: None,
@@ -74,7 +76,6 @@ class Turns:
         )
         fetcher._wait_consume_future = fetcher._closed = None
         fetcher._notify = lambda _: None
-        make_fair(fetcher)
 
     def fetched(self, tp: TopicPartition, count: int) -> None:
         """So many records are there, to the end of its log."""

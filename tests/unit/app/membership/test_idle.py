@@ -79,13 +79,8 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 async def started(*partitions: int) -> Any:
     """The coordinator of a consumer that has started."""
-
-    async def start() -> None:
-        """Start."""
-
-    consumer = SimpleNamespace(start=start, _coordinator=Coordinator([], *partitions))
+    consumer = SimpleNamespace(_coordinator=Coordinator([], *partitions))
     comes_back(consumer)
-    await consumer.start()
     return consumer._coordinator
 
 

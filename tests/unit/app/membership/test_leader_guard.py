@@ -58,18 +58,14 @@ async def test_ids_and_order_of_members_stay_as_they_are(
         seen.extend(response.members)
         return "assignments"
 
-    async def start() -> None:
-        """Start."""
-
     coordinator: Any = SimpleNamespace(_perform_assignment=perform)
 
     async def find_topics(*_: Any) -> None:
         """All are known."""
 
     monkeypatch.setattr(leader_guard, "_find_topics", find_topics)
-    consumer = SimpleNamespace(start=start, _coordinator=coordinator, _client="client")
+    consumer = SimpleNamespace(_coordinator=coordinator, _client="client")
     guard_leader(consumer)
-    await consumer.start()
     members = [(*ids, packed("a")), (*ids, b"noise")]
     response = SimpleNamespace(members=members)
     assert await coordinator._perform_assignment(response) == "assignments"

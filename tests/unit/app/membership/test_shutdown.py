@@ -18,6 +18,7 @@ from faust_assigner.app.membership.shutdown import (
     ShutdownBudget,
     _done_within,
 )
+from faust_assigner.app.rebalance.consumer_thread import IncrementalThread, RepairedThread
 
 
 async def test_what_one_wait_uses_the_next_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,21 +105,9 @@ def test_a_consumers_thread_that_nobody_stopped_keeps_no_process_alive(kind: str
 
 
 def test_the_consumers_thread_is_of_that_kind() -> None:
-    """The driver names the class of the thread's service in code."""
-
-    class Makes:
-        """Faust's consumer."""
-
-        def _new_consumer_thread(self) -> Any:
-            return SimpleNamespace(on_thread_stop=None)
-
-    class Ours(BoundedShutdown, Makes):  # type: ignore[misc]
-        """Made without an app."""
-
-        def __init__(self) -> None:
-            pass
-
-    assert Ours()._new_consumer_thread().Worker is shutdown.EndsWithItsProcess
+    """Both threads of a repaired consumer name it."""
+    kinds = (IncrementalThread, RepairedThread)
+    assert [kind.Worker for kind in kinds] == [shutdown.EndsWithItsProcess] * 2
 
 
 class Stock:
@@ -265,13 +254,13 @@ async def test_the_client_of_a_consumer_that_could_not_leave_is_closed(
     made: Consumer, caplog: Any
 ) -> None:
     """Its connections are not left open; the log says what the group does."""
-    await made._part_consumer(made._thread, made._thread._consumer._coordinator.close)
+    await made.stop_client(made._thread, made._thread._consumer._coordinator.close)
     assert (made.acts, caplog.text) == (["leave"], "")
-    await made._part_consumer(made._thread, for_ever)
+    await made.stop_client(made._thread, for_ever)
     assert made.acts == ["leave", "close"]
     assert "Could not leave the group" in caplog.text
     made._thread._consumer = None
-    await made._part_consumer(made._thread, for_ever)
+    await made.stop_client(made._thread, for_ever)
 
 
 async def test_all_clients_of_a_producer_that_could_not_stop_are_closed(made: Consumer) -> None:

@@ -13,6 +13,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.consumer.waits import waits_of
+from faust_assigner.app.rebalance import consumer_thread
 from faust_assigner.app.rebalance import incremental as handing_over
 from faust_assigner.app.rebalance.incremental import IncrementalRebalance, ThreadListener, drop
 
@@ -473,19 +474,19 @@ def test_a_partition_that_was_paused_has_its_time_for_records_again() -> None:
     consumer, complaints = consumer_of(A), list[float]()
     for now, is_paused in ((1.0, False), (2.0, False), (3.0, True), (4.0, False), (5.0, False)):
         consumer._paused_partitions = {A} if is_paused else set()
-        consumer._verify(lambda at, tp: complaints.append(at), now, A)
+        consumer.verify(lambda at, tp: complaints.append(at), now, A)
     assert complaints == [2.0, 5.0]
 
 
 async def test_a_partition_that_comes_back_has_its_time_for_records_again() -> None:
     """It was looked at before it went."""
     consumer, complaints = consumer_of(A), list[float]()
-    consumer._verify(lambda at, tp: complaints.append(at), 1.0, A)
+    consumer.verify(lambda at, tp: complaints.append(at), 1.0, A)
     await consumer.assign({A}, set(), {A}, ({A}, set()), 7)
     consumer._paused_partitions.clear()
     consumer._active_partitions.add(A)
     for now in (2.0, 3.0):
-        consumer._verify(lambda at, tp: complaints.append(at), now, A)
+        consumer.verify(lambda at, tp: complaints.append(at), now, A)
     assert complaints == [3.0]
 
 
@@ -510,7 +511,15 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is wanted, whether more is about to be, and whether all must stand still."""
-    monkeypatch.setattr(handing_over, "take_over", lambda *_: None)
+    fetcher = SimpleNamespace()
+    coordinator = SimpleNamespace(
+        must_stand_still="still", membership=SimpleNamespace(fetcher=fetcher)
+    )
+
+    async def take_over(*_: Any) -> Any:
+        return coordinator
+
+    monkeypatch.setattr(consumer_thread, "take_over", take_over)
     recovery = SimpleNamespace(is_taking_on=False)
     app = SimpleNamespace(
         assignor=SimpleNamespace(counters=Counter()),
@@ -518,21 +527,17 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
         tables=SimpleNamespace(recovery=recovery),
     )
     thread = SimpleNamespace(app=app, consumer=SimpleNamespace(is_wanted="wanted", fence="fence"))
-    client = SimpleNamespace(
-        _fetcher=SimpleNamespace(),
-        _coordinator=SimpleNamespace(ensure_active_group=None, must_stand_still="still"),
-    )
-
-    async def start() -> None:
-        assert not vars(client._fetcher), "not before"
-
-    await handing_over._start(thread, client, start)
-    assert thread.consumer.fetcher is client._fetcher
-    assert (client._fetcher.is_wanted, app.flow_control.must_stand_still) == ("wanted", "still")
-    assert client._fetcher.counters is app.assignor.counters
+    replace = consumer_thread.IncrementalThread._replace_parts
+    await replace(thread, SimpleNamespace(_coordinator=SimpleNamespace()))  # type: ignore[arg-type]
+    assert not hasattr(thread.consumer, "fetcher"), "a client without a group stays as it is"
+    client = SimpleNamespace(_coordinator=SimpleNamespace(ensure_active_group=None))
+    await replace(thread, client)  # type: ignore[arg-type]
+    assert thread.consumer.fetcher is fetcher
+    assert (fetcher.is_wanted, app.flow_control.must_stand_still) == ("wanted", "still")
+    assert fetcher.counters is app.assignor.counters
     for is_taking_on in (False, True):
         recovery.is_taking_on = is_taking_on
-        assert client._fetcher.is_hurried() == is_taking_on
+        assert fetcher.is_hurried() == is_taking_on
 
 
 # -- from the consumer's thread to the app's

@@ -1,0 +1,63 @@
+"""Gives an AIOKafkaConsumer a fetcher and a group coordinator of our classes.
+
+``AIOKafkaConsumer.start()`` names both classes in its code. So objects of our classes replace its
+own ones after the start and before the first subscription, while the own ones have no work yet.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+
+Made = TypeVar("Made")
+
+#: Option of a fetcher or coordinator -> the consumer's attribute with its value, if named otherwise.
+_ATTRIBUTES = {
+    "fetcher_timeout": "_consumer_timeout",
+    "assignors": "_partition_assignment_strategy",
+}
+
+
+def options_of(consumer: Any, host: type) -> dict[str, Any]:
+    """Return the options with which ``consumer`` has made its object of aiokafka's class ``host``."""
+    attributes = {name: _ATTRIBUTES.get(name, f"_{name}") for name in _options(host)}
+    return {
+        option: getattr(consumer, attribute)
+        for option, attribute in attributes.items()
+        if hasattr(consumer, attribute)
+    }
+
+
+def _options(host: type) -> list[str]:
+    parameters = inspect.signature(host).parameters.values()
+    return [one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+async def replace_fetcher(consumer: Any, make: Callable[..., Made]) -> Made:
+    """Give ``consumer``, started and without a subscription, the fetcher that ``make`` returns.
+
+    ``make`` takes the arguments of aiokafka's ``Fetcher``. The returned fetcher has no work yet.
+    """
+    await consumer._fetcher.close()
+    made = make(consumer._client, consumer._subscription, **options_of(consumer, Fetcher))
+    consumer._fetcher = made
+    return made
+
+
+async def replace_coordinator(consumer: Any, make: Callable[..., Made]) -> Made:
+    """Give ``consumer``, started and without a subscription, the coordinator that ``make`` returns.
+
+    ``make`` takes the arguments of aiokafka's ``GroupCoordinator``. The returned coordinator has
+    not joined the group yet.
+    """
+    former = consumer._coordinator
+    await former.close()
+    consumer._client.cluster.remove_listener(former._handle_metadata_update)
+    options = options_of(consumer, GroupCoordinator)
+    made = make(consumer._client, consumer._subscription, **options)
+    consumer._coordinator = made
+    return made
