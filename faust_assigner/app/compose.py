@@ -58,9 +58,10 @@ from faust_assigner.app.rebalance.consumer_thread import (
     RepairedThread,
 )
 from faust_assigner.app.rebalance.incremental import IncrementalRebalance
-from faust_assigner.app.recovery.by_partition import PartitionRecovery, PartitionTables
-from faust_assigner.app.recovery.loop import RecoveringTables, RecoveryLoop
-from faust_assigner.app.recovery.restoring import RestoringRecovery, RestoringTables
+from faust_assigner.app.recovery.by_partition import PartitionRecovery
+from faust_assigner.app.recovery.loop import RecoveryLoop
+from faust_assigner.app.recovery.restoring import RestoringRecovery
+from faust_assigner.app.recovery.table_manager import RecoveringTables, RestoringTables
 from faust_assigner.app.settings import read_or_default
 from faust_assigner.app.tables.scope import ScopedTable
 from faust_assigner.app.transactions.manager import PartitionTransactions
@@ -159,19 +160,13 @@ class ReplayingTables(RestoringTables, TableManager):  # type: ignore[misc]
     """Faust's unrepaired table manager, with batched replay and snapshots."""
 
 
-class RestoringRepairedTables(RestoringTables, RecoveringTables, Watched, TableManager):  # type: ignore[misc]
+class RestoringRepairedTables(RecoveringTables, Watched, TableManager):  # type: ignore[misc]
     """The table manager, repaired, with batched replay and snapshots."""
 
     recovery_class = RestoringRepairedRecovery
 
 
-class TablesByPartition(
-    PartitionTables,
-    RestoringTables,
-    RecoveringTables,
-    Watched,
-    TableManager,  # type: ignore[misc]
-):
+class TablesByPartition(RecoveringTables, Watched, TableManager):  # type: ignore[misc]
     """The table manager of an app whose rebalances stop only the partitions that move."""
 
     recovery_class = RecoveryByPartition

@@ -8,60 +8,9 @@ agent, and other workers continue.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
-
-if TYPE_CHECKING:
-    from faust_assigner.app.host.bases import TablesBase as TableManager
-else:
-    TableManager = object
-
-
-class ChecksTopics(TableManager):
-    """A part of the table manager: check patterns before the start, and partition counts until all are known.
-
-    The counts are checked at each assignment, and later by the watchdog if a topic is still unknown. If a
-    topic gets more partitions later, the check at a write finds the mismatch.
-    """
-
-    _topics_checked: bool = False
-
-    def add(self, table: Any) -> Any:
-        """Manage ``table``; a mismatch at a write ends the worker, not only the agent."""
-        table._verify_source_topic_partitions = partial(
-            _verify, self.app, table._verify_source_topic_partitions
-        )
-        return super().add(table)
-
-    async def on_start(self) -> None:
-        """Raise ImproperlyConfigured for an agent whose topic is a pattern."""
-        refuse_patterns(self.app.agents.items())
-        await super().on_start()
-
-    async def on_rebalance(
-        self,
-        assigned: set[Any],
-        revoked: set[Any],
-        newly_assigned: set[Any],
-        generation_id: int = 0,
-    ) -> None:
-        """Raise PartitionsMismatch, which ends the app, for a table whose partition count fits no source."""
-        if assigned and (problem := self.topic_problem()):
-            raise PartitionsMismatch(problem)
-        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
-
-    def topic_problem(self) -> str | None:
-        """A description of the first mismatch, or None; always None after a complete check without any."""
-        if self._topics_checked:
-            return None
-        problem = next(mismatches(self.app, self.values()), None)
-        names = {*sources_of(self.app), *self.app.tables.changelog_topics}
-        self._topics_checked = problem is None and all(
-            map(self.app.consumer.topic_partitions, names)
-        )
-        return problem
 
 
 def sources_of(app: Any) -> list[str]:
@@ -103,7 +52,7 @@ def mismatches(app: Any, tables: Iterable[Any]) -> Iterator[str]:
             )
 
 
-def _verify(app: Any, verify: Any, source_topic: str) -> None:
+def verify(app: Any, verify: Any, source_topic: str) -> None:
     """Run stock's check at the first write after a record of ``source_topic``; a mismatch ends the app."""
     try:
         verify(source_topic)

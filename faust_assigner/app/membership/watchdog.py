@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from faust.exceptions import PartitionsMismatch
 from mode import Service, get_logger
 
 from faust_assigner.app.consumer.waits import waits_of
-from faust_assigner.app.membership.topics import ChecksTopics
+from faust_assigner.app.membership.topics import mismatches, refuse_patterns, sources_of, verify
 from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import TablesBase as TableManager
+else:
+    TableManager = object
 
 logger = get_logger(__name__)
 
@@ -73,8 +80,50 @@ def aiokafka_problem(consumer: Any) -> str | None:
     return None
 
 
-class Watched(ChecksTopics):
-    """A part of the table manager, which every worker has: check the worker every second."""
+class Watched(TableManager):
+    """A part of the table manager, which every worker has: check the worker every second, and its topics.
+
+    Patterns are checked before the start. The numbers of partitions are checked at each assignment, and every
+    second while a topic is unknown. If a topic gets more partitions later, the check at a write finds the
+    mismatch.
+    """
+
+    _topics_checked: bool = False
+
+    def add(self, table: Any) -> Any:
+        """Manage ``table``; a mismatch at a write ends the worker, not only the agent."""
+        table._verify_source_topic_partitions = partial(
+            verify, self.app, table._verify_source_topic_partitions
+        )
+        return super().add(table)
+
+    async def on_start(self) -> None:
+        """Raise ImproperlyConfigured for an agent whose topic is a pattern."""
+        refuse_patterns(self.app.agents.items())
+        await super().on_start()
+
+    async def on_rebalance(
+        self,
+        assigned: set[Any],
+        revoked: set[Any],
+        newly_assigned: set[Any],
+        generation_id: int = 0,
+    ) -> None:
+        """Raise PartitionsMismatch, which ends the app, for a table whose partition count fits no source."""
+        if assigned and (problem := self.topic_problem()):
+            raise PartitionsMismatch(problem)
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+
+    def topic_problem(self) -> str | None:
+        """A description of the first mismatch, or None; always None after a complete check without any."""
+        if self._topics_checked:
+            return None
+        problem = next(mismatches(self.app, self.values()), None)
+        names = {*sources_of(self.app), *self.app.tables.changelog_topics}
+        self._topics_checked = problem is None and all(
+            map(self.app.consumer.topic_partitions, names)
+        )
+        return problem
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _watch(self) -> None:

@@ -27,6 +27,9 @@ class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     Workers then idle, partitions move at every change, and ``group_for_topic`` knows no topic.
     """
 
+    #: The assignor that the thread informs of revocations.
+    _assignor: Any
+
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer, assignor = super()._create_worker_consumer(transport), self.app.assignor
         if self._assignor is not assignor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-from faust_assigner.app.recovery.loop import RecoveringTables, RecoveryLoop
-from faust_assigner.app.recovery.restoring import RestoringRecovery, RestoringTables
+from faust_assigner.app.recovery.loop import RecoveryLoop
+from faust_assigner.app.recovery.restoring import RestoringRecovery
 
 
 class Recovery(RestoringRecovery, RecoveryLoop):  # type: ignore[misc]
@@ -21,7 +21,3 @@ class Recovery(RestoringRecovery, RecoveryLoop):  # type: ignore[misc]
 
     def add_standby(self, table: Any, tp: Any) -> None:
         """Note a changelog partition to follow, and the offset in its database."""
-
-
-class TableManager(RestoringTables, RecoveringTables):
-    """The type of the table manager with our repairs and our restore."""

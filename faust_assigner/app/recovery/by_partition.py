@@ -28,9 +28,9 @@ from faust_assigner.app.tables.disk import known
 from faust_assigner.app.tables.files import close_all, open_for_streams, store_of
 
 if TYPE_CHECKING:
-    from faust_assigner.app.recovery.bases import Recovery, TableManager
+    from faust_assigner.app.recovery.bases import Recovery
 else:
-    Recovery = TableManager = object
+    Recovery = object
 
 logger = get_logger(__name__)
 
@@ -441,12 +441,3 @@ class PartitionRecovery(StandbyFollower):
         if not self.standby_tps:
             self.tables.on_standbys_ready()
         app.consumer.rounds.restored()
-
-
-class PartitionTables(TableManager):
-    """The part of the app's table manager for recovery by partition."""
-
-    def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Stop the restore before all partitions are revoked."""
-        self.recovery.stop_assigning()
-        super().on_partitions_revoked(revoked)

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faust.exceptions import ConsistencyError
-from faust.tables.recovery import Recovery, ServiceStopped
+from faust.tables.recovery import ServiceStopped
 from mode import Service, get_logger
 
-from faust_assigner.app.host.mixing import over
 from faust_assigner.app.recovery.consistency import COMPARE_S, Consistency, begin_anew
-from faust_assigner.app.recovery.replay_loop import ChangelogQueue, ReplayLoop
+from faust_assigner.app.recovery.replay_loop import ReplayLoop
 from faust_assigner.app.retry import pause_s, retry
 from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables import write_behind as overlay
@@ -24,13 +23,7 @@ from faust_assigner.app.tables.files import (
     FaultReportingStore,
     is_storage_error,
     store_of,
-    take_care_of,
 )
-
-if TYPE_CHECKING:
-    from faust_assigner.app.host.bases import TablesBase as TableManager
-else:
-    TableManager = object
 
 logger = get_logger(__name__)
 
@@ -315,6 +308,17 @@ class RecoveryLoop(ReplayLoop):
             self._last_trouble = monotonic()
             self.begin_again()
 
+    # -- restores beside the loop, which this recovery has none of
+
+    def stop_assigning(self) -> None:
+        """Have no effect: this recovery restores all partitions together."""
+
+    def stop_restoring(self) -> None:
+        """Have no effect: this recovery has no restore threads."""
+
+    async def settle(self) -> None:
+        """Have no effect: this recovery has no restore threads."""
+
     def begin_again(self) -> None:
         """Recover this generation once more, unless the next generation is about to begin."""
         if not self.should_stop and not self.app.consumer.between_generations:
@@ -376,62 +380,3 @@ class RecoveryLoop(ReplayLoop):
 
 async def _raise(error: BaseException) -> None:
     raise error
-
-
-class RecoveringTables(TableManager):
-    """The part of the app's table manager that makes this recovery and its changelog queue."""
-
-    _changelog_queue: ChangelogQueue | None
-    _recovery: Any
-    #: The class of the recovery to make.
-    recovery_class: type = RecoveryLoop
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        #: The closing of windows, one for each windowed table.
-        self.closings: list[windows.Closing] = []
-        super().__init__(*args, **kwargs)
-
-    @property
-    def changelog_queue(self) -> ChangelogQueue:
-        """Queue between the fetcher and the tables."""
-        if self._changelog_queue is None:
-            self._changelog_queue = ChangelogQueue(
-                self.app,
-                maxsize=self.app.conf.stream_buffer_maxsize,
-                flow_control=self.app.flow_control,
-                clear_on_resume=True,
-            )
-        return self._changelog_queue
-
-    @property
-    def recovery(self) -> Any:
-        """The recovery service, made at first use."""
-        if self._recovery is None:
-            kind = over(self.recovery_class, Recovery)
-            self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
-        return self._recovery
-
-    def add(self, table: Any) -> Any:
-        """Manage ``table``; its store is wrapped before the first database is opened."""
-        take_care_of(table)
-        added = super().add(table)
-        if (closing := windows.install(self.app, table)) is not None:
-            self.closings.append(closing)
-        return added
-
-    def on_commit(self, offsets: Any) -> None:
-        """Pass on committed offsets: files may record them, and windows may be closed."""
-        super().on_commit(offsets)
-        windows.committed(self.closings, offsets)
-
-    async def on_stop(self) -> None:
-        """Leave the group before the tables are closed, once the streams are done."""
-        leave = getattr(self.app.consumer, "leave_group", None)
-        if self.app.should_stop and leave is not None and self.recovery.started:
-            await leave()
-        await super().on_stop()
-
-    async def _update_channels(self) -> None:
-        await super()._update_channels()
-        for channel in self._channels.values():
-            channel.on_decode_error = self.recovery.name_unreadable

@@ -29,7 +29,6 @@ from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, serve
 from faust.types import TP
 from mode import Service, get_logger
 
-from faust_assigner.app.host.mixing import over
 from faust_assigner.app.recovery.bring_up import (
     MIN_STANDBY_GAP,
     SNAPSHOT,
@@ -53,11 +52,10 @@ from faust_assigner.snapshots.asking import Connection
 from faust_assigner.snapshots.sst import ingest
 
 if TYPE_CHECKING:
-    # compose.py names the classes below at run time.
+    # compose.py names the class below at run time.
     from faust_assigner.app.host.bases import RecoveryBase as Recovery
-    from faust_assigner.app.host.bases import TablesBase as TableManager
 else:
-    TableManager = Recovery = object
+    Recovery = object
 
 logger = get_logger(__name__)
 
@@ -73,38 +71,6 @@ TELL_S = 0.5
 def restored_partitions(app: Any) -> Mapping[TP, Restored]:
     """The source of each table partition's state in this generation; empty if not installed."""
     return getattr(app.tables.recovery, "restored", {})
-
-
-class RestoringTables(TableManager):
-    """The part of the app's table manager for restores; a rebalance waits for restore threads."""
-
-    _recovery: Any
-
-    @property
-    def recovery(self) -> Any:
-        """The recovery service, made at first use: ours, derived from the app's own."""
-        if self._recovery is None:
-            theirs = super().recovery
-            if not isinstance(theirs, RestoringRecovery):
-                theirs.beacon.detach(self.beacon)
-                kind = over(RestoringRecovery, type(theirs))
-                theirs = kind(self.app, self, beacon=self.beacon, loop=self.loop)
-            self._recovery = theirs
-        return self._recovery
-
-    def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Stop restoring first: other workers may soon own the partitions."""
-        if isinstance(self.recovery, RestoringRecovery):
-            self.recovery.stop_restoring()
-        super().on_partitions_revoked(revoked)
-
-    async def on_rebalance(
-        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
-    ) -> None:
-        """Open and close databases only while no restore thread holds a database."""
-        if isinstance(self.recovery, RestoringRecovery):
-            await self.recovery.stop_and_wait()
-        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
 
 class RestoringRecovery(Recovery):

@@ -17,7 +17,7 @@ from faust_assigner.app import compose as module
 from faust_assigner.app import fixup
 from faust_assigner.app.compose import repair
 from faust_assigner.app.queries.forwarding import AllowlistRouter
-from faust_assigner.app.recovery.loop import RecoveringTables
+from faust_assigner.app.recovery.table_manager import RecoveringTables
 from faust_assigner.app.tables.scope import ScopedTable
 from faust_assigner.errors import ConfigError
 

@@ -8,7 +8,6 @@ from typing import Final
 #: Our class -> names of its methods, separated by spaces; a test checks the source of each method.
 CALLS: Final[Mapping[str, str]] = {
     "recovery.by_partition:PartitionRecovery": "_resume_streams on_rebalance on_stop",
-    "recovery.by_partition:PartitionTables": "on_partitions_revoked",
     "membership.coordinator:CooperativeCoordinator": (
         "_do_rejoin_group _lookup_assignor _stop_heartbeat_task close ensure_active_group"
     ),
@@ -38,14 +37,16 @@ CALLS: Final[Mapping[str, str]] = {
         "_add _build_highwaters _build_offsets _resume_streams _seek_offsets _wait "
         "on_rebalance on_recovery_completed revoke wait_for_stopped"
     ),
-    "recovery.loop:RecoveringTables": "_update_channels add on_commit on_stop",
+    "recovery.table_manager:RecoveringTables": (
+        "_update_channels add on_commit on_partitions_revoked on_rebalance on_stop"
+    ),
     "recovery.replay_loop:ChangelogQueue": "get",
     "recovery.replay_loop:ReplayLoop": "_set_recovery_started",
-    "membership.topics:ChecksTopics": "add on_rebalance on_start",
+    "membership.watchdog:Watched": "add on_rebalance on_start",
     "consumer.whole_records:RecordBoundaryCommits": "on_partitions_revoked",
     "consumer.waits:DeadlineWaits": "_commit force_commit on_partitions_assigned on_partitions_revoked",
     "recovery.batched_replay:BareFetcher": "_proc_fetch_request",
     "recovery.restoring:RestoringRecovery": "_wait on_recovery_completed on_stop",
-    "recovery.restoring:RestoringTables": "on_partitions_revoked on_rebalance",
+    "recovery.table_manager:RestoringTables": "on_partitions_revoked on_rebalance",
     "tables.files:FaultReportingStore": "_contains _del _get _open_for_partition _set apply_changelog_batch",
 }

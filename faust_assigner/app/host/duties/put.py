@@ -22,7 +22,7 @@ PUT: Final[tuple[Put, ...]] = (
         _CLASS,
     ),
     Put(
-        "recovery.loop:changelog_queue self._changelog_queue",
+        "recovery.table_manager:changelog_queue self._changelog_queue",
         "mode.utils.queues:ThrowableQueue",
         "recovery.replay_loop:ChangelogQueue",
         "",
@@ -174,13 +174,13 @@ PUT: Final[tuple[Put, ...]] = (
         "It has a row among the replaced methods.",
     ),
     Put(
-        "membership.topics:add table._verify_source_topic_partitions",
+        "membership.watchdog:add table._verify_source_topic_partitions",
         f"{_TABLE}._verify_source_topic_partitions",
-        "membership.topics:_verify",
+        "membership.topics:verify",
         "verify",
     ),
     Put(
-        "recovery.loop:_update_channels channel.on_decode_error",
+        "recovery.table_manager:_update_channels channel.on_decode_error",
         "faust.channels:Channel.on_decode_error",
         "recovery.replay_loop:ReplayLoop.name_unreadable",
         "",

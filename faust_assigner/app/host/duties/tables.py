@@ -144,7 +144,7 @@ _RECOVERY_ROWS = (
 _MANAGER_ROWS = (
     taken(
         f"{_MANAGER}.changelog_queue",
-        "recovery.loop:RecoveringTables.changelog_queue",
+        "recovery.table_manager:RecoveringTables.changelog_queue",
         "The queue leaves out records of other generations.",
         ("sets _changelog_queue", HERE),
     ),
@@ -156,8 +156,8 @@ _MANAGER_ROWS = (
             ("sets _recovery", HERE),
         )
         for ours in (
-            "recovery.loop:RecoveringTables",
-            "recovery.restoring:RestoringTables",
+            "recovery.table_manager:RecoveringTables",
+            "recovery.table_manager:RestoringTables",
         )
     ),
     taken(

@@ -22,7 +22,8 @@ from mode.utils.queues import FlowControlEvent
 from faust_assigner import PartitionAssignor
 from faust_assigner.app.consumer.commits import FinalCommit
 from faust_assigner.app.consumer.fetching import FlowControl, FlowGate
-from faust_assigner.app.recovery.loop import RecoveringTables, RecoveryLoop
+from faust_assigner.app.recovery.loop import RecoveryLoop
+from faust_assigner.app.recovery.table_manager import RecoveringTables
 from tests.support.workers.virtual import Worker, running
 
 pytestmark = pytest.mark.timeout(60)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from faust.exceptions import ImproperlyConfigured, PartitionsMismatch
 
-from faust_assigner.app.membership.topics import ChecksTopics, refuse_patterns
+from faust_assigner.app.membership.topics import refuse_patterns
+from faust_assigner.app.membership.watchdog import Watched
 
 
 class Stock(dict[str, Any]):
@@ -33,7 +34,7 @@ class Stock(dict[str, Any]):
         self.rounds += 1
 
 
-class Tables(ChecksTopics, Stock):  # type: ignore[misc]
+class Tables(Watched, Stock):  # type: ignore[misc]
     """Ours over it."""
 
 

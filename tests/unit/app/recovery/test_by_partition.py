@@ -12,7 +12,7 @@ import pytest
 from faust.types import TP
 
 from faust_assigner.app.recovery import by_partition as by_state
-from faust_assigner.app.recovery.by_partition import PartitionRecovery, PartitionTables
+from faust_assigner.app.recovery.by_partition import PartitionRecovery
 
 A, B, C, D = (TP("log", number) for number in range(4))
 SOURCES = [TP("orders", number) for number in range(4)]
@@ -663,18 +663,3 @@ async def test_faust_s_own_recovery_opens_the_flow_of_its_generation_alone(
         assert (made.is_flowing, made.completed_generation) == (True, 7)
     else:
         assert (acts, taken, made.is_flowing) == (["ended"], [], False)
-
-
-def test_a_revocation_of_everything_stops_the_restore_first() -> None:
-    """Databases are closed next."""
-    acts: list[str] = []
-
-    class Stock:
-        def on_partitions_revoked(self, revoked: Any) -> None:
-            acts.append("revoked")
-
-    class Tables(PartitionTables, Stock):  # type: ignore[misc]
-        recovery = SimpleNamespace(stop_assigning=lambda: acts.append("stopped"))  # type: ignore[assignment]
-
-    Tables().on_partitions_revoked({A})
-    assert acts == ["stopped", "revoked"]

@@ -16,7 +16,8 @@ from faust.types import TP
 from mode.utils.queues import FlowControlEvent
 
 from faust_assigner.app.recovery import loop as recovery_loop
-from faust_assigner.app.recovery.loop import RecoveringTables, RecoveryLoop
+from faust_assigner.app.recovery.loop import RecoveryLoop
+from faust_assigner.app.recovery.table_manager import RecoveringTables
 from faust_assigner.app.tables.files import FaultReportingStore
 
 A, B = TP("log", 0), TP("log", 1)
@@ -643,6 +644,40 @@ async def test_the_group_is_left_before_tables_are_closed(
 
     await Tables().on_stop()
     assert acts == (["left", "tables closed"] if stops and started else ["tables closed"])
+
+
+async def test_every_restore_stops_before_databases_are_closed_or_opened() -> None:
+    """At a revocation it is told to, and an assignment waits for its threads."""
+    acts: list[str] = []
+
+    class Stock:
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            acts.append("closed")
+
+        async def on_rebalance(self, *args: Any) -> None:
+            acts.append("opened")
+
+    class Restore:
+        def stop_assigning(self) -> None:
+            acts.append("assigning")
+
+        def stop_restoring(self) -> None:
+            acts.append("restoring")
+
+        async def settle(self) -> None:
+            acts.append("settled")
+
+    class Tables(RecoveringTables, Stock):  # type: ignore[misc]
+        recovery = Restore()  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            """Made without an app."""
+
+    tables = Tables()
+    tables.on_partitions_revoked({A})
+    assert acts == ["assigning", "restoring", "closed"]
+    await tables.on_rebalance({A}, set(), {A}, 7)
+    assert acts[3:] == ["settled", "opened"]
 
 
 def test_files_and_windows_hear_of_what_is_committed(made: Recovery) -> None:

@@ -19,9 +19,9 @@ from faust_assigner.app.recovery import restoring as recovery
 from faust_assigner.app.recovery.bring_up import SNAPSHOT, Cold, Extent, Restored, Settings
 from faust_assigner.app.recovery.restoring import (
     RestoringRecovery,
-    RestoringTables,
     takes_files,
 )
+from faust_assigner.app.recovery.table_manager import RestoringTables
 
 HERE = TP("app-table-changelog", 0)
 

@@ -1,0 +1,129 @@
+"""The table manager's part in recoveries: it makes the recovery, and stops it at a revocation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from faust.tables.recovery import Recovery
+
+from faust_assigner.app.host.mixing import over
+from faust_assigner.app.recovery.loop import RecoveryLoop
+from faust_assigner.app.recovery.replay_loop import ChangelogQueue
+from faust_assigner.app.recovery.restoring import RestoringRecovery
+from faust_assigner.app.tables import window_closing as windows
+from faust_assigner.app.tables.files import take_care_of
+
+if TYPE_CHECKING:
+    from faust_assigner.app.host.bases import TablesBase as TableManager
+else:
+    TableManager = object
+
+
+class RecoveringTables(TableManager):
+    """The part of the repaired table manager that makes the recovery and its changelog queue."""
+
+    _changelog_queue: ChangelogQueue | None
+    _recovery: Any
+    #: The class of the recovery to make.
+    recovery_class: type = RecoveryLoop
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: The closing of windows, one for each windowed table.
+        self.closings: list[windows.Closing] = []
+        super().__init__(*args, **kwargs)
+
+    @property
+    def changelog_queue(self) -> ChangelogQueue:
+        """Queue between the fetcher and the tables."""
+        if self._changelog_queue is None:
+            self._changelog_queue = ChangelogQueue(
+                self.app,
+                maxsize=self.app.conf.stream_buffer_maxsize,
+                flow_control=self.app.flow_control,
+                clear_on_resume=True,
+            )
+        return self._changelog_queue
+
+    @property
+    def recovery(self) -> Any:
+        """The recovery service, made at first use."""
+        if self._recovery is None:
+            kind = over(self.recovery_class, Recovery)
+            self._recovery = kind(self.app, self, beacon=self.beacon, loop=self.loop)
+        return self._recovery
+
+    def add(self, table: Any) -> Any:
+        """Manage ``table``; its store is wrapped before the first database is opened."""
+        take_care_of(table)
+        added = super().add(table)
+        if (closing := windows.install(self.app, table)) is not None:
+            self.closings.append(closing)
+        return added
+
+    def on_commit(self, offsets: Any) -> None:
+        """Pass on committed offsets: files may record them, and windows may be closed."""
+        super().on_commit(offsets)
+        windows.committed(self.closings, offsets)
+
+    def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        """Stop every restore first: other workers may soon own the partitions."""
+        self.recovery.stop_assigning()
+        self.recovery.stop_restoring()
+        super().on_partitions_revoked(revoked)
+
+    async def on_rebalance(
+        self,
+        assigned: set[Any],
+        revoked: set[Any],
+        newly_assigned: set[Any],
+        generation_id: int = 0,
+    ) -> None:
+        """Open and close databases only while no restore thread holds a database."""
+        await self.recovery.settle()
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+
+    async def on_stop(self) -> None:
+        """Leave the group before the tables are closed, once the streams are done."""
+        leave = getattr(self.app.consumer, "leave_group", None)
+        if self.app.should_stop and leave is not None and self.recovery.started:
+            await leave()
+        await super().on_stop()
+
+    async def _update_channels(self) -> None:
+        await super()._update_channels()
+        for channel in self._channels.values():
+            channel.on_decode_error = self.recovery.name_unreadable
+
+
+class RestoringTables(TableManager):
+    """The part of Faust's unrepaired table manager that restores; rebalances wait for its threads."""
+
+    _recovery: Any
+
+    @property
+    def recovery(self) -> Any:
+        """The recovery service, made at first use: ours, derived from the app's own."""
+        if self._recovery is None:
+            theirs = super().recovery
+            if not isinstance(theirs, RestoringRecovery):
+                theirs.beacon.detach(self.beacon)
+                kind = over(RestoringRecovery, type(theirs))
+                theirs = kind(self.app, self, beacon=self.beacon, loop=self.loop)
+            self._recovery = theirs
+        return self._recovery
+
+    def on_partitions_revoked(self, revoked: set[Any]) -> None:
+        """Stop restoring first: other workers may soon own the partitions."""
+        self.recovery.stop_restoring()
+        super().on_partitions_revoked(revoked)
+
+    async def on_rebalance(
+        self,
+        assigned: set[Any],
+        revoked: set[Any],
+        newly_assigned: set[Any],
+        generation_id: int = 0,
+    ) -> None:
+        """Open and close databases only while no restore thread holds a database."""
+        await self.recovery.settle()
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
