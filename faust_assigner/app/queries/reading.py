@@ -11,7 +11,8 @@ from mode import get_logger
 
 from faust_assigner.app.queries.decide import Here, Who
 from faust_assigner.app.queries.replica_status import ReplicaStatus
-from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedStore, ScopedTable
+from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedTable
+from faust_assigner.app.tables.store import WriteBehindStore
 
 logger = get_logger(__name__)
 
@@ -108,7 +109,7 @@ def _refuse_unscoped(app: Any) -> None:
     made by its own methods, as ``app.Table()``.
     """
     for table in app.tables.values():
-        if not isinstance(table.data, ScopedStore) and not isinstance(table, ScopedTable):
+        if not isinstance(table.data, WriteBehindStore) and not isinstance(table, ScopedTable):
             raise NotHere(f"table {table.name} was not made by the app, so copies do not answer")
 
 

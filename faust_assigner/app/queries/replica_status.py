@@ -10,7 +10,7 @@ from mode import Service, get_logger
 
 from faust_assigner.app.queries.decide import Here
 from faust_assigner.app.queries.freshness import Look, Marks
-from faust_assigner.app.tables.scope import ScopedStore
+from faust_assigner.app.tables.store import WriteBehindStore
 
 logger = get_logger(__name__)
 
@@ -92,7 +92,7 @@ class ReplicaStatus(Service):  # type: ignore[misc]
         """
         app, assignor = self.app, self.app.assignor
         store = self.app.tables._changelogs[tp.topic].data
-        database = store._dbs.get(tp.partition) if isinstance(store, ScopedStore) else None
+        database = store._dbs.get(tp.partition) if isinstance(store, WriteBehindStore) else None
         if database is None or not (assignor.is_standby(tp) or assignor.is_active(tp)):
             return None
         recovery = app.tables.recovery

@@ -20,7 +20,7 @@ from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.disk import known
 from faust_assigner.app.tables.files import (
-    FaultReportingStore,
+    TableStore,
     is_storage_error,
     store_of,
 )
@@ -355,7 +355,7 @@ class RecoveryLoop(ReplayLoop):
         stores = {
             tp: store
             for tp in sorted(self._to_open())
-            if isinstance(store := store_of(self.tp_to_table[tp]), FaultReportingStore)
+            if isinstance(store := store_of(self.tp_to_table[tp]), TableStore)
         }
         for tp in stores.keys() & self._reopen:
             stores[tp].close_partition(tp.partition)

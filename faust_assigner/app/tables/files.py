@@ -25,7 +25,7 @@ from mode import get_logger
 
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.scope import ScopedStore
+from faust_assigner.app.tables.scope import check_whole, partitions_in_scope
 from faust_assigner.app.tables.sets import WriteBehindSets
 from faust_assigner.app.tables.store import WriteBehindStore
 
@@ -68,10 +68,11 @@ def corrupt_folders(app: Any) -> int:
     return sum(sum(getattr(store, "set_aside", {}).values()) for store in stores)
 
 
-class FaultReportingStore(WriteBehindStore):
-    """A RocksDB store that reports failures to the recovery.
+class TableStore(WriteBehindStore):
+    """The store of a table in RocksDB; it reports failures to the recovery.
 
-    The recovery then stops the streams and begins again.
+    The recovery then stops the streams and begins again. Within the scope of a request a key is
+    read from its own partition.
     """
 
     #: Partition -> folders set aside since the worker started.
@@ -194,6 +195,10 @@ class FaultReportingStore(WriteBehindStore):
         return sorted(self._dbs) if event is None else [event.message.partition]
 
     def _get(self, key: bytes) -> bytes | None:
+        partitions = partitions_in_scope(self, key)
+        if partitions is not None:
+            rows = (self.row_of(partition, key) for partition in partitions)
+            return next((row for row in rows if row is not None), None)
         with self._watched(self._here):
             found: bytes | None = super()._get(key)
             return found
@@ -217,8 +222,15 @@ class FaultReportingStore(WriteBehindStore):
             super()._del(key)
 
     def _contains(self, key: bytes) -> bool:
+        partitions = partitions_in_scope(self, key)
+        if partitions is not None:
+            return any(self.row_of(partition, key) is not None for partition in partitions)
         with self._watched(self._here):
             return bool(super()._contains(key))
+
+    def _dbs_for_actives(self) -> Iterator[Any]:
+        check_whole(self.table)
+        return super()._dbs_for_actives()
 
     def doubt(self, partition: int, offset: int) -> bool:
         """Report the doubt to the recovery, unless the table's own records are read back."""
@@ -247,10 +259,6 @@ class FaultReportingStore(WriteBehindStore):
             if not self._is_ours() or not is_storage_error(error):
                 raise
             self._fail(error, [tp.partition])
-
-
-class TableStore(ScopedStore, FaultReportingStore, RocksDBStore):  # type: ignore[misc]
-    """The store of a table in RocksDB."""
 
 
 def keep_uncommitted(app: Any, event: Any) -> None:

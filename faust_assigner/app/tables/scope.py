@@ -5,18 +5,19 @@ Faust searches all open databases for the key, also the databases of standbys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 from faust.streams import current_event
 from faust.web.exceptions import ServiceUnavailable
 
+from faust_assigner.app.tables.store import WriteBehindStore
+
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import CollectionBase as Table
-    from faust_assigner.app.tables.store import WriteBehindStore as Store
 else:
-    Store = Table = object
+    Table = object
 
 
 class NotHere(ServiceUnavailable):  # type: ignore[misc]
@@ -37,38 +38,30 @@ class Scope(Protocol):
 SCOPE: ContextVar[Scope | None] = ContextVar("faust_assigner_scope", default=None)
 
 
-class ScopedStore(Store):
-    """A RocksDB store that within a scope reads a key from its own partition."""
+def partitions_in_scope(store: Any, key: bytes) -> Sequence[int] | None:
+    """The partitions of ``store`` to read, all of them open; None outside of a scope.
 
-    def _get(self, key: bytes) -> bytes | None:
-        partitions = self._scoped(key)
-        if partitions is None:
-            return super()._get(key)
-        return next((row for p in partitions if (row := self.row_of(p, key)) is not None), None)
+    Raises NotHere if a partition is not open.
+    """
+    scope = _scope()
+    if scope is None or store.table.is_global:
+        return None
+    partitions = scope.partitions_for(store, key)
+    if partitions is not None and not all(partition in store._dbs for partition in partitions):
+        raise NotHere("the key's partition is not open here")
+    return partitions
 
-    def _contains(self, key: bytes) -> bool:
-        partitions = self._scoped(key)
-        if partitions is None:
-            return bool(super()._contains(key))
-        return any(self.row_of(partition, key) is not None for partition in partitions)
 
-    def _dbs_for_actives(self) -> Iterator[Any]:
-        scope = SCOPE.get()
-        if scope is not None and current_event() is None:
-            scope.may_read_all(self.table)
-        return super()._dbs_for_actives()
+def check_whole(table: Any) -> None:
+    """Raise NotHere if the current request may not read several keys of ``table``."""
+    if (scope := _scope()) is not None:
+        scope.may_read_all(table)
 
-    def _scoped(self, key: bytes) -> Sequence[int] | None:
-        """The partitions to read, all of them open; None outside of a scope."""
-        scope = SCOPE.get()
-        if scope is None or current_event() is not None or self.table.is_global:
-            return None
-        partitions = scope.partitions_for(self, key)
-        if partitions is None:
-            return None
-        if not all(partition in self._dbs for partition in partitions):
-            raise NotHere("the key's partition is not open here")
-        return partitions
+
+def _scope() -> Scope | None:
+    """The scope of the current request; None in an agent, and without a request."""
+    scope = SCOPE.get()
+    return scope if scope is not None and current_event() is None else None
 
 
 class ScopedTable(Table):
@@ -77,7 +70,7 @@ class ScopedTable(Table):
     @property
     def data(self) -> Any:
         """The store."""
-        scope, store = SCOPE.get(), super().data
-        if scope is not None and current_event() is None and not isinstance(store, ScopedStore):
-            scope.may_read_all(self)
+        store = super().data
+        if not isinstance(store, WriteBehindStore):
+            check_whole(self)
         return store

@@ -22,7 +22,7 @@ from faust_assigner.app.tables.changes import NO_RECORD, Change, Overlay, ReadBa
 if TYPE_CHECKING:
     from faust_assigner.app.host.bases import RocksDBBase as Store
 else:
-    Store = object
+    from faust.stores.rocksdb import Store
 
 #: Attribute of a changelog record in flight: the partition of the changed row, and the change.
 _CHANGE = "_faust_assigner_change"

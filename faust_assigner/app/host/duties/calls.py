@@ -18,7 +18,6 @@ CALLS: Final[Mapping[str, str]] = {
     "consumer.back_pressure:BackPressure": "on_partitions_revoked",
     "tables.store:WriteBehindStore": "_contains _visible_items _visible_keys reset_state stop",
     "queries.router:KeyRouter": "route_topic_req",
-    "tables.scope:ScopedStore": "_dbs_for_actives",
     "tables.scope:ScopedTable": "data",
     "consumer.batches:BatchesInTime": "wait_for_stopped",
     "consumer.batches:TransactionalBatches": "__aiter__",
@@ -48,5 +47,5 @@ CALLS: Final[Mapping[str, str]] = {
     "recovery.batched_replay:BareFetcher": "_proc_fetch_request",
     "recovery.restoring:RestoringRecovery": "_wait on_recovery_completed on_stop",
     "recovery.table_manager:RestoringTables": "on_partitions_revoked on_rebalance",
-    "tables.files:FaultReportingStore": "_contains _del _get _open_for_partition _set apply_changelog_batch",
+    "tables.files:TableStore": "_dbs_for_actives _del _open_for_partition _set apply_changelog_batch",
 }

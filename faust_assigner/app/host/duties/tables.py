@@ -208,25 +208,25 @@ _STORE_ROWS = (
     ),
     *alike(
         _STORE,
-        "tables.scope:ScopedStore",
+        "tables.files:TableStore",
         "_get _contains",
         "The original is called outside of a request for a key; within it the key's partition is read.",
     ),
     *alike(
         _STORE,
-        "tables.files:FaultReportingStore",
+        "tables.files:TableStore",
         "set_persisted_offset",
         "The original is called unless the file lacks a change.",
     ),
     taken(
         f"{_STORE}.revoke_partitions",
-        "tables.files:FaultReportingStore.revoke_partitions",
+        "tables.files:TableStore.revoke_partitions",
         "No garbage is collected: streams would stand still for it.",
         ("logs closing db", HERE),
     ),
     taken(
         f"{_STORE}._try_open_db_for_partition",
-        "tables.files:FaultReportingStore._try_open_db_for_partition",
+        "tables.files:TableStore._try_open_db_for_partition",
         "What does not open is opened by the recovery, which waits for it.",
         (
             "logs opening partition",

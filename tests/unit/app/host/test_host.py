@@ -183,7 +183,7 @@ def _hosts() -> dict[str, tuple[type, ...]]:
         "RecoveringTables": (TableManager,),
         "Watched": (TableManager,),
         "ReplayLoop": (Recovery,),
-        "FaultReportingStore": (rocksdb.Store,),
+        "TableStore": (rocksdb.Store,),
         "WriteBehindStore": (rocksdb.Store,),
         "WriteBehindSets": (ChangeloggedSetManager,),
         "RestoringTables": (TableManager,),
@@ -199,7 +199,6 @@ def _hosts() -> dict[str, tuple[type, ...]]:
         "CooperativeCoordinator": (GroupCoordinator,),
         "FairFetcher": (Fetcher,),
         "KeyRouter": (Router,),
-        "ScopedStore": (rocksdb.Store,),
         "ScopedTable": (Collection,),
         "BareFetcher": (Fetcher,),
     }
@@ -225,7 +224,7 @@ def test_the_protocols_say_what_the_host_has() -> None:
         bases.TransactionsBase: HOSTS["PartitionTransactions"],
         bases.TablesBase: HOSTS["RecoveringTables"],
         bases.RecoveryBase: HOSTS["RecoveryLoop"],
-        bases.RocksDBBase: HOSTS["FaultReportingStore"],
+        bases.RocksDBBase: HOSTS["TableStore"],
         bases.RouterBase: HOSTS["AllowlistRouter"],
         bases.SetsBase: HOSTS["WriteBehindSets"],
     }

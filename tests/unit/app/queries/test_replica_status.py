@@ -11,7 +11,7 @@ from faust.types import TP
 
 from faust_assigner.app.queries.freshness import Look, Marks
 from faust_assigner.app.queries.replica_status import ReplicaStatus
-from faust_assigner.app.tables.scope import ScopedStore
+from faust_assigner.app.tables.store import WriteBehindStore
 
 COPY = TP("log", 0)
 
@@ -90,7 +90,7 @@ class Table:
             self.data.table = self
 
 
-class Files(ScopedStore):
+class Files(WriteBehindStore):
     """A store with a database of partition 0."""
 
     offset_key = b"offset"  # type: ignore[assignment]

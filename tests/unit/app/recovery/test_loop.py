@@ -18,7 +18,7 @@ from mode.utils.queues import FlowControlEvent
 from faust_assigner.app.recovery import loop as recovery_loop
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.table_manager import RecoveringTables
-from faust_assigner.app.tables.files import FaultReportingStore
+from faust_assigner.app.tables.files import TableStore
 
 A, B = TP("log", 0), TP("log", 1)
 
@@ -27,7 +27,7 @@ class FileError(Exception):
     """RocksDB's, by its text."""
 
 
-class Store(FaultReportingStore):
+class Store(TableStore):
     """A store whose databases open unless ``broken``."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from faust.types import TP
 
 from faust_assigner.app.tables.files import (
     ASIDE,
-    FaultReportingStore,
+    TableStore,
     corrupt_folders,
     is_damage,
     is_storage_error,
@@ -286,8 +286,8 @@ def test_a_careful_store_is_made_as_faust_makes_its_own(tmp_path: Path) -> None:
     plain = table._new_store_by_url("rocksdb://")
     take_care_of(table)
     careful = table._new_store_by_url("rocksdb://")
-    assert not isinstance(plain, FaultReportingStore)
-    assert isinstance(careful, FaultReportingStore)
+    assert not isinstance(plain, TableStore)
+    assert isinstance(careful, TableStore)
     names = ("url", "app", "table", "table_name", "key_type", "value_type", "loop", "options")
     names += ("key_serializer", "value_serializer")
     assert {name: getattr(careful, name) for name in names} == {

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from faust.streams import _current_event
 
-from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedStore, ScopedTable
+from faust_assigner.app.tables.files import TableStore
+from faust_assigner.app.tables.scope import SCOPE, NotHere, ScopedTable
+from faust_assigner.app.tables.store import WriteBehindStore
 
 
-class Stock:
-    """Of a store: rows by partition and key; the databases that are open."""
+class Store(TableStore):
+    """A store without files: rows by partition and key; the databases that are open."""
 
     def __init__(self) -> None:
         self.rows = {(0, b"k"): b"of 0", (1, b"k"): b"of 1"}
@@ -23,19 +25,6 @@ class Stock:
     def row_of(self, partition: int, key: bytes) -> bytes | None:
         """One row."""
         return self.rows.get((partition, key))
-
-    def _get(self, key: bytes) -> bytes | None:
-        return b"as ever"
-
-    def _contains(self, key: bytes) -> bool:
-        return True
-
-    def _dbs_for_actives(self) -> Iterator[Any]:
-        return iter(["all"])
-
-
-class Store(ScopedStore, Stock):  # type: ignore[misc]
-    """Ours over it."""
 
 
 class Request:
@@ -54,8 +43,10 @@ class Request:
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """One; no scope is left behind."""
+    for name, found in (("_get", b"as ever"), ("_contains", True), ("_dbs_for_actives", ["all"])):
+        monkeypatch.setattr(WriteBehindStore, name, lambda *_, found=found: found)
     token = SCOPE.set(None)
     yield Store()
     SCOPE.reset(token)
