@@ -316,7 +316,7 @@ class RecoveryLoop(ReplayLoop):
     def stop_restoring(self) -> None:
         """Have no effect: this recovery has no restore threads."""
 
-    async def settle(self) -> None:
+    async def stop_and_wait(self) -> None:
         """Have no effect: this recovery has no restore threads."""
 
     def begin_again(self) -> None:

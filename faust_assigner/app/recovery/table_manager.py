@@ -79,7 +79,7 @@ class RecoveringTables(TableManager):
         generation_id: int = 0,
     ) -> None:
         """Open and close databases only while no restore thread holds a database."""
-        await self.recovery.settle()
+        await self.recovery.stop_and_wait()
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
 
     async def on_stop(self) -> None:
@@ -125,5 +125,5 @@ class RestoringTables(TableManager):
         generation_id: int = 0,
     ) -> None:
         """Open and close databases only while no restore thread holds a database."""
-        await self.recovery.settle()
+        await self.recovery.stop_and_wait()
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)

@@ -664,7 +664,7 @@ async def test_every_restore_stops_before_databases_are_closed_or_opened() -> No
         def stop_restoring(self) -> None:
             acts.append("restoring")
 
-        async def settle(self) -> None:
+        async def stop_and_wait(self) -> None:
             acts.append("settled")
 
     class Tables(RecoveringTables, Stock):  # type: ignore[misc]
