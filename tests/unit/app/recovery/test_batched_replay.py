@@ -13,7 +13,6 @@ from typing import Any
 import faust
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.consumer.fetcher import Fetcher
 from faust.exceptions import DecodeError
 from faust.stores.rocksdb import RocksDBOptions
 from faust.types import TP
@@ -228,7 +227,7 @@ class Assigned:
     """aiokafka's consumer before anything is read; ``acts`` are in turn."""
 
     def __init__(self, acts: list[Any]) -> None:
-        self.acts, self._fetcher = acts, object.__new__(Fetcher)
+        self.acts = acts
 
     async def __aenter__(self) -> Assigned:
         return self
@@ -263,6 +262,10 @@ async def replayed(
     def begin() -> Any:
         return (waiting.pop(0), Extent(3, 9)) if waiting else None
 
+    async def replace_fetcher(consumer: Any, kind: Any) -> None:
+        acts.append(kind)
+
+    monkeypatch.setattr(batched_replay, "replace_fetcher", replace_fetcher)
     monkeypatch.setattr(batched_replay, "_take_turn", turn)
     work: Any = SimpleNamespace(tps=tps, is_over=lambda: not waiting, begin=begin)
     await batched_replay.replay(
@@ -281,8 +284,12 @@ async def test_two_partitions_are_read_at_a_time_from_where_they_are(
     """All others are paused."""
     third = TopicPartition("log", 2)
     acts = await replayed(monkeypatch, [(0.0, True)] * 2, LOG, OTHER, third)
-    assert acts[:2] == [("assign", [LOG, OTHER, third]), ("pause", LOG, OTHER, third)]
-    begun = acts[5:]
+    assert acts[:3] == [
+        batched_replay.BareFetcher,
+        ("assign", [LOG, OTHER, third]),
+        ("pause", LOG, OTHER, third),
+    ]
+    begun = acts[6:]
     assert begun[:5] == [
         ("seek", LOG, 3),
         ("resume", LOG),
