@@ -171,7 +171,6 @@ def _hosts() -> dict[str, tuple[type, ...]]:
         "FlowGate",
         "RecordBoundaryCommits",
         "FinalCommit",
-        "UsesAppAssignor",
         "BoundedShutdown",
         "MembershipFence",
         "BackPressure",
@@ -201,6 +200,9 @@ def _hosts() -> dict[str, tuple[type, ...]]:
         "KeyRouter": (Router,),
         "ScopedTable": (Collection,),
         "BareFetcher": (Fetcher,),
+        "AssigningThread": (driver.AIOKafkaConsumerThread,),
+        "RepairedThread": (driver.AIOKafkaConsumerThread,),
+        "IncrementalThread": (driver.AIOKafkaConsumerThread,),
     }
 
 
