@@ -153,6 +153,10 @@ JOINS ?= 25
 joins: $(VENV)/.dev             ## JOINS joins of a second worker beside ten busy processes, dynamic and static: 0 frozen; BROKER=, SEED=
 	$(RUN) -m tests.soak.joins --broker $(BROKER) --joins $(JOINS) --seed $(SEED)
 
+KILLS ?= 200
+kills: $(VENV)/.dev             ## KILLS times SIGKILL of the embedded broker under three client libraries, with compaction, against a model; SEED=
+	$(RUN) -m tests.soak.kills --kills $(KILLS) --seed $(SEED)
+
 CHAOS_S ?= 600
 chaos: $(VENV)/.dev             ## CHAOS_S seconds of faults on the assigner service, etcd and consumers; a sink compares epochs; SEED=
 	$(RUN) -m tests.soak.chaos --seed $(SEED) --seconds $(CHAOS_S)

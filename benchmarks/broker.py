@@ -1,13 +1,14 @@
-"""The embedded broker beside Apache Kafka: records a second, seconds until a group is whole, and latencies.
+"""The embedded broker beside Apache Kafka: records and transactions a second, groups, and latencies.
 
     python -m benchmarks.broker [--records 200000] [--rounds 3] [--no-kafka]
     python -m benchmarks.broker --only-latencies --rounds 5
 
-One producer and one consumer (librdkafka, 100-byte values, batched), and groups of aiokafka members with a
-heartbeat of 0.3 s: from the start of all until each owns its two partitions, and from one leave until all
-partitions are owned again. Latencies are a bystander's, under load from processes of their own: one record
-of 100 bytes while four readers fetch the same MiB again and again, ApiVersions while 1,000 members beat
-without a pause; of several rounds the medians. Our broker runs as a process, as users start it.
+One producer and one consumer (librdkafka, 100-byte values, batched), without TLS and with TLS and SCRAM;
+a transactional producer with one record and one offset in each transaction; and groups of aiokafka members
+with a heartbeat of 0.3 s: from the start of all until each owns its two partitions, and from one leave until
+all partitions are owned again. Latencies are a bystander's, under load from processes of their own: one
+record of 100 bytes while four readers fetch the same MiB again and again, ApiVersions while 1,000 members
+beat without a pause; of several rounds the medians. Our broker runs as a process, as users start it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import statistics
@@ -24,18 +26,17 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.broker_load import api_versions
-from faust_assigner.testing.broker import broker_process
-from faust_assigner.testing.kafka import kafka_server
+from benchmarks.broker_peers import KAFKA_VERSION, Peer, embedded, kafka
 from tests.support.clients.raw_client import RawClient, batch, one_record
 
 LOAD_S = 5.0
@@ -53,11 +54,11 @@ def create(bootstrap: str, partitions: int) -> str:
     return name
 
 
-def produce(bootstrap: str, topic: str, records: int) -> float:
+def produce(client: Mapping[str, str], topic: str, records: int) -> float:
     """Records a second, acknowledged."""
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **client,
             "linger.ms": 5,
             "queue.buffering.max.messages": 10**6,
             "enable.idempotence": True,
@@ -72,11 +73,9 @@ def produce(bootstrap: str, topic: str, records: int) -> float:
     return records / (time.monotonic() - began)
 
 
-def consume(bootstrap: str, topic: str, records: int) -> float:
+def consume(client: Mapping[str, str], topic: str, records: int) -> float:
     """Records a second, from the first to the last."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
-    )
+    consumer = Consumer({**client, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     read, began = 0, 0.0
     while read < records:
@@ -86,6 +85,28 @@ def consume(bootstrap: str, topic: str, records: int) -> float:
     took = time.monotonic() - began
     consumer.close()
     return records / took
+
+
+def transact(client: Mapping[str, str], topic: str) -> str:
+    """Transactions of one record and one offset, for LOAD_S: how many a second, and p50 / p99 of one."""
+    producer = Producer({**client, "transactional.id": uuid.uuid4().hex, "linger.ms": 0})
+    member = Consumer({**client, "group.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    place, numbers = TopicPartition(topic, 1), itertools.count(1)
+
+    def one() -> None:
+        producer.begin_transaction()
+        producer.produce(topic, VALUE, partition=0)
+        place.offset = next(numbers)
+        group = member.consumer_group_metadata()
+        producer.send_offsets_to_transaction([place], group, 30)
+        producer.commit_transaction(30)
+
+    began = time.monotonic()
+    p50, p99 = quantiles(one)
+    rate = (next(numbers) - 1) / (time.monotonic() - began)
+    member.close()
+    return f"{rate:,.0f}/s, {p50:.1f} / {p99:.1f} ms"
 
 
 async def rebalance(bootstrap: str, members: int) -> tuple[float, float]:
@@ -186,17 +207,40 @@ def one_round(bootstrap: str) -> list[tuple[float, float]]:
             return [beside_readers, quantiles(ask)]
 
 
-def measure(bootstrap: str, records: int, rounds: int) -> list[str]:
+#: The rows of the table: the first ones only with records.
+RATES = (
+    "start of the process",
+    "produced",
+    "produced with TLS",
+    "consumed",
+    "consumed with TLS",
+    "transactions, p50 / p99",
+    "transactions with TLS, p50 / p99",
+    "10 members join",
+    "1 of 10 leaves",
+    "50 members join",
+    "1 of 50 leaves",
+)
+LATENCIES = (
+    "record beside 4 readers, p50 / p99",
+    "ApiVersions beside 1,000 members, p50 / p99",
+)
+
+
+def measure(peer: Peer, records: int, rounds: int) -> list[str]:
     """One column of the table; 0 records: latencies alone."""
     if not records:
-        return latencies(bootstrap, rounds)
-    topic = create(bootstrap, PARTITIONS)
-    rates = [produce(bootstrap, topic, records), consume(bootstrap, topic, records)]
-    cells = [f"{rate:,.0f}/s" for rate in rates]
+        return latencies(peer.bootstrap, rounds)
+    topics = {client: create(peer.bootstrap, PARTITIONS) for client in ("plain", "tls")}
+    cells = [f"{peer.start_s:.1f} s"]
+    for step in (produce, consume):
+        for client, topic in topics.items():
+            cells.append(f"{step(getattr(peer, client), topic, records):,.0f}/s")
+    cells += [transact(getattr(peer, client), topic) for client, topic in topics.items()]
     for members in (10, 50):
-        joined, left = asyncio.run(rebalance(bootstrap, members))
+        joined, left = asyncio.run(rebalance(peer.bootstrap, members))
         cells += [f"{joined:.2f} s", f"{left:.2f} s"]
-    return cells + latencies(bootstrap, rounds)
+    return cells + latencies(peer.bootstrap, rounds)
 
 
 def main() -> None:
@@ -209,24 +253,15 @@ def main() -> None:
     parser.add_argument("--no-kafka", action="store_true")
     options = parser.parse_args()
     records, rounds = 0 if options.only_latencies else options.records, options.rounds
-    rows = [
-        "produced",
-        "consumed",
-        "10 members join",
-        "1 of 10 leaves",
-        "50 members join",
-        "1 of 50 leaves",
-    ]
-    rows += ["record beside 4 readers, p50 / p99", "ApiVersions beside 1,000 members, p50 / p99"]
-    rows = rows if records else rows[-2:]
+    rows = (*RATES, *LATENCIES) if records else LATENCIES
     columns: dict[str, list[str]] = {}
-    with tempfile.TemporaryDirectory() as folder, broker_process(Path(folder)) as broker:
-        columns["embedded, on disk"] = measure(broker.bootstrap, records, rounds)
-    with broker_process(None) as broker:
-        columns["embedded, in memory"] = measure(broker.bootstrap, records, rounds)
+    with tempfile.TemporaryDirectory() as folder, embedded(Path(folder)) as peer:
+        columns["embedded, on disk"] = measure(peer, records, rounds)
+    with embedded(None) as peer:
+        columns["embedded, in memory"] = measure(peer, records, rounds)
     if not options.no_kafka:
-        with kafka_server() as server:
-            columns["Apache Kafka 4.3.1"] = measure(server.bootstrap, records, rounds)
+        with kafka() as peer:
+            columns[f"Apache Kafka {KAFKA_VERSION}"] = measure(peer, records, rounds)
     table = Table(title=f"{records:,} records of {len(VALUE)} bytes, load {os.getloadavg()[0]:.1f}")
     table.add_column("")
     for name in columns:

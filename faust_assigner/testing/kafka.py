@@ -82,6 +82,8 @@ class KafkaServer:
     secured: SecuredListener | None = None
     #: The address of a listener with log-ins by PLAIN and without TLS, if requested.
     users_bootstrap: str = ""
+    #: The folder of its jars; None is the folder of :func:`kafka_jars`.
+    jars: Path | None = None
 
     def log_tail(self, characters: int = 4000) -> str:
         """Return the end of the server's log, for error messages."""
@@ -98,13 +100,15 @@ class KafkaServer:
 
     def start_again(self) -> None:
         """Start again after :meth:`end`, on the same port and data. Raises KafkaUnavailable."""
-        self.process = _launch(kafka_jars(), self.data / "server.properties", self.data)
+        self.process = _launch(
+            self.jars or kafka_jars(), self.data / "server.properties", self.data
+        )
         _wait_until_listening(self, int(self.bootstrap.rpartition(":")[2]))
 
     def tool(self, main_class: str, *arguments: str, timeout_s: float = 60.0) -> str:
         """Run one of Kafka's command-line tools (``org.apache.kafka.tools.TopicCommand``, ...)."""
         done = subprocess.run(
-            ["java", "-Xmx256m", "-cp", f"{kafka_jars()}/*", main_class, *arguments],
+            ["java", "-Xmx256m", "-cp", f"{self.jars or kafka_jars()}/*", main_class, *arguments],
             capture_output=True,
             text=True,
             timeout=timeout_s,
@@ -120,14 +124,15 @@ def kafka_server(
     *,
     with_secured: bool = False,
     users: Mapping[str, str] | None = None,
+    jars: Path | None = None,
 ) -> Iterator[KafkaServer]:
     """Start one KRaft node with ``settings`` over the defaults above; stop it and drop its data at exit.
 
     A setting of None keeps Kafka's own default.
     ``with_secured`` adds a listener with TLS and SCRAM (needs keytool, a part of Java). ``users`` (passwords
-    by name) adds a listener with PLAIN and without TLS.
+    by name) adds a listener with PLAIN and without TLS. ``jars`` is a folder with another version.
     """
-    jars = kafka_jars()
+    jars = jars or kafka_jars()
     data = Path(tempfile.mkdtemp(prefix="faust-assigner-kafka-"))
     port, controller_port = free_port(), free_port()
     listeners, advertised = [f"PLAINTEXT://127.0.0.1:{port}"], [f"PLAINTEXT://127.0.0.1:{port}"]
@@ -158,7 +163,7 @@ def kafka_server(
     try:
         _format_storage(jars, config, secured)
         process = _launch(jars, config, data)
-        server = KafkaServer(f"127.0.0.1:{port}", data, process, secured, users_bootstrap)
+        server = KafkaServer(f"127.0.0.1:{port}", data, process, secured, users_bootstrap, jars)
         _wait_until_listening(server, port)
         yield server
     finally:
