@@ -75,6 +75,7 @@ def test_each_groups_record_has_the_time_of_its_newest_sample(
     sent: list[dict[str, bytes]] = []
     monkeypatch.setattr(publish, "_send", lambda _, topic, records, __: sent.append(records))
     monkeypatch.setattr(publish, "ask", lambda *_: None)
+    monkeypatch.setattr(job, "published", lambda *_: [])
     old, older = NOW - timedelta(hours=1), NOW - timedelta(hours=2)
     rates = (
         rate(0, newest=older),
