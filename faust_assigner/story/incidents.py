@@ -12,7 +12,8 @@ from faust_assigner.story.read import Decision, Place, Recovery, Story
 class Incident:
     """A cause and its rounds. ``before`` is the last earlier decision, or None.
 
-    ``gone`` are member ids from before that are missing after, ``came`` the new member ids.
+    ``gone`` are member ids from before that are missing after, ``came`` the new member ids. A static member
+    that restarts within its session gets a new id without a round (KIP-345), so it is in neither.
     """
 
     rounds: tuple[Decision, ...]
@@ -31,16 +32,33 @@ class Incident:
     @property
     def gone(self) -> frozenset[str]:
         """The ids of departed members."""
-        return (
-            frozenset() if self.before is None else members_of(self.before) - members_of(self.first)
-        )
+        return self._only_before - self.restarted.keys()
 
     @property
     def came(self) -> frozenset[str]:
         """The ids of new members."""
-        return members_of(self.first) - (
-            frozenset() if self.before is None else members_of(self.before)
-        )
+        return self._only_after - set(self.restarted.values())
+
+    @property
+    def restarted(self) -> dict[str, str]:
+        """Former id -> new id of each static member that restarted within its session."""
+        return {
+            former: new
+            for former in self._only_before
+            for new in self._only_after
+            if is_same_member(self.before, former, self.first, new)
+        }
+
+    @property
+    def _only_before(self) -> frozenset[str]:
+        if self.before is None:
+            return frozenset()
+        return members_of(self.before) - members_of(self.first)
+
+    @property
+    def _only_after(self) -> frozenset[str]:
+        before = frozenset() if self.before is None else members_of(self.before)
+        return members_of(self.first) - before
 
     @property
     def handed_over(self) -> frozenset[str]:
@@ -51,6 +69,18 @@ class Incident:
 def members_of(decision: Decision) -> frozenset[str]:
     """Return the members that took part and did not leave."""
     return frozenset(decision.names) - decision.leaving
+
+
+def is_same_member(before: Decision | None, former: str, after: Decision, new: str) -> bool:
+    """Return whether ``former`` in one round and ``new`` in a later one are ids of one member."""
+    if former == new:
+        return True
+    return (
+        before is not None
+        and former in before.static
+        and new in after.static
+        and before.names[former] == after.names[new]
+    )
 
 
 def incidents(story: Story) -> tuple[Incident, ...]:
@@ -102,19 +132,27 @@ class Moved:
 def moves_of(place: Place, found: Sequence[Incident]) -> Iterator[Moved]:
     """Yield every change of a partition's owner, by time, with its first placement."""
     owner: str | None = None
+    seen: Decision | None = None
     origin: Incident | None = None
     for incident in found:
         if incident.gone or incident.came or origin is None:
             origin = incident
         known = None if incident.before is None else incident.before.actives.get(place)
-        before = owner = owner if known is None else known.member_id
+        if known is not None:
+            owner, seen = known.member_id, incident.before
+        was, was_seen = owner, seen
         by = incident.first
         for decision in incident.rounds:
             active = decision.actives.get(place)
-            if active is not None and active.member_id != owner:
-                owner, by = active.member_id, decision
-        if owner is not None and owner != before:
-            yield Moved(incident=incident, origin=origin, by=by, was=before, to=owner)
+            if active is None:
+                continue
+            if owner is None or not is_same_member(seen, owner, decision, active.member_id):
+                by = decision
+            owner, seen = active.member_id, decision
+        if owner is None or seen is None:
+            continue
+        if was is None or not is_same_member(was_seen, was, seen, owner):
+            yield Moved(incident=incident, origin=origin, by=by, was=was, to=owner)
 
 
 def changed(before: Decision | None, after: Decision) -> set[Place]:
@@ -124,7 +162,8 @@ def changed(before: Decision | None, after: Decision) -> set[Place]:
     return {
         place
         for place, active in after.actives.items()
-        if place in before.actives and before.actives[place].member_id != active.member_id
+        if place in before.actives
+        and not is_same_member(before, before.actives[place].member_id, after, active.member_id)
     }
 
 

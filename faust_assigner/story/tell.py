@@ -137,7 +137,7 @@ def _timeline(
             active = decision.actives[place]
             over = [story.name(m) for m in active.rejected]
             passed = f"; passed over: {', '.join(over)}" if over else ""
-            was = "-" if move.was is None else story.name(move.was)
+            was = "no owner" if move.was is None else story.name(move.was)
             yield Event(
                 at=decision.at,
                 text=f"  {place[0]}/{place[1]}: {was} -> {story.name(move.to)}{passed}",
@@ -196,6 +196,9 @@ def _cause(story: Story, incident: Incident) -> str:
             f"{_names(story, dead)} left without handing over: killed, cut off, or stopped with "
             "FAUST_ASSIGNER_LEAVE_S=0"
         )
+    if incident.restarted:
+        names = _names(story, set(incident.restarted.values()))
+        parts.append(f"{names} (static) restarted within its session timeout")
     if incident.came:
         returned = {m for m in incident.came if _was_there(story, incident, m)}
         if returned:

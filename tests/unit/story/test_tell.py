@@ -56,6 +56,37 @@ def test_a_static_member_that_did_not_come_back_is_named_so() -> None:
     assert answer.avoided_by[0].change.startswith("a longer session timeout")
 
 
+def test_a_static_member_that_restarted_within_its_session_moved_nothing() -> None:
+    """Its new id is first seen in the round after a death, which moves the dead one's partitions alone."""
+    found = told()
+    offering(found, "m1", {"instance_id": "shop-1"})
+    found.round()
+    (kept, *_) = found.owned("m1")
+    (lost, *_) = found.owned("m2")
+    count = sum(len(list(numbers)) for numbers in found.group.answer_of("m2").actives.values())
+    for kind in (found.group.claims, found.group.offers):
+        kind["m1-again"] = kind.pop("m1")
+    found.leave("m2").round()
+    assert found.owned("m1-again")[0] == kept
+    assert "moved from" not in why_partition(found.story(), ("orders", kept)).headline
+    answer = text(why_partition(found.story(), ("orders", lost)))
+    assert "shop-1 (static) restarted within its session timeout" in answer
+    assert "shop-1 (static) was not back" not in answer
+    assert "shop-1 came back" not in answer
+    assert "shop-1 sends no heartbeat" not in answer
+    assert f"{count} partitions move" in answer
+    (gained,) = [event.text for event in why_member(found.story(), "shop-1").events[1:]]
+    assert "loses" not in gained
+
+
+def test_a_first_placement_has_no_owner_before_it() -> None:
+    """The line says so in words."""
+    found = told()
+    (number, *_) = found.owned("m1")
+    answer = why_partition(found.story(), ("orders", number), at=found.now)
+    assert f"orders/{number}: no owner -> w" in text(answer)
+
+
 def test_both_rounds_of_an_incident_are_one_story() -> None:
     """The revoke round and the one that completes it, with the move under the one that decided it."""
     found = told(2)
