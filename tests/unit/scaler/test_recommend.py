@@ -74,6 +74,13 @@ def test_a_change_that_kubernetes_passes_over_is_not_recommended() -> None:
     assert found.size == 23
 
 
+def test_an_idle_group_shrinks_by_more_than_kubernetes_passes_over() -> None:
+    """With 400 tasks 20 workers are left for 17: 19 and 18 would be less load, but a tenth or less."""
+    made = group(members=20, tasks=400, down_s=60.0, worker_rate=100.0)
+    made.pass_time(100)
+    assert made.sizes()[:2] == [20, 17]
+
+
 def test_a_worker_too_many_that_kubernetes_would_not_stop_stays() -> None:
     """From 13 to 12 is less than a tenth: the answer would have no effect, and the group never followed."""
     found = group(members=13, worker_rate=100.0).ask()
@@ -94,6 +101,12 @@ def test_the_size_is_held_while_state_is_restored(load: float) -> None:
         assert (set(made.sizes()) == {4}) is bool(busy)
         if busy:
             assert (found.decision, found.reasons) == (HOLD, busy)
+
+
+def test_a_busy_group_without_members_keeps_its_least_size() -> None:
+    """Nothing is there to hold, and 0 would stop the workers that are about to come."""
+    found = group(members=0, least=3, busy=("a rebalance is under way",)).ask()
+    assert (found.decision, found.size) == (HOLD, 3)
 
 
 def test_a_size_that_does_not_help_is_held_too() -> None:

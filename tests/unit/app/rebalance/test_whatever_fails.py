@@ -70,12 +70,16 @@ def test_a_failing_planner_costs_stickiness_and_nothing_else(
 def test_whatever_breaks_in_the_leader_the_group_has_an_answer(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """assign() never raises: aiokafka would leave every worker without partitions."""
+    """assign() never raises: aiokafka would leave every worker without partitions. Sensors see the error."""
     found = group(3)
     monkeypatch.setattr(leader, name, broken)
+    sensor = MagicMock(name="sensor")
+    found.apps["m0"].sensors.add(sensor)
     found.rebalance("m0")
     assert sorted(found.actives("orders")) == list(range(6))
     assert assignor_of(found).counters["fallbacks"] == 1
+    assert isinstance(sensor.on_assignment_error.call_args.args[2], ZeroDivisionError)
+    sensor.on_assignment_completed.assert_not_called()
     monkeypatch.undo()
     found.rebalance("m0")
     assert sorted(found.actives("orders")) == list(range(6))
