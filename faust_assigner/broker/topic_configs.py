@@ -31,7 +31,7 @@ def number_type(high: int) -> int:
 
 def kafka_type(setting: Field[Any]) -> int:
     """Return Kafka's type number of a broker setting."""
-    if setting.metadata.get("several") or setting.name in (
+    if setting.metadata.keys() & {"several", "assignors"} or setting.name in (
         "advertised_listeners",
         "listeners",
         "log_cleanup_policy",

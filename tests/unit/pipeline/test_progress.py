@@ -11,6 +11,12 @@ from faust_assigner.pipeline.ledgers.refusals import Refused
 from faust_assigner.pipeline.progress import Progress, shown, ui_of
 
 
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rich takes any output for a terminal where the environment says so."""
+    monkeypatch.setattr("rich.console.Console.is_terminal", False)
+
+
 def test_the_line_has_the_stage_and_only_the_known_figures() -> None:
     """Rows grow while they are read; days appear when they are known."""
     now = [5.0]

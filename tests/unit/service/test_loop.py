@@ -113,7 +113,7 @@ async def test_a_request_of_too_many_parts_is_refused_before_they_are_looked_at(
     """An empty part takes two bytes: two million of them fit into a message."""
     request = pb.RegisterRequest(consumer_name="a", **claims)
     async with watched() as longest:
-        with pytest.raises(BadRequest, match="things"):
+        with pytest.raises(BadRequest, match="claims; at most 100000"):
             await consumer_of(request)
     assert longest() < control(pb.RegisterRequest(weights=[pb.PartitionWeight()] * MAX_CLAIMS))
 
