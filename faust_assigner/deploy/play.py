@@ -112,18 +112,18 @@ def _by_number(name: str) -> tuple[str, int, str]:
 def play(fleet: Fleet, question: Question, stopped: Collection[str]) -> Iterator[Played]:
     """Yield each event with the planner's moves.
 
-    Between the events of a rolling restart all copies catch up, as the wait between two stops ensures. A
-    restarted static member returns in time; its step shows the moves of a late return.
+    A restarted static member returns in time; its step shows the moves of a late return, with the lags of
+    now. A restarted dynamic member causes moves, and all copies catch up before the next event, as the wait
+    between two stops ensures.
     """
     if question.kind == ROLLING:
         for name in sorted(stopped, key=_by_number):
-            before, worker = fleet, fleet.workers[name]
-            down, fleet = _event(fleet.without([name]), f"{name} stops", [name])
+            worker = fleet.workers[name]
+            down, after = _event(fleet.without([name]), f"{name} stops", [name])
             yield down
             if worker.data.instance_id:
-                fleet = before.caught_up()
                 continue
-            came = fleet.with_workers([_returned(worker)])
+            came = after.with_workers([_returned(worker)])
             back, fleet = _event(came, f"{name} is back", [])
             yield back
     elif question.kind == SCALE and question.size > len(fleet.workers):

@@ -25,7 +25,7 @@ from tests.support.workers.load import Load
 from tests.support.workers.with_web import Measured
 
 PAGE = "docs/how-to/at-3-am.md"
-PARTITIONS, SESSION_S, ACCEPTABLE = 10, 20.0, 600
+PARTITIONS, SESSION_S, ACCEPTABLE = 10, 20.0, 500
 #: The file of ``held_copies.py``.
 HOLD = "hold-copies"
 #: For each block of the page, in order: its exit code, and what it answers whatever the day.
