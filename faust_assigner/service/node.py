@@ -290,10 +290,15 @@ class AssignerNode:
         handoff_id: int | None = None,
         identity: str = "",
         incarnation: str = "",
-    ) -> None:
-        """Record the new owner's progress, 0..1. The service ignores too frequent reports."""
+    ) -> int:
+        """Record the new owner's progress, 0..1. The service ignores too frequent reports.
+
+        Returns as :meth:`partition_ready`; for an ignored report, a revision with the recorded one.
+        """
         async with self._callers.asking(consumer_name, identity, incarnation):
-            await self._acks.progress(consumer_name, at, handoff_id, fraction, incarnation)
+            return self._dated(
+                await self._acks.progress(consumer_name, at, handoff_id, fraction, incarnation)
+            )
 
     async def holds(
         self,
@@ -362,13 +367,16 @@ class AssignerNode:
         """
         return self._dated(await self._acks.abort(at, handoff_id))
 
-    async def set_topic(self, topic: str, partition_count: int) -> None:
-        """Add a topic to the service, or set its new partition count."""
-        await self._catalogue.set(checked_topic(topic), partition_count)
+    async def set_topic(self, topic: str, partition_count: int) -> int:
+        """Add a topic to the service, or set its new partition count.
 
-    async def remove_topic(self, topic: str) -> None:
+        Like :meth:`remove_topic`, return the revision from which the change holds.
+        """
+        return self._dated(await self._catalogue.set(checked_topic(topic), partition_count))
+
+    async def remove_topic(self, topic: str) -> int:
         """Remove a topic from the service: its owners lose its partitions. Raises ``NotFound``."""
-        await self._catalogue.remove(checked_topic(topic))
+        return self._dated(await self._catalogue.remove(checked_topic(topic)))
 
     @property
     def view(self) -> View:

@@ -108,13 +108,13 @@ class Operator:
             pb.AbortHandoffRequest(partition=to_message(partition), handoff_id=handoff_id),
         )
 
-    async def set_topic(self, topic: str, partition_count: int) -> None:
+    async def set_topic(self, topic: str, partition_count: int) -> int:
         """Add a topic to the service, or change its partition count."""
-        await self._call("SetTopic", pb.Topic(topic=topic, partition_count=partition_count))
+        return await self._order("SetTopic", pb.Topic(topic=topic, partition_count=partition_count))
 
-    async def remove_topic(self, topic: str) -> None:
+    async def remove_topic(self, topic: str) -> int:
         """Remove a topic of the service: its owners lose its partitions."""
-        await self._call("RemoveTopic", pb.RemoveTopicRequest(topic=topic))
+        return await self._order("RemoveTopic", pb.RemoveTopicRequest(topic=topic))
 
     async def plan(
         self, *, without: Sequence[str] = (), extra: Sequence[str] = ()

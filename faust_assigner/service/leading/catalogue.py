@@ -104,12 +104,15 @@ class Catalogue:
 
     # -- an operator ---------------------------------------------------------------------------------
 
-    async def set(self, topic: str, count: int) -> None:
-        """Add a topic, or set its new count; a removed topic comes back."""
-        config = TopicConfig(topic, _count(topic, count))
-        await self._put(config, beside=[Delete(self._keys.removed(topic))])
+    async def set(self, topic: str, count: int) -> int:
+        """Add a topic, or set its new count; a removed topic comes back.
 
-    async def remove(self, topic: str) -> None:
+        Like :meth:`remove`, return a revision of the store that has the change.
+        """
+        config = TopicConfig(topic, _count(topic, count))
+        return await self._put(config, beside=[Delete(self._keys.removed(topic))])
+
+    async def remove(self, topic: str) -> int:
         """Remove a topic: its partitions lose their owners. Raises NotFound."""
         mark = Put(self._keys.removed(topic), BY_OPERATOR)
 
@@ -118,7 +121,7 @@ class Catalogue:
                 raise NotFound(f"no topic {topic}")
             return [Delete(kv.key), mark]
 
-        await rewritten(self._store, self._keys.topic(topic), gone)
+        return await rewritten(self._store, self._keys.topic(topic), gone)
 
     # -- Kafka ---------------------------------------------------------------------------------------
 
@@ -213,7 +216,7 @@ class Catalogue:
 
     async def _put(
         self, config: TopicConfig, *, only_grow: bool = False, beside: Sequence[Write] = ()
-    ) -> None:
+    ) -> int:
         put = Put(self._keys.topic(config.topic), codec.dump_topic(config))
 
         async def counted(kv: KeyValue | None) -> list[Write] | None:
@@ -224,7 +227,7 @@ class Catalogue:
                 else [put, *beside]
             )
 
-        await rewritten(self._store, put.key, counted)
+        return await rewritten(self._store, put.key, counted)
 
 
 def _known(kv: KeyValue | None) -> int:

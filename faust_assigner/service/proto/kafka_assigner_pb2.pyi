@@ -329,8 +329,10 @@ class ReportProgressRequest(_message.Message):
     def __init__(self, consumer_name: _Optional[str] = ..., partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., handoff_id: _Optional[int] = ..., progress: _Optional[float] = ..., incarnation: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class ReportProgressResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
     __slots__ = ("consumer_name", "session_id", "incarnation", "held", "group")
@@ -355,12 +357,14 @@ class Held(_message.Message):
     def __init__(self, count: _Optional[int] = ..., digest: _Optional[int] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("known", "lives_ms")
+    __slots__ = ("known", "lives_ms", "revision")
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     LIVES_MS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     known: bool
     lives_ms: int
-    def __init__(self, known: _Optional[bool] = ..., lives_ms: _Optional[int] = ...) -> None: ...
+    revision: int
+    def __init__(self, known: _Optional[bool] = ..., lives_ms: _Optional[int] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class ReportReplicasRequest(_message.Message):
     __slots__ = ("consumer_name", "replicas", "incarnation", "replicas_by_topic", "group")
@@ -549,10 +553,12 @@ class DrainRequest(_message.Message):
     def __init__(self, consumer_name: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class DrainResponse(_message.Message):
-    __slots__ = ("action",)
+    __slots__ = ("action", "revision")
     ACTION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     action: DeregisterAction
-    def __init__(self, action: _Optional[_Union[DeregisterAction, str]] = ...) -> None: ...
+    revision: int
+    def __init__(self, action: _Optional[_Union[DeregisterAction, str]] = ..., revision: _Optional[int] = ...) -> None: ...
 
 class OrderResponse(_message.Message):
     __slots__ = ("revision",)
@@ -617,8 +623,10 @@ class AbortHandoffResponse(_message.Message):
     def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class SetTopicResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class RemoveTopicRequest(_message.Message):
     __slots__ = ("topic", "group")
@@ -629,8 +637,10 @@ class RemoveTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class RemoveTopicResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class PlanRequest(_message.Message):
     __slots__ = ("without", "extra", "group")

@@ -99,7 +99,8 @@ class AdminServicer:
         async with spoken(context):
             node = self._asked(request, context)
             action = await node.drain(request.consumer_name)
-        return pb.DrainResponse(action=pb.DeregisterAction.Name(action.value))
+            revision = node.revision
+        return pb.DrainResponse(action=pb.DeregisterAction.Name(action.value), revision=revision)
 
     async def Undrain(self, request: pb.UndrainRequest, context: Any) -> pb.OrderResponse:
         """Take a drain back."""
@@ -160,8 +161,8 @@ class AdminServicer:
         """Add a topic, or change its partition count."""
         async with spoken(context):
             node = self._asked(request, context)
-            await node.set_topic(request.topic, request.partition_count)
-        return pb.SetTopicResponse()
+            revision = await node.set_topic(request.topic, request.partition_count)
+        return pb.SetTopicResponse(revision=revision)
 
     async def RemoveTopic(
         self, request: pb.RemoveTopicRequest, context: Any
@@ -169,8 +170,8 @@ class AdminServicer:
         """Remove a topic."""
         async with spoken(context):
             node = self._asked(request, context)
-            await node.remove_topic(request.topic)
-        return pb.RemoveTopicResponse()
+            revision = await node.remove_topic(request.topic)
+        return pb.RemoveTopicResponse(revision=revision)
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> AsyncIterator[pb.PlanResponse]:
         """Stream the moves of a rebalance in a dry run."""

@@ -145,9 +145,10 @@ class ConsumerServicer:
                 identity=identity,
                 incarnation=request.incarnation,
             )
+            revision = node.revision
         if lives_s is None:
-            return pb.HeartbeatResponse(known=False)
-        return pb.HeartbeatResponse(known=True, lives_ms=_ms(lives_s))
+            return pb.HeartbeatResponse(known=False, revision=revision)
+        return pb.HeartbeatResponse(known=True, lives_ms=_ms(lives_s), revision=revision)
 
     async def PartitionReady(
         self,
@@ -226,7 +227,7 @@ class ConsumerServicer:
         """Record the progress of the new owner's warm-up."""
         async with spoken(context):
             node, identity = self._asked(request, context)
-            await node.progress(
+            revision = await node.progress(
                 request.consumer_name,
                 partition_of(request.partition),
                 request.progress,
@@ -234,7 +235,7 @@ class ConsumerServicer:
                 identity=identity,
                 incarnation=request.incarnation,
             )
-        return pb.ReportProgressResponse()
+        return pb.ReportProgressResponse(revision=revision)
 
     async def ReportReplicas(
         self,

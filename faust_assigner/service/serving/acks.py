@@ -59,7 +59,8 @@ class Acks:
         self._store = store
         self._keys = keys
         self._clock = clock
-        self._reported: dict[tuple[TopicPartition, str], float] = {}
+        #: (partition, consumer) -> the time of the stored report, its revision
+        self._reported: dict[tuple[TopicPartition, str], tuple[float, int]] = {}
         self._tidied_at = -float("inf")
 
     async def ready(
@@ -166,16 +167,17 @@ class Acks:
         handoff_id: int | None,
         fraction: float,
         incarnation: str = "",
-    ) -> None:
+    ) -> int:
         """Store the warm-up's progress, 0 to 1, at most every :data:`PROGRESS_EVERY_S` seconds.
 
-        Raises as :meth:`ready`.
+        Return a revision of the store that has the newest stored report. Raises as :meth:`ready`.
         """
         now = self._clock.monotonic()
-        if now - self._reported.get((at, name), -float("inf")) < PROGRESS_EVERY_S:
-            return
+        when, revision = self._reported.get((at, name), (-float("inf"), 0))
+        if now - when < PROGRESS_EVERY_S:
+            return revision
         said = min(max(0.0, fraction), 1.0)  # in this order, NaN becomes 0
-        await self._answer(
+        revision = await self._answer(
             (name, incarnation),
             at,
             handoff_id,
@@ -183,12 +185,13 @@ class Acks:
             lambda h: replace(h, progress=said) if state_of(h) is State.WARMING else None,
         )
         # Remember accepted reports only: reports on invented partitions do not fill the memory.
-        self._reported[at, name] = now
+        self._reported[at, name] = now, revision
         if now - self._tidied_at >= PROGRESS_EVERY_S:
             self._tidied_at = now
             self._reported = {
-                pair: when for pair, when in self._reported.items() if now - when < PROGRESS_EVERY_S
+                pair: one for pair, one in self._reported.items() if now - one[0] < PROGRESS_EVERY_S
             }
+        return revision
 
     async def _answer(
         self,

@@ -14,6 +14,7 @@ from faust_assigner.service.server.admin_servicer import AdminServicer
 from faust_assigner.service.server.auth import NoAuthentication
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.servicer import ConsumerServicer
+from faust_assigner.service.values import load_handoff
 from tests.support.assigning.consumers import Bench, eventually, virtually
 from tests.unit.service.stories import store
 
@@ -153,6 +154,128 @@ def test_an_answers_revision_is_the_first_with_the_answer() -> None:
             kv = await kept.get(node.keys.assignment(warm.at))
             assert kv is not None
             assert after == node.view.base + kv.mod_revision > first
+        await kept.close()
+
+    virtually(story)
+
+
+def test_every_answer_has_a_revision() -> None:
+    """A caller compares any two messages of the service, whichever instances sent them."""
+    for service in pb.DESCRIPTOR.services_by_name.values():
+        for call in service.methods:
+            assert "revision" in call.output_type.fields_by_name, call.full_name
+
+
+def test_the_revision_of_a_changed_topic_is_that_of_its_write() -> None:
+    """An operator's script waits for a state with the change, at any instance."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2})
+            admin, context = AdminServicer(Groups.of_one(node), NoAuthentication()), None
+            await b.consumer(node, "a")
+            await b.settles(2)
+            grown = await admin.SetTopic(pb.Topic(topic="t", partition_count=4), context)
+            kv = await kept.get(node.keys.topic("t"))
+            assert kv is not None
+            assert grown.revision == node.view.base + kv.mod_revision > node.view.base > 0
+            again = await admin.SetTopic(pb.Topic(topic="t", partition_count=4), context)
+            assert again == grown
+            gone = await admin.RemoveTopic(pb.RemoveTopicRequest(topic="t"), context)
+            mark = await kept.get(node.keys.removed("t"))
+            assert mark is not None
+            assert gone.revision == node.view.base + mark.mod_revision > grown.revision
+        await kept.close()
+
+    virtually(story)
+
+
+def test_the_revision_of_a_drain_has_the_drain() -> None:
+    """A state that is older than the answer still shows the consumer as ready."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2})
+            admin, context = AdminServicer(Groups.of_one(node), NoAuthentication()), None
+            for name in "ab":
+                await b.consumer(node, name)
+            await b.settles(1, 1)
+            before = node.revision
+            answer = await admin.Drain(pb.DrainRequest(consumer_name="a"), context)
+            assert answer.action == pb.WAIT_FOR_DRAIN
+            assert before < answer.revision <= node.revision
+            assert "a" in node.view.draining
+        await kept.close()
+
+    virtually(story)
+
+
+def test_the_revision_of_a_progress_report_has_the_newest_stored_report() -> None:
+    """A report that comes too early is not stored, and repeats the revision of the one before."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2})
+            servicer, context = ConsumerServicer(Groups.of_one(node), NoAuthentication()), None
+            await b.consumer(node, "a")
+            await b.settles(2)
+            late = await b.consumer(node, "b", warm_s=None)
+            await eventually(lambda: late.of(Warm), "asked to warm")
+            (warm,) = late.of(Warm)
+
+            async def report(progress: float) -> tuple[int, int, float]:
+                """The answer's revision, the stored one, and the stored progress."""
+                answer = await servicer.ReportProgress(
+                    pb.ReportProgressRequest(
+                        consumer_name="b",
+                        partition=pb.TopicPartition(
+                            topic=warm.at.topic, partition=warm.at.partition
+                        ),
+                        handoff_id=warm.handoff_id,
+                        progress=progress,
+                    ),
+                    context,
+                )
+                kv = await kept.get(node.keys.handoff(warm.at))
+                assert kv is not None
+                stored = node.view.base + kv.mod_revision
+                return answer.revision, stored, load_handoff(kv.value).progress
+
+            first, stored, progress = await report(0.25)
+            assert (first, progress) == (stored, 0.25)
+            assert await report(0.5) == (first, first, 0.25)
+            await asyncio.sleep(6.0)
+            second, stored, progress = await report(0.75)
+            assert (second, progress) == (stored, 0.75)
+            assert second > first
+        await kept.close()
+
+    virtually(story)
+
+
+def test_a_heartbeats_answer_has_the_revision_of_its_instance() -> None:
+    """A consumer whose stream is far behind this revision sees that it hears too little."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            one, two = await b.node({"t": 2}), await b.node()
+            async with listening(one, "a") as told:
+                await eventually(lambda: len(epochs(told)) == 2, "two grants")
+                servicer, context = ConsumerServicer(Groups.of_one(two), NoAuthentication()), None
+                for session, is_known in ((told[0].assignment.session_id, True), ("no", False)):
+                    request = pb.HeartbeatRequest(
+                        consumer_name="a",
+                        session_id=session,
+                        incarnation="i-a" if is_known else "",
+                    )
+                    answer = await servicer.Heartbeat(request, context)
+                    assert answer.known is is_known
+                    assert answer.revision == two.revision
+                    assert answer.revision >= max(epoch for _, epoch in epochs(told))
         await kept.close()
 
     virtually(story)
