@@ -227,7 +227,9 @@ async def test_the_spans_of_actives_and_standbys_are_finished_when_they_are_read
         ends = {"recovery-actives": 1, "recovery-standbys": 1}
         await worker.until(lambda: worker.app.tables.standbys_ready and tracer.ends() == ends, 20.0)
     assert tracer.ends() == ends
-    assert [span.tags["Actives-Ready"] for span in tracer.spans if span.name == "recovery-actives"] == [True]
+    assert [
+        span.tags["Actives-Ready"] for span in tracer.spans if span.name == "recovery-actives"
+    ] == [True]
 
 
 async def test_a_fetcher_whose_flow_is_stopped_asks_for_nothing() -> None:
