@@ -25,12 +25,20 @@ class HeldLease:
     """
 
     def __init__(
-        self, store: Store, clock: Clock, lease_id: int, ttl_s: float, sent: float
+        self,
+        store: Store,
+        clock: Clock,
+        lease_id: int,
+        *,
+        granted_s: float,
+        ttl_s: float,
+        sent: float,
     ) -> None:
         self.lease_id = lease_id
+        self.granted_s = granted_s
         self._store = store
         self._clock = clock
-        self._ttl_s = ttl_s
+        self._ttl_s = min(granted_s, ttl_s)
         self._sent = sent
         self._lost = False
 
@@ -39,7 +47,7 @@ class HeldLease:
         """Grant a new lease. The shorter of the requested and the granted TTL counts."""
         sent = clock.monotonic()
         lease = await store.grant(ttl_s)
-        return cls(store, clock, lease.lease_id, min(lease.ttl_s, ttl_s), sent)
+        return cls(store, clock, lease.lease_id, granted_s=lease.ttl_s, ttl_s=ttl_s, sent=sent)
 
     @classmethod
     async def adopt(cls, store: Store, clock: Clock, lease_id: int, ttl_s: float) -> HeldLease:
@@ -48,7 +56,7 @@ class HeldLease:
         granted_s = await store.keep_alive(lease_id)
         if granted_s <= 0:
             raise LeaseLost(lease_id)
-        return cls(store, clock, lease_id, min(granted_s, ttl_s), sent)
+        return cls(store, clock, lease_id, granted_s=granted_s, ttl_s=ttl_s, sent=sent)
 
     @property
     def renewed_s(self) -> float:

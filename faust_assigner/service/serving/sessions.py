@@ -24,6 +24,7 @@ from faust_assigner.service.records import (
     Consumer,
     Ended,
     Status,
+    names_itself,
 )
 from faust_assigner.service.serving.admission import Admission
 from faust_assigner.service.serving.beats import Beats
@@ -36,6 +37,20 @@ from faust_assigner.service.tasks import ended
 from faust_assigner.service.view import Change, View, awaited, has_more, waits_in_vain
 
 logger = logging.getLogger(__name__)
+
+
+class _Changed(Exception):
+    """The present registration has changed since it was read."""
+
+
+def _may_share(before: Consumer, after: Consumer) -> bool:
+    """Whether both are registrations of one process, whose lease only its heartbeats renew."""
+    return (
+        names_itself(after.incarnation)
+        and before.incarnation == after.incarnation
+        and HEARTBEATS in before.capabilities
+        and HEARTBEATS in after.capabilities
+    )
 
 
 class Sessions:
@@ -66,7 +81,7 @@ class Sessions:
         self._is_over = False
 
     async def register(self, consumer: Consumer) -> Stream:
-        """Write the consumer's key under its own lease, see it in the mirror, begin its stream.
+        """Write the consumer's leased key, see it in the mirror, begin its stream.
 
         The stream begins only after the mirror is past the registration. So its first snapshot
         reflects every earlier acknowledgement of the consumer, to any instance. Raises
@@ -79,14 +94,7 @@ class Sessions:
         if not self._mirror.view.consumers:
             await self._mirror.begin_epochs(self._clock.wall())
         known = self._mirror.revision
-        lease = await HeldLease.grant(self._store, self._clock, self._settings.consumer_ttl_s)
-        try:
-            revision, written = await self._write(consumer, lease)
-        except ServiceRefused:
-            await lease.revoke()
-            raise
-        # After a StoreError the outcome is unknown, and the lease is left to expire: the consumer
-        # may still be processing, and a revoked lease would reassign its partitions at once.
+        revision, written, lease = await self._written(consumer)
         await self._mirror.past(revision, known)
         stream = self._stream(written, lease)
         # The mirror's listener has already ended an older stream of this name.
@@ -105,14 +113,57 @@ class Sessions:
             await self.stop()
         return stream
 
-    async def _write(self, consumer: Consumer, lease: HeldLease) -> tuple[int, Consumer]:
+    async def _written(self, consumer: Consumer) -> tuple[int, Consumer, HeldLease]:
+        """Write the registration, under the lease of the process's present registration if any."""
+        while (present := await self._present_lease(consumer)) is not None:
+            try:
+                return *await self._write(consumer, *present), present[1]
+            except (LeaseLost, _Changed):
+                continue
+        ttl_s = self._settings.consumer_ttl_s
+        lease = await HeldLease.grant(self._store, self._clock, ttl_s)
+        try:
+            return *await self._write(consumer, None, lease), lease
+        except ServiceRefused:
+            await lease.revoke()
+            raise
+        # After a StoreError the outcome is unknown, and the lease is left to expire: the consumer
+        # may still be processing, and a revoked lease would reassign its partitions at once.
+
+    async def _present_lease(self, consumer: Consumer) -> tuple[KeyValue, HeldLease] | None:
+        """Return the process's present registration and its renewed lease, or None.
+
+        Under a new lease the process could lose its partitions without notice: an instance whose
+        mirror is late goes on to renew the old lease for the process's heartbeats. A changed time
+        to live needs a new lease all the same.
+        """
+        kv = await self._store.get(self._keys.consumer(consumer.name))
+        before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+        if kv is None or before is None or not _may_share(before, consumer):
+            return None
+        ttl_s = self._settings.consumer_ttl_s
+        try:
+            lease = await HeldLease.adopt(self._store, self._clock, kv.lease, ttl_s)
+        except LeaseLost:
+            return None
+        # etcd counts whole seconds, and may grant a little more than the time to live.
+        return (kv, lease) if ttl_s <= lease.granted_s < ttl_s + 2 else None
+
+    async def _write(
+        self, consumer: Consumer, present: KeyValue | None, lease: HeldLease
+    ) -> tuple[int, Consumer]:
+        """Write the registration; raise _Changed if ``present`` is given and not the present one."""
         key, session = self._keys.consumer(consumer.name), f"{self._node_id}-{lease.lease_id:x}"
+        if present is not None:
+            session += f"-{present.mod_revision:x}"
         incarnation = consumer.incarnation or (
             f"~{session}" if HEARTBEATS in consumer.capabilities else ""
         )
         consumer = replace(consumer, incarnation=incarnation, session=session)
 
         async def registered(kv: KeyValue | None) -> list[Write]:
+            if present is not None and kv != present:
+                raise _Changed
             before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
             after = replace(consumer, registered_at=self._clock.wall())
             beside: list[Write] = await self._returning(after)

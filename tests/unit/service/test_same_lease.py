@@ -1,0 +1,158 @@
+"""A process that registers again keeps its lease: no instance can renew a lease that counts no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from faust_assigner.service import values as codec
+from faust_assigner.service.errors import WrongCaller
+from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.records import HEARTBEATS, Consumer
+from faust_assigner.service.store.memory import MemoryStore
+from tests.support.assigning.consumers import Bench, virtually
+from tests.unit.service.stories import ALL, store
+
+TIMES: dict[str, Any] = {"consumer_ttl_s": 30.0, "consumer_keepalive_s": 5.0, "strict": True}
+
+
+def staged(story: Callable[[Bench, MemoryStore], Coroutine[Any, Any, None]]) -> None:
+    """Run a story on a store of its own, on virtual time."""
+
+    async def play() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            await story(b, kept)
+        await kept.close()
+
+    virtually(play)
+
+
+def beating(identity: str = "") -> Consumer:
+    """A consumer that sends heartbeats."""
+    return Consumer(name="a", incarnation="one", identity=identity, capabilities=(HEARTBEATS,))
+
+
+async def stored(kept: MemoryStore) -> tuple[int, str]:
+    """The lease and the session of the registration."""
+    kv = await kept.get(ALL.consumer("a"))
+    assert kv is not None, "the registration has ended"
+    return kv.lease, codec.load_consumer(kv.value).session
+
+
+async def _late(b: Bench) -> AssignerNode:
+    """An instance that answers, and whose mirror reads nothing any more."""
+    node = await b.node(**TIMES)
+    node._mirror._apply = lambda *said, **more: None  # type: ignore[method-assign]
+    return node
+
+
+def test_a_late_instance_keeps_the_next_registration_alive() -> None:
+    """It knows the session before alone: the process waits for its answer, and works meanwhile."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        first = await b.node({"t": 1}, **TIMES)
+        before = (await first.register(beating())).session
+        late = await _late(b)
+        unanswered = (await first.register(beating())).session
+        assert late._mirror.view.consumers["a"].value.session == before != unanswered
+        for _ in range(40):
+            assert await late.heartbeat("a", before, incarnation="one") is not None
+            await asyncio.sleep(3.0)
+            assert (await stored(kept))[1] == unanswered
+
+    staged(story)
+
+
+def test_each_registration_of_a_process_is_a_session_of_its_own_under_one_lease() -> None:
+    """At the same instance, and at another one."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        first, second = await b.node({"t": 1}, **TIMES), await b.node(**TIMES)
+        found = []
+        for node in (first, first, second, second):
+            await node.register(beating())
+            found.append(await stored(kept))
+        leases, sessions = zip(*found, strict=True)
+        assert (len(set(leases)), len(set(sessions))) == (1, 4)
+
+    staged(story)
+
+
+@pytest.mark.parametrize("ttl_s", [15.0, 45.0])
+def test_a_changed_time_to_live_holds_from_the_next_registration(ttl_s: float) -> None:
+    """A lease keeps the time that it was granted for: it is not used again."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        first = await b.node({"t": 1}, **TIMES)
+        second = await b.node(**{**TIMES, "consumer_ttl_s": ttl_s})
+        await first.register(beating())
+        await second.register(beating())
+        assert kept._leases[(await stored(kept))[0]].ttl_s == ttl_s
+
+    staged(story)
+
+
+def test_a_registration_that_is_overtaken_keeps_the_lease_too() -> None:
+    """A call that the client gave up may be carried out beside the next one."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        node = await b.node({"t": 1}, **TIMES)
+        await node.register(beating())
+        lease, _ = await stored(kept)
+        renew, ahead = kept.keep_alive, list[str]()
+
+        async def overtaken(lease_id: int, *, timeout_s: float | None = None) -> float:
+            left = await renew(lease_id, timeout_s=timeout_s)
+            if not ahead:
+                ahead.append("registers now")
+                ahead.append((await node.register(beating())).session)
+            return left
+
+        kept.keep_alive = overtaken  # type: ignore[method-assign]
+        stream = await node.register(beating())
+        kept.keep_alive = renew  # type: ignore[method-assign]
+        assert await stored(kept) == (lease, stream.session)
+        assert stream.session not in ahead
+
+    staged(story)
+
+
+def test_a_process_whose_registration_is_over_gets_a_new_lease() -> None:
+    """Its lease ends between the question for it and the registration, too."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        node = await b.node({"t": 1}, **TIMES)
+        await node.register(beating())
+        lease, _ = await stored(kept)
+        renew = kept.keep_alive
+
+        async def last(lease_id: int, *, timeout_s: float | None = None) -> float:
+            left = await renew(lease_id, timeout_s=timeout_s)
+            if lease_id == lease:
+                await kept.revoke(lease)
+            return left
+
+        kept.keep_alive = last  # type: ignore[method-assign]
+        await node.register(beating())
+        kept.keep_alive = renew  # type: ignore[method-assign]
+        assert (await stored(kept))[0] != lease
+
+    staged(story)
+
+
+def test_a_refused_registration_does_not_end_the_present_one() -> None:
+    """A process of another identity asks for the name: the lease is not its own to revoke."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        node = await b.node({"t": 1}, **TIMES)
+        await node.register(beating(identity="a"))
+        before = await stored(kept)
+        with pytest.raises(WrongCaller):
+            await node.register(beating(identity="b"))
+        assert await stored(kept) == before
+
+    staged(story)
