@@ -256,7 +256,7 @@ class Closing:
         for key in keys:
             if not self._is_here(partition):
                 break
-            self._late.clear()
+            self._late.discard(key)
             value = table.data.get(key)
             if value is None:  # deleted by code that bypasses the table
                 self.windows.discard(key, partition)
@@ -276,7 +276,6 @@ class Closing:
             elif key not in self._late:
                 told.append(key)
         if told:
-            self._late.clear()
             if not await self._is_sent():
                 return False
             self._delete(told)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from aiokafka import errors
+from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from faust_assigner.app.consumer.committed_offsets import (
     UNSTABLE_OFFSET_COMMIT,
+    UnstableOffsetsError,
     _OffsetFetch,
     ask_for_all,
     committed,
@@ -27,20 +29,31 @@ class Coordinator:
     def __init__(self, error_code: int = 0) -> None:
         self.error_code, self.dead = error_code, 0
         self.rows = [(0, 7), (1, -1)]
+        #: Partition -> its own error; the errors of the next requests as a whole.
+        self.errors: dict[int, int] = {}
+        self.refusals: list[Exception] = []
+        self.requests: list[Any] = []
 
     def coordinator_dead(self) -> None:
         """Count."""
         self.dead += 1
 
     async def _send_req(self, request: Any) -> Any:
+        self.requests.append(request)
+        if self.refusals:
+            raise self.refusals.pop(0)
         parts = [
-            {"partition": number, "offset": offset, "metadata": "", "error_code": 0}
+            {
+                "partition": number,
+                "offset": offset,
+                "metadata": "",
+                "error_code": self.errors.get(number, 0),
+            }
             for number, offset in self.rows
         ]
-        said = {
-            "error_code": self.error_code,
-            "topics": [{"topic": "orders", "partitions": parts}],
-        }
+        said: dict[str, Any] = {"topics": [{"topic": "orders", "partitions": parts}]}
+        if isinstance(request, _OffsetFetch):  # older versions have no error of the whole request
+            said["error_code"] = self.error_code
         return SimpleNamespace(to_object=lambda: said)
 
 
@@ -75,6 +88,42 @@ async def test_offsets_that_a_transaction_is_about_to_commit_are_asked_for_again
     payments = TopicPartition("payments", 0)
     built = _OffsetFetch("g", [OTHER, payments, HERE]).build(lambda *fields: fields)
     assert built == ("g", [("orders", [0, 1], {}), ("payments", [0], {})], True, {})
+
+
+@pytest.mark.parametrize(
+    "refusal", [errors.IncompatibleBrokerVersion("no version 7"), NotImplementedError()]
+)
+async def test_a_broker_before_stable_offsets_is_asked_in_its_own_version(
+    refusal: Exception,
+) -> None:
+    """For the same partitions, by topic."""
+    coordinator = Coordinator()
+    coordinator.refusals = [refusal]
+    assert await committed(coordinator, [OTHER, HERE]) == {HERE: OffsetAndMetadata(7, "")}
+    _, older = coordinator.requests
+    assert isinstance(older, OffsetFetchRequest)
+    assert (older._consumer_group, older._partitions) == ("g", [("orders", [0, 1])])
+
+
+async def test_a_partition_that_the_coordinator_does_not_know_costs_no_other(caplog: Any) -> None:
+    """Its topic was deleted, say; it counts as never committed, and the log names it."""
+    coordinator = Coordinator()
+    coordinator.errors = {1: 3}
+    assert await committed(coordinator, [HERE, OTHER]) == {HERE: OffsetAndMetadata(7, "")}
+    assert "Offsets of TopicPartition(topic='orders', partition=1) are not committed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(29, errors.TopicAuthorizationFailedError), (88, UnstableOffsetsError)]
+)
+async def test_an_error_of_one_partition_is_one_of_the_request(
+    code: int, error: type[errors.KafkaError]
+) -> None:
+    """Its offset is unknown, which is not the same as none."""
+    coordinator = Coordinator()
+    coordinator.errors = {1: code}
+    with pytest.raises(error, match="partition=1"):
+        await committed(coordinator, [HERE, OTHER])
 
 
 async def test_an_offset_of_zero_is_committed() -> None:

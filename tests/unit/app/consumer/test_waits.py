@@ -86,6 +86,8 @@ def test_seconds_of_silence_count_for_the_log_and_not_for_the_deadline() -> None
         assert waits.look(SAY_EVERY_S - 1.0, group_answers=False) == []
         (line,) = waits.look(1.0, group_answers=False)
         assert "the group does not answer, so this worker keeps waiting" in line
+        assert waits.look(SAY_EVERY_S - 1.0, group_answers=False) == []
+        assert len(waits.look(1.0, group_answers=False)) == 1
         assert waits.problem() is None
 
 
@@ -117,17 +119,20 @@ class Stock:
     def _note(self) -> None:
         self.seen += [(w.what, w.step, w.limit_s) for w in waits_of(self.app)._waits]
 
-    async def force_commit(self, *_: Any) -> bool:
+    async def force_commit(self, topics: Any, start_new_transaction: bool) -> bool:
         """Commit."""
+        assert (topics, start_new_transaction) == ({1}, False)
         self._note()
         return bool(await self._commit({}))  # type: ignore[attr-defined]
 
     async def on_partitions_revoked(self, revoked: set[Any]) -> None:
         """Revoked."""
+        assert revoked == {1, 2}
         self._note()
 
     async def on_partitions_assigned(self, assigned: set[Any], generation_id: int = 0) -> None:
         """Assigned."""
+        assert (assigned, generation_id) == ({1, 2, 3}, 7)
         self._note()
 
 
@@ -135,6 +140,7 @@ class Books(Stock):
     """Beneath the commit."""
 
     async def _commit(self, offsets: Any) -> bool:
+        assert offsets == {}
         self._note()
         return True
 
@@ -146,9 +152,9 @@ class Consumer(DeadlineWaits, Books):  # type: ignore[misc]
 async def test_a_commit_has_the_brokers_time_and_rebalances_the_agents() -> None:
     """A commit has two steps; nothing is waited for afterwards."""
     consumer = Consumer()
-    assert await consumer.force_commit()
+    assert await consumer.force_commit({1}, False)
     await consumer.on_partitions_revoked({1, 2})
-    await consumer.on_partitions_assigned({1, 2, 3})
+    await consumer.on_partitions_assigned({1, 2, 3}, 7)
     assert consumer.seen == [
         (COMMIT, "the delivery of sent records", 150.0),
         (COMMIT, "changes of tables, and the group's answer", 150.0),

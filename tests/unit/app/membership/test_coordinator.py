@@ -28,9 +28,11 @@ class Listener:
 
     def __init__(self, acts: list[Any]) -> None:
         self.acts, self.flows, self.error = acts, True, list[Exception]()
+        self.waits: list[str] = []
 
     def waiting(self, step: str) -> Any:
         """A wait."""
+        self.waits.append(step)
         return nullcontext()
 
     def is_flowing(self) -> bool:
@@ -101,6 +103,7 @@ class Assignor:
 
     def look_at_files(self, topics: Any) -> None:
         """Look."""
+        assert topics == {"orders"}
         self.acts.append("look at files")
 
 
@@ -141,6 +144,8 @@ class Made:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.acts: list[Any] = []
         self.refusals: list[Any] = []
+        #: Method of aiokafka -> the arguments of its last call.
+        self.given: dict[str, Any] = {}
         self.meanwhile: Any = lambda: None
         #: The heartbeats beside a round after which it is answered.
         self.beats = 0
@@ -185,8 +190,9 @@ class Made:
         return lambda *_: self.acts.append(name)
 
     def _noting_async(self, name: str) -> Any:
-        async def note(*_: Any) -> None:
+        async def note(_: Any, *given: Any) -> None:
             self.acts.append(name)
+            self.given[name] = given
 
         return note
 
@@ -200,6 +206,7 @@ class Made:
         return True
 
     async def _send(self, node: int, request: Any, *, group: Any = None) -> Any:
+        assert node == 1
         self.acts.append(("send", type(request).__name__, group))
         await until(lambda: self.acts.count("heartbeat") >= self.beats)
         if self.refusals:
@@ -207,12 +214,14 @@ class Made:
         return SimpleNamespace(error_code=0)
 
     async def _commit(self, assignment: Any, offsets: Any) -> None:
+        assert assignment is self.own
         self.acts.append(("commit", dict(offsets)))
         self.meanwhile()
         if self.refusals:
             raise self.refusals.pop(0)
 
-    async def _rejoin(self, *_: Any) -> bool:
+    async def _rejoin(self, *given: Any) -> bool:
+        assert given[-1].topics == {"orders"}
         self.acts.append(("round", self.member.round is not None))
         if self.refusals:
             raise self.refusals.pop(0)
@@ -271,6 +280,7 @@ async def test_a_member_that_cannot_keep_anything_gives_everything_up(
     await made.it._on_join_prepare(previous)
     told = [] if reason == "first" else ["gives up"]
     assert made.acts == [*told, "_on_join_prepare"]
+    assert made.given["_on_join_prepare"] == (previous,)
     assert not made.assignor.holds
     assert made.member.gave_up
 
@@ -301,7 +311,8 @@ async def test_a_member_lost_within_a_round_prepares_again(
 ) -> None:
     """Unless everything has been given up."""
     made.member.lost, made.member.gave_up = lost, gave_up
-    await made.it.ensure_active_group(None, None)
+    await made.it.ensure_active_group("subscription", "assignment")
+    assert made.given["ensure_active_group"] == ("subscription", "assignment")
     assert made.it._performed_join_prepare == (not lost or gave_up)
 
 
@@ -324,6 +335,7 @@ async def test_a_round_is_under_way_until_it_is_answered_or_fails(made: Made, fa
     else:
         assert await made.it._do_rejoin_group(subscription)
     assert made.acts == ["look at files", ("round", True)]
+    assert made.listener.waits == ["the positions of local table files"]
     assert rounds[0].done()
     assert made.member.round is None
 
@@ -341,6 +353,7 @@ async def test_rounds_have_a_connection_of_their_own_and_heartbeats_beside_it(ma
     await made.it._send_req(request)
     assert request._group_protocols == [(COOPERATIVE, b"said"), (EAGER, b"said")]
     assert made.acts[0] == ("send", "JoinGroupRequest", "rounds")
+    assert made.listener.waits == ["the answer to JoinGroup"]
     beats = made.acts.count("heartbeat")
     await asyncio.sleep(0.03)
     assert made.acts.count("heartbeat") == beats, "they end with the answer"
@@ -413,9 +426,11 @@ async def test_other_requests_go_on_the_connection_they_always_went(
 # -- the answer
 
 
-async def test_what_stays_is_not_told_as_gone_or_come(made: Made) -> None:
+async def test_what_stays_is_not_told_as_gone_or_come(made: Made, caplog: Any) -> None:
     """What goes is finished before the assignment changes; heartbeats begin at once."""
+    caplog.set_level("INFO")
     await made.complete(A, C)
+    assert caplog.messages == ["Generation 7: 1 partitions kept, 1 revoked, 1 assigned"]
     assert made.acts[:3] == ["_start_heartbeat_task", ("let go", {B}), "on assignment"]
     assert made.told == ("assigned", {A, C}, {B}, {C}, ({A, B}, {C}), 7)
     assert made.own.tps == {A, C}
@@ -423,10 +438,12 @@ async def test_what_stays_is_not_told_as_gone_or_come(made: Made) -> None:
     assert "request_rejoin" not in made.acts
 
 
-async def test_a_second_round_is_asked_for_where_it_follows(made: Made) -> None:
+async def test_a_second_round_is_asked_for_where_it_follows(made: Made, caplog: Any) -> None:
     """Before the app is told of the first."""
+    caplog.set_level("INFO")
     made.assignor.follows = True
     await made.complete(A)
+    assert caplog.messages[0].endswith("1 revoked, 0 assigned, a second round follows")
     assert made.acts.index("request_rejoin") < made.acts.index(made.told)
 
 
@@ -514,6 +531,8 @@ async def test_a_member_that_was_lost_gives_up_before_it_takes_its_answer(made: 
     made.member.lost = made.member.stood = True
     await made.complete(A, B)
     assert made.acts == ["gives up", "_on_join_prepare", "_on_join_complete"]
+    assert made.given["_on_join_complete"] == (7, "m-1", COOPERATIVE, answer(A, B))
+    assert made.given["_on_join_prepare"] == (made.own,)
     member = made.member
     assert (member.lost, member.stood, member.gave_up) == (False, False, False)
 
@@ -720,7 +739,7 @@ async def test_a_silent_coordinator_is_noted_once_and_joined_anew(
     await until(lambda: len(made.acts) == 2)
     await asyncio.sleep(0.02)
     assert made.acts == ["stand still", "request_rejoin"]
-    assert caplog.text.count("has been silent") == 1
+    assert caplog.text.count("has been silent for 12.0 s") == 1
     made.it._closing.set_result(None)
     await asyncio.wait_for(watching, 5.0)
 

@@ -60,8 +60,8 @@ async def test_ids_and_order_of_members_stay_as_they_are(
 
     coordinator: Any = SimpleNamespace(_perform_assignment=perform)
 
-    async def find_topics(*_: Any) -> None:
-        """All are known."""
+    async def find_topics(client: Any, topics: set[str], absent: set[str]) -> None:
+        assert (client, topics, absent) == ("client", {"a"}, set())
 
     monkeypatch.setattr(leader_guard, "_find_topics", find_topics)
     consumer = SimpleNamespace(_coordinator=coordinator, _client="client")

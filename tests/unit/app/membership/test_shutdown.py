@@ -134,9 +134,9 @@ class Stock:
 
         return note
 
-    async def force_commit(self, *_: Any) -> bool:
+    async def force_commit(self, topics: Any, start_new_transaction: bool) -> bool:
         """Commit."""
-        self.acts.append("force commit")
+        self.acts.append(f"force commit {topics} {start_new_transaction}")
         return True
 
     async def commit_and_end_transactions(self) -> None:
@@ -185,9 +185,10 @@ async def test_a_thread_that_has_crashed_is_asked_for_nothing(made: Consumer) ->
 
 async def test_a_commit_goes_through_a_thread_that_works(made: Consumer) -> None:
     """Also while the app stops; and through one that stops while the app goes on."""
-    assert await made.force_commit()
+    assert await made.force_commit({1}, False)
     made.app.should_stop, made._thread.should_stop = False, True
     assert await made.force_commit()
+    assert made.acts == ["force commit {1} False", "force commit None True"]
 
 
 @pytest.mark.parametrize("stops", [True, False])

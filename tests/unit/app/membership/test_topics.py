@@ -29,9 +29,10 @@ class Stock(dict[str, Any]):
         """It starts."""
         self.rounds = -1
 
-    async def on_rebalance(self, *_: Any) -> None:
+    async def on_rebalance(self, *round_: Any) -> None:
         """A round."""
         self.rounds += 1
+        self.last_round = round_
 
 
 class Tables(Watched, Stock):  # type: ignore[misc]
@@ -81,7 +82,8 @@ async def test_a_changelog_unlike_its_source_ends_the_worker_at_its_first_partit
 ) -> None:
     """A worker that is given none cannot know yet."""
     made.counts["log"] = 5
-    await made.tables.on_rebalance(set(), set(), set())
+    await made.tables.on_rebalance(set(), {1}, {2}, 7)
+    assert made.tables.last_round == (set(), {1}, {2}, 7)
     with pytest.raises(PartitionsMismatch, match=r"log has 5 partitions.*orders: 4"):
         await made.tables.on_rebalance({1}, set(), set())
     assert made.tables.rounds == 1

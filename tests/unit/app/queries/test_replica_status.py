@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from faust_assigner.app.queries import replica_status
+from faust_assigner.app.queries.decide import Here
 from faust_assigner.app.queries.freshness import Look, Marks
 from faust_assigner.app.queries.replica_status import ReplicaStatus
 from faust_assigner.app.tables.store import WriteBehindStore
@@ -74,6 +76,26 @@ async def test_what_was_handed_out_before_proves_nothing_of_what_began_since(beg
             it.app.consumer_generation_id += 1
     assert await it.look() is None
     assert await it.look() == 100.0
+
+
+@pytest.mark.parametrize("reason", ["queue", "buffer", "behind", "no position", "paused"])
+async def test_records_that_may_be_on_their_way_prove_nothing(reason: str) -> None:
+    """In the queue, in the buffer, at the broker, or of a partition that is not fetched."""
+    it = Following()
+    recovery, consumer = it.app.tables.recovery, it.app.consumer
+    if reason == "queue":
+        it.app.tables.changelog_queue.put_nowait("record")
+    elif reason == "buffer":
+        recovery.buffers = {"table": ["record"]}
+    elif reason == "paused":
+        consumer.may_fetch = lambda tp: False
+    else:
+
+        async def position(tp: TP) -> int | None:
+            return 7 if reason == "behind" else None
+
+        consumer.position = position
+    assert [await it.look() for _ in range(3)] == [None] * 3
 
 
 # -- who owns, and what is known of a copy
@@ -197,6 +219,50 @@ async def test_a_look_asks_the_broker_for_all_copies_at_once() -> None:
     await it.standing.look()
     assert len(it.asked) == 1
     assert it.standing.marks == {}
+
+
+async def test_a_copy_is_as_old_as_the_request_whose_end_it_has_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Records may come between the request and its answer: the time of the answer proves nothing."""
+    it, now = Knowing(), 100.0
+    monkeypatch.setattr(replica_status, "monotonic", lambda: now)
+    asked = it._ask
+
+    async def slow(question: str, tps: list[TP]) -> dict[TP, int]:
+        nonlocal now
+        now = 103.0
+        return await asked(question, tps)
+
+    it.app.consumer._thread.call_thread = slow
+    await it.standing.look()
+    assert it.standing.here(COPY) == Here(lag=4, age_s=None), "it was never seen to catch up"
+    it.table.data._dbs[0][b"offset"] = b"8"
+    now = 110.0
+    assert it.standing.here(COPY) == Here(lag=0, age_s=10.0)
+
+
+@pytest.mark.parametrize(
+    ("bound_s", "sleeps"), [(0.0, []), (0.2, [0.1] * 2), (1.0, [0.25] * 2), (60.0, [0.5] * 2)]
+)
+async def test_copies_are_looked_at_four_times_within_the_bound(
+    bound_s: float, sleeps: list[float]
+) -> None:
+    """Not more often than ten times a second, at least twice, and on after a look that failed."""
+    it, slept = Knowing(), list[float]()
+    it.standing.bound_s = bound_s
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def look() -> None:
+        if len(slept) == 2:
+            it.standing._stopped.set()
+        raise OSError("no broker")
+
+    it.standing.sleep, it.standing.look = sleep, look  # type: ignore[method-assign]
+    await asyncio.wait_for(ReplicaStatus._watch.fun(it.standing), 5.0)
+    assert slept == sleeps
 
 
 async def test_the_mark_of_a_copy_that_becomes_the_owner_stays() -> None:

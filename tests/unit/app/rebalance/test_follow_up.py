@@ -215,6 +215,46 @@ async def test_an_end_that_is_not_known_is_not_reached(end: int | None) -> None:
     assert await looks(service(app), 0, 31, 32, 33) == (end is not None)
 
 
+async def test_a_copy_whose_database_may_lack_records_has_not_caught_up() -> None:
+    """Its offset counts records that the database has lost; it is read anew first."""
+    app = App({A: 10}, {A: 9})
+    doubtful = {A}
+    app.tables.recovery.is_doubtful = doubtful.__contains__
+    watch = service(app)
+    assert await looks(watch, 0, 31, 32, 33) == 0
+    doubtful.clear()
+    assert await looks(watch, 34) == 1
+
+
+async def test_a_copy_beyond_a_shorter_end_makes_up_for_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each copy lacks at least no records: the sum never hides the copy that is behind."""
+    caplog.set_level(logging.INFO)
+    app = App({A: 100, B: 10}, {A: 0, B: 4})
+    watch = service(app)
+    await looks(watch, 0, 60)
+    app.ends[A], app.tables.recovery.standby_offsets[A] = 10, 50
+    await looks(watch, 61)
+    assert watch._behind == 5
+
+
+async def test_a_refused_request_is_not_repeated_for_the_same_assignment() -> None:
+    """A round is due already, and its answer begins the next wait."""
+    app = App({A: 1}, {A: 0})
+    app.thread.under_way = True
+    calls: list[Any] = []
+    call = app.thread.call_thread
+
+    async def counted(function: Any, *arguments: Any) -> Any:
+        calls.append(arguments)
+        return await call(function, *arguments)
+
+    app.thread.call_thread = counted  # type: ignore[method-assign]
+    assert await looks(service(app), 0, 31, 32, 33, 34) == 0
+    assert len(calls) == 1
+
+
 async def test_a_round_cools_down_whoever_caused_it() -> None:
     """Each assignment starts the time anew."""
     app = App({A: 1}, {A: 0})

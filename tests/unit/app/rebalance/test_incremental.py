@@ -198,7 +198,7 @@ async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
     """And forgotten at the end; what stays is neither paused nor committed."""
     consumer = consumer_of(A, B)
     consumer.in_transaction, consumer.commits_under_way = in_transaction, 2
-    consumer._buffered_partitions = {A, B}
+    consumer._buffered_partitions, consumer._in_hand = {A, B}, {A: [1], B: [2]}
     flush = consumer.app.producer.flush
 
     async def flush_first() -> None:
@@ -220,6 +220,7 @@ async def test_what_goes_is_finished_committed_and_written_down_in_this_order(
     ]
     assert TOLD == ["told"]
     assert (consumer._active_partitions, consumer._buffered_partitions) == ({B}, {B})
+    assert consumer._in_hand == {A: [], B: [2]}, "a fetched record would reach the streams later"
     assert consumer._paused_partitions == set()
     assert consumer.leaving == frozenset()
 
@@ -239,7 +240,9 @@ async def test_handlers_are_told_of_what_goes_while_it_is_still_here() -> None:
     assert [act[0] for act in consumer.app.acts[-2:]] == ["crash", "forget"]
 
 
-async def test_a_handler_that_awaits_a_cancelled_task_ends_no_round() -> None:
+async def test_a_handler_that_awaits_a_cancelled_task_ends_no_round(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Its cancellation would pass for the round's own, and end aiokafka's coordination."""
     consumer = consumer_of(A, B)
 
@@ -252,23 +255,29 @@ async def test_a_handler_that_awaits_a_cancelled_task_ends_no_round() -> None:
     await consumer.revoke({A})
     assert consumer.app.acts[-1] == ("forget", {A})
     assert "crash" not in [act[0] for act in consumer.app.acts]
+    assert "on_partitions_revoked was cancelled" in caplog.text
 
 
-async def test_a_handler_that_does_not_return_holds_up_a_round_for_a_bounded_time(
-    caplog: pytest.LogCaptureFixture,
+async def test_a_handler_that_does_not_return_holds_up_a_round_for_half_of_its_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It goes on beside the round, and how it ends is logged."""
     consumer, may_end = consumer_of(A, B), asyncio.Event()
-    consumer.app.conf.broker_rebalance_timeout = 0.1
+
+    async def wait(tasks: set[Any], *, timeout: float) -> tuple[set[Any], set[Any]]:
+        assert timeout == 30.0
+        await asyncio.sleep(0)
+        return set(), tasks
 
     async def handler(revoked: set[TP]) -> None:
         await may_end.wait()
         raise ValueError("late")
 
     consumer.app.on_partitions_revoked.send = handler
-    async with asyncio.timeout(20):
+    with monkeypatch.context() as patch:
+        patch.setattr(handing_over.asyncio, "wait", wait)
         await consumer.revoke({A})
-    assert "has not returned after 0 s; 1 partitions" in caplog.text
+    assert "has not returned after 30 s; 1 partitions" in caplog.text
     assert consumer.app.acts[-1] == ("forget", {A})
     may_end.set()
     await asyncio.sleep(0.01)
@@ -453,6 +462,7 @@ async def test_committed_offsets_are_where_commits_go_on(monkeypatch: pytest.Mon
 
     consumer = consumer_of()
     consumer.first_read, consumer._committed_offset = {C: 4}, {B: 3}
+    consumer._read_offset = {A: 2, B: 9}
     monkeypatch.setattr(handing_over, "seek_committed", sought)
     await consumer.seek_some({A, B, C})
     assert consumer._read_offset == {A: 7, B: None, C: None}
@@ -516,7 +526,10 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
         must_stand_still="still", membership=SimpleNamespace(fetcher=fetcher)
     )
 
-    async def take_over(*_: Any) -> Any:
+    taken: list[Any] = []
+
+    async def take_over(client: Any, assignor: Any, listener: Any, fence: Any) -> Any:
+        taken.append((client, assignor, listener._thread, fence))
         return coordinator
 
     monkeypatch.setattr(consumer_thread, "take_over", take_over)
@@ -532,6 +545,7 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
     assert not hasattr(thread.consumer, "fetcher"), "a client without a group stays as it is"
     client = SimpleNamespace(_coordinator=SimpleNamespace(ensure_active_group=None))
     await replace(thread, client)  # type: ignore[arg-type]
+    assert taken == [(client, app.assignor, thread, "fence")]
     assert thread.consumer.fetcher is fetcher
     assert (fetcher.is_wanted, app.flow_control.must_stand_still) == ("wanted", "still")
     assert fetcher.counters is app.assignor.counters
@@ -613,10 +627,11 @@ async def test_streams_stop_before_the_app_is_told_to_stand_still() -> None:
     assert relay.acts == ["stopped at once", ("stand_still",)]
 
 
-async def test_a_member_that_gave_everything_away_ends_its_round() -> None:
-    """Whoever waits for that goes on."""
+@pytest.mark.parametrize("everything", [True, False])
+async def test_a_member_that_was_told_what_it_gives_away_ends_its_round(everything: bool) -> None:
+    """The stop waits for the answer; with partitions left it does not hand over."""
     relay = Relay()
-    relay.listener.gave_away(True)
+    relay.listener.gave_away(everything)
     assert relay.acts == ["left", "end"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from faust_assigner.app.rebalance.member_claims import MemberClaims
 from faust_assigner.app.rebalance.placement import Placement
-from faust_assigner.app.rebalance.two_phase import Step, step
+from faust_assigner.app.rebalance.two_phase import MOST_HELD_UP, Step, disbelieved, step
 from faust_assigner.model import NOBODY
 from faust_assigner.wire.join import STOCK, VERSION, JoinData
 from faust_assigner.wire.runs import Runs
@@ -78,11 +79,31 @@ def test_what_all_of_is_promised_is_not_in_the_answer() -> None:
 def test_only_copies_that_are_there_are_followed_until_the_second_round() -> None:
     """Of what else is promised nothing is followed, least of all a source."""
     found = step(
-        placed({0: "b", 1: "b", 2: "b"}, standbys={"b": [2]}),
-        [says("a", 0, 1), says("b", standbys=(1,)), says("c")],
+        placed({0: "b", 1: "b", 2: "b", 3: "c"}, standbys={"b": [3]}),
+        [says("a", 0, 1), says("b", standbys=(1, 2)), says("c")],
     )
-    assert found.promised["b"][LOG] == [0, 1]
-    assert found.placement.standbys["b"] == {LOG: [1, 2]}
+    assert (given(found)["b"], found.promised["b"][LOG]) == ([2], [0, 1])
+    assert found.placement.standbys["b"] == {LOG: [1, 3]}, "it owns the copy of 2 from now on"
+
+
+@pytest.mark.parametrize(
+    ("holds", "rounds", "refused", "reason"),
+    [
+        (True, MOST_HELD_UP - 1, None, None),
+        (True, MOST_HELD_UP, None, "has blocked partitions that are assigned to other members"),
+        (True, MOST_HELD_UP, "false claims", "false claims"),
+        (False, MOST_HELD_UP, None, None),
+    ],
+)
+def test_old_claims_block_ten_rounds_and_the_first_reason_of_a_refusal_stays(
+    holds: bool, rounds: int, refused: str | None, reason: str | None
+) -> None:
+    """After that the member counts as one that processes nothing."""
+    one = replace(says("a", 0, generation=3, holds=holds), refused=refused)
+    (found,) = disbelieved([one], {"a": rounds, "b": MOST_HELD_UP})
+    assert found.data.holds == (holds and rounds < MOST_HELD_UP)
+    assert (found.refused or "").startswith(reason or "")
+    assert (found.refused is None) == (reason is None)
 
 
 def test_an_owner_that_processes_a_task_keeps_it_whoever_claims_it_from_before() -> None:

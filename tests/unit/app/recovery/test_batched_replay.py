@@ -246,7 +246,13 @@ async def replayed(
     acts: list[Any] = []
     now, waiting = 0.0, list(tps)
     monkeypatch.setattr(batched_replay.time, "monotonic", lambda: now)
-    monkeypatch.setattr(batched_replay, "consumer_of", lambda *_, **__: Assigned(acts))
+
+    def consumer_of(connection: Any, *, isolation_level: str) -> Assigned:
+        assert isolation_level == "read_committed"
+        assert connection == {"max_partition_fetch_bytes": 2 * 2**20, "client_id": "shop"}
+        return Assigned(acts)
+
+    monkeypatch.setattr(batched_replay, "consumer_of", consumer_of)
 
     async def turn(consumer: Any, work: Any, ends: dict[TopicPartition, int], pace: Any) -> bool:
         nonlocal now
@@ -269,10 +275,10 @@ async def replayed(
     monkeypatch.setattr(batched_replay, "_take_turn", turn)
     work: Any = SimpleNamespace(tps=tps, is_over=lambda: not waiting, begin=begin)
     await batched_replay.replay(
-        {},
+        {"client_id": "shop"},
         work,
         stopped=lambda: False,
-        isolation_level="read_uncommitted",
+        isolation_level="read_committed",
         pace=None,  # type: ignore[arg-type]
     )
     return acts

@@ -88,7 +88,12 @@ def _without_rocksdb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         bring_up,
         "to_batch",
-        lambda records, position, *_: (("batch", len(records), position), ["refused"]),
+        lambda records, position, decoding, whole: (
+            ("batch", len(records), position)
+            if decoding is bring_up.ANYTHING and whole.func is bring_up.whole
+            else "a batch of other records",
+            ["refused"],
+        ),
     )
 
 
@@ -223,8 +228,11 @@ def test_under_transactions_the_end_is_that_of_what_is_committed(
     before = [cold(A, highwater=3)]
     settings = Job().settings
     answers: list[Any] = [{A: SimpleNamespace(end=21)}, None]
-    monkeypatch.setattr(bring_up, "extents_of", lambda *_: None)
-    monkeypatch.setattr(bring_up, "run_until_stopped", lambda *_: answers.pop(0))
+    asked: list[Any] = []
+    monkeypatch.setattr(bring_up, "extents_of", lambda *of: asked.append(of) or "work")
+    monkeypatch.setattr(
+        bring_up, "run_until_stopped", lambda work, stop: answers.pop(0) if not stop() else 1 / 0
+    )
 
     def ends() -> list[int]:
         return [one.highwater for one in bring_up._with_committed_ends(settings, before, Stop())]
@@ -232,6 +240,22 @@ def test_under_transactions_the_end_is_that_of_what_is_committed(
     assert ends() == [3]
     settings = bring_up.replace(settings, isolation_level="read_committed")
     assert [ends(), ends()] == [[20], [3]]
+    assert asked == [(settings.connection, [A])] * 2
+
+
+def test_the_known_ends_stay_where_the_committed_ones_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """The restore goes on with them, and the log says so."""
+
+    def refused(*_: Any) -> None:
+        raise OSError("no broker")
+
+    settings = bring_up.replace(Job().settings, isolation_level="read_committed")
+    monkeypatch.setattr(bring_up, "extents_of", refused)
+    before = [cold(A, highwater=3)]
+    assert bring_up._with_committed_ends(settings, before, Stop()) == before
+    assert "Could not read the committed end offsets of changelogs" in caplog.text
 
 
 # -- snapshots
@@ -363,14 +387,17 @@ def test_a_restore_ends_with_what_it_has_whatever_fails(
         if fails == "replay":
             raise OSError("no broker")
 
-    def replay(connection: Any, work: Any, *, isolation_level: str, **_: Any) -> Any:
+    settings = Job().settings
+
+    def replay(connection: Any, work: Any, *, isolation_level: str, stopped: Any, pace: Any) -> Any:
+        assert (connection, stopped, pace) == (settings.connection, stop, settings.pace)
         return list(work.tps), isolation_level
 
     caplog.set_level("INFO")
     monkeypatch.setattr(bring_up._Job, "begin_snapshots", begin_snapshots)
     monkeypatch.setattr(bring_up, "replay", replay)
     monkeypatch.setattr(bring_up, "run_until_stopped", run)
-    found = bring_up.bring_up(Job().settings, [cold(A), cold(B)], stop, told.append)
+    found = bring_up.bring_up(settings, [cold(A), cold(B)], stop, told.append)
     assert replays == [([A, B], "read_uncommitted")]
     assert list(found) == [one.tp for one in told] == [A, B]
     assert ("Could not read the snapshots; tables are replayed" in caplog.text) == (

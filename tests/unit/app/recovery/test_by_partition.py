@@ -30,10 +30,13 @@ class Host:
         self.active_highwaters, self.standby_highwaters = dict[TP, int](), dict[TP, int]()
         self.actives_for_table: Any = defaultdict(set)
         self.standbys_for_table: Any = defaultdict(set)
+        #: Spans that restores have begun, and positions that they have reached.
+        self.spans: list[dict[TP, tuple[int, int]]] = []
+        self.moves: list[tuple[TP, int]] = []
         self.progress = SimpleNamespace(
-            begin=lambda *_: None,
+            begin=self.spans.append,
             give_up=lambda: None,
-            move=lambda *_: None,
+            move=lambda tp, at: self.moves.append((tp, at)),
             finish=lambda tp: self.acts.append(("finished", tp)),
         )
         self.restored: dict[TP, int] = {}
@@ -78,8 +81,9 @@ class Host:
         """As Faust's."""
         self._note_end("on_stop")
 
-    async def on_rebalance(self, *_: Any) -> None:
+    async def on_rebalance(self, *round_: Any) -> None:
         """As Faust's."""
+        assert round_ == ({A}, {B}, {C}, 7)
         self._note_end("on_rebalance")
 
     def _note_end(self, what: str) -> None:
@@ -280,7 +284,7 @@ async def test_whatever_begins_everything_anew_stops_what_is_restored_first(
     """Faust's own part comes after that; what is owned is kept aside from it, for the time after."""
     made._taking_on, made.active_tps = asyncio.ensure_future(asyncio.sleep(3600)), {A}
     ended = getattr(made, end)(
-        *{"tables_failed": ("totals", OSError()), "on_rebalance": ({A}, set(), {A}, 7)}.get(end, ())
+        *{"tables_failed": ("totals", OSError()), "on_rebalance": ({A}, {B}, {C}, 7)}.get(end, ())
     )
     if ended is not None:
         await ended
@@ -412,6 +416,40 @@ async def test_a_replay_reads_its_part_alone_and_leaves_it_paused(made: Any) -> 
     assert made.acts[4:] == ["flush", "ended", ("pause", {A, B})]
     assert not made.app.in_recovery
     assert made._replayed == frozenset()
+    assert made.spans == [{A: (5, 10), B: (0, 10)}]
+    assert set(made.moves) == {(A, 5), (B, 0)}
+
+
+async def test_the_owners_of_the_round_before_an_eager_one_are_told_to_the_meter(
+    made: Any,
+) -> None:
+    """An eager round has emptied the books: what was kept would count as a restore."""
+    met: list[Any] = []
+    made.meter = SimpleNamespace(begin=lambda *tps: met.append(tps))
+    made._before = frozenset({A}), frozenset({B})
+    await made._take_roles(frozenset({A, B}), frozenset())
+    assert met == [({A, B}, {A}, {B})]
+
+
+async def test_the_meter_measures_each_part_from_its_offsets_to_its_tables(made: Any) -> None:
+    """It starts before the replay; a part has ended once its tables know it."""
+    restores(made, A, B)
+    made.restored = {C: 1}
+    made.meter = SimpleNamespace(
+        note_start=lambda tps, restored: made.acts.append(("start", set(tps), dict(restored))),
+        finish=lambda tps: made.acts.append(("finish", set(tps))),
+    )
+    await made._restore_actives({A, B})
+    kinds = ("start", "recovered", "finish")
+    assert [act[:2] for act in made.acts if act[0] in kinds and act[0] != "recovered"] == [
+        ("start", {A}),
+        ("finish", {A}),
+        ("start", {B}),
+        ("finish", {B}),
+    ]
+    assert [act[0] for act in made.acts if act[0] in kinds] == [*kinds, *kinds]
+    assert [act[2] for act in made.acts if act[0] == "start"] == [{}, {}], "of this restore alone"
+    assert made.spans == [{A: (0, 4), B: (0, 4)}]
 
 
 @pytest.mark.parametrize("by_all", [False, True])

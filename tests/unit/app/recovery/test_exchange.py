@@ -168,9 +168,13 @@ class Standbys(RestoringRecovery):
     async def _in_thread(self, function: Any, *arguments: Any) -> Any:
         if self.error is not None:
             raise self.error
-        self.looked_for.append([tp.topic for tp in arguments[1]])
+        settings, behind, stop = arguments
+        assert (function, settings, stop) == (recovery.Finder, "settings", self._stop)
+        self.looked_for.append([tp.topic for tp in behind])
+        return "finder"
 
-    async def _exchange(self, tp: TP, generation_id: int, *_: Any) -> None:
+    async def _exchange(self, tp: TP, generation_id: int, settings: Any, finder: Any) -> None:
+        assert (settings, finder) == ("settings", "finder")
         self.exchanged.append(tp.topic)
         if tp.topic == "c-stops":
             self.stop_restoring()
@@ -178,7 +182,7 @@ class Standbys(RestoringRecovery):
 
 @pytest.fixture
 def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "settings_of", lambda app: None)
+    monkeypatch.setattr(recovery, "settings_of", lambda app: "settings")
     monkeypatch.setattr(recovery, "takes_files", lambda store: store != "ttl")
     monkeypatch.setattr(recovery, "MIN_STANDBY_GAP", 100)
 

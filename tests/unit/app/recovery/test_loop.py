@@ -106,15 +106,18 @@ class Host:
         self.buffers: dict[Any, list[Any]] = {}
         self.named: list[Any] = []
 
-    async def on_rebalance(self, *_: Any) -> None:
+    async def on_rebalance(self, *round_: Any) -> None:
         """As Faust's."""
+        self.round = round_
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """As Faust's."""
         self.acts.append("completed")
+        self.told_generation = generation_id
 
     async def _resume_streams(self, generation_id: int = 0) -> None:
         self.acts.append("resumed")
+        self.told_generation = generation_id
 
     async def _build_highwaters(self, consumer: Any, tps: Any, into: Any, title: str) -> None:
         self.acts.append(("ends", title))
@@ -230,7 +233,8 @@ async def test_a_generation_begins_with_its_recovery(made: Recovery, begins: boo
     """A round that came meanwhile has its own: then nothing may resume."""
     if begins:
         made.signal_recovery_start.set()
-    await made.on_rebalance(set(), set(), set(), 3)
+    await made.on_rebalance({A}, {B}, set(), 3)
+    assert made.round == ({A}, {B}, set(), 3)
     assert ("begin generation" in made.acts) == begins
 
 
@@ -245,13 +249,13 @@ async def test_sources_are_held_until_their_offsets_were_sought(made: Recovery) 
         "completed",
         "held",
     ]
-    assert made.completed_generation == 4
+    assert made.completed_generation == made.told_generation == 4
 
 
 async def test_a_recovery_with_nothing_to_do_is_complete_as_well(made: Recovery) -> None:
     """The watchdog begins one again that is not."""
     await made._resume_streams(5)
-    assert made.completed_generation == 5
+    assert made.completed_generation == made.told_generation == 5
 
 
 def test_a_partition_that_goes_loses_its_windows(made: Recovery) -> None:

@@ -449,6 +449,39 @@ async def test_a_row_that_changes_while_it_is_closed_is_closed_again(
     assert set(made.table) == {LATER}
 
 
+async def test_a_row_that_changes_while_a_later_one_is_closed_is_closed_again(made: Made) -> None:
+    """Both rows are deleted after the callbacks of both: the change came in between."""
+    other = ("z", KEY[1])
+    made.row(), made.row(other)
+    made.it.times._times[0] = 900.0
+    closed: list[Any] = []
+
+    def change() -> None:
+        first = made.table.closed[0][0]
+        if len(made.table.closed) == 2:
+            closed.append(first)
+            made.table[first] = 77
+            made.it._changed(first, 0)
+
+    made.table.meanwhile = change
+    await made.close()
+    assert made.table.closed[2:] == [(closed[0], 77)]
+    assert not made.table
+
+
+async def test_a_transaction_whose_callback_failed_is_never_committed(made: Made) -> None:
+    """Its row stays, and the record under way ends nevertheless: commits would wait for it."""
+    made.app.in_transaction = True
+    failed: list[Any] = []
+    made.consumer.transactions.fail = lambda tp, error: failed.append((tp, error))
+    made.table.error = ValueError("the app's")
+    with pytest.raises(ValueError, match="the app's"):
+        await closes(made)
+    assert failed == [(SOURCE, made.table.error)]
+    assert made.consumer.ended == [SOURCE]
+    assert KEY in made.table
+
+
 async def test_a_window_without_a_row_is_forgotten(made: Made) -> None:
     """Code of the app's may delete it past the table."""
     made.row()

@@ -62,6 +62,9 @@ class Producer:
         self.refusal: BaseException | None = None
         self.commit_refusal: BaseException | None = None
         self.start_refusal: BaseException | None = None
+        self.begins_next: list[tuple[str, bool]] = []
+        #: Key, timestamp and headers of each sent record.
+        self.beside: list[tuple[Any, Any, Any]] = []
 
     def have(self, name: str, *, is_open: bool = True) -> Client:
         """A client that was started."""
@@ -84,17 +87,30 @@ class Producer:
         self._transaction_producers.pop(name, None)
 
     async def send(
-        self, topic: str, key: Any, value: Any, partition: Any, *_: Any, **to: Any
+        self,
+        topic: str,
+        key: Any,
+        value: Any,
+        partition: Any,
+        timestamp: Any,
+        headers: Any,
+        *,
+        transactional_id: str | None = None,
     ) -> Any:
         """Send."""
         if self.refusal is not None:
             raise self.refusal
-        self.acts.append(("send", topic, value, partition, to.get("transactional_id")))
+        self.acts.append(("send", topic, value, partition, transactional_id))
+        self.beside.append((key, timestamp, headers))
+        return "sent"
 
-    async def commit_transactions(self, by_id: Mapping[str, Any], group: str, **_: Any) -> None:
-        """Commit."""
+    async def commit_transactions(
+        self, by_id: Mapping[str, Any], group: str, *, start_new_transaction: bool = True
+    ) -> None:
+        """Commit; the manager passes on whether the next transaction begins at once."""
         if self.commit_refusal is not None:
             raise self.commit_refusal
+        self.begins_next.append((group, start_new_transaction))
         self.acts.append(("commit", *by_id.items()))
 
 
@@ -105,11 +121,13 @@ class Stock:
         self.app, self.producer = app, app.producer
         self.crashes: list[BaseException] = []
         self.should_stop = False
-        self.consumer = SimpleNamespace(
-            lost=0, key_partition=lambda topic, key, partition: self.known
-        )
+        self.consumer = SimpleNamespace(lost=0, key_partition=self._partition_of)
         self.consumer.lose_membership = self._lose
         self.known: int | None = None
+
+    def _partition_of(self, topic: str, key: bytes, partition: int | None) -> int | None:
+        assert (topic, key, partition) == ("out", b"k", 3)
+        return self.known
 
     def _lose(self) -> None:
         self.consumer.lost += 1
@@ -118,9 +136,13 @@ class Stock:
         """Note it."""
         self.crashes.append(error)
 
-    async def send(self, *_: Any) -> Any:
+    async def send(
+        self, topic: str, key: Any, value: Any, partition: Any, timestamp: Any, headers: Any
+    ) -> Any:
         """Outside of every transaction."""
         self.producer.acts.append("loose")
+        self.producer.beside.append((key, timestamp, headers))
+        return (topic, value, partition)
 
 
 class Manager(PartitionTransactions, Stock):  # type: ignore[misc]
@@ -199,6 +221,24 @@ async def test_what_is_open_under_an_id_that_ends_is_abandoned(made: Manager) ->
     assert not made.holds_new_records(ID)
 
 
+@pytest.mark.parametrize("begins", [True, False])
+async def test_the_next_transaction_begins_unless_the_consumer_stops(
+    made: Manager, begins: bool
+) -> None:
+    """The offsets are those of the app's group."""
+    assert await made.commit({ORDERS: 5}, start_new_transaction=begins)
+    assert made.producer.begins_next == [("shop", begins)]
+
+
+async def test_after_a_commit_nothing_is_sent_into_the_closed_transaction(made: Manager) -> None:
+    """Kafka has committed it: a message of the next commit belongs to the next transaction."""
+    made.close(ID)
+    await made.commit({ORDERS: 5})
+    with made.within(ORDERS):
+        await send(made)
+    assert made.producer.acts[-1] == "loose"
+
+
 async def test_a_transaction_that_is_not_open_is_not_aborted(made: Manager) -> None:
     """aiokafka raises where there is none."""
     made.producer.have(ID, is_open=False)
@@ -211,6 +251,15 @@ async def test_a_producer_with_a_fatal_error_is_replaced(made: Manager) -> None:
     made.producer._transaction_producers[ID].is_fatal = True
     await made.begin({ID})
     assert made.producer.acts == [("stop", ID), ("start", ID), ("begin", ID)]
+
+
+async def test_a_producer_whose_start_is_cancelled_leaves_no_connection(made: Manager) -> None:
+    """The worker stops meanwhile, and no other code knows the client."""
+    made.producer._transaction_producers.clear()
+    made.producer.start_refusal = asyncio.CancelledError()
+    with pytest.raises(asyncio.CancelledError):
+        await made.begin({ID})
+    assert made.producer.acts == [("close", ID)]
 
 
 async def test_a_producer_that_does_not_start_leaves_no_connection(made: Manager) -> None:
@@ -256,6 +305,15 @@ async def test_the_partition_is_that_of_the_key_where_the_topic_is_known(
     with processing(made, 5):
         await send(made)
     assert made.producer.acts == [("send", "out", b"v", partition, ID)]
+
+
+async def test_a_record_is_sent_with_all_that_it_was_given(made: Manager) -> None:
+    """Within a transaction and outside of any; the caller gets the producer's answer."""
+    record_of = "out", b"k", b"v", 3, 12.5, {"trace": b"1"}
+    with processing(made, 5):
+        assert await made.send(*record_of) == "sent"
+    assert await made.send(*record_of) == ("out", b"v", 3)
+    assert made.producer.beside == [(b"k", 12.5, {"trace": b"1"})] * 2
 
 
 async def test_nothing_is_sent_by_a_fenced_producer(made: Manager) -> None:
