@@ -203,7 +203,7 @@ def _settled(
     settled = {topic: np.full(owner.size, never) for topic, owner in placement.owners.items()}
     for one in said:
         for topic, own in _own(placement, one, one.data.promised, index):
-            settled[topic][own] = np.minimum(settled[topic][own], one.data.generation)
+            settled[topic][own] = one.data.generation
     return settled
 
 

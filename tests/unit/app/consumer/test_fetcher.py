@@ -399,12 +399,16 @@ async def test_a_wait_for_records_ends_with_what_went_wrong_in_the_group() -> No
     turns.fetcher._create_fetch_waiter = lambda: failed
     with pytest.raises(ValueError, match="in the group"):
         await turns.take(timeout=5.0)
+    turns.fetcher._closed = True
+    assert await turns.take(timeout=5.0) == {}, "a closed client ends its wait without an error"
 
 
-def refused(turns: Turns, *well: TopicPartition, asked: int = 0) -> set[TopicPartition]:
+def refused(
+    turns: Turns, *well: TopicPartition, asked: int = 0, stale: int | None = None
+) -> set[TopicPartition]:
     """What is left alone after all were asked for from that offset, and ``well`` were answered."""
     for tp, state in turns.states.items():
-        state.timestamp = 1_000 if tp in well else None
+        state.timestamp = 1_000 if tp in well else stale
     turns.fetcher._note_refusals(turns.assignment, [(tp, asked) for tp in turns.states], 1_000)
     return set(turns.fetcher.refused.partitions())
 
@@ -415,6 +419,8 @@ def test_a_partition_that_a_broker_refuses_beside_others_is_left_alone() -> None
     assert refused(turns) == set()
     assert refused(turns, A) == {B}
     assert refused(turns, A, B) == set()
+    assert refused(turns, A, stale=999) == {B}, "its last good answer is of an earlier fetch"
+    assert refused(turns, stale=999) == {B}, "no answer tells nothing new"
 
 
 @pytest.mark.parametrize("reason", ["sought", "no position", "records", "not assigned"])

@@ -24,22 +24,24 @@ from faust_assigner.app.retry import SAY_EVERY_S, RateLimitedLog
 
 
 def test_the_time_that_a_process_was_stopped_counts_as_no_wait(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After an hour of sleep nothing has waited for an hour."""
-    counted: list[float] = []
+    counted: list[tuple[float, bool]] = []
 
     def look(seconds: float, *, group_answers: bool) -> list[str]:
-        counted.append(seconds)
-        return []
+        counted.append((seconds, group_answers))
+        return ["The commit has waited"]
 
     monkeypatch.setattr(watchdog, "waits_of", lambda app: SimpleNamespace(look=look))
     times = iter([1_001.0, 4_601.0])
     monkeypatch.setattr(watchdog, "monotonic", lambda: next(times))
     manager: Any = SimpleNamespace(app=SimpleNamespace(consumer=None))
     looked = Watched._look_at_waits(manager, 1_000.0)
+    manager.app.consumer = SimpleNamespace(is_surely_member=lambda: False)
     Watched._look_at_waits(manager, looked)
-    assert counted == [1.0, 2 * LOOK_S]
+    assert counted == [(1.0, True), (2 * LOOK_S, False)]
+    assert caplog.messages == ["The commit has waited"] * 2
 
 
 def test_a_stalled_recovery_has_its_time_again_each_time_it_begins(
@@ -112,6 +114,19 @@ async def test_a_task_of_aiokafkas_that_has_ended_is_a_problem(which: str) -> No
     consumer._closed = True
     assert aiokafka_problem(consumer) is None
     assert aiokafka_problem(None) is None
+
+
+def test_an_error_that_stops_the_group_coordinator_is_a_problem() -> None:
+    """It is kept for a caller that never asks, while the coordinator does nothing more."""
+    coordinator = SimpleNamespace(_pending_exception=ValueError("not authorized"))
+    consumer = SimpleNamespace(_closed=False, _coordinator=coordinator, _fetcher=None)
+    problem = "the group coordinator gave up: ValueError('not authorized')"
+    assert aiokafka_problem(consumer) == problem
+    manager = Manager()
+    manager.thread._consumer = consumer
+    assert list(manager.problems()) == [("aiokafka", problem)]
+    manager.thread.should_stop = True
+    assert list(manager.problems()) == []
 
 
 class Manager(Watched):

@@ -121,6 +121,15 @@ def test_what_was_promised_is_given_against_older_claims_only() -> None:
     assert found.promised == {"b": {"orders": [1], LOG: [1]}}
 
 
+def test_a_member_delays_the_group_if_its_claims_are_old_and_block_a_move() -> None:
+    """Old claims on what stays hinder no member, and a current claim is part of each hand-over."""
+    plan = placed({0: "c", 1: "c", 2: "b", 3: "c"})
+    said = [says("a", 0, generation=5), says("b", 1, 2), says("c", 3, generation=6)]
+    found = step(plan, said)
+    assert found.promised == {"c": {"orders": [0, 1], LOG: [0, 1]}}
+    assert found.held_up_by == {"a"}
+
+
 def test_a_task_that_nobody_gets_calls_for_no_second_round() -> None:
     """The only member that reads its topic leaves."""
     found = step(placed({0: "", 1: "a"}, "ab"), [says("a", 1), says("b"), says("c", 0)])
