@@ -1,0 +1,141 @@
+"""Offsets that wait for the end of a transaction count wherever committed offsets count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from faust_assigner.broker import limits
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import CommitOffsets, DeleteGroup
+from faust_assigner.coordinator.offsets import Committed
+from tests.unit.broker.test_transactions import Bench
+
+PLACE = ("t", 0)
+DAY_MS = 86_400_000
+
+
+def waiting(folder: Path | None = None) -> Bench:
+    """A transaction with offset 7 for the group."""
+    bench = Bench(folder)
+    bench.begin()
+    bench.commit(7)
+    return bench
+
+
+def pending_on_disk(bench: Bench) -> int:
+    """The number of pending offsets in the store."""
+    return len(list(bench.node.store.scan(b"w")))
+
+
+def test_pending_offsets_count_against_the_limit_of_a_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A transaction is no way around MAX_OFFSETS_PER_GROUP."""
+    monkeypatch.setattr(limits, "MAX_OFFSETS_PER_GROUP", 2)
+    bench = waiting()
+    commit = bench.node.groups.commit
+    assert commit("g", {("t", 1): Committed(1)}) is Code.NONE
+    assert commit("g", {("u", 1): Committed(1)}) is Code.INVALID_REQUEST
+    bench.node.close()
+
+
+def test_a_group_with_pending_offsets_alone_is_kept() -> None:
+    """Its transaction may commit later; the group goes with the first look after an abort."""
+    bench = waiting()
+    bench.node.groups.ask("g", CommitOffsets, lambda reply: None)
+    bench.node.expire_offsets()
+    assert bench.node.groups.get("g") is not None
+    assert bench.end(commits=False) is Code.NONE
+    bench.node.expire_offsets()
+    assert bench.node.groups.get("g") is None
+    bench.node.close()
+
+
+def test_an_offset_that_a_transaction_may_change_does_not_expire() -> None:
+    """Only after the end of the transaction does its age count; each expired offset is counted."""
+    bench = Bench()
+    bench.node.groups.ask("g", CommitOffsets, lambda reply: None)
+    assert bench.node.groups.commit("g", {PLACE: Committed(5, committed_at_ms=0)}) is Code.NONE
+    bench.begin()
+    bench.commit(7)
+    bench.now += 30 * DAY_MS
+    assert bench.node.expire_offsets() == 0
+    assert bench.offset() == 5
+    assert bench.end(commits=False) is Code.NONE
+    assert bench.node.expire_offsets() == 1
+    assert bench.offset() == -1
+    assert bench.node.counters["offsets_expired"] == 1
+    bench.node.close()
+
+
+def test_a_deleted_topic_takes_the_offsets_of_open_transactions_along() -> None:
+    """A new topic of the same name must not begin at the old topic's offset."""
+    bench = waiting()
+    list(bench.node.groups.topic_deleted("t"))
+    assert pending_on_disk(bench) == 0
+    assert bench.end(commits=True) is Code.NONE
+    assert bench.offset() == -1
+    bench.node.close()
+
+
+def test_another_topics_deletion_leaves_the_offsets_of_open_transactions() -> None:
+    """Only the offsets of the deleted topic go."""
+    bench = waiting()
+    bench.node.groups.commit_later("g", bench.of("tx").producer_id, {("u", 0): Committed(1)})
+    list(bench.node.groups.topic_deleted("u"))
+    assert bench.end(commits=True) is Code.NONE
+    assert (bench.offset(), len(bench.node.groups.offsets("g"))) == (7, 1)
+    bench.node.close()
+
+
+def test_a_deleted_group_leaves_no_pending_offset(tmp_path: Path) -> None:
+    """Neither in memory nor on disk, where the next start would find the group again."""
+    bench = waiting(tmp_path)
+    replies: list[Code] = []
+    bench.node.groups.ask("g", CommitOffsets, lambda reply: None)
+    bench.node.groups.ask("g", DeleteGroup, lambda reply: replies.append(reply.error))
+    assert replies == [Code.NONE]
+    assert pending_on_disk(bench) == 0
+    bench.node.close()
+    again = Bench(tmp_path)
+    assert again.node.groups.get("g") is None
+    assert again.end(commits=True) is Code.NONE
+    assert again.offset() == -1
+    again.node.close()
+
+
+def test_a_commit_outside_of_the_transaction_counts_at_once_and_stays() -> None:
+    """In the same life of the broker too, and for its own partition alone."""
+    bench = waiting()
+    bench.node.groups.commit_later("g", bench.of("tx").producer_id, {("t", 1): Committed(8)})
+    assert bench.node.groups.commit("g", {PLACE: Committed(99)}) is Code.NONE
+    assert bench.offset() == 99
+    assert bench.end(commits=True) is Code.NONE
+    entries = bench.node.groups.offsets("g").entries
+    assert {key: entry.offset for key, entry in entries.items()} == {PLACE: 99, ("t", 1): 8}
+    bench.node.close()
+
+
+def test_a_later_offset_of_a_transaction_counts_after_a_commit_outside() -> None:
+    """The transaction's newer offset is no longer replaced by the commit before it."""
+    bench = waiting()
+    assert bench.node.groups.commit("g", {PLACE: Committed(99)}) is Code.NONE
+    bench.commit(100)
+    assert bench.end(commits=True) is Code.NONE
+    assert bench.offset() == 100
+    bench.node.close()
+
+
+def test_the_end_of_one_transaction_leaves_the_offsets_of_another() -> None:
+    """Two producers of one group have their own pending offsets."""
+    bench = waiting()
+    bench.begin("other")
+    bench.node.groups.commit_later("g", bench.of("other").producer_id, {("t", 1): Committed(3)})
+    assert bench.end(commits=False) is Code.NONE
+    assert bench.node.groups.pending.is_pending("g", ("t", 1))
+    assert bench.end("other", commits=True) is Code.NONE
+    assert list(bench.node.groups.offsets("g").entries) == [("t", 1)]
+    assert list(bench.node.groups.pending) == []
+    bench.node.close()
