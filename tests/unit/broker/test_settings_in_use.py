@@ -98,7 +98,9 @@ def test_a_topic_without_configs_has_those_of_the_broker() -> None:
         "log.retention.ms": 18,
     }
     found = default_configs(Settings.parse(given))
-    assert {name: found[name] for name in found if found[name] != default_configs(Settings())[name]} == {
+    assert {
+        name: found[name] for name in found if found[name] != default_configs(Settings())[name]
+    } == {
         "cleanup.policy": "compact",
         "delete.retention.ms": "11",
         "flush.messages": "12",

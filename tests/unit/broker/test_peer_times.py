@@ -1,0 +1,248 @@
+"""The time limits of one connection: where each begins. Also: a lost connection gives back what it held."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from dataclasses import replace
+
+import pytest
+
+from faust_assigner.broker.connection import Connection
+from faust_assigner.broker.groups.meter import Meter
+from faust_assigner.broker.security.authorizer import ANONYMOUS
+from faust_assigner.broker.security.gate import LOG_IN_TIMEOUT_S
+from faust_assigner.broker.security.listeners import Listener
+from tests.support.asking import wanting
+from tests.support.hall import Hall, Wire, frames, in_hall
+
+API_VERSIONS, FETCH, HEARTBEAT = 18, 1, 12
+
+
+class Clock:
+    """The time of the loop as connections see it, set by hand."""
+
+    def __init__(self, hall: Hall) -> None:
+        self.s = 1_000.0
+        self._hall = hall
+
+    def connect(self, protocol: str = "PLAINTEXT") -> tuple[Connection, Wire]:
+        """One more peer, now."""
+        made = Connection(self._hall.server, Listener(protocol, "127.0.0.1", 0))
+        clock = self
+
+        class Loop:
+            def time(self) -> float:
+                return clock.s
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(asyncio.get_running_loop(), name)
+
+        made._loop = Loop()  # type: ignore[assignment]
+        made._incomplete_since = made._last_active = made._heard_at = made._connected_at = self.s
+        wire = Wire("peer", self._hall.written)
+        made.connection_made(wire)
+        return made, wire
+
+    def sweep(self, peer: Connection, *, after_s: float) -> None:
+        """Look at the peer so much later."""
+        self.s += after_s
+        peer.sweep(self.s)
+
+
+async def turns(count: int = 20) -> None:
+    """Let the broker do what it can."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_bytes_of_a_frame_do_not_prolong_the_time_for_the_whole_frame() -> None:
+    """A peer that sends one byte a second would otherwise hold memory for ever."""
+
+    async def story(hall: Hall) -> list[int]:
+        clock = Clock(hall)
+        peer, wire = clock.connect()
+        frame = next(frames(API_VERSIONS, 1))
+        counts = []
+        for number in range(3):
+            peer.data_received(frame[number : number + 1])
+            clock.sweep(peer, after_s=hall.server.frame_timeout_s / 2.5)
+            counts.append(hall.node.counters["frames_slow"])
+        assert wire.closed
+        return counts
+
+    assert in_hall(story) == [0, 0, 1]
+
+
+def test_each_frame_has_its_own_time() -> None:
+    """The time of the second frame begins with its first byte, not with the first frame's."""
+
+    async def story(hall: Hall) -> bool:
+        clock = Clock(hall)
+        peer, wire = clock.connect()
+        first, second = frames(API_VERSIONS, 2)
+        clock.s += hall.server.frame_timeout_s - 1
+        peer.data_received(first)
+        await turns()
+        peer.data_received(second[:5])
+        clock.sweep(peer, after_s=hall.server.frame_timeout_s - 1)
+        still_open = not wire.closed
+        clock.sweep(peer, after_s=2)
+        return still_open and wire.closed
+
+    assert in_hall(story)
+
+
+@pytest.mark.parametrize("way", ["asks", "is answered"])
+def test_a_question_and_an_answer_both_end_a_silence(way: str) -> None:
+    """connections.max.idle.ms counts from the last of them, in milliseconds."""
+
+    async def story(hall: Hall) -> list[bool]:
+        clock = Clock(hall)
+        idle_s = hall.node.settings.connections_max_idle_ms / 1_000
+        peer, wire = clock.connect()
+        peer.data_received(next(frames(API_VERSIONS, 1)))
+        await turns()
+        clock.s += idle_s - 1
+        if way == "asks":
+            peer.data_received(next(frames(API_VERSIONS, 1)))
+            await turns()
+        else:
+            peer._write([b"answer"])
+        clock.sweep(peer, after_s=idle_s - 1)
+        still_open = not wire.closed
+        clock.sweep(peer, after_s=2)
+        return [still_open, wire.closed, hall.node.counters["peers_idle"] == 1]
+
+    assert in_hall(story) == [True, True, True]
+
+
+def test_bytes_do_not_prolong_the_time_to_log_in() -> None:
+    """The time counts from the connection on."""
+
+    async def story(hall: Hall) -> list[bool]:
+        clock = Clock(hall)
+        peer, wire = clock.connect("SASL_PLAINTEXT")
+        clock.s += LOG_IN_TIMEOUT_S - 1
+        peer.data_received(next(frames(API_VERSIONS, 1)))
+        await turns()
+        clock.sweep(peer, after_s=0.5)
+        still_open = not wire.closed
+        clock.sweep(peer, after_s=1)
+        return [still_open, wire.closed, hall.node.counters["log_ins_slow"] == 1]
+
+    assert in_hall(story) == [True, True, True]
+
+
+def test_a_closed_peer_that_reads_nothing_is_dropped_with_the_next_sweep() -> None:
+    """Its transport would wait for ever for the last answers to be read."""
+
+    async def story(hall: Hall) -> list[bool]:
+        clock = Clock(hall)
+        peer, wire = clock.connect()
+        peer.close("peers_idle", "silent")
+        before = wire.aborted
+        clock.sweep(peer, after_s=1)
+        return [before, wire.aborted]
+
+    assert in_hall(story) == [False, True]
+
+
+def test_a_frame_as_large_as_the_setting_is_taken_and_a_larger_one_is_not() -> None:
+    """socket.request.max.bytes; a frame has at least one byte."""
+
+    async def story(hall: Hall) -> list[bool]:
+        largest = hall.node.settings.socket_request_max_bytes
+        closed = []
+        for size in (largest, largest + 1, 1, 0, -1):
+            peer, wire = hall.connect("peer")
+            peer.data_received(size.to_bytes(4, "big", signed=True))
+            closed.append(wire.closed)
+        return closed
+
+    assert in_hall(story) == [False, True, False, True, True]
+
+
+def test_a_peer_is_nobody_before_its_log_in() -> None:
+    """Rules for a user must not apply to whoever claims the name."""
+
+    async def story(hall: Hall) -> list[str]:
+        clock = Clock(hall)
+        peer, _ = clock.connect("SASL_PLAINTEXT")
+        before = peer.principal
+        assert peer.gate is not None
+        peer.gate.user = "alice"
+        return [before, peer.principal]
+
+    assert in_hall(story) == [ANONYMOUS, "User:alice"]
+
+
+def test_heartbeats_are_measured_from_the_arrival_of_their_bytes() -> None:
+    """Answers from memory, too."""
+
+    async def story(hall: Hall) -> list[float]:
+        seen: list[float] = []
+
+        class Seen(Meter):
+            def served(self, frame: bytes, heard_at: float) -> None:
+                seen.append(heard_at)
+
+        hall.node.groups.meter = Seen()
+        clock = Clock(hall)
+        peer, _ = clock.connect()
+        for frame in frames(HEARTBEAT, 2, 3, group_id="g", generation_id=1, member_id="m"):
+            clock.s += 5
+            peer.data_received(frame)
+            await turns()
+        return seen
+
+    assert in_hall(story) == [1_005.0, 1_010.0]
+
+
+def test_a_lost_peer_gives_back_everything_that_counts_against_others() -> None:
+    """Unread answers, held bytes, its place among the connections, and its waiting long poll."""
+
+    async def story(hall: Hall) -> list[object]:
+        log = hall.node.catalogue.create("t", 1, {}).partitions[0]
+        peer, wire = hall.connect("reader")
+        waits = datetime.timedelta(seconds=300)
+        wanted = {"topics": wanting(1), "max_bytes": 1_000, "min_bytes": 1, "max_wait": waits}
+        peer.data_received(next(frames(FETCH, 1, 4, **wanted)))
+        await turns()
+        wire.unsent = 100
+        peer._count_unsent()
+        peer.data_received(b"\0\0\0\x20half a frame")
+        taken = [
+            hall.node.unsent_bytes,
+            len(log.waiters),
+            hall.server.connections,
+            bool(hall.server._held._sizes),
+        ]
+        peer.connection_lost(None)
+        await turns()
+        assert not hall.server._per_address
+        left = [
+            hall.node.unsent_bytes,
+            len(log.waiters),
+            hall.server.connections,
+            bool(hall.server._held._sizes),
+        ]
+        return [taken, left]
+
+    assert in_hall(story) == [[100, 1, 1, True], [0, 0, 0, False]]
+
+
+@pytest.mark.parametrize("setting", ["max_connections", "max_connections_per_ip"])
+def test_the_last_allowed_connection_is_admitted_and_the_next_one_is_not(setting: str) -> None:
+    """Each refusal is counted, and the place of a lost connection is free again."""
+
+    async def story(hall: Hall) -> list[bool]:
+        hall.node.settings = replace(hall.node.settings, **{setting: 2})
+        peers = [hall.connect(str(number)) for number in range(3)]
+        closed = [wire.closed for _, wire in peers]
+        assert hall.node.counters["connections_refused"] == 1
+        for peer, _ in peers[1:]:
+            peer.connection_lost(None)
+        return [*closed, hall.connect("later")[1].closed]
+
+    assert in_hall(story) == [False, False, True, False]
