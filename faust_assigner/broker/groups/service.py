@@ -157,7 +157,6 @@ class GroupService(GroupBooks):
             self._feed(
                 group, CatalogueChanged(self._tell(group_id))
             )  # a member that has just created a topic gets its partitions
-            group = self._groups[group_id]
         self._feed(group, event)
         if not isinstance(event, CommitOffsets):
             self._set_alarm(group_id)  # a commit can only postpone a deadline

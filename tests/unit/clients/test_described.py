@@ -135,6 +135,10 @@ def test_what_is_to_come_is_told_from_what_is_to_go() -> None:
         {("t", 2)},
         {("t", 0)},
     )
+    assert not view.is_classic, "version 0 of the answer names no kind of member"
+    for kind, is_classic in ((0, True), (1, False)):
+        member.member_type = kind
+        assert groups._consumer_member(member).is_classic is is_classic
 
 
 def test_a_partition_that_is_only_copied_is_shown_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,6 +178,38 @@ def test_a_round_of_members_that_say_much_alike_keeps_their_memories_apart() -> 
         assert read.changelogs == SAID.changelogs
 
 
+@pytest.mark.parametrize("generation", [-1, -2, -(2**40)])
+def test_no_generation_is_below_that_of_no_assignment(generation: int) -> None:
+    """A varint has no sign; a wrong generation must not stop the member from joining."""
+    said = JoinData(generation=generation, former_generation=generation, former_actives={"a": [1]})
+    back = decode_join(encode_join(said, ["a"]), ["a"])
+    assert (back.generation, back.former_generation) == (-1, -1)
+
+
+def test_equal_bytes_of_other_topics_or_other_fields_are_read_for_themselves() -> None:
+    """The memory of a round knows the field and the subscription, too: indexes mean other topics there."""
+    memo: Memo = {}
+    logs = JoinData(changelogs=frozenset({"a"}))
+    everywhere = JoinData(globals_={"a": False})
+    found = []
+    for said, topics in ((logs, ["a"]), (everywhere, ["a"]), (logs, ["a", "b"])):
+        back = decode_join(encode_join(said, topics), topics, memo=memo)
+        found.append((back.changelogs, back.globals_))
+    assert found == [({"a"}, {}), (set(), {"a": False}), ({"a"}, {})]
+    other = decode_join(encode_join(logs, ["a"]), ["z"], memo=memo)
+    assert other.changelogs == {"z"}
+
+
+@pytest.mark.parametrize(
+    "claimed", [("actives", {"a": [0], "b": [1]}), ("changelogs", frozenset("ab"))]
+)
+def test_an_index_of_one_more_topic_than_there_are_is_refused(claimed: tuple[str, Any]) -> None:
+    """As a refusal of this member, never as an error of the leader."""
+    name, value = claimed
+    with pytest.raises(MetadataRefused, match="beyond the 1 subscribed"):
+        decode_join(encode_join(JoinData(**{name: value}), ["a", "b"]), ["a"])
+
+
 def test_claims_on_other_topics_are_not_sent() -> None:
     """What the member does not subscribe to any more is left out of our part."""
     back = decode_join(encode_join(SAID, ["orders"]), ["orders"])

@@ -1,0 +1,199 @@
+"""A group in the service: its alarms, what it leaves behind, its size on disk, and how it is measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from faust_assigner.broker.groups import GroupService
+from faust_assigner.broker.storage import group_store
+from faust_assigner.broker.storage.store import MemoryStore, Store
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.classic import ClassicGroup
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import (
+    CommitOffsets,
+    ConsumerGroupHeartbeat,
+    DeleteGroup,
+    JoinGroup,
+    LeaveGroup,
+    Leaver,
+    Protocol,
+)
+from faust_assigner.coordinator.offsets import Committed
+from faust_assigner.coordinator.records import Key, Kind, Record
+from faust_assigner.coordinator.settings import ConsumerLimits
+from tests.unit.broker.test_groups import LIMITS, Desk
+
+SESSION_MS = 45_000
+
+
+class Sized(Desk):
+    """A desk whose consumer groups have limits that a test sets."""
+
+    consumer = ConsumerLimits()
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.service._consumer_limits = lambda group_id: self.consumer
+
+
+def heartbeat(token: int, epoch: int = 0) -> ConsumerGroupHeartbeat:
+    """A member of the consumer protocol joins, or leaves."""
+    return ConsumerGroupHeartbeat(
+        token,
+        "m",
+        epoch,
+        rebalance_timeout_ms=1_000 if epoch == 0 else -1,
+        subscribed_topic_names=("t",) if epoch == 0 else None,
+        owned={} if epoch == 0 else None,
+    )
+
+
+def left_in(service: GroupService, group_id: str) -> list[str]:
+    """The parts of the service that still know a group."""
+    parts = {
+        "machine": service._groups,
+        "topics": service._told,
+        "offsets": service._books,
+        "account": service._quota._entries,
+        "meter": service.meter._unsettled,
+    }
+    return [name for name, part in parts.items() if group_id in part]
+
+
+def test_each_kind_of_request_that_may_begin_a_deadline_sets_the_alarm() -> None:
+    """A join, a sync, a leave and a heartbeat of the consumer protocol."""
+    desk = Desk(MemoryStore())
+    seen = []
+    for ask in (
+        lambda: desk.join(),
+        lambda: desk.ask(lambda t: LeaveGroup(t, (Leaver("m"),))),
+        lambda: desk.ask(heartbeat, "new"),
+    ):
+        desk.alarms.clear()
+        ask()
+        seen.append(bool(desk.alarms))
+        desk.join("", group_id="g")
+    assert seen == [True, True, True]
+
+
+def test_a_commit_sets_no_alarm() -> None:
+    """It only postpones a session, and commits are many."""
+    desk = Desk(MemoryStore())
+    desk.stable()
+    desk.alarms.clear()
+    assert desk.ask(lambda t: CommitOffsets(t, "m", 1))[0].error is Code.NONE
+    assert desk.alarms == []
+
+
+@pytest.mark.parametrize("kind", ["classic", "consumer"])
+def test_a_deleted_group_leaves_nothing_in_memory_or_on_disk(kind: str) -> None:
+    """Also where it had members and offsets before."""
+    store = MemoryStore()
+    desk = Desk(store)
+    if kind == "classic":
+        desk.stable()
+        desk.ask(lambda t: LeaveGroup(t, (Leaver("m"),)))
+        desk.service.tick("g")
+    else:
+        desk.ask(heartbeat)
+        desk.ask(lambda t: heartbeat(t, -1))
+    desk.service.commit("g", {("t", 0): Committed(1)})
+    assert left_in(desk.service, "g")[:3] == ["machine", "topics", "offsets"]
+    assert desk.ask(DeleteGroup)[0].error is Code.NONE
+    assert left_in(desk.service, "g") == []
+    assert list(store.scan(b"")) == []
+
+
+@pytest.mark.parametrize(("generation", "error"), [(-1, Code.NONE), (0, Code.ILLEGAL_GENERATION)])
+def test_only_a_commit_without_a_generation_creates_a_group(generation: int, error: Code) -> None:
+    """A member's late commit must not bring its deleted group back."""
+    desk = Desk(MemoryStore())
+    assert desk.ask(lambda t: CommitOffsets(t, "", generation))[0].error is error
+    assert [group.group_id for group in desk.service] == (["g"] if error is Code.NONE else [])
+
+
+def test_changed_limits_reach_the_groups_of_both_protocols() -> None:
+    """A classic group takes them along when it becomes a consumer group."""
+    desk = Sized(MemoryStore())
+    desk.join(group_id="classic")
+    desk.ask(heartbeat, "consumer")
+    desk.consumer = ConsumerLimits(session_timeout_ms=123)
+    for name in ("classic", "consumer", "unknown"):
+        desk.service.limits_changed(name)
+    classic, consumer = desk.service.get("classic"), desk.service.get("consumer")
+    assert isinstance(classic, ClassicGroup)
+    assert classic.consumer_limits.session_timeout_ms == 123
+    assert consumer.limits.session_timeout_ms == 123  # type: ignore[union-attr]
+
+
+def test_a_rebalance_is_counted_under_the_first_event_that_began_it() -> None:
+    """A later join in the same rebalance, and the end of it, are no rebalances of their own."""
+    desk = Desk(MemoryStore())
+    desk.ask(lambda t: JoinGroup(t, "", "a", (Protocol("range", b""),), needs_known_id=False))
+    desk.ask(lambda t: JoinGroup(t, "", "b", (Protocol("range", b""),), needs_known_id=False))
+    assert dict(desk.service.meter.rebalances) == {"member_joined": 1}
+    desk.service.tick("g")
+    assert dict(desk.service.meter.rebalances) == {"member_joined": 1}
+    assert desk.counters["group_member_joined"] == 2
+
+
+def test_a_rebalance_takes_as_long_as_the_timers_say() -> None:
+    """A step of the wall clock is no time."""
+    desk = Desk(MemoryStore())
+    desk.join()
+    desk.now += 10**9
+    desk.timer += 2_000
+    desk.stable()
+    assert desk.service.meter.rebalance_s.total == 2.0
+
+
+@pytest.mark.parametrize(("spare", "error"), [(0, Code.NONE), (-1, Code.UNKNOWN_SERVER_ERROR)])
+def test_a_classic_record_counts_with_its_own_size_in_a_change_of_several_records(
+    spare: int, error: Code
+) -> None:
+    """A downgrade writes it beside tombstones; exactly message.max.bytes are allowed."""
+    member = fx.MemberRecord("m", None, "c", "/h", 1, 2, (Protocol("p", b"x" * 500),), b"y" * 300)
+    record = fx.GroupRecord("g", 1, "consumer", "p", "m", 0, (member,), True)
+    size = group_store.record_size(record)
+    desk = Desk(MemoryStore(), max_record_bytes=size + spare)
+    saved = desk.service._save("g", (Record(Key(Kind.CLASSIC, "g"), record),))
+    assert (saved, desk.service._save_group(record)) == (error, error)
+
+
+@pytest.mark.parametrize("expires_at_ms", [None, 0, 7])
+def test_an_offset_survives_its_bytes(expires_at_ms: int | None) -> None:
+    """Also one that has no time of its own, or a time of zero."""
+    store = MemoryStore()
+    entry = Committed(5, 3, "nöte", 9, expires_at_ms)
+    store.write([(group_store.offset_key("g", "t", 2), group_store.dump_offset(entry))])
+    assert list(group_store.load_offsets(store)) == [("g", ("t", 2), entry)]
+
+
+def test_a_restored_group_with_members_is_no_group_of_offsets_alone() -> None:
+    """The two kinds have their own shares of the broker's limit, in the next life too."""
+    store = MemoryStore()
+    desk = Desk(store)
+    desk.stable()
+    desk.ask(CommitOffsets, "offsets")
+    desk.service.commit("offsets", {("t", 0): Committed(1)})
+    again = Desk(store)
+    kinds = {name: entry.is_simple for name, entry in again.service._quota._entries.items()}
+    assert kinds == {"g": False, "offsets": True}
+
+
+def test_a_session_that_ends_removes_its_member_at_the_alarm() -> None:
+    """The alarm is one session after the last word of the member."""
+    desk = Desk(MemoryStore())
+    desk.stable()
+    group = desk.service.get("g")
+    assert group is not None
+    assert group.next_deadline_ms == desk.timer + SESSION_MS
+    desk.timer += SESSION_MS - 1
+    desk.service.tick("g")
+    assert not group.is_empty
+    desk.timer += 1
+    desk.service.tick("g")
+    assert group.is_empty
+    assert desk.counters["group_member_expired"] == 1
+    assert LIMITS.initial_rebalance_delay_ms == 0

@@ -1,0 +1,167 @@
+"""The effect of each answer of the coordinator on a member: share, id, connection and next pause."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from faust_assigner.clients import GroupMember, GroupRefused
+from faust_assigner.clients import member as room
+from tests.unit.clients.test_member import (
+    BEAT_S,
+    REBALANCE,
+    SESSION_S,
+    TOO_LARGE,
+    Alone,
+    Coordinator,
+    Diary,
+    play,
+)
+
+LOADING, MOVED, ILLEGAL_GENERATION, UNKNOWN_MEMBER, FENCED = 14, 16, 22, 25, 82
+
+
+class Answering(Coordinator):
+    """Gives these errors for the first syncs, and keeps the member ids that joined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[int] = []
+        self.joined_as: list[str] = []
+
+    async def send(self, request: Any) -> Any:
+        """As before."""
+        name = type(request).__name__
+        if name == "JoinGroupRequest":
+            self.joined_as.append(request._member_id)
+        if name == "SyncGroupRequest":
+            self.sync_error = self.errors.pop(0) if self.errors else 0
+        return await super().send(request)
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Answering:
+    """The coordinator of every member of a test."""
+    made = Answering()
+    monkeypatch.setattr(room, "CoordinatorLink", lambda *_, **__: made)
+    return made
+
+
+def a_member(work: Diary, **more: Any) -> GroupMember:
+    """One that joins alone."""
+    return GroupMember(
+        "g", protocol_type="t", strategies=[Alone()], work=work,
+        session_timeout_s=SESSION_S, heartbeat_interval_s=BEAT_S, **more,
+    )  # fmt: skip
+
+
+def ends(work: Diary) -> list[tuple[float, str]]:
+    """The ends of its shares, with their times."""
+    return [(at, what) for at, what in work.told if what in ("lost", "revoked")]
+
+
+@pytest.mark.parametrize("answer", [None, LOADING, MOVED])
+def test_a_share_without_one_answered_heartbeat_is_lost_after_one_session(
+    answering: Answering, answer: int | None
+) -> None:
+    """Silence from the first heartbeat on, or a broker that is no coordinator: neither knows the member."""
+    work = Diary()
+
+    async def story() -> None:
+        if answer is None:
+            answering.silent_since = 0.1
+        else:
+            answering.beat = lambda: answer
+        async with a_member(work):
+            await asyncio.sleep(1.5 * SESSION_S)
+
+    play(story())
+    at, what = ends(work)[0]
+    assert what == "lost"
+    assert at == pytest.approx(SESSION_S, abs=0.1)
+
+
+@pytest.mark.parametrize(("answer", "hung_up"), [(None, True), (MOVED, False), (0, False)])
+def test_a_coordinator_that_does_not_answer_a_heartbeat_is_looked_for_again(
+    answering: Answering, answer: int | None, hung_up: bool
+) -> None:
+    """Its connection may be dead; one that has moved is looked for on the same connections."""
+
+    async def story() -> None:
+        async with a_member(Diary()):
+            await asyncio.sleep(1)
+            if answer is None:
+                answering.silent_since = 1.0
+            else:
+                answering.beat = lambda: answer
+            await asyncio.sleep(BEAT_S + SESSION_S / 3)
+            assert bool(answering.hung_up) is hung_up
+            assert bool(answering.lost_times) is (answer != 0)
+
+    play(story())
+
+
+def test_the_work_of_a_replaced_static_member_ends_as_lost(answering: Answering) -> None:
+    """Another process has the instance id and perhaps the share: no data may be touched any more."""
+    work = Diary()
+
+    async def story() -> None:
+        answering.beat = lambda: FENCED
+        async with a_member(work, instance_id="i") as member:
+            with pytest.raises(GroupRefused, match="FENCED_INSTANCE_ID"):
+                await asyncio.wait_for(member.wait(), 100)
+
+    play(story())
+    assert [what for _, what in ends(work)] == ["lost"]
+
+
+@pytest.mark.parametrize(
+    ("error", "then"), [(ILLEGAL_GENERATION, "m"), (REBALANCE, "m"), (UNKNOWN_MEMBER, "")]
+)
+def test_only_a_member_that_is_unknown_gives_its_id_up(
+    answering: Answering, error: int, then: str
+) -> None:
+    """With a new id the group would wait for the old one until its session ends."""
+
+    async def story() -> None:
+        answering.errors = [error]
+        async with a_member(Diary()):
+            await asyncio.sleep(1)
+
+    play(story())
+    assert answering.joined_as == ["", then]
+
+
+def test_a_usual_answer_ends_the_growth_of_the_pause(answering: Answering) -> None:
+    """The pause grows with answers that explain nothing in a row, and starts anew after any other."""
+
+    async def story() -> None:
+        answering.errors = [TOO_LARGE] * 4 + [REBALANCE] + [TOO_LARGE] + [0]
+        async with a_member(Diary(), retry_backoff_s=1.0):
+            await asyncio.sleep(100)
+
+    play(story())
+    times = answering.times("JoinGroup")[:7]
+    pauses = [round(after - before) for before, after in pairwise(times)]
+    assert pauses == [2, 4, 8, 16, 1, 2]
+
+
+def test_the_callers_own_time_for_a_request_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The member's own is a default only."""
+    made: list[dict[str, Any]] = []
+
+    def link(*_: Any, **more: Any) -> Coordinator:
+        made.append(more)
+        return Coordinator()
+
+    monkeypatch.setattr(room, "CoordinatorLink", link)
+
+    async def story() -> None:
+        async with a_member(Diary(), request_timeout_ms=5):
+            await asyncio.sleep(1)
+
+    play(story())
+    assert made[0]["request_timeout_ms"] == 5
