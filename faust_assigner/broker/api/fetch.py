@@ -13,8 +13,6 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker.answers import Chain
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.fetch_sessions import (
-    FINAL_EPOCH,
-    FIRST_EPOCH,
     NO_SESSION,
     TOPIC_IDS_SINCE,
     FetchSession,
@@ -62,7 +60,6 @@ async def fetch(call: Call, request: Any) -> Values:
     session, error = session_of(call, request)
     if error is not ErrorCode.none:
         return {"error_code": error}
-    is_first = getattr(request, "session_epoch", FINAL_EPOCH) == FIRST_EPOCH
     parts = asked_in(request, call.version) if session is None else list(session.parts.items())
     wants = await _wants(call, parts, is_committed=request.isolation_level == READ_COMMITTED)
     wait_ms = min(milliseconds(request.max_wait), MAX_WAIT_MS)
@@ -70,7 +67,7 @@ async def fetch(call: Call, request: Any) -> Values:
     sound = bool(wants) and not any(w.error is not ErrorCode.none for w in wants)
     if sound and wait_ms > 0 and sum(map(_available, wants)) < min_bytes:
         await _data(wants, min_bytes, wait_ms)
-    return await _answer(call, wants, request.max_bytes, session, is_first=is_first)
+    return await _answer(call, wants, request.max_bytes, session)
 
 
 async def _wants(
@@ -154,8 +151,6 @@ async def _answer(
     wants: Sequence[Want],
     max_bytes: int,
     session: FetchSession | None,
-    *,
-    is_first: bool,
 ) -> Values:
     left = min(max_bytes, call.node.settings.fetch_max_bytes, call.node.room_for_answer())
     readings: dict[int, Reading] = {}
@@ -179,8 +174,7 @@ async def _answer(
     topics: dict[Any, list[Values]] = {}
     for number, want in enumerate(wants):
         values = _values(call, want, found.get(number, ()), aborted.get(number, []))
-        has_news = session is None or session.note((want.topic, want.partition), values)
-        if has_news or is_first:
+        if session is None or session.note((want.topic, want.partition), values):
             topics.setdefault(want.topic, []).append(values)
         await call.throttle.turn()
     name = "topic_id" if call.version >= TOPIC_IDS_SINCE else "topic"

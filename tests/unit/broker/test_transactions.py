@@ -449,7 +449,7 @@ async def test_a_trim_while_an_answer_is_made_hides_no_aborted_transaction(
     other = Want("other", 0, 0, 10_000, None, ErrorCode.unknown_topic_or_partition, is_committed)
     want = Want("t", 0, 0, 10_000, bench.log, ErrorCode.none, is_committed)
     # Partitions are planned in order, one turn each: the trim comes after both are planned.
-    answer = await fetch._answer(call, [other, want], 100_000, None, is_first=False)
+    answer = await fetch._answer(call, [other, want], 100_000, None)
     (part,) = answer["responses"][1]["partitions"]
     assert bench.log.start_offset == 2
     expected = [{"producer_id": bench.of("tx").producer_id, "first_offset": 0}]
