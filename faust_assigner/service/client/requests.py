@@ -7,6 +7,7 @@ from typing import Any
 
 from faust_assigner.service.client.commands import Release, Warm
 from faust_assigner.service.client.messages import by_topic, to_message
+from faust_assigner.service.client.registration import Registration
 from faust_assigner.service.digest import Held
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
@@ -23,6 +24,15 @@ class Requests:
             "incarnation": incarnation,
             "group": group,
         }
+
+    def register(
+        self, registration: Registration, *, returns: bool, former: Iterable[tuple[str, int]]
+    ) -> pb.RegisterRequest:
+        """Register; ``returns`` and ``former`` as in :meth:`Registration.message`."""
+        name, incarnation = self._who["consumer_name"], self._who["incarnation"]
+        request = registration.message(name, incarnation, returns=returns, former=former)
+        request.group = self._who["group"]
+        return request
 
     def _of(self, command: Warm | Release) -> dict[str, Any]:
         return {

@@ -79,15 +79,15 @@ async def test_a_stream_at_a_stopped_instance_is_left_though_heartbeats_are_answ
                 request_serializer=lambda request: request.SerializeToString(),
                 response_deserializer=_heartbeat,
             )
-            one.client.targets = (other.target,)
-            first = one.client._once
+            one.client._streams.targets = (other.target,)
+            first = one.client._calls.once
 
             async def elsewhere(method: str, request: Any, **options: Any) -> Any:
                 if method == "Heartbeat":
                     return await beat(request, timeout=2.0)
                 return await first(method, request, **options)
 
-            one.client._once = elsewhere  # type: ignore[method-assign]
+            one.client._calls.once = elsewhere  # type: ignore[method-assign]
             streams = one.client.streams
             stopped.send(signal.SIGSTOP)
             try:

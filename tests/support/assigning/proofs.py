@@ -134,19 +134,25 @@ class HeardClient(AssignerClient):
 
     heard: ClassVar[list[Said]] = []
 
-    async def _once(self, method: str, request: Any, **options: Any) -> Any:
-        sent, refused = time.monotonic(), False
-        try:
-            return await super()._once(method, request, **options)
-        except ServiceRefused:
-            refused = True
-            raise
-        except BaseException:
-            method = ""  # nobody knows what came of it
-            raise
-        finally:
-            if method in ANSWERS:
-                self.heard.append(_said(method, request, sent, refused=refused))
+    def __init__(self, *said: Any, **options: Any) -> None:
+        super().__init__(*said, **options)
+        once = self._calls.once
+
+        async def noted(method: str, request: Any, **more: Any) -> Any:
+            sent, refused = time.monotonic(), False
+            try:
+                return await once(method, request, **more)
+            except ServiceRefused:
+                refused = True
+                raise
+            except BaseException:
+                method = ""  # nobody knows what came of it
+                raise
+            finally:
+                if method in ANSWERS:
+                    self.heard.append(_said(method, request, sent, refused=refused))
+
+        self._calls.once = noted  # type: ignore[method-assign]
 
 
 def _said(method: str, request: Any, sent: float, *, refused: bool) -> Said:

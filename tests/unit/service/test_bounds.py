@@ -57,10 +57,10 @@ def heard(*commands: Command) -> list[Any]:
     messages = [pb.AssignmentCommand(assignment=pb.AssignmentUpdate(snapshot=True))]
     messages += [message for command in commands for message in messages_of(command)]
     for number, message in enumerate(messages):
-        client._take(message, is_first=number == 0)
+        client._inbox.take(message, is_first=number == 0)
     found = []
-    while not client._queue.empty():
-        found.append(client._queue.get_nowait())
+    while not client._inbox._queue.empty():
+        found.append(client._inbox._queue.get_nowait())
     return found[1:]
 
 
@@ -92,11 +92,11 @@ def test_replicas_that_a_broken_stream_began_to_tell_are_not_mixed_with_the_next
     """A new registration begins anew."""
     client = AssignerClient("nowhere:1", "a")
     first, *_ = messages_of(Replicas(ATS))
-    client._take(first, is_first=False)
-    client._registered(pb.AssignmentUpdate(snapshot=True), 0.0)
+    client._inbox.take(first, is_first=False)
+    client._session.begin(pb.AssignmentUpdate(snapshot=True), 0.0)
     [whole] = messages_of(Replicas(ATS[-1:]))
-    client._take(whole, is_first=False)
-    assert client._queue.get_nowait() == Standbys(SPOKEN[-1:])
+    client._inbox.take(whole, is_first=False)
+    assert client._inbox._queue.get_nowait() == Standbys(SPOKEN[-1:])
 
 
 def _state(consumers: Sequence[Consumer] = ()) -> tuple[pb.State, int]:

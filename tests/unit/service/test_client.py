@@ -499,12 +499,11 @@ async def test_an_expelled_consumer_stops_and_does_not_register_again() -> None:
 
 async def test_a_fault_of_the_client_itself_is_raised_where_its_commands_are_read() -> None:
     """Nobody waits for commands that no task brings any more."""
-    client = AssignerClient("127.0.0.1:1", "a")
 
-    def broken(name: str, incarnation: str, **said: Any) -> pb.RegisterRequest:
+    def broken() -> list[tuple[str, int]]:
         raise RuntimeError("no such file")
 
-    client._registration = type("R", (), {"message": staticmethod(broken)})()  # type: ignore[assignment]
+    client = AssignerClient("127.0.0.1:1", "a", registration=Registration(replicas=broken))
     with pytest.raises(RuntimeError, match="no such file"):
         await asyncio.wait_for(anext(client.commands()), 10.0)
     await calls_ended()
@@ -536,7 +535,7 @@ async def test_who_speaks_when_its_commands_have_ended_waits_for_no_connection()
     """There is none any more, and no other comes: leaving waited for ten minutes, acknowledging for ever."""
     warm = Warm(TopicPartition("orders", 0), "h")
     async with AssignerClient("127.0.0.1:1", "a") as client:
-        client._queue.put_nowait(None)
+        client._inbox.put(None)
         assert [said async for said in client.commands()] == []
         async with asyncio.timeout(20.0):
             assert not await client.leave()

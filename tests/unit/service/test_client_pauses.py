@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.service.client import AssignerClient, Grant, Release, Retry, TopicPartition
-from faust_assigner.service.client import client as room
+from faust_assigner.service.client import calls as room
 from faust_assigner.service.errors import Expelled, NotFound, Replaced, ServiceRefused
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
@@ -44,14 +43,14 @@ async def stayed(*outcomes: Any) -> tuple[list[int], list[float], AssignerClient
         outcome = left.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
-        client._is_registered = bool(outcome)
+        client._session.is_registered = bool(outcome)
         return False
 
-    client._hold_one = hold_one  # type: ignore[method-assign]
-    await client._stay()
+    client._streams.hold_one = hold_one  # type: ignore[method-assign]
+    await client._streams.hold()
     told = []
-    while not client._queue.empty():
-        told.append(client._queue.get_nowait())
+    while not client._inbox._queue.empty():
+        told.append(client._inbox._queue.get_nowait())
     return list(TRIES), patience, client, told
 
 
@@ -84,8 +83,8 @@ async def test_a_consumer_that_another_process_replaces_may_work_on_nothing(
     async def hold_one(patience_s: float) -> bool:
         raise kind("it is out")
 
-    client._hold_one = hold_one  # type: ignore[method-assign]
-    await client._stay()
+    client._streams.hold_one = hold_one  # type: ignore[method-assign]
+    await client._streams.hold()
     assert not client.may_work(at)
 
 
@@ -96,7 +95,7 @@ async def test_a_session_counts_from_when_it_was_asked_for(lives_ms: int, ends_a
     client = AssignerClient("nowhere:1", "c", clock=lambda: now[0])
     at = TopicPartition("t", 0)
     said = pb.AssignmentUpdate(session_id="s", lives_ms=lives_ms)
-    client._registered(said, await client._lives_until(said, 5.0))
+    client._session.begin(said, await client._streams.lives_until(said, 5.0))
     client.holdings.update([Grant(at, 1)], [], snapshot=True)
     for now[0] in (12.0, 14.9, 15.1):
         assert client.may_work(at) == (now[0] < ends_at)
@@ -123,29 +122,25 @@ async def test_a_heartbeat_brings_the_time_of_a_late_answer_up_to_date(
             raise answer
         return answer
 
-    client._once = once  # type: ignore[method-assign]
+    client._calls.once = once  # type: ignore[method-assign]
     said = pb.AssignmentUpdate(session_id="s", lives_ms=10_000)
-    assert await client._lives_until(said, 5.0) == ends_at
+    assert await client._streams.lives_until(said, 5.0) == ends_at
     assert asked == [("Heartbeat", "s")]
 
 
-async def test_an_answer_to_an_earlier_handoff_is_not_sent_for_the_next_one() -> None:
+def test_an_answer_to_an_earlier_handoff_is_not_sent_for_the_next_one() -> None:
     """The partition goes a second time: told twice, the client has not stopped work on it yet."""
     client = AssignerClient("nowhere:1", "c")
     at = TopicPartition("t", 0)
     sent: list[Any] = []
 
-    async def again(method: str, request: Any) -> None:
-        sent.append(request)
-
-    client._acknowledge_again = again  # type: ignore[method-assign, assignment]
+    client._inbox._repeat = lambda method, request: sent.append(request)
     first, second = Release(at, "d", 1, True), Release(at, "d", 2, True)
-    client._take_handoff(first)
-    client._acked[Release, at] = ("PartitionReleased", "the first")
-    client._take_handoff(first)
-    client._take_handoff(second)
-    client._take_handoff(second)
-    await asyncio.sleep(0)
+    client._inbox.take_handoff(first)
+    client._inbox.acknowledged(first, "PartitionReleased", "the first")
+    client._inbox.take_handoff(first)
+    client._inbox.take_handoff(second)
+    client._inbox.take_handoff(second)
     assert sent == ["the first"]
 
 
@@ -156,7 +151,7 @@ async def test_a_partition_that_is_let_go_is_owned_no_more_before_anybody_is_tol
     client.holdings.begin(60.0)
     client.holdings.update([Grant(at, 1)], [], snapshot=True)
     release = Release(at, "d", 1, True)
-    client._take_handoff(release)
+    client._inbox.take_handoff(release)
     seen: list[bool] = []
 
     async def acknowledge(method: str, request: Any, command: Any) -> bool:
@@ -198,7 +193,7 @@ async def test_a_process_that_was_registered_before_says_so(
     monkeypatch.setattr(room, "KafkaAssignerStub", Stub)
     client = AssignerClient("127.0.0.1:1", "c")
     for _ in range(3):
-        assert await client._hold_one(5.0)
+        assert await client._streams.hold_one(5.0)
     await client.close()
     assert asked == [False, True, True]
 
@@ -210,8 +205,8 @@ async def test_a_handoff_that_was_called_off_is_told_anew_when_it_comes_again() 
     warm = pb.AssignmentCommand(warm=pb.WarmPartition(partition=partition, handoff_id=1))
     abort = pb.AssignmentCommand(abort_warm=pb.AbortWarm(partition=partition, handoff_id=1))
     for message in (warm, warm, abort, warm):
-        client._take(message, is_first=False)
+        client._inbox.take(message, is_first=False)
     told = []
-    while not client._queue.empty():
-        told.append(type(client._queue.get_nowait()).__name__)
+    while not client._inbox._queue.empty():
+        told.append(type(client._inbox._queue.get_nowait()).__name__)
     assert told == ["Warm", "AbortWarm", "Warm"]

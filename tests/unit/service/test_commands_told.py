@@ -29,10 +29,10 @@ def test_a_command_of_a_hand_off_is_heard_with_all_that_was_said(command: Any, h
     """The other party, the hand-off's id, and whether the new owner waits for the release."""
     listener = client.AssignerClient("nowhere:1", "a")
     first = pb.AssignmentCommand(assignment=pb.AssignmentUpdate(snapshot=True))
-    listener._take(first, is_first=True)
+    listener._inbox.take(first, is_first=True)
     for message in messages_of(command):
-        listener._take(message, is_first=False)
+        listener._inbox.take(message, is_first=False)
     found = []
-    while not listener._queue.empty():
-        found.append(listener._queue.get_nowait())
+    while not listener._inbox._queue.empty():
+        found.append(listener._inbox._queue.get_nowait())
     assert found[1:] == [heard]

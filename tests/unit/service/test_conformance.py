@@ -15,7 +15,6 @@ import pytest
 
 from examples.conformance.client import Worker
 from faust_assigner.service.client import Assigned, AssignerClient, Lost, Release, Retry, Warm
-from faust_assigner.service.client.requests import Requests
 from faust_assigner.service.conformance.part import TOPIC, Work
 from faust_assigner.service.conformance.rules import RULES, broken
 from faust_assigner.service.conformance.subjects import Start, Subject
@@ -86,57 +85,92 @@ def inside(
 class Forgetful(AssignerClient):
     """Makes an incarnation for each registration."""
 
-    async def _hold_one(self, patience_s: float) -> bool:
-        self.incarnation += "x"
-        self._requests = Requests(self.name, self.incarnation)
-        return await super()._hold_one(patience_s)
+    def __init__(self, *said: Any, **options: Any) -> None:
+        super().__init__(*said, **options)
+        hold_one = self._streams.hold_one
+
+        async def anew(patience_s: float) -> bool:
+            self._requests._who["incarnation"] += "x"
+            return await hold_one(patience_s)
+
+        self._streams.hold_one = anew  # type: ignore[method-assign]
 
 
-class Adding(AssignerClient):
+class _Hearing(AssignerClient):
+    """Hears a message otherwise."""
+
+    def __init__(self, *said: Any, **options: Any) -> None:
+        super().__init__(*said, **options)
+        take = self._inbox.take
+
+        def heard(message: pb.AssignmentCommand, *, is_first: bool) -> None:
+            self.spoil(message, is_first=is_first)
+            take(message, is_first=is_first)
+
+        self._inbox.take = heard  # type: ignore[method-assign]
+
+    def spoil(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
+        """The bug."""
+
+
+class Adding(_Hearing):
     """Adds a snapshot to what it has."""
 
-    def _take(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
+    def spoil(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
+        """Only the first message of a stream is a snapshot."""
         message.assignment.snapshot = message.assignment.snapshot and is_first
-        super()._take(message, is_first=is_first)
+
+
+class Strict(_Hearing):
+    """Ends at a command that it does not know."""
+
+    def spoil(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
+        """Its task ends."""
+        if message.WhichOneof("command") is None:
+            raise ValueError("what is this?")
 
 
 class Timeless(AssignerClient):
     """Believes that a registration lives for ever."""
 
+    def __init__(self, *said: Any, **options: Any) -> None:
+        super().__init__(*said, **options)
+        self._session.check_time = lambda: False  # type: ignore[method-assign]
+
     def may_work(self, partition: tuple[str, int]) -> bool:
         """Always."""
         return True
-
-    def _check_time(self) -> bool:
-        return False
 
 
 class Believing(AssignerClient):
     """Takes every heartbeat for answered well."""
 
-    async def _once(self, method: str, request: Any, **options: Any) -> Any:
-        answer = await super()._once(method, request, **options)
-        if method == "Heartbeat":
-            answer.known = True
-            answer.lives_ms = 2_000
-        return answer
+    def __init__(self, *said: Any, **options: Any) -> None:
+        super().__init__(*said, **options)
+        once = self._calls.once
+
+        async def believed(method: str, request: Any, **more: Any) -> Any:
+            answer = await once(method, request, **more)
+            if method == "Heartbeat":
+                answer.known = True
+                answer.lives_ms = 2_000
+            return answer
+
+        self._calls.once = believed  # type: ignore[method-assign]
 
 
 class Patient(AssignerClient):
     """Waits on a stream that says nothing."""
 
-    def _registered(self, said: pb.AssignmentUpdate, sent_at: float) -> None:
-        super()._registered(said, sent_at)
-        self._is_pulsing = False
+    def __init__(self, *said: Any, **options: Any) -> None:
+        super().__init__(*said, **options)
+        begin = self._session.begin
 
+        def begun(said: pb.AssignmentUpdate, until: float) -> None:
+            begin(said, until)
+            self._session.is_pulsing = False
 
-class Strict(AssignerClient):
-    """Ends at a command that it does not know."""
-
-    def _take(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
-        if message.WhichOneof("command") is None:
-            raise ValueError("what is this?")
-        super()._take(message, is_first=is_first)
+        self._session.begin = begun  # type: ignore[method-assign]
 
 
 class FirstEpoch(Noting):
@@ -196,8 +230,9 @@ class Deaf(Noting):
 class Unheeding(Timeless):
     """Goes on to work when it is refused."""
 
-    def _give_up(self) -> None:
-        """Nothing."""
+    def __init__(self, *said: Any, **options: Any) -> None:
+        super().__init__(*said, **options)
+        self._session.give_up = lambda: None  # type: ignore[method-assign]
 
 
 BUGS: dict[str, tuple[Start, ...]] = {

@@ -147,7 +147,7 @@ async def test_an_answer_to_a_handoff_that_is_over_does_not_end_the_consumer(
         raise refusal
 
     client = AssignerClient("127.0.0.1:1", "a")
-    monkeypatch.setattr(client, "_once", refused)
+    monkeypatch.setattr(client._calls, "once", refused)
     answers = {
         "ready": lambda: client.ready(WARM),
         "released": lambda: client.released(RELEASE),

@@ -1,0 +1,107 @@
+"""The service's messages as commands, in their order, until the consumer reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from faust_assigner.service.client.commands import (
+    AbortWarm,
+    Command,
+    Lost,
+    Release,
+    Standbys,
+    TopicPartition,
+    Warm,
+)
+from faust_assigner.service.client.holdings import Holdings
+from faust_assigner.service.client.messages import grants_of, other_command, partition_of
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+
+#: A handoff by command type and partition: only the newest command of each key is kept.
+_Key = tuple[type[Warm | Release], TopicPartition]
+
+
+class Inbox:
+    """The unread commands, and the last error or the end.
+
+    The service repeats a handoff's command if it has no acknowledgement. The consumer gets each
+    command once. ``repeat`` is called with the method and the request of an acknowledgement that
+    the service has lost.
+    """
+
+    def __init__(self, holdings: Holdings, repeat: Callable[[str, Any], None]) -> None:
+        self._holdings = holdings
+        self._repeat = repeat
+        self._queue: asyncio.Queue[Command | BaseException | None] = asyncio.Queue()
+        self._told: dict[_Key, Warm | Release] = {}
+        self._acked: dict[_Key, tuple[str, Any]] = {}
+        self._standbys: list[TopicPartition] = []  # the parts received so far
+
+    async def read(self) -> Command | None:
+        """Return the next command, or None at the end; raise an error that was put."""
+        said = await self._queue.get()
+        if isinstance(said, BaseException):
+            raise said
+        return said
+
+    def put(self, said: Command | BaseException | None) -> None:
+        """Add a command, an error, or the end (None)."""
+        self._queue.put_nowait(said)
+
+    def begin(self) -> None:
+        """Begin with the messages of a new stream."""
+        self._standbys.clear()
+
+    def lose(self, lost: Lost) -> None:
+        """Add the partitions of a session that is over.
+
+        The releases are forgotten: the service repeats the commands whose answers it still awaits.
+        """
+        self._told = {key: command for key, command in self._told.items() if key[0] is Warm}
+        self.put(lost)
+
+    def acknowledged(self, command: Warm | Release, method: str, request: Any) -> None:
+        """Note the acknowledgement of a command."""
+        self._acked[type(command), command.partition] = (method, request)
+
+    def take(self, message: pb.AssignmentCommand, *, is_first: bool) -> None:
+        """Take a message of the stream; ``is_first``: it is the first one of its stream."""
+        if message.HasField("assignment"):
+            said = message.assignment
+            change = self._holdings.update(
+                grants_of(said),
+                map(partition_of, said.unassigned),
+                snapshot=said.snapshot or is_first,
+                more=said.more,
+            )
+            if change is not None and (is_first or change.added or change.removed):
+                self.put(change)
+            return
+        if message.HasField("standby"):
+            self._standbys.extend(map(partition_of, message.standby.standbys))
+            if not message.standby.more:
+                self.put(Standbys(tuple(self._standbys)))
+                self._standbys.clear()
+            return
+        command = other_command(message)
+        if isinstance(command, Warm | Release):
+            self.take_handoff(command)
+        elif command is not None:
+            if isinstance(command, AbortWarm):
+                self._told.pop((Warm, command.partition), None)
+            self.put(command)
+
+    def take_handoff(self, command: Warm | Release) -> None:
+        """Add a new command; for a repeated command, repeat the acknowledgement, if any."""
+        key = (type(command), command.partition)
+        if self._told.get(key) == command:
+            if (acked := self._acked.get(key)) is not None:
+                self._repeat(*acked)
+            return
+        self._told[key] = command
+        self._acked.pop(key, None)
+        if isinstance(command, Release):
+            self._holdings.release(command)
+        self.put(command)

@@ -1,0 +1,166 @@
+"""The streams of a consumer's registrations: one after the other, at one instance after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+
+from faust_assigner.service.client.calls import Calls
+from faust_assigner.service.client.holdings import Holdings
+from faust_assigner.service.client.inbox import Inbox
+from faust_assigner.service.client.registration import Registration, Retry
+from faust_assigner.service.client.requests import Requests
+from faust_assigner.service.client.session import Session
+from faust_assigner.service.errors import Expelled, Replaced, ServiceRefused
+from faust_assigner.service.faults import refusal
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+#: Most doublings of the wait for a first answer: slow instances then get enough time.
+MOST_DOUBLED: Final = 5
+
+
+class Streams:
+    """Keeps the consumer registered at any of ``targets``.
+
+    The messages go to the inbox, the times to the session. ``begun`` is called after each
+    registration.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        targets: Sequence[str],
+        registration: Registration,
+        retry: Retry,
+        clock: Callable[[], float],
+        *,
+        calls: Calls,
+        requests: Requests,
+        holdings: Holdings,
+        inbox: Inbox,
+        session: Session,
+        begun: Callable[[], None],
+    ) -> None:
+        self.targets = tuple(targets)
+        self._name = name
+        self._registration = registration
+        self._retry = retry
+        self._clock = clock
+        self._calls = calls
+        self._requests = requests
+        self._holdings = holdings
+        self._inbox = inbox
+        self._session = session
+        self._begun = begun
+        self._chance = random.Random()
+        self._stream: Any = None
+        self._turn = 0
+
+    def cancel(self) -> None:
+        """End the stream, if there is one: the next one follows."""
+        if self._stream is not None:
+            self._stream.cancel()
+
+    async def close(self) -> None:
+        """End the stream and the connection."""
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            stream.cancel()
+            await stream.code()  # gRPC's own tasks end with the stream
+        await self._calls.close()
+
+    async def hold(self) -> None:
+        """Hold one stream after another, until this consumer is drained or refused."""
+        attempt = 0
+        while True:
+            try:
+                if await self.hold_one(self._retry.answer_s * 2.0 ** min(attempt, MOST_DOUBLED)):
+                    # Status OK: leave() or an operator has drained this consumer.
+                    self._inbox.put(None)
+                    return
+                log.info("%s: the service does not answer", self._name)
+            except ServiceRefused as error:
+                if isinstance(error, Replaced | Expelled):
+                    self._session.give_up()
+                self._inbox.put(error)
+                return
+            except grpc.aio.AioRpcError as error:
+                log.info("%s: %s: %s", self._name, error.code().name, error.details())
+            except OSError as error:
+                if not self._session.count:
+                    raise
+                # The file of a token or a certificate may be missing while it is replaced.
+                log.warning("%s: cannot register again: %s", self._name, error)
+            attempt = 0 if self._session.is_registered else attempt
+            self._session.is_registered, self._stream = False, None
+            await asyncio.sleep(self._retry.wait(attempt, self._chance))
+            attempt += 1
+
+    async def hold_one(self, patience_s: float) -> bool:
+        """Register, and read until the stream ends.
+
+        Return True after status OK, False without an answer. Raises the stream's error.
+        """
+        await self.close()
+        target = self.targets[self._turn % len(self.targets)]
+        self._turn += 1
+        sent_at = self._clock()
+        request = self._requests.register(
+            self._registration, returns=self._session.count > 0, former=self._holdings.former()
+        )
+        stream = self._stream = self._calls.register(target, request)
+        # A stopped instance accepts the call and never answers. Later, heartbeats detect it.
+        patience = asyncio.get_running_loop().call_later(patience_s, stream.cancel)
+        try:
+            await self._read(stream, patience, sent_at)
+        except asyncio.CancelledError:
+            # Either the silent stream was cancelled, or this task.
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            return False
+        except grpc.aio.AioRpcError as error:
+            if (refused := refusal(error)) is not None:
+                raise refused from error
+            raise
+        finally:
+            patience.cancel()
+        return True
+
+    async def _read(self, stream: Any, patience: asyncio.TimerHandle, sent_at: float) -> None:
+        is_first = True
+        async for message in stream:
+            self._session.heard()
+            if is_first:
+                patience.cancel()
+                until = await self.lives_until(message.assignment, sent_at)
+                self._session.begin(message.assignment, until)
+                self._begun()
+            self._inbox.take(message, is_first=is_first)
+            is_first = False
+
+    async def lives_until(self, said: pb.AssignmentUpdate, sent_at: float) -> float:
+        """Return the time until which the new registration surely lives.
+
+        The time counts from the request, and a busy service answers late. A heartbeat then shows
+        that the registration lives; without the heartbeat its time would be over at once.
+        """
+        # The first service sends no lives_ms: its registration lives as long as the stream.
+        lives_s = said.lives_ms / 1000 if said.lives_ms else math.inf
+        until, now = sent_at + lives_s, self._clock()
+        if until - now < lives_s / 2:
+            with contextlib.suppress(grpc.aio.AioRpcError, ServiceRefused):
+                request = self._requests.heartbeat(said.session_id, None)
+                answer = await self._calls.once("Heartbeat", request, timeout=lives_s / 2)
+                if answer.known:
+                    until = max(until, now + answer.lives_ms / 1000)
+        return until
