@@ -242,7 +242,6 @@ class Connection(asyncio.Protocol):
             logger.debug(
                 "a repeated frame failed with its earlier answer and is decoded again: %r", error
             )
-            self._repeated = ECHO_OF_NOTHING
             return False
         if self._transport is not None:
             self._transport.write(answer)

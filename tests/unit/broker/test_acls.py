@@ -125,6 +125,7 @@ def test_permissions_imply_describe_and_denials_imply_nothing() -> None:
         ([rule("x", a.WRITE), rule("xy", a.WRITE, a.DENY, pattern=a.PREFIXED)], True),
         ([rule("x", a.WRITE, pattern=a.PREFIXED), rule("x", a.WRITE, a.DENY)], True),
         ([rule("*", a.WRITE), rule("x", a.WRITE, a.DENY, pattern=a.PREFIXED)], True),
+        ([rule("*", a.WRITE), rule("*", a.WRITE, a.DENY, pattern=a.PREFIXED)], True),
         ([rule("x", a.WRITE), rule("*", a.WRITE, a.DENY)], False),
         ([rule("x", a.WRITE, host="10.0.0.9")], False),
         ([rule("x", a.WRITE, principal="User:bob")], False),
@@ -231,3 +232,27 @@ def test_a_subject_is_named_as_java_names_it() -> None:
     assert distinguished_name({"subject": ((("commonName", " #x "),),)}) == r"CN=\ #x\ "
     assert distinguished_name(None) is None
     assert distinguished_name({}) is None
+
+
+def test_rules_that_are_gone_count_for_nothing_and_cost_nothing() -> None:
+    """Each change raises the version; a prefix is looked for while a rule has its length."""
+    acls = Acls(MemoryStore())
+    rules = [rule("ord", pattern=a.PREFIXED), rule("ord", a.WRITE, pattern=a.PREFIXED), rule("x")]
+    versions = [acls.version]
+    for one in rules:
+        acls.add([one])
+        versions.append(acls.version)
+    for one, lengths in zip(rules, ([3], [], []), strict=True):
+        acls.remove([one])
+        versions.append(acls.version)
+        assert one not in acls.for_resource(a.TOPIC, "orders")
+        assert [length for _, length in acls._lengths] == lengths
+    assert versions == sorted(set(versions))
+    assert list(acls) == list(acls.for_resource(a.TOPIC, "x")) == []
+
+
+def test_a_rule_of_all_names_is_found_once_for_the_name_of_all_names() -> None:
+    """It is a rule of that literal name as well."""
+    acls = Acls(MemoryStore())
+    acls.add([rule("*")])
+    assert [len(list(acls.for_resource(a.TOPIC, name))) for name in ("*", "x")] == [1, 1]

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import socket
 from dataclasses import replace
 
 import pytest
 
 from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.groups.meter import Meter
-from faust_assigner.broker.security.authorizer import ANONYMOUS
+from faust_assigner.broker.held import HeldBytes
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.security.acls import Acl, Acls
+from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
 from faust_assigner.broker.security.gate import LOG_IN_TIMEOUT_S
 from faust_assigner.broker.security.listeners import Listener
-from tests.support.asking import wanting
+from faust_assigner.broker.server import BrokerServer
+from faust_assigner.broker.settings import Settings
+from tests.support.asking import read, wanting
 from tests.support.hall import Hall, Wire, frames, in_hall
 
-API_VERSIONS, FETCH, HEARTBEAT = 18, 1, 12
+API_VERSIONS, FETCH, HEARTBEAT, HANDSHAKE = 18, 1, 12, 17
+UNKNOWN_MEMBER, GROUP_AUTHORIZATION_FAILED = 25, 30
 
 
 class Clock:
@@ -246,3 +253,125 @@ def test_the_last_allowed_connection_is_admitted_and_the_next_one_is_not(setting
         return [*closed, hall.connect("later")[1].closed]
 
     assert in_hall(story) == [False, False, True, False]
+
+
+def test_before_log_in_a_frame_may_not_be_larger_than_any_frame_may() -> None:
+    """A small socket.request.max.bytes counts for strangers, too."""
+
+    async def story(hall: Hall) -> list[bool]:
+        hall.node.settings = replace(hall.node.settings, socket_request_max_bytes=100)
+        closed = []
+        for size in (100, 101):
+            peer, wire = Clock(hall).connect("SASL_PLAINTEXT")
+            peer.data_received(size.to_bytes(4, "big"))
+            closed.append(wire.closed)
+        return closed
+
+    assert in_hall(story) == [False, True]
+
+
+def test_a_peer_whose_frame_was_served_holds_its_other_bytes_from_then_on() -> None:
+    """Of two half-sent frames over the budget, the one that made no progress goes, at once."""
+
+    async def story(hall: Hall) -> list[bool]:
+        hall.server._held = HeldBytes(60)
+        (frame,) = frames(API_VERSIONS, 1)
+        half = len(frame).to_bytes(4, "big") + b"x"
+        busy, busy_wire = hall.connect("busy")
+        stuck, stuck_wire = hall.connect("stuck")
+        busy.data_received(frame[:5])
+        stuck.data_received(half)
+        busy.data_received(frame[5:] + half)
+        await turns()
+        third, _ = hall.connect("third")
+        third.data_received((100).to_bytes(4, "big") + b"x" * 51)
+        return [busy_wire.closed, stuck_wire.closed, stuck_wire.aborted]
+
+    assert in_hall(story) == [False, True, True]
+
+
+def test_answers_from_memory_count_as_unread_as_others_do() -> None:
+    """A peer that repeats heartbeats and reads nothing would fill the memory unseen."""
+
+    async def story(hall: Hall) -> int:
+        peer, wire = hall.connect("peer")
+        beat, again = frames(HEARTBEAT, 2, 3, group_id="g", generation_id=1, member_id="m")
+        peer.data_received(beat)
+        await turns()
+        wire.unsent = 50
+        peer.data_received(again)
+        await turns()
+        return hall.node.unsent_bytes
+
+    assert in_hall(story) == 50
+
+
+def test_a_repeated_request_is_checked_again_where_there_are_rules() -> None:
+    """A right that was taken away must not live on in an answer from memory."""
+
+    async def story(hall: Hall) -> list[int]:
+        acls = Acls(hall.node.store)
+        rule = Acl(3, "g", 3, ANONYMOUS, "*", 3, 3)  # READ of the group "g" is allowed
+        acls.add([rule])
+        hall.node.authorizer = Authorizer(acls, frozenset())
+        peer, wire = hall.connect("peer")
+        wire.get_extra_info = (  # type: ignore[method-assign]
+            lambda name, default=None: None if name == "peercert" else ("127.0.0.1", 1)
+        )
+        codes = []
+        for frame in frames(HEARTBEAT, 2, 3, group_id="g", generation_id=1, member_id="m"):
+            mine = wire.written = []
+            peer.data_received(frame)
+            await turns()
+            (answer,) = mine
+            codes.append(int(read(HEARTBEAT, 3, answer[1]).error_code))
+            acls.remove([rule])
+        return codes
+
+    assert in_hall(story) == [UNKNOWN_MEMBER, GROUP_AUTHORIZATION_FAILED]
+
+
+def test_a_peer_that_fails_to_log_in_is_answered_and_let_go() -> None:
+    """It may not try other mechanisms on the same connection."""
+
+    async def story(hall: Hall) -> list[object]:
+        peer, wire = Clock(hall).connect("SASL_PLAINTEXT")
+        peer.data_received(next(frames(HANDSHAKE, 1, 1, mechanism="GSSAPI")))
+        await turns()
+        return [len(hall.written), wire.closed, hall.node.counters["log_ins_failed"]]
+
+    assert in_hall(story) == [1, True, 1]
+
+
+async def test_lines_about_peers_that_were_left_out_are_counted_by_the_sweep() -> None:
+    """Without it the last count would wait for the next line of the same kind."""
+    node = Node(Settings.parse({}))
+    server = BrokerServer(node, frame_timeout_s=0.01)
+    swept: list[float] = []
+    node.peer_log.sweep = swept.append  # type: ignore[method-assign]
+    await server.start()
+    try:
+        while not swept:
+            await asyncio.sleep(0.001)
+    finally:
+        await server.stop()
+
+
+async def test_a_start_that_finds_one_port_taken_gives_the_others_back() -> None:
+    """The next start needs them."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        socket.create_server(("127.0.0.1", 0)) as free,
+    ):
+        ports = [one.getsockname()[1] for one in (free, taken)]
+        free.close()
+        listeners = f"PLAINTEXT://127.0.0.1:{ports[0]},SASL_PLAINTEXT://127.0.0.1:{ports[1]}"
+        node = Node(Settings.parse({"listeners": listeners}))
+        server = BrokerServer(node)
+        with pytest.raises(OSError, match="in use"):
+            await server.start()
+        await turns()
+        assert server._listening == []
+        with socket.create_server(("127.0.0.1", ports[0])):
+            pass
+        node.close()

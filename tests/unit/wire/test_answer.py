@@ -46,6 +46,30 @@ def test_our_member_reads_its_part_and_the_directory() -> None:
     assert read_directory(answer.directory).url_of("orders", 3) == "http://b"
 
 
+@pytest.mark.parametrize("is_uniform", [True, False])
+def test_a_member_learns_whether_every_member_uses_this_package(is_uniform: bool) -> None:
+    """With a stock member in the group it must not rely on what only this package does."""
+    told = writer(is_uniform=is_uniform).for_ours(ACTIVES, STANDBYS, "http://a")
+    assert decode_answer(told).is_uniform is is_uniform
+
+
+@pytest.mark.parametrize(("generation", "told"), [(-5, -1), (-1, -1), (0, 0)])
+def test_an_answer_has_its_generation_or_none(generation: int, told: int) -> None:
+    """-1 is no generation."""
+    answer = decode_answer(writer(generation=generation).for_ours(ACTIVES, STANDBYS, "http://a"))
+    assert answer.generation == told
+
+
+def test_a_stock_leaders_list_of_workers_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many URLs as topics are allowed."""
+    told = writer().for_stock(ACTIVES, STANDBYS, "http://a")
+    monkeypatch.setattr("faust_assigner.wire.answer.TOPICS", 2)
+    assert len(decode_answer(told).changelog_distribution) == 2
+    monkeypatch.setattr("faust_assigner.wire.answer.TOPICS", 1)
+    with pytest.raises(MetadataRefused, match="2 URLs"):
+        decode_answer(told)
+
+
 def test_awaited_standbys_are_told_to_whom_they_concern() -> None:
     """By topics of that member's own standbys; nobody else's answer has the field, nor a stock member's."""
     told = writer().for_ours(ACTIVES, STANDBYS, "http://a", awaited={"log": [2]})

@@ -198,6 +198,10 @@ def test_equal_bytes_of_other_topics_or_other_fields_are_read_for_themselves() -
     assert found == [({"a"}, {}), (set(), {"a": False}), ({"a"}, {})]
     other = decode_join(encode_join(logs, ["a"]), ["z"], memo=memo)
     assert other.changelogs == {"z"}
+    topics = ["a", "b", "c", "d"]
+    for said in (JoinData(group_ids={"a": 3}), JoinData(globals_={"d": False})):
+        back = decode_join(encode_join(said, topics), topics, memo=memo)
+        assert (back.group_ids, back.globals_) == (said.group_ids, said.globals_)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +212,21 @@ def test_an_index_of_one_more_topic_than_there_are_is_refused(claimed: tuple[str
     name, value = claimed
     with pytest.raises(MetadataRefused, match="beyond the 1 subscribed"):
         decode_join(encode_join(JoinData(**{name: value}), ["a", "b"]), ["a"])
+
+
+@pytest.mark.parametrize(
+    ("version", "is_read"), [("0", False), ("1", True), ("9999", True), ("10000", False)]
+)
+def test_versions_begin_with_1_and_have_four_digits_at_most(version: str, is_read: bool) -> None:
+    """0 is stock Faust, which has no key of ours; a later version is read as the latest one known here."""
+    said = json.loads(encode_join(SAID, TOPICS))
+    said[KEY] = version + said[KEY][said[KEY].index(":") :]
+    data = json.dumps(said).encode()
+    if is_read:
+        assert decode_join(data, TOPICS).version == VERSION
+    else:
+        with pytest.raises(MetadataRefused, match="without a version"):
+            decode_join(data, TOPICS)
 
 
 def test_claims_on_other_topics_are_not_sent() -> None:

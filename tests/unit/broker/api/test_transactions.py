@@ -360,6 +360,7 @@ def test_an_end_waits_for_the_disk_where_a_topic_asks_for_it() -> None:
 
         hall.node.flushing.flushed = flushed  # type: ignore[method-assign]
         codes = [int((await producer.end()).error_code) for _ in range(3)]
+        assert hall.node.transactions.touched("tx") == (), "nothing is left to wait for"
         return [codes, len(outcomes), len(freed)]
 
     assert in_hall(story) == [[NOT_AVAILABLE, 0, 0], 2, 1]
