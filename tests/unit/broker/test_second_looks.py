@@ -1,0 +1,215 @@
+"""State after a first failure, deletion or answer: the second look must find it right."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.groups.configs import GroupConfigs
+from faust_assigner.broker.groups.meter import FENCING, Spread
+from faust_assigner.broker.groups.timers import GroupTimers
+from faust_assigner.broker.node import Node
+from faust_assigner.broker.settings import Settings
+from faust_assigner.broker.storage import records
+from faust_assigner.broker.storage import store as room
+from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
+from faust_assigner.broker.storage.recovery import StoreDamaged, examine
+from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, StoreFailed
+from faust_assigner.broker.topic_configs import check_configs
+from faust_assigner.broker.topics import Catalogue
+from faust_assigner.coordinator.errors import Code
+from tests.support.clients.raw_client import batch, one_record
+
+SESSION = "consumer.session.timeout.ms"
+
+
+# -- the store -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["memory", "rocks"])
+def test_a_deletion_in_the_same_write_counts_after_a_put(kind: str, tmp_path: Path) -> None:
+    """Both kinds of store do the same."""
+    store = MemoryStore() if kind == "memory" else RocksStore(tmp_path)
+    store.write([(b"k", b"v")], [b"k"])
+    assert store.get(b"k") is None
+    store.close()
+
+
+def test_one_large_batch_makes_as_many_small_ones_go_as_it_needs() -> None:
+    """The limit holds after every put."""
+    recent = RecentBatches(10)
+    for key in (b"1", b"2", b"3"):
+        recent.put(key, b"xxx")
+    recent.put(b"4", b"x" * 9)
+    assert [recent.get(key) for key in (b"1", b"2", b"3")] == [None] * 3
+    assert recent.get(b"4") == b"x" * 9
+    recent.put(b"5", b"x" * 11)
+    assert recent.get(b"5") is None
+
+
+def test_a_store_whose_write_failed_is_opened_again_before_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB refuses every write after a failure, until it is opened again; once is enough."""
+    store = RocksStore(tmp_path)
+    opened: list[None] = []
+    open_ = store._open
+    monkeypatch.setattr(store, "_open", lambda: (opened.append(None), open_())[1])
+    guarded = room._guarded
+
+    def failing(*_: Any) -> None:
+        raise StoreFailed("i/o error")
+
+    monkeypatch.setattr(room, "_guarded", failing)
+    with pytest.raises(StoreFailed):
+        store.write([(b"a", b"1")])
+    monkeypatch.setattr(room, "_guarded", guarded)
+    for key in (b"b", b"c"):
+        store.write([(key, b"2")])
+    assert (len(opened), store.get(b"a"), store.get(b"c")) == (1, None, b"2")
+    store.close()
+
+
+def test_a_rewritten_batch_is_read_from_memory_as_it_is_now(tmp_path: Path) -> None:
+    """And only where it was there before: no reader waits for old ones."""
+    store = RocksStore(tmp_path)
+    store.write([(b"b1", b"old")])
+    store.write([(b"b1", b"new"), (b"b2", b"cold")], is_rewrite=True)
+    assert (store.peek([b"b1"]), store.peek([b"b2"])) == ([b"new"], None)
+    assert store.get_many([b"b1", b"b2"]) == [b"new", b"cold"]
+    store.close()
+
+
+def test_missing_writes_alone_end_a_start(tmp_path: Path) -> None:
+    """Where every partition is whole, something else is lost: offsets or groups."""
+    store = RocksStore(tmp_path)
+    topics = Catalogue(store, Settings.parse({}), lambda: None)  # type: ignore[arg-type,return-value]
+    store.lost_writes = 3
+    with pytest.raises(StoreDamaged, match="3 acknowledged writes are missing"):
+        examine(store, topics, Settings.parse({}))
+    examine(store, topics, Settings.parse({"log.recovery.accept.loss": "true"}))
+    store.close()
+
+
+# -- records ---------------------------------------------------------------------------------
+
+
+def test_an_error_names_so_many_records_and_counts_them_all() -> None:
+    """An answer of a million reasons would be larger than the request."""
+    count = records.NAMED_RECORDS + 1
+    body = b"".join(one_record(offset_delta=n) for n in range(count))
+    data = batch(body, count=count)
+    with pytest.raises(BadBatch, match=f"^{count} records are refused") as refused:
+        records.check_records(data, parse_batch(data), Rules(1_000, keys=True))
+    assert [number for number, _ in refused.value.records] == list(range(records.NAMED_RECORDS))
+
+
+def test_a_batch_that_loses_its_records_is_not_compressed() -> None:
+    """Consumers unpack nothing from no bytes."""
+    data = batch(gzip.compress(one_record()), attributes=1)
+    emptied = records.with_records(data, parse_batch(data), b"", 0, 5)
+    header = records.read_header(emptied)
+    assert (header.codec, header.count, header.max_timestamp, len(emptied)) == (0, 0, 5, 61)
+
+
+def test_a_time_that_no_record_reaches_is_found_at_the_batch_as_a_whole() -> None:
+    """The greatest time in the header may be later than every record's."""
+    data = batch(timestamp=1_000, max_timestamp=9_000)
+    assert records.find_timestamp(data, 5_000) == (0, 9_000)
+
+
+@pytest.mark.parametrize(("magic", "claims"), [(2, True), (1, False)])
+def test_only_a_batch_of_this_format_claims_a_transaction(magic: int, claims: bool) -> None:
+    """Other formats have other bytes there, and are refused for their own reason."""
+    assert records.claims_transaction(batch(attributes=0x10, magic=magic)) is claims
+
+
+@pytest.mark.parametrize(("least", "most", "is_valid"), [(5, 5, True), (6, 5, False)])
+def test_the_least_lag_of_compaction_is_at_most_the_greatest(
+    least: int, most: int, is_valid: bool
+) -> None:
+    """Equal ones are allowed, as in Kafka."""
+    configs = {"min.compaction.lag.ms": str(least), "max.compaction.lag.ms": str(most)}
+    assert (check_configs(configs) is None) is is_valid
+
+
+# -- groups ----------------------------------------------------------------------------------
+
+
+def test_configs_of_a_group_that_were_deleted_are_gone_for_good() -> None:
+    """In this life and in the next one."""
+    store = MemoryStore()
+    settings = Settings.parse({})
+    configs = GroupConfigs(store, settings)
+    usual = configs.number("g", SESSION)
+    configs.configure("g", {SESSION: "50000"}, validate_only=False)
+    assert (configs.number("g", SESSION), list(GroupConfigs(store, settings))) == (50_000, ["g"])
+    configs.configure("g", {}, validate_only=True)
+    assert configs.number("g", SESSION) == 50_000
+    configs.configure("g", {}, validate_only=False)
+    assert (configs.number("g", SESSION), list(configs)) == (usual, [])
+    assert list(GroupConfigs(store, settings)) == []
+
+
+def test_a_value_at_a_bound_of_a_histogram_belongs_below_it() -> None:
+    """Prometheus' buckets include their bound, and each includes the ones before it."""
+    spread = Spread((1.0, 2.0))
+    for value in (1.0, 1.5, 2.0, 3.0):
+        spread.add(value)
+    assert spread.cumulative() == [("1.0", 1.0), ("2.0", 3.0), ("+Inf", 4.0)]
+    assert spread.total == 7.5
+
+
+def test_every_error_for_an_outdated_member_counts_as_fencing() -> None:
+    """A new one must be added to the metrics."""
+    assert {code.name for code in FENCING} == {
+        "ILLEGAL_GENERATION",
+        "UNKNOWN_MEMBER_ID",
+        "FENCED_INSTANCE_ID",
+        "UNRELEASED_INSTANCE_ID",
+        "FENCED_MEMBER_EPOCH",
+        "STALE_MEMBER_EPOCH",
+    }
+    assert Code.REBALANCE_IN_PROGRESS not in FENCING
+
+
+async def test_closed_timers_ring_no_more() -> None:
+    """Neither those that are set nor those whose frames are still being served."""
+    ticks: list[Any] = []
+    waiting: list[Any] = []
+    timers = GroupTimers(lambda: 0, ticks.append)
+    timers.serve_first = waiting.append
+    timers.start(asyncio.get_running_loop())
+    timers.set("due", 0)
+    while not waiting:
+        await asyncio.sleep(0)
+    timers.set("later", 5)
+    (_, handle), *_ = timers._armed.values()
+    timers.close()
+    waiting[0]()
+    assert (ticks, handle.cancelled()) == ([], True)
+
+
+async def test_an_answer_begun_before_a_change_does_not_replace_one_made_after_it() -> None:
+    """The slow answer is for its own asker alone."""
+    node = Node(Settings.parse({}))
+    slow: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def fresh() -> bytes:
+        return b"new"
+
+    async def never() -> bytes:
+        return b"made again"
+
+    first = asyncio.ensure_future(node.cached_metadata("key", lambda: slow))
+    await asyncio.sleep(0)
+    node.catalogue.create("t", 1, {})
+    assert await node.cached_metadata("key", fresh) == b"new"
+    slow.set_result(b"old")
+    assert await first == b"old"
+    assert await node.cached_metadata("key", never) == b"new"
+    node.close()

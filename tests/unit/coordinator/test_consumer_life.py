@@ -1,0 +1,118 @@
+"""What a consumer group must forget or keep when members fail, leave, return or change their protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from faust_assigner.coordinator import effects as fx
+from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.settings import ConsumerLimits
+from faust_assigner.coordinator.timers import Purpose
+from tests.support.coordination.consumer_bench import Bench
+
+
+def happened(bench: Bench, what: str) -> list[tuple[str, str]]:
+    """(member, detail) of each such event."""
+    return [
+        (one.member_id, one.detail)
+        for one in bench.effects
+        if isinstance(one, fx.Happened) and one.what == what
+    ]
+
+
+def test_each_kind_of_fence_is_told_with_its_error() -> None:
+    """An operator sees two processes with one instance id by these events."""
+    bench = Bench()
+    bench.join("m1", instance_id="i")
+    bench.join("m2", instance_id="i")
+    bench.heartbeat("m3", 2, instance_id="i")
+    bench.heartbeat("m1", 9, instance_id="i")
+    told = [(member, detail.partition(":")[0]) for member, detail in happened(bench, "fenced")]
+    assert told == [
+        ("m2", "UNRELEASED_INSTANCE_ID"),
+        ("m3", "FENCED_INSTANCE_ID"),
+        ("m1", "FENCED_MEMBER_EPOCH"),
+    ]
+
+
+def test_a_heartbeat_ends_the_deadlines_of_the_classic_protocol() -> None:
+    """A member that changes its protocol under its id is not removed for a join that it owes no more."""
+    bench = Bench()
+    bench.join("m1")
+    group: Any = bench.group
+    for purpose in (Purpose.JOIN, Purpose.SYNC, Purpose.REBALANCE):
+        group.timers.set(purpose, "m1", bench.now + 1)
+    bench.heartbeat("m1", 2)
+    left = [one for one in Purpose if group.timers.get(one, "m1") is not None]
+    assert left == [Purpose.SESSION]
+
+
+def test_the_first_member_after_an_empty_time_waits_for_no_interval() -> None:
+    """The interval is between two targets of a group with members."""
+    bench = Bench(ConsumerLimits(assignment_interval_ms=1_000))
+    bench.join("m1")
+    bench.heartbeat("m1", -1)
+    answer = bench.join("m2")
+    assert bench.given(answer) == {"a": (0, 1, 2, 3)}
+    assert bench.given(bench.join("m3")) == {}
+    assert bench.group.state_name == "Assigning"
+
+
+def test_an_assignor_that_is_no_longer_allowed_has_no_votes() -> None:
+    """The members' words outlive a restart with other settings."""
+    bench = Bench()
+    bench.join("m1", server_assignor="range")
+    group: Any = bench.group
+    assert group.assignor_name() == "range"
+    group.limits = ConsumerLimits(assignors=("copartition", "uniform"))
+    assert group.assignor_name() == "copartition"
+
+
+def test_of_two_assignors_with_as_many_votes_the_first_by_name_is_taken() -> None:
+    """Whatever the order of the setting and of the joins."""
+    bench = Bench(ConsumerLimits(assignors=("uniform", "range"), assignment_interval_ms=0))
+    bench.join("m1", server_assignor="uniform")
+    bench.join("m2", server_assignor="range")
+    assert bench.group.assignor_name() == "range"  # type: ignore[attr-defined]
+    bench.join("m3", server_assignor="uniform")
+    assert bench.group.assignor_name() == "uniform"  # type: ignore[attr-defined]
+
+
+def test_a_change_of_state_that_could_not_be_stored_is_told_when_it_happens() -> None:
+    """Not when it failed: the metrics would miss the next rebalance."""
+    bench = Bench()
+    bench.disk_fails = True
+    assert bench.join("m1").error is not Code.NONE
+    assert happened(bench, "state") == []
+    bench.disk_fails = False
+    bench.join("m1")
+    assert happened(bench, "state") == [("", "Empty -> Stable")]
+
+
+def test_a_failed_save_leaves_the_next_target_its_whole_interval() -> None:
+    """The target that was not stored counts as never computed."""
+    bench = Bench(ConsumerLimits(assignment_interval_ms=5_000))
+    bench.join("m1")
+    bench.now += 5_000
+    bench.disk_fails = True
+    assert bench.join("m2").error is not Code.NONE
+    bench.disk_fails = False
+    assert bench.join("m2").member_epoch == bench.group.describe().target_epoch
+    assert bench.group.state_name != "Assigning"
+
+
+def test_a_static_member_that_is_away_keeps_its_whole_session_and_revokes_nothing() -> None:
+    """Its partitions stay its own until the session ends, then they go to the others."""
+    bench = Bench()
+    bench.join("m1", instance_id="i")
+    bench.heartbeat("m1", -2, instance_id="i")
+    group: Any = bench.group
+    assert group.timers.get(Purpose.REBALANCE, "m1") is None
+    answer = bench.join("m2")
+    assert bench.given(answer) == {}
+    due = group.timers.get(Purpose.SESSION, "m1")
+    bench.wait(due - bench.now - 1)
+    assert not group.is_empty
+    assert "m1" in group.book.members
+    bench.wait(1)
+    assert "m1" not in group.book.members
