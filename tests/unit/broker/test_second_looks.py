@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.groups.configs import GroupConfigs
 from faust_assigner.broker.groups.meter import FENCING, Spread
 from faust_assigner.broker.groups.timers import GroupTimers
@@ -16,6 +17,7 @@ from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage import store as room
+from faust_assigner.broker.storage.rate_limited_log import RateLimitedLog
 from faust_assigner.broker.storage.records import BadBatch, Rules, parse_batch
 from faust_assigner.broker.storage.recovery import StoreDamaged, examine
 from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, StoreFailed
@@ -213,3 +215,35 @@ async def test_an_answer_begun_before_a_change_does_not_replace_one_made_after_i
     assert await first == b"old"
     assert await node.cached_metadata("key", never) == b"new"
     node.close()
+
+
+async def test_a_stopped_broker_has_no_node_and_starts_again_on_its_port() -> None:
+    """A second stop does nothing."""
+    broker = EmbeddedBroker()
+    await broker.start()
+    port = broker.port
+    for _ in range(2):
+        await broker.stop()
+        with pytest.raises(RuntimeError, match="not running"):
+            _ = broker.node
+    await broker.start()
+    assert broker.port == port
+    await broker.stop()
+
+
+def test_lines_about_peers_come_again_after_a_minute_and_the_rest_is_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each kind for itself, and the count starts anew."""
+    log = RateLimitedLog()
+    with caplog.at_level("INFO"):
+        for kind, now in [("a", 0.0)] * 12 + [("b", 0.0)] + [("a", 60.0)] + [("a", 60.1)]:
+            log.say(kind, now, "line %s %s", kind, now)
+    told = [record.getMessage() for record in caplog.records]
+    assert told.count("line a 0.0") == 10
+    assert (told.count("line b 0.0"), told.count("line a 60.0"), told.count("line a 60.1")) == (
+        1,
+        0,
+        1,
+    )
+    assert sum("3 " in line for line in told) == 1, told

@@ -224,6 +224,40 @@ def test_any_facts_may_be_liked() -> None:
     assert group.given["c"] == {("orders", 0), ("orders", 1)}
 
 
+def test_a_wish_for_topics_that_a_member_does_not_read_moves_nothing() -> None:
+    """It can get no partition of them."""
+
+    class Greedy(MetadataAssignor):
+        def liked(
+            self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata
+        ) -> Sequence[int]:
+            return range(4) if labels["likes"] == "all" else []
+
+    group = Group({"orders": 4, "audit": 4})
+    for name, held in (("a", [0, 3]), ("b", [1, 2])):
+        group.join(name, Greedy({"likes": "none"}), "orders")
+        report = UserData(round=1, active={"orders": held}, labels={"likes": "none"})
+        group.reports[name] = encode_user_data(report)
+    group.join("c", Greedy({"likes": "all"}), "audit")
+    group.round()
+    assert {name: sorted(n for _, n in group.given[name]) for name in "ab"} == {
+        "a": [0, 3],
+        "b": [1, 2],
+    }
+
+
+def test_a_consumer_tells_its_capacity_and_labels_in_every_round() -> None:
+    """Also after its first assignment, which it tells beside them."""
+    group = Group({"orders": 6})
+    assignor = RackAwareAssignor("a", capacity=2.0)
+    group.join("a", assignor).join("b", RackAwareAssignor("b"))
+    for number in range(2):
+        group.round()
+        told = decode_user_data(assignor.metadata(["orders"]).user_data)
+        assert (told.capacity, dict(told.labels), told.round) == (2.0, {"rack": "a"}, number)
+        assert sum(map(len, told.active.values())) == len(group.given["a"])
+
+
 def test_a_member_keeps_what_no_member_likes() -> None:
     """Only partitions that a member likes move; of the others each stays where balance allows."""
 
