@@ -1,0 +1,177 @@
+"""A link to a coordinator that moves, is silent or cannot be found; the client is no socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import errors
+
+from faust_assigner.clients import coordinator_link as room
+from faust_assigner.clients.coordinator_link import FIND_S, CoordinatorLink
+from tests.unit.clients.test_member import play
+
+BACKOFF_S = 0.5
+
+
+class Client:
+    """Takes the place of aiokafka's; ``finds`` are the outcomes of lookups, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.finds: list[Any] = [7]
+        self.ready_nodes = {7, 8}
+        self.answer: Callable[[int], Any] = lambda node: ("answered by", node)
+        self.lookups: list[float] = []
+        self.updates = self.closed = self.hung_up = 0
+        self.boots = True
+        self._conns = {0: SimpleNamespace(close=self._hang_up)}
+
+    def _hang_up(self) -> None:
+        self.hung_up += 1
+
+    async def bootstrap(self) -> None:
+        """Connect, or not."""
+        if not self.boots:
+            raise errors.KafkaConnectionError("nobody")
+
+    async def close(self) -> None:
+        """Count."""
+        self.closed += 1
+
+    async def coordinator_lookup(self, kind: Any, group_id: str) -> int:
+        """The next outcome; None is silence."""
+        self.lookups.append(asyncio.get_running_loop().time())
+        found = self.finds.pop(0) if len(self.finds) > 1 else self.finds[0]
+        if found is None:
+            await asyncio.sleep(1e9)
+        if isinstance(found, Exception):
+            raise found
+        return int(found)
+
+    async def ready(self, node: int, group: Any) -> bool:
+        """Whether the node can be reached."""
+        return node in self.ready_nodes
+
+    async def force_metadata_update(self) -> None:
+        """Count; the update itself never ends where the cluster is silent."""
+        self.updates += 1
+        if self.finds[0] is None:
+            await asyncio.sleep(1e9)
+
+    async def send(self, node: int, request: Any, group: Any) -> Any:
+        """An answer, or an error."""
+        found = self.answer(node)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Client:
+    """The client of every link of a test."""
+    made = Client()
+    monkeypatch.setattr(room, "AIOKafkaClient", lambda **_: made)
+    return made
+
+
+def run(story: Callable[[CoordinatorLink], Any]) -> None:
+    """With a link, on a clock that costs no time."""
+
+    async def told() -> None:
+        await story(CoordinatorLink("g", retry_backoff_s=BACKOFF_S))
+
+    play(told())
+
+
+def test_a_coordinator_is_looked_for_once_and_again_after_it_is_lost(client: Client) -> None:
+    """Each request would otherwise cost another one."""
+    client.finds = [7, 8]
+
+    async def story(link: CoordinatorLink) -> None:
+        assert [await link.send(None) for _ in range(2)] == [("answered by", 7)] * 2
+        link.lost()
+        assert await link.send(None) == ("answered by", 8)
+
+    run(story)
+    assert len(client.lookups) == 2
+
+
+def test_a_request_that_fails_makes_the_next_one_look_again(client: Client) -> None:
+    """The error reaches the caller, who knows whether to ask again."""
+    client.finds = [7, 8]
+    client.answer = lambda node: errors.RequestTimedOutError() if node == 7 else node
+
+    async def story(link: CoordinatorLink) -> None:
+        with pytest.raises(errors.RequestTimedOutError):
+            await link.send(None)
+        assert await link.send(None) == 8
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        errors.GroupCoordinatorNotAvailableError(),
+        errors.KafkaConnectionError(),
+        errors.NodeNotReadyError(),
+        errors.RequestTimedOutError(),
+        9,
+    ],
+)
+def test_a_coordinator_that_is_not_there_yet_is_looked_for_after_a_pause(
+    client: Client, problem: Any
+) -> None:
+    """With fresh metadata; 9 is a node that cannot be reached."""
+    client.finds = [problem, problem, 7]
+
+    async def story(link: CoordinatorLink) -> None:
+        assert await link.send(None) == ("answered by", 7)
+
+    run(story)
+    assert client.lookups == [0.0, BACKOFF_S, 2 * BACKOFF_S]
+    assert (client.updates, client.hung_up) == (2, 0)
+
+
+def test_a_lookup_that_no_server_answers_ends_and_begins_on_new_connections(client: Client) -> None:
+    """An open connection to a dead host would stay silent for a quarter of an hour."""
+    client.finds = [None, None, 7]
+
+    async def story(link: CoordinatorLink) -> None:
+        assert await link.send(None) == ("answered by", 7)
+
+    run(story)
+    assert client.hung_up == 2
+    assert client.lookups == [0.0, FIND_S + BACKOFF_S + FIND_S, 2 * (FIND_S + BACKOFF_S) + FIND_S]
+
+
+def test_an_error_that_no_other_try_can_cure_is_raised(client: Client) -> None:
+    """A member without rights must not look for ever."""
+    client.finds = [errors.GroupAuthorizationFailedError()]
+
+    async def story(link: CoordinatorLink) -> None:
+        with pytest.raises(errors.GroupAuthorizationFailedError):
+            await link.send(None)
+
+    run(story)
+    assert len(client.lookups) == 1
+
+
+@pytest.mark.parametrize("boots", [True, False])
+def test_a_link_that_cannot_connect_leaves_nothing_open(client: Client, boots: bool) -> None:
+    """The caller has no link to close then."""
+    client.boots = boots
+
+    async def story(link: CoordinatorLink) -> None:
+        if boots:
+            await link.start()
+            await link.close()
+        else:
+            with pytest.raises(errors.KafkaConnectionError):
+                await link.start()
+
+    run(story)
+    assert client.closed == 1
