@@ -188,6 +188,19 @@ def test_to_even_loads_out_no_member_gets_a_spare_of_what_it_owns() -> None:
     assert spare == {"heavy": {("orders", 1), ("orders", 3)}, "light": {("orders", 2)}}
 
 
+def test_to_even_loads_out_no_member_gets_a_spare_of_a_topic_that_it_does_not_read() -> None:
+    """It could not serve it; a topic that both read goes instead."""
+    heavy = Joined(member_id="heavy", topics=("audit", "orders"), data=UserData())
+    light = Joined(member_id="light", topics=("orders",), data=UserData())
+    active = {"heavy": {("audit", 9)}, "light": set[tuple[str, int]]()}
+    spare = {
+        "heavy": {("audit", 1), ("audit", 2), ("orders", 3)},
+        "light": set[tuple[str, int]](),
+    }
+    _even_out([heavy, light], active, spare)
+    assert spare == {"heavy": {("audit", 1), ("audit", 2)}, "light": {("orders", 3)}}
+
+
 def test_partitions_go_to_the_rack_of_their_leader() -> None:
     """Three racks, one consumer in each: all partitions at home; a second round moves nothing."""
     group = Group({"orders": 9, "audit": 6})
