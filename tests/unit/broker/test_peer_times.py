@@ -359,19 +359,21 @@ async def test_lines_about_peers_that_were_left_out_are_counted_by_the_sweep() -
 
 async def test_a_start_that_finds_one_port_taken_gives_the_others_back() -> None:
     """The next start needs them."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        socket.create_server(("127.0.0.1", 0)) as free,
-    ):
-        ports = [one.getsockname()[1] for one in (free, taken)]
-        free.close()
-        listeners = f"PLAINTEXT://127.0.0.1:{ports[0]},SASL_PLAINTEXT://127.0.0.1:{ports[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        listeners = f"PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:{port}"
         node = Node(Settings.parse({"listeners": listeners}))
         server = BrokerServer(node)
+        opened: list[asyncio.Server] = []
+        stop = server._stop_listening
+
+        def noting() -> None:
+            opened.extend(server._listening)
+            stop()
+
+        server._stop_listening = noting  # type: ignore[method-assign]
         with pytest.raises(OSError, match="in use"):
             await server.start()
-        await turns()
+        assert [one.is_serving() for one in opened] == [False]
         assert server._listening == []
-        with socket.create_server(("127.0.0.1", ports[0])):
-            pass
         node.close()
