@@ -143,9 +143,12 @@ class Connection(asyncio.Protocol):
         self._get_on()
 
     def eof_received(self) -> bool:
-        """Note the end of the peer's input; serve the frames that wait for a turn before closing."""
+        """Note the end of the peer's input; serve the frames that wait for a turn before closing.
+
+        asyncio closes a TLS connection at once, and warns if a protocol asks it to wait.
+        """
         self._has_ended = True
-        return self._is_owed
+        return self._is_owed and not self._listener.has_tls
 
     @property
     def _is_owed(self) -> bool:

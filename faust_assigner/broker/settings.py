@@ -245,6 +245,9 @@ class Settings:
     offset_metadata_max_bytes: int = _number(
         4_096, 0, 2**20, "longest note beside a committed offset"
     )
+    offsets_topic_num_partitions: int = _number(
+        50, 1, 10_000, "partitions of the empty topic __consumer_offsets that clients see"
+    )
     offsets_retention_minutes: int = _number(
         10_080, 1, INT32_MAX, "how long offsets outlive their use (KIP-211)"
     )
@@ -260,6 +263,9 @@ class Settings:
 
     transaction_max_timeout_ms: int = _number(
         900_000, 1, INT32_MAX, "largest transaction timeout a producer may ask for"
+    )
+    transaction_state_log_num_partitions: int = _number(
+        50, 1, 10_000, "partitions of the empty topic __transaction_state that clients see"
     )
     transactional_id_expiration_ms: int = _number(
         7 * DAY_MS, 1, INT64_MAX, "how long an idle transactional id is remembered"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.scheduler import SLICE_S, Scheduler
+from faust_assigner.broker.security.listeners import PLAINTEXT, Listener
 from faust_assigner.broker.server import BrokerServer
 from faust_assigner.broker.settings import Settings
 from tests.support.clients.raw_client import request_frame
@@ -71,9 +72,10 @@ class Hall:
         self.server.scheduler = Scheduler(ticking())
         self.written: list[tuple[str, bytes]] = []
 
-    def connect(self, name: str) -> tuple[Connection, Wire]:
+    def connect(self, name: str, protocol: str = PLAINTEXT) -> tuple[Connection, Wire]:
         """One more peer."""
-        connection, wire = Connection(self.server), Wire(name, self.written)
+        listener = Listener(protocol, "127.0.0.1", 0)
+        connection, wire = Connection(self.server, listener), Wire(name, self.written)
         connection.connection_made(wire)
         return connection, wire
 

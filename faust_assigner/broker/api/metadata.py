@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import answers, limits
+from faust_assigner.broker import answers, internal_topics, limits
 from faust_assigner.broker.api.call import Api, Call, Encoded, Values
 from faust_assigner.broker.api.operations import of_cluster, of_topic
 from faust_assigner.broker.security.acls import (
@@ -33,6 +33,11 @@ CACHED_TOPICS: Final = 1_000  # longer requests are rare, and would make long ca
 COORDINATED: Final = {
     GROUP_KEY: (GROUP, ErrorCode.group_authorization_failed),
     TRANSACTION_KEY: (TRANSACTIONAL_ID, ErrorCode.transactional_id_authorization_failed),
+}
+#: The internal topic that Kafka creates for the first look-up of each key type.
+CREATED: Final = {
+    GROUP_KEY: internal_topics.OFFSETS,
+    TRANSACTION_KEY: internal_topics.TRANSACTIONS,
 }
 Wanted = tuple[str | None, uuid.UUID | None]
 
@@ -83,6 +88,9 @@ async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> frozenset[str]:
         if name and call.node.catalogue.get(name) is None and call.may(DESCRIBE, TOPIC, name):
             if not (may_all or call.may(CREATE, TOPIC, name)):
                 barred.add(name)
+                continue
+            if internal_topics.is_internal(name):
+                internal_topics.ensure(call.node.catalogue, call.node.settings, name)
                 continue
             try:
                 call.node.catalogue.create(name, -1, {})
@@ -138,6 +146,7 @@ def _topic(call: Call, topic: Topic, operations: int) -> Values:
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
+        "is_internal": internal_topics.is_internal(topic.name),
         "topic_authorized_operations": operations,
         "partitions": [partition_values(call, number) for number in range(len(topic.partitions))],
     }
@@ -201,6 +210,7 @@ def _coordinator(call: Call, key: str, key_type: int) -> Values:
             "host": "",
             "port": -1,
         }
+    internal_topics.ensure(call.node.catalogue, call.node.settings, CREATED[key_type])
     return {"key": key, "error_code": error, "error_message": None, **broker_values(call)}
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from faust_assigner.broker import internal_topics
 from faust_assigner.broker.api.call import CLOSE, NO_RESPONSE, Api, Call, Values
 from faust_assigner.broker.limits import INLINE_BATCH_BYTES
 from faust_assigner.broker.node import Node
@@ -98,6 +99,9 @@ async def _partition(
         return _refusal(wanted.index, missing, None)
     if not 0 <= wanted.index < len(topic.partitions):
         return _refusal(wanted.index, ErrorCode.unknown_topic_or_partition, None)
+    if internal_topics.is_internal(topic.name):
+        why = f"clients cannot write to the internal topic {topic.name}"
+        return _refusal(wanted.index, ErrorCode.invalid_topic_exception, why)
     log = topic.partitions[wanted.index]
     try:
         data = bytes(wanted.records or b"")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from faust_assigner.broker import internal_topics
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.security.acls import (
     CLUSTER,
@@ -216,6 +217,8 @@ async def delete_records(call: Call, request: Any) -> Values:
 def _trim(call: Call, name: str, part: Any) -> Values:
     log: PartitionLog | None = call.node.catalogue.partition(name, part.partition_index)
     values = {"partition_index": part.partition_index, "low_watermark": -1}
+    if internal_topics.is_internal(name):
+        return values | {"error_code": ErrorCode.invalid_topic_exception}
     if log is None:
         return values | {"error_code": ErrorCode.unknown_topic_or_partition}
     target = log.end_offset if part.offset == HIGH_WATERMARK else part.offset

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import limits
+from faust_assigner.broker import internal_topics, limits
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.metadata import PARTITION_BYTES, partition_values
 from faust_assigner.broker.api.operations import authorized
@@ -55,6 +55,7 @@ async def describe_topic_partitions(call: Call, request: Any) -> Values:
                 "error_code": ErrorCode.none,
                 "name": name,
                 "topic_id": topic.topic_id,
+                "is_internal": internal_topics.is_internal(name),
                 "partitions": [{**partition_values(call, number), **NO_ELR} for number in shown],
                 "topic_authorized_operations": authorized(call, TOPIC, name),
             }

@@ -134,6 +134,45 @@ def told(bootstrap: str) -> dict[str, Any]:
     return seen
 
 
+def internal_topics(bootstrap: str) -> dict[str, Any]:
+    """What clients see of the topics of both coordinators, once each coordinator was looked up."""
+    seen = dict[str, Any]()
+    with RawClient(bootstrap, 30) as client:
+        for key_type, name in ((0, "__consumer_offsets"), (1, "__transaction_state")):
+            deadline = time.monotonic() + 60
+            asked = {"key_type": key_type, "coordinator_keys": ("one",)}
+            while client.call(10, 4, **asked).coordinators[0].error_code:
+                assert time.monotonic() < deadline, f"no coordinator for {name}"
+                time.sleep(0.1)
+            every = client.call(3, 12, topics=None).topics
+            seen[f"listed {name}"] = [t.is_internal for t in every if t.name == name]
+            (alone,) = client.call(3, 12, topics=[{"name": name}]).topics
+            seen[f"alone {name}"] = (int(alone.error_code), alone.is_internal)
+            paged = client.call(
+                75, 0, topics=[{"name": name}], response_partition_limit=9, cursor=None
+            )
+            seen[f"paged {name}"] = [(t.name, t.is_internal) for t in paged.topics]
+            seen[f"written {name}"] = int(client.produce(name, 0, batch()).error_code)
+            parts = [{"partition_index": 0, "offset": -1}]
+            trimmed = client.call(21, 2, topics=[{"name": name, "partitions": parts}]).topics[0]
+            seen[f"trimmed {name}"] = int(trimmed.partitions[0].error_code)
+            wanted = ("cleanup.policy", "segment.bytes", "compression.type")
+            resource = {"resource_type": 2, "resource_name": name, "configuration_keys": wanted}
+            (configs,) = client.call(32, 4, resources=[resource]).results
+            seen[f"configs {name}"] = sorted((c.name, c.value) for c in configs.configs)
+    return seen
+
+
+@pytest.mark.kafka
+def test_the_internal_topics_look_as_kafkas_do(kafka: KafkaServer) -> None:
+    """A look-up of a coordinator creates them; lists have the flag; Produce and DeleteRecords are refused."""
+    theirs = internal_topics(kafka.bootstrap)
+    with EmbeddedBroker() as broker:
+        ours = internal_topics(broker.bootstrap)
+    assert ours == theirs
+    assert theirs["listed __consumer_offsets"] == [True]
+
+
 @pytest.mark.kafka
 def test_a_node_alone_answers_what_tools_probe_as_kafka_does(kafka: KafkaServer) -> None:
     """Log directories, access control, elections, reassignments, quotas: errors, names and versions."""

@@ -83,6 +83,20 @@ def test_a_producer_that_says_its_last_word_and_goes_is_heard(configs: dict[str,
     assert in_hall(story) == (3, True)
 
 
+def test_a_tls_transport_is_never_asked_to_stay_after_the_end_of_its_input() -> None:
+    """asyncio would log a warning for each such connection; a frame that waits asks a plain one to stay."""
+
+    async def story(hall: Hall) -> list[bool]:
+        stays = []
+        for protocol in ("PLAINTEXT", "SSL"):
+            peer, _ = hall.connect("peer", protocol)
+            peer.data_received(b"".join(frames(API_VERSIONS, 2)))
+            stays.append(peer.eof_received())
+        return stays
+
+    assert in_hall(story) == [True, False]
+
+
 def test_who_spoke_in_time_is_not_thrown_out_because_others_are_read_first() -> None:
     """A session ends while its member's heartbeat waits behind 200 others; silence is an end all the same."""
 

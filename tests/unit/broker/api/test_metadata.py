@@ -160,3 +160,37 @@ def test_a_page_is_no_longer_than_the_broker_allows(monkeypatch: pytest.MonkeyPa
         return [len((await pages(hall, limit))[0]) for limit in (100, 0)]
 
     assert in_hall(story) == [2, 1]
+
+
+def internal(hall: Hall) -> list[str]:
+    """The internal topics that the broker has."""
+    return sorted(topic.name for topic in hall.node.catalogue if topic.name.startswith("__"))
+
+
+def test_the_look_up_of_a_coordinator_creates_its_internal_topic_alone() -> None:
+    """A refused key creates none; the numbers of partitions are settings."""
+
+    async def story(hall: Hall) -> list[list[str]]:
+        hall.node.settings = replace(hall.node.settings, offsets_topic_num_partitions=3)
+        found = [internal(hall)]
+        for kind, key in ((GROUP, ""), (7, "g"), (GROUP, "g"), (GROUP, "h"), (TRANSACTION, "x")):
+            await ask(hall, FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=(key,))
+            found.append(internal(hall))
+        assert len(hall.node.catalogue.get("__consumer_offsets").partitions) == 3  # type: ignore[union-attr]
+        return found
+
+    offsets, states = "__consumer_offsets", "__transaction_state"
+    assert in_hall(story) == [[], [], [], [offsets], [offsets], [offsets, states]]
+
+
+def test_an_internal_topic_that_metadata_creates_is_compacted_and_flagged() -> None:
+    """A client asks for it by name before any group exists; a topic of an app has no flag."""
+
+    async def story(hall: Hall) -> dict[str, tuple[bool, int]]:
+        answer = await metadata(hall, "__consumer_offsets", "__mine")
+        topic = hall.node.catalogue.get("__consumer_offsets")
+        assert topic is not None
+        assert hall.node.config(topic, "cleanup.policy") == "compact"
+        return {t.name: (t.is_internal, len(t.partitions)) for t in answer.topics}
+
+    assert in_hall(story) == {"__consumer_offsets": (True, 50), "__mine": (False, 1)}
