@@ -157,6 +157,9 @@ KILLS ?= 200
 kills: $(VENV)/.dev             ## KILLS times SIGKILL of the embedded broker under three client libraries, with compaction, against a model; SEED=
 	$(RUN) -m tests.soak.kills --kills $(KILLS) --seed $(SEED)
 
+shrink: $(VENV)/.dev            ## 1,000,000 updates of 10,000 keys: a compacted topic shrinks beside a reader and heartbeats; SEED=
+	$(RUN) -m tests.soak.shrink --seed $(SEED)
+
 CHAOS_S ?= 600
 chaos: $(VENV)/.dev             ## CHAOS_S seconds of faults on the assigner service, etcd and consumers; a sink compares epochs; SEED=
 	$(RUN) -m tests.soak.chaos --seed $(SEED) --seconds $(CHAOS_S)

@@ -12,11 +12,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 #: Test defaults that differ from production: no wait for more members, and short sessions.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
+#: Seconds in which a broker must listen; one with a large store on a busy machine needs the most.
+START_S = 300.0
 
 
 class BrokerUnavailable(RuntimeError):
@@ -27,7 +30,8 @@ class BrokerProcess:
     """A running broker at the address ``bootstrap``.
 
     ``data`` is its folder (None: in memory), ``settings`` are ``NAME=VALUE`` over the defaults above.
-    Raises BrokerUnavailable if the process ends before it listens. Cost: about a second.
+    Raises BrokerUnavailable if the process ends before it listens, or does not listen within START_S.
+    Cost: about a second.
     """
 
     def __init__(self, data: Path | None = None, *settings: str, port: int = 0) -> None:
@@ -42,7 +46,10 @@ class BrokerProcess:
             command, stdout=subprocess.PIPE, stderr=self._said, text=True
         )
         assert self.process.stdout is not None
+        deadline = threading.Timer(START_S, self.process.kill)  # so that the read below ends
+        deadline.start()
         line = self.process.stdout.readline()
+        deadline.cancel()
         found = re.fullmatch(r"listening on (?:[A-Z_]+://)?(127\.0\.0\.1:(\d+))\n", line)
         if found is None:
             self.kill()

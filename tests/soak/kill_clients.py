@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import Any, Protocol, TypeVar
 
 import confluent_kafka as confluent
@@ -26,6 +26,8 @@ from kafka.structs import OffsetAndMetadata
 T = TypeVar("T")
 #: Seconds in which one call must be acknowledged; a kill and a start on a busy machine fit into it.
 CALL_S = 30.0
+#: Seconds beyond it after which a call that ignores its own deadline is given up.
+SLACK_S = 5.0
 Record = tuple[str, bytes | None, bytes]  # topic, key, value; every topic has one partition
 
 
@@ -52,7 +54,11 @@ class Client(Protocol):
 
 
 class Librdkafka:
-    """confluent-kafka."""
+    """confluent-kafka. Each call runs in a thread of its own.
+
+    Its deadlines do not hold: after a lost connection ``send_offsets_to_transaction`` may wait without a
+    request to the broker, for as long as the broker keeps the transaction.
+    """
 
     def __init__(self, bootstrap: str, name: str) -> None:
         common = {
@@ -78,8 +84,19 @@ class Librdkafka:
         self._call(lambda: self._bound.init_transactions(CALL_S))
 
     def _call(self, work: Callable[[], T]) -> T:
+        answer: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(work())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=run, name="librdkafka", daemon=True).start()
         try:
-            return work()
+            return answer.result(CALL_S + SLACK_S)
+        except TimeoutError as error:
+            raise Unknown("the call of librdkafka did not return in time") from error
         except confluent.KafkaException as error:
             raise Unknown(str(error)) from error
 
@@ -135,7 +152,8 @@ class Librdkafka:
     def close(self) -> None:
         """See :class:`Client`; librdkafka ends its threads with its objects."""
         for committer in self._groups.values():
-            committer.close()
+            with contextlib.suppress(Unknown):
+                self._call(committer.close)
         self._plain.purge()
         self._bound.purge()
 

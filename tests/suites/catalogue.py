@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 #: What every suite takes for granted. None is the default, which our tests' brokers have changed otherwise:
-#: some tests list the configs that differ from it.
+#: some tests list the configs that differ from it. Clients do not log in, and ANONYMOUS may do everything, so
+#: that tests of access lists have an authorizer.
 SETTINGS: Mapping[str, str | None] = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.heartbeat.interval.ms": None,

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.soak import kills
+from tests.soak import kill_clients, kills
 from tests.soak.kills import ABORTED, Follower, Load, differences
 
 ROWS = list[tuple[int, bytes, bytes]]
@@ -95,3 +95,15 @@ def test_the_follower_reports_gaps_repetitions_and_aborted_records(load: Load) -
     for offset, value in ((2, b"1"), (3, b"4"), (4, ABORTED)):
         follower.take("out-aiokafka", offset, value)
     assert len(follower.wrong) == 3
+
+
+def test_a_call_of_librdkafka_that_ignores_its_deadline_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The outcome of such a call is unknown, and its thread does not keep the load from going on."""
+    monkeypatch.setattr(kill_clients, "CALL_S", 0.0)
+    monkeypatch.setattr(kill_clients, "SLACK_S", 0.05)
+    client, ended = object.__new__(kill_clients.Librdkafka), threading.Event()
+    with pytest.raises(kill_clients.Unknown, match="did not return in time"):
+        client._call(ended.wait)
+    ended.set()
