@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, PropertyMock, patch
@@ -82,6 +83,18 @@ def test_an_assignment_names_the_round_and_the_tasks_of_what_is_awaited() -> Non
     assert not assignor.stops_nobody
     found.rebalance()
     assert assignor._view().last_generation == assignor.generation == 1
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_the_cause_of_a_round_is_kept_for_its_second_round_alone(follows: bool) -> None:
+    """Any later round has a cause of its own."""
+    assignor = assignor_of(group(), "m0")
+    assert assignor.last_round is not None
+    assignor.last_round = replace(assignor.last_round, follows=follows)
+    view = assignor._view()
+    assert view.first == (assignor.last_round.outcome if follows else None)
+    assert view.before is assignor.last_round.inputs
+    assert view.record == assignor.last_round.record
 
 
 def test_who_leaves_or_holds_says_so() -> None:

@@ -436,6 +436,16 @@ async def test_one_that_takes_too_long_is_given_up() -> None:
     assert app.assignor.overdue == {A, B}, "with those of before"
 
 
+async def test_a_copy_that_is_awaited_though_it_was_given_up_is_asked_for_later() -> None:
+    """The round that gave it up was in vain: the next one comes after twice the time."""
+    app = App({A: 10}, {A: 0})
+    watch = warming(app, 100.0)
+    assert await looks(watch, 0, 31, 100) == 1
+    app.assignor.awaited = Awaited(GENERATION, frozenset({A}))
+    assert await looks(watch, 110, 141, 169) == 1
+    assert await looks(watch, 170, 171) == 2
+
+
 async def test_one_that_has_caught_up_at_last_is_not_given_up() -> None:
     """However long it took, and whatever is given up beside it."""
     app = App({A: 10, B: 10}, {A: 0, B: 0})

@@ -54,6 +54,17 @@ def test_the_rate_is_that_of_the_last_seconds(progress: Progress, clock: Clock) 
     assert progress.figures().eta_s is None
 
 
+def test_a_rate_between_rare_looks_is_that_since_the_last_look(
+    progress: Progress, clock: Clock
+) -> None:
+    """A look is kept until a later one is ten seconds old: the rate covers ten seconds at least."""
+    for at in (90, 180, 990):
+        clock.now += 9
+        progress.move("a", at)
+        found = progress.figures().records_per_s
+    assert found == pytest.approx((990 - 90) / 18)
+
+
 def test_offsets_never_go_back_nor_beyond_the_end(progress: Progress, clock: Clock) -> None:
     """Two who tell of one partition, or a changelog that grows."""
     clock.now += 1

@@ -116,6 +116,29 @@ async def test_what_was_replayed_stays_in_a_set_in_memory(tmp_path: Path) -> Non
     assert it.table["k"].data == {1, 7}
 
 
+async def test_an_operation_that_the_file_has_is_not_applied_again(tmp_path: Path) -> None:
+    """The set may have lost the element since, without a record; the next operation counts."""
+    it = Sets(tmp_path)
+    it.read((4, ADD, 1))
+    it.table.data.storage._db_for_partition(0)[b'"k"'] = b"[]"
+    it.read((4, ADD, 1))
+    assert it.rows() == {b'"k"': b"[]", OFFSET: b"4"}
+    it.read((5, ADD, 2))
+    assert it.rows() == {b'"k"': b"[2]", OFFSET: b"5"}
+    it.close()
+
+
+async def test_a_record_makes_the_change_of_one_row(tmp_path: Path) -> None:
+    """A row that is stored without a record after it is acknowledged by no record."""
+    it = Sets(tmp_path)
+    it.table["k"].add(1)
+    (record,) = it.sent
+    it.table.data.storage._set(b'"other"', b"[9]")
+    await answer((record, 0))
+    assert it.rows() == {b'"k"': b"[1]", b'"other"': b"[9]", OFFSET: b"0"}
+    it.close()
+
+
 async def test_a_set_that_an_agent_holds_has_what_was_replayed_at_once(tmp_path: Path) -> None:
     """Nothing else may come before the agent looks into it: no end of a recovery."""
     it = Sets(tmp_path)

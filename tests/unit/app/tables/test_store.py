@@ -17,6 +17,7 @@ from faust_assigner.app.consumer.back_pressure import BackPressure
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.tables import write_behind as overlay
 from faust_assigner.app.tables.changes import Usage
+from faust_assigner.app.tables.files import take_care_of
 from faust_assigner.app.transactions.shares import Share
 from tests.support.made_up_tables import MadeUp, answer, done, process
 
@@ -287,15 +288,51 @@ async def test_a_change_that_a_replay_has_brought_is_no_doubt(it: MadeUp) -> Non
     doubts = it.app.tables.recovery.consistency = Doubts()
     counts = it.tables["counts"]
     process(0)
-    counts["a"] = 1
+    counts["a"], counts["b"] = 1, 1
     overlay.hold(it.app)
     counts.data.set_persisted_offset(LOG, 9)
     overlay.resume(it.app, {LOG})
     await answer((it.sent[0], 7))
     assert (doubts.told, rows(it)) == ([], {OFFSET: b"9"})
+    await answer((it.sent[1], 9))
+    assert rows(it) == {OFFSET: b"9"}, "the file has this one, too"
     counts["a"] = 2
-    await answer((it.sent[1], 10))
+    await answer((it.sent[2], 10))
     assert (doubts.told, rows(it)) == ([], {b'"a"': b"2", OFFSET: b"10"})
+
+
+def test_a_key_that_was_read_is_deleted_where_it_was_found(it: MadeUp) -> None:
+    """Another partition may have a row of the same key, which is another row."""
+    store = it.tables["counts"].data
+    for partition in (0, 1):
+        store._db_for_partition(partition)[b'"a"'] = b"%d" % partition
+    store.resume(0)
+    process(1)
+    assert store._get(b'"a"') == b"1"
+    done()
+    store._del(b'"a"')
+    assert (store.file_row(0, b'"a"'), store.file_row(1, b'"a"')) == (b"0", None)
+
+
+@pytest.mark.parametrize(("is_global", "rows_read"), [(True, {"a", "b"}), (False, {"a"})])
+def test_whoever_reads_all_rows_reads_those_of_owned_partitions(
+    it: MadeUp, is_global: bool, rows_read: set[str]
+) -> None:
+    """Of a global table each worker has every partition, whoever owns it."""
+    counts = it.tables["counts"]
+    for partition, key in enumerate((b'"a"', b'"b"')):
+        counts.data._db_for_partition(partition)[key] = b"1"
+    vars(it.app)["assignor"] = SimpleNamespace(assigned_actives=lambda: {LOG})
+    counts.is_global = is_global
+    assert set(counts.keys()) == rows_read
+
+
+def test_a_table_that_may_only_be_read_holds_nothing_back(tmp_path: Path) -> None:
+    """Another app writes its files."""
+    it = MadeUp(tmp_path)
+    table = it.app.Table("read", options={"read_only": True})
+    take_care_of(table)
+    assert table.data.usage is None
 
 
 def test_a_record_that_the_file_has_is_not_applied_again(it: MadeUp) -> None:

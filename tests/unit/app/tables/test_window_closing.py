@@ -564,10 +564,17 @@ def test_faust_is_told_of_the_latest_window_that_was_closed(made: Made) -> None:
 # -- which tables
 
 
-@pytest.mark.parametrize("kind", ["its owner", "everybody", "a partitioner"])
-async def test_windows_of_tables_that_others_write_are_left_to_faust(made: Made, kind: str) -> None:
+class Sets(Table):
+    """A windowed table of sets."""
+
+
+@pytest.mark.parametrize("kind", ["its owner", "everybody", "a partitioner", "sets"])
+async def test_windows_of_sets_and_of_tables_that_others_write_are_left_to_faust(
+    made: Made, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """The app is called with values only, in every table; a zero is one."""
-    table = Table()
+    monkeypatch.setattr(closings, "SetTable", Sets)
+    table = Sets() if kind == "sets" else Table()
     table.is_global, table.use_partitioner = kind == "everybody", kind == "a partitioner"
     assert (install(made.app, table) is not None) == (kind == "its owner")
     for value in (None, 0, 5):

@@ -28,6 +28,17 @@ def test_a_late_record_does_not_turn_back_the_time_at_the_end() -> None:
     assert times.at_the_end(0, 10.0, 1_000.0, 60.0) == 110.0
 
 
+def test_a_record_from_the_future_is_at_most_now_at_the_end() -> None:
+    """Its partition's time stands still until the machine's clock has reached it."""
+    times = Times()
+    times.reach(SOURCE, 0, 0, 500.0, 0.0)
+    assert [times.at_the_end(0, now, 100.0 + now, 60.0) for now in (0.0, 10.0, 500.0)] == [
+        100.0,
+        110.0,
+        600.0,
+    ]
+
+
 def test_a_partition_that_comes_back_is_waited_for_as_long_as_at_first() -> None:
     """Its patience begins when it comes, not when it came the time before."""
     times = Times()

@@ -14,9 +14,19 @@ async def test_a_share_counts_before_its_rows_land() -> None:
     share = Share("shop-1-0", begun=True)
     seen: list[tuple[int, bool]] = []
     store = SimpleNamespace(flush=lambda partition: seen.append((partition, share.committed)))
-    share.changed = {(store_, p) for store_ in (Store(store),) for p in (2, 0)}
+    share.changed = {(store_, p) for store_ in (Store(store),) for p in range(12)}
     share.commit()
-    assert seen == [(0, True), (2, True)]
+    assert seen == [(partition, True) for partition in range(12)]
+
+
+async def test_an_abandoned_share_takes_back_its_own_rows_alone() -> None:
+    """Another transaction of the same partition goes on, or has landed."""
+    dropped: list[tuple[int, Share]] = []
+    share = Share("shop-1-0", begun=True)
+    store = Store(SimpleNamespace(drop=lambda partition, of: dropped.append((partition, of))))
+    share.changed = {(store, 3)}
+    share.abandon()
+    assert dropped == [(3, share)]
 
 
 async def test_a_share_stays_abandoned_where_a_store_fails() -> None:
