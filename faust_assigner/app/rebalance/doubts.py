@@ -60,7 +60,7 @@ def _checked(one: MemberClaims, generation: int, record: Record) -> MemberClaims
     instead = "it counts as a new member"
     if given is not None:
         instead = f"its assignment of generation {record.generation} counts instead"
-    return replace(one, data=_instead(data, given), refused=one.refused or f"{why}; {instead}")
+    return replace(one, data=_instead(data, given), refused=f"{why}; {instead}")
 
 
 def _beyond(claims: Claims, given: Claims) -> list[str]:

@@ -44,8 +44,10 @@ class FakeRecovery:
 class Bench:
     """A meter on a fake recovery; ``rows`` is what it wrote."""
 
-    def __init__(self) -> None:
-        self.recovery = FakeRecovery()
+    def __init__(self, *, by_partition: bool = False) -> None:
+        self.recovery: Any = FakeRecovery()
+        if by_partition:
+            self.recovery.meter = None
         self.rows: list[dict[str, Any]] = []
         self.table = SimpleNamespace(apply_changelog_batch=lambda batch: None)
         tables: Any = type("Tables", (dict,), {"recovery": self.recovery})(log=self.table)
@@ -56,7 +58,8 @@ class Bench:
             conf=SimpleNamespace(id="shop", canonical_url="http://me"),
         )
         files = SimpleNamespace(put=lambda work: self.rows.extend(row for _, row in work()))
-        RecoveryMeter(app, files).attach()  # type: ignore[arg-type]
+        self.meter = RecoveryMeter(app, files)  # type: ignore[arg-type]
+        self.meter.attach()
 
     async def recover(
         self,
@@ -227,3 +230,53 @@ async def test_a_recovery_is_written_once(bench: Bench) -> None:
     await bench.recover(end=9, replayed=10)
     await bench.recovery.on_recovery_completed(7)
     assert len(bench.rows) == 1
+
+
+async def test_parts_of_a_recovery_are_measured_and_written_by_themselves() -> None:
+    """The recovery by partition tells each: what was kept or followed before, and where it begins."""
+    parts = [TP("log", number) for number in range(3)]
+    bench = Bench()
+    recovery, app = bench.recovery, bench.meter.app
+    recovery.active_offsets = {parts[0]: 4, parts[1]: None, parts[2]: 9}
+    recovery.active_highwaters = dict.fromkeys(parts, 9)
+    coordinator = SimpleNamespace(member_id="m-1")
+    app.consumer = SimpleNamespace(
+        _thread=SimpleNamespace(_consumer=SimpleNamespace(_coordinator=coordinator))
+    )
+    app.assignor.decision_id = ""
+    meter = bench.meter
+    meter.begin(parts, {parts[2]}, {parts[0]})
+    restored = Restored(parts[1], "snapshot", 1.0, 2.0, -1, 9, 500)
+    meter.note_start({parts[1]}, {parts[1]: restored})
+    meter.finish({parts[1]})
+    assert [(row["partition"], row["source"], row["bytes"]) for row in bench.rows] == [
+        (1, "snapshot", 500)
+    ]
+    meter.note_start({parts[0], parts[2]}, {})
+    bench.table.apply_changelog_batch(
+        [
+            SimpleNamespace(
+                message=SimpleNamespace(
+                    tp=parts[0], offset=offset, serialized_key_size=2, serialized_value_size=8
+                )
+            )
+            for offset in (5, 7)
+        ]
+    )
+    recovery.active_offsets[parts[0]] = 9
+    meter.finish({parts[0], parts[2]})
+    meter.finish(parts)
+    assert len(bench.rows) == 2, "a kept part without records is no recovery"
+    row = bench.rows[1]
+    assert (row["group_id"], row["topic"], row["partition"]) == ("shop", "log", 0)
+    assert (row["source"], row["start_offset"], row["end_offset"]) == ("standby", 4, 9)
+    assert (row["records"], row["bytes"]) == (2, 20)
+    assert (row["decision_id"], row["member_id"]) == ("7-unknown", "m-1")
+
+
+def test_a_recovery_by_partition_gets_the_meter_and_is_not_wrapped() -> None:
+    """It tells the meter by itself: a wrapper would measure each part twice."""
+    bench = Bench(by_partition=True)
+    assert bench.recovery.meter is bench.meter
+    assert "on_rebalance" not in vars(bench.recovery)
+    assert "_build_offsets" not in vars(bench.recovery)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from faust_assigner import Member, plan
@@ -14,6 +15,9 @@ from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.app.rebalance.outcome import trigger
 from faust_assigner.ledger import Row, decision_id, encode, parse
 from faust_assigner.planner import Plan
+from faust_assigner.warmup import WarmupPolicy
+from faust_assigner.wire.directory import Directory
+from faust_assigner.wire.plan_input import decode_plan_input
 
 TOPICS = {"orders": 6, "shop-orders-changelog": 6, "audit": 3}
 CHANGELOGS = frozenset({"shop-orders-changelog"})
@@ -174,3 +178,89 @@ def test_what_weighs_nothing_is_said_and_digested() -> None:
     (_, other), *_ = rows_of(idle[0], with_work)
     assert other["config"]["weightless"] == "audit"
     assert said["inputs_digest"] != other["inputs_digest"]
+
+
+class Weights(dict[tuple[str, int], float]):
+    """Weights of version 3."""
+
+    version = 3
+
+
+def test_a_decision_names_its_cause_and_what_this_leader_found() -> None:
+    """A second round completes the first; another leader's owners are in its ledger, or lost with it."""
+    last = Directory(
+        ("http://a", "http://b"),
+        {topic: np.array([0, 1, 0, -1]) for topic in ("audit", "orders")} | {"log": np.array([1])},
+        ("one", ""),
+    )
+    inputs, found = decide(
+        [*members("a"), Member("b", list(TOPICS), generation=6, instance_id="two", capacity=2.0)],
+        urls={"b": "http://b", "a": "http://a"},
+        leaving=frozenset({"c", "b"}),
+        follows=True,
+        completes="join",
+        last=last,
+        last_generation=5,
+        weights=Weights({("orders", 0): 2.0}),
+    )
+    rows = decision_rows(inputs, found, at=2.5, config={}, session_timeout_s=60)
+    row = next(rows)[1]
+    assert row["cause"] == {
+        "urls": {"a": "http://a", "b": "http://b"},
+        "leaving": ["b", "c"],
+        "follows": True,
+        "completes": "join",
+    }
+    assert row["before"] == {
+        "generation": 5,
+        "urls": ["http://a", "http://b"],
+        "instances": ["one", ""],
+        "owners": [
+            {"topics": ["audit", "orders"], "partitions": ["0,2", "1"]},
+            {"topics": ["log"], "partitions": ["", "0"]},
+        ],
+    }
+    assert row["members"][1]["instance_id"] == "two"
+    assert row["config"]["weights_version"] == "3"
+    assert (row["ts"], row["session_timeout_s"]) == (2.5, 60.0)
+
+
+def test_a_decision_has_the_inputs_from_which_it_is_planned_again() -> None:
+    """With the weights, the warm-ups and the former ids: a replay without one of them moves other tasks."""
+    inputs, found = decide(
+        members("a", "b", a=EVERYTHING),
+        previous_ids={"orders": 4},
+        warmups=WarmupPolicy(max_per_member=3),
+        weightless=frozenset({"audit"}),
+    )
+    asked = decode_plan_input(next(decision_rows(inputs, found, at=1.0, config={}))[1]["asked"])
+    assert (asked.partitions, asked.replicas, asked.changelogs) == (TOPICS, 1, CHANGELOGS)
+    assert (dict(asked.previous_ids), asked.weightless) == ({"orders": 4}, {"audit"})
+    assert asked.warmups == inputs.warmups
+    assert [member.member_id for member in asked.members] == ["a", "b"]
+
+
+def test_a_row_names_at_most_four_rejected_members() -> None:
+    """The former owner first; a task may have a copy on each of a hundred members."""
+    names = "abcdefgh"
+    copies = {"standbys": {"shop-orders-changelog": range(6)}}
+    inputs, found = decide(members(*names, **dict.fromkeys(names[1:], copies), a=EVERYTHING))
+    rows = [row for _, row in rows_of(inputs, found) if row.get("role") == "active"]
+    rejected = [row["rejected"] for row in rows]
+    assert max(map(len, rejected)) == 4
+    assert all(len(set(names_of)) == len(names_of) for names_of in rejected)
+
+
+def test_a_standby_that_held_the_state_reads_the_tail() -> None:
+    """The former owner holds it as well; any other member reads the whole changelog."""
+    inputs, found = decide(members("a", "b", a=EVERYTHING))
+    rows = [row for table, row in rows_of(inputs, found) if row.get("role") == "standby"]
+    assert {row["member_id"] for row in rows} == {"a", "b"}
+    for row in rows:
+        was_here = row["member_id"] == "a"
+        assert (row["moved"], row["standby_hit"], row["cold"]) == (
+            not was_here,
+            was_here,
+            not was_here,
+        )
+        assert row["restore"] == ("tail" if was_here else "full")

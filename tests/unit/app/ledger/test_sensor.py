@@ -185,3 +185,112 @@ async def test_processor_time_is_shared_by_how_long_records_were_held(
     spent = 1.5
     assert await sample(orders=2.0) == {SOURCE.topic: 500.0, LOG.topic: 0.0}
     assert await sample() == {SOURCE.topic: 0.0, LOG.topic: 0.0}
+
+
+class Written:
+    """A writer that runs its work at once."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self.closed = 0
+
+    def put(self, work: Any) -> None:
+        """Run it."""
+        self.rows.extend(work())
+
+    def close(self) -> None:
+        """Count it."""
+        self.closed += 1
+
+
+async def test_a_sample_is_a_row_of_each_owned_partition_with_all_its_figures(
+    sensor: LedgerSensor, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source has arrived records and bytes; a changelog has its own, and the size of its files."""
+    monkeypatch.setattr(module.time, "time", lambda: 1_000.5)
+    monkeypatch.setattr(module, "state_sizes", lambda tps, tables: {LOG: 77} if LOG in tps else {})
+    writer = sensor.writer = Written()  # type: ignore[assignment]
+    await counted(sensor)
+    arrive(sensor)
+    sensor.on_send_initiated(None, "out", SimpleNamespace(partition=None), 100, 100)
+    shop.end, shop.consumer._committed_offset[SOURCE] = 103, 90
+    await sensor._sample()
+    base = {"group_id": "shop", "ts": 1_000.5, "partition": 0, "end_offset": 103, "cpu_ms": 0.0}
+    assert writer.rows == [
+        (
+            "partition_sample",
+            {**base, "topic": "orders", "committed_offset": 90, "bytes_in": 3, "records_in": 1}
+            | {"state_bytes": 0},
+        ),
+        (
+            "partition_sample",
+            {**base, "topic": LOG.topic, "committed_offset": -1, "bytes_in": 7, "records_in": 3}
+            | {"state_bytes": 77},
+        ),
+    ]
+
+
+@pytest.mark.parametrize("reason", ["recovery", "nothing", "silent"])
+async def test_no_sample_is_written_of_what_does_not_flow_or_cannot_be_asked(
+    sensor: LedgerSensor, shop: Shop, reason: str
+) -> None:
+    """The next sample counts on."""
+    writer = sensor.writer = Written()  # type: ignore[assignment]
+    await counted(sensor)
+    arrive(sensor)
+    held, asked = shop.owned, shop.consumer.highwaters
+    if reason == "recovery":
+        shop.in_recovery = True
+    elif reason == "nothing":
+        shop.owned = set()
+    else:
+
+        async def silent(*_: TP) -> dict[TP, int]:
+            raise OSError("no broker")
+
+        shop.consumer.highwaters = silent
+    await sensor._sample()
+    assert writer.rows == []
+    shop.in_recovery, shop.owned, shop.consumer.highwaters = False, held, asked
+    assert (await counted(sensor))["orders"] == (1, 3)
+
+
+async def test_samples_come_at_their_interval_and_none_after_the_stop(
+    sensor: LedgerSensor,
+) -> None:
+    """The app's tables are closed by then; what waits is written at the stop."""
+    slept, sampled = list[float](), list[int]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:
+            sensor._stopped.set()
+
+    async def sample() -> None:
+        sampled.append(len(slept))
+
+    sensor._sample_s, sensor.sleep, sensor._sample = 11.0, sleep, sample  # type: ignore[method-assign]
+    await LedgerSensor._sample_regularly.fun(sensor)
+    assert (slept, sampled) == ([11.0] * 3, [1, 2])
+    writer = sensor.writer = Written()  # type: ignore[assignment]
+    await sensor.on_stop()
+    assert writer.closed == 1
+
+
+def test_a_decision_is_written_with_its_time_and_the_apps_setup(
+    sensor: LedgerSensor, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is that of the decision, not that of the ledger's thread."""
+    now = 5.0
+    works: list[Any] = []
+    monkeypatch.setattr(module.time, "time", lambda: now)
+    monkeypatch.setattr(module, "decision_rows", lambda *of, **how: (of, how))
+    shop.conf.broker_session_timeout = 60.0
+    sensor.writer = SimpleNamespace(put=works.append)  # type: ignore[assignment]
+    sensor._config = {"deploy": "v1"}
+    sensor.on_decision("inputs", "plan")  # type: ignore[arg-type]
+    now = 9.0
+    assert works[0]() == (
+        ("inputs", "plan"),
+        {"at": 5.0, "config": {"deploy": "v1"}, "session_timeout_s": 60.0},
+    )

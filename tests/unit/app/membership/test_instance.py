@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 from aiokafka.protocol.group import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 
@@ -15,6 +16,7 @@ from faust_assigner.app.membership.instance import (
     InstanceFenced,
     InstanceGuard,
     StaticHeartbeat,
+    guard_instance,
 )
 
 
@@ -106,3 +108,62 @@ async def test_answers_to_other_requests_are_passed_on(made: Made) -> None:
     made.coordinator.codes = [FENCED_INSTANCE_ID]
     answer = await made.guard.send(HeartbeatRequest.__new__(HeartbeatRequest))
     assert (answer.error_code, made.ends) == (FENCED_INSTANCE_ID, [])
+
+
+class Joined(Coordinator):
+    """A coordinator whose consumer subscribes to ``orders``; ``taken`` are the answers that it gets."""
+
+    def __init__(self, instance_id: str | None = "worker-1") -> None:
+        super().__init__()
+        self._group_instance_id = instance_id  # type: ignore[assignment]
+        self.taken: list[Any] = []
+        self._subscription = SimpleNamespace(subscription=SimpleNamespace(topics={"orders"}))
+
+    async def _on_join_complete(self, *answer: Any) -> None:
+        self.taken.append(answer)
+
+
+def packed(*topics: str) -> bytes:
+    """The group's answer: partition 3 of each topic."""
+    said = ConsumerProtocolMemberAssignment(1, [(topic, [3]) for topic in topics], b"ours")
+    return bytes(said.encode())
+
+
+async def test_a_static_member_takes_what_it_still_subscribes_to(caplog: Any) -> None:
+    """Its former assignment comes without a round; aiokafka would end at the topic that is gone."""
+    caplog.set_level("INFO")
+    coordinator: Any = Joined()
+    guard_instance(SimpleNamespace(_coordinator=coordinator), SimpleNamespace())
+    await coordinator._on_join_complete(7, "m-1", "faust", packed("orders", "clicks"))
+    assert coordinator.taken == [(7, "m-1", "faust", packed("orders"))]
+    assert "they are left out: ['clicks']" in caplog.text
+    caplog.clear()
+    whole = packed("orders")
+    await coordinator._on_join_complete(8, "m-1", "faust", whole)
+    assert coordinator.taken[1][3] is whole
+    assert caplog.text == ""
+
+
+async def test_a_replaced_member_ends_its_app_on_the_apps_own_loop() -> None:
+    """The guard is called on the consumer's thread."""
+    ended: list[Any] = []
+
+    async def crash(reason: InstanceFenced) -> None:
+        ended.append(reason)
+        coordinator._closing.set_result(None)
+
+    coordinator: Any = Joined()
+    app = SimpleNamespace(crash=crash, loop=asyncio.get_running_loop())
+    guard_instance(SimpleNamespace(_coordinator=coordinator), app)
+    coordinator.codes = [FENCED_INSTANCE_ID]
+    with pytest.raises(GroupCoordinatorNotAvailableError):
+        await coordinator._send_req(SyncGroupRequest.__new__(SyncGroupRequest))
+    assert [type(reason) for reason in ended] == [InstanceFenced]
+
+
+@pytest.mark.parametrize("coordinator", [Joined, SimpleNamespace], ids=["dynamic", "no group"])
+async def test_a_member_without_an_instance_id_is_not_guarded(coordinator: Any) -> None:
+    """No other worker can take its place."""
+    made = coordinator(None) if coordinator is Joined else coordinator()
+    guard_instance(SimpleNamespace(_coordinator=made), SimpleNamespace())
+    assert not {"_send_req", "_on_join_complete"} & vars(made).keys()

@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from faust.types import TP
 
 from faust_assigner import Member, plan
 from faust_assigner.app.rebalance import leader
-from faust_assigner.app.rebalance.next_round import awaited
+from faust_assigner.app.rebalance.next_round import awaited, going_on
+from faust_assigner.model import NOBODY, Onward
 from faust_assigner.planner import Plan
 from faust_assigner.wire.answer import AnswerWriter, decode_answer
 from faust_assigner.wire.directory import Directory
@@ -197,3 +199,57 @@ def test_what_a_member_says_after_a_round_differs_from_before() -> None:
         words.append(found.join_bytes()["d"])
         found.rebalance("a")
     assert len(set(words)) == 3
+
+
+# -- a second round, whose target is that of the first
+
+
+def second(found: Plan, following: Plan, **onward: Sequence[int]) -> tuple[Plan, list[Any]]:
+    """``found`` with the warm-ups of ``following``, and the members that the next round is planned for."""
+    nobody = np.full_like(found.flat_owner, NOBODY)
+    columns = {
+        name: np.array(list(onward.get(name, nobody)), dtype=np.int64)
+        for name in ("warmup", "awaited")
+    }
+    asked: list[Any] = []
+
+    def plan_again(members: Sequence[Member]) -> Plan:
+        asked.extend(members)
+        return replace(following, onward=Onward(following.flat_owner, disbelieved={}, **columns))
+
+    return going_on(found, UNEVEN, plan_again), asked
+
+
+def test_the_next_round_is_planned_from_what_members_will_claim_after_this_one() -> None:
+    """All of one generation: a newcomer's tasks would else count as claims of no round."""
+    found = planned(UNEVEN)
+    _, asked = second(found, found)
+    assert [one.member_id for one in asked] == ["a", "b", "c"]
+    for one in asked:
+        assert one.generation == 0
+        assert dict(one.actives) == found.actives(one.member_id)
+        assert dict(one.standbys) == found.standbys(one.member_id)
+
+
+def test_a_copy_that_the_next_round_awaits_is_made_now_and_awaited() -> None:
+    """A move of the next round has priority; a holder of a copy needs no further one."""
+    found = planned(UNEVEN)
+    spare = [int(member) for member in found.flat_standby[:, 0]]
+    warmups = [2] * len(spare)
+    result, _ = second(found, found, awaited=warmups)
+    assert result.onward is not None
+    assert result.onward.awaited.tolist() == warmups
+    assert result.onward.warmup.tolist() == [NOBODY if one == 2 else 2 for one in spare]
+
+
+def test_a_warm_up_alone_has_the_next_round_planned() -> None:
+    """Each owner is at its target, and a copy is still on its way."""
+    even = planned([member("a", range(4)), member("b", range(4, 8)), member("c", range(8, 12))])
+    quiet, asked = second(even, even)
+    assert (quiet, asked) == (even, [])
+    nobody = np.full_like(even.flat_owner, NOBODY)
+    warming = nobody.copy()
+    warming[0] = 1
+    onward = Onward(even.flat_owner, warming, warming, {})
+    _, asked = second(replace(even, onward=onward), even)
+    assert asked

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from faust_assigner.app.rebalance.table_facts import TableFacts, agreed
+from faust_assigner.app.rebalance.table_facts import TableFacts, agreed, facts_of
 from faust_assigner.wire.join import STOCK, JoinData
 
 OWN, NEW = "shop-totals-changelog", "shop-rates-changelog"
@@ -49,3 +52,25 @@ def test_a_table_that_the_leader_does_not_know_is_what_all_its_members_report(
 def test_a_stock_members_topic_is_a_changelog_only_by_fausts_pattern(topic: str) -> None:
     """The app's id, the table's name, and the ending."""
     assert facts(STOCKS, topic=topic) == (set(), {})
+
+
+@pytest.mark.parametrize(
+    ("use_partitioner", "synchronize", "is_full"),
+    [(False, False, False), (True, False, True), (False, True, True)],
+)
+def test_an_apps_own_facts_are_its_changelogs_and_who_else_writes_them(
+    use_partitioner: bool, synchronize: bool, is_full: bool
+) -> None:
+    """Each partition of a global table is followed if another worker or app may write it."""
+
+    def table(*, is_global: bool) -> Any:
+        return SimpleNamespace(
+            is_global=is_global,
+            use_partitioner=use_partitioner,
+            synchronize_all_active_partitions=synchronize,
+        )
+
+    changelogs = {OWN: table(is_global=False), NEW: table(is_global=True)}
+    found = facts_of(SimpleNamespace(tables=SimpleNamespace(_changelogs=changelogs)))
+    assert found == TableFacts(frozenset({OWN, NEW}), {NEW: is_full})
+    assert found.stateful == {OWN}

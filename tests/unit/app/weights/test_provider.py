@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from faust_assigner.app.weights.sources import FileSource, Found, TopicSource
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.weights.publish import write_file
 from faust_assigner.weights.document import Limits, WeightRow, encode
+from faust_assigner.weights.trial import TrialScore
 
 NOW = dt.datetime.now(dt.UTC)
 
@@ -341,6 +343,48 @@ def test_in_shadow_nothing_is_used_and_every_decision_is_scored(
     )  # medians 2.5: 1.6, 1.6, 0.4, 0.4
 
 
+def test_a_decision_is_scored_with_all_that_it_was_planned_from(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without its standbys or its former ids, other moves would be counted."""
+    caplog.set_level(logging.INFO)
+    scored: list[Any] = []
+    told = TrialScore(
+        members=2, tasks=4, before=1.5, counted=1.6, weighted=1.1, counted_moves=3, weighted_moves=5
+    )
+
+    def score(*of: Any, **how: Any) -> TrialScore:
+        scored.append((of, how))
+        return told
+
+    monkeypatch.setattr(provider_module, "score", score)
+    provider = WeightsProvider("shop", WeightSettings(_Stuck(), Mode.SHADOW))
+    provider.take(document(6, 1.0, 2.0))
+    caplog.clear()
+    members = (Member("a", ["orders"]),)
+    inputs = DecisionInputs(
+        "shop", 9, members, {"orders": 2}, 3, frozenset({"log"}), previous_ids={"orders": 1}
+    )
+    provider.observe(replace(inputs, weightless=frozenset({"idle"})), decision()[1])
+    assert scored == [
+        (
+            (members, {"orders": 2}, provider.current.weights),
+            {
+                "replicas": 3,
+                "changelogs": {"log"},
+                "weightless": {"idle"},
+                "previous_ids": {"orders": 1},
+            },
+        )
+    ]
+    assert provider.last_trial is told
+    assert caplog.messages == [
+        "Weights version 6 in shadow, generation 9: the heaviest member would carry "
+        f"{told.weighted:.2f} of the mean instead of {told.counted:.2f}, with "
+        f"{told.weighted_moves} tasks moved instead of {told.counted_moves}"
+    ]
+
+
 @pytest.mark.parametrize(("mode", "age_s"), [(Mode.SHADOW, 3600.0), (Mode.ON, 0.0)])
 def test_only_weights_in_force_are_scored_and_only_in_shadow(
     mode: Mode, age_s: float, caplog: pytest.LogCaptureFixture
@@ -371,6 +415,10 @@ def test_the_environment_or_the_app_says_where_the_weights_are(
     )
     assert wanted is not None
     assert (wanted.source, wanted.mode) == (FileSource(str(tmp_path)), Mode.SHADOW)
+    limits = {"faust_assigner_weights_max_age": "60", "faust_assigner_weights_clamp": "0.5:2"}
+    wanted = configured(app_of(faust_assigner_weights=str(tmp_path), **limits))
+    assert wanted is not None
+    assert (wanted.mode, wanted.max_age_s, wanted.limits) == (Mode.ON, 60.0, Limits(0.5, 2.0))
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS_MODE", "off")  # nobody listens there
     monkeypatch.setenv("FAUST_ASSIGNER_WEIGHTS", "topic:weights")
     brokers = "kafka://127.0.0.1:1;kafka://127.0.0.1:2"

@@ -1,0 +1,106 @@
+"""The outcome of a round, as its members are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from faust_assigner import Member, plan
+from faust_assigner.app.rebalance.observers import DecisionInputs
+from faust_assigner.app.rebalance.outcome import moved_tasks, outcome_of, trigger
+from faust_assigner.planner import Plan
+from faust_assigner.wire.outcome import MOST_NAMED, Outcome
+
+COUNTS = {"orders": 4, "log": 4, "idle": 1}
+
+
+def member(name: str, owned: Sequence[int] = ()) -> Member:
+    """A member that owns these tasks; the one partition of ``idle`` carries no work."""
+    claims: dict[str, Any] = {"orders": owned, "log": owned} if owned else {}
+    return Member(name, list(COUNTS), actives=claims, generation=3 if owned else -1)
+
+
+def inputs_of(*members: Member, **more: Any) -> DecisionInputs:
+    """A decision about them."""
+    return DecisionInputs("shop", 4, members, COUNTS, 1, frozenset({"log"}), **more)
+
+
+def planned(*members: Member) -> Plan:
+    """Their plan."""
+    return plan(members, COUNTS, replicas=1, changelogs={"log"}, weightless={"idle"})
+
+
+ONE, BOTH = (member("a", range(4)),), (member("a", range(4)), member("b"))
+
+
+def test_an_outcome_counts_tasks_by_what_became_of_them() -> None:
+    """The one that carries no work is a task, and is moved for no member."""
+    inputs = inputs_of(*BOTH, trigger="join", joined=frozenset({"http://b"}))
+    found = planned(*BOTH)
+    told = outcome_of(inputs, found, at=1_700_000_000.9)
+    assert told == Outcome(
+        trigger="join",
+        decided_at=1_700_000_000,
+        members=2,
+        joined=("http://b",),
+        is_planned=True,
+        leads=True,
+        tasks=5,
+        moved=2,
+        cold=2,
+        off_target=0,
+        warming=0,
+    )
+    assert moved_tasks(found) == 2
+
+
+def test_a_round_without_a_plan_tells_its_cause_alone() -> None:
+    """Its tasks are dealt out; a clock before 1970 is none."""
+    told = outcome_of(inputs_of(*BOTH, trigger="join"), None, at=-5.0)
+    assert told == Outcome(trigger="join", members=2, is_planned=False, leads=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "completes"),
+    [
+        (None, ""),
+        (Outcome(trigger="join"), "join"),
+        (Outcome(trigger="rejoin", completes="leave"), "leave"),
+    ],
+)
+def test_a_second_round_has_the_cause_of_the_first(first: Outcome | None, completes: str) -> None:
+    """However many rounds it takes."""
+    told = outcome_of(inputs_of(*ONE, trigger="rejoin"), None, at=1.0, first=first)
+    assert (told.trigger, told.completes) == ("rejoin", completes)
+
+
+def test_who_came_and_went_is_told_in_the_second_round_as_well() -> None:
+    """Unless members came and went meanwhile; of many only some, by name, and long names are cut."""
+    first = Outcome(trigger="join", joined=("http://b",), left=("http://c",))
+    told = outcome_of(inputs_of(*ONE), None, at=1.0, first=first)
+    assert (told.joined, told.left) == (first.joined, first.left)
+    many = frozenset(f"http://{number:03}/{'x' * 200}" for number in range(MOST_NAMED + 3))
+    more = inputs_of(*ONE, joined=many, left=frozenset({"http://d"}))
+    told = outcome_of(more, None, at=1.0, first=first)
+    assert told.left == ("http://d",)
+    assert told.joined == tuple(sorted(many)[number][:120] for number in range(MOST_NAMED))
+
+
+@pytest.mark.parametrize(
+    ("owned", "joined", "left", "cause"),
+    [
+        ((), (), (), "first"),
+        ((0,), (), (), "rejoin"),
+        ((0,), ("b",), (), "join"),
+        ((0,), (), ("c",), "leave"),
+        ((0,), ("b",), ("c",), "join+leave"),
+    ],
+)
+def test_a_leader_without_a_decision_compares_with_its_last_assignment(
+    owned: Sequence[int], joined: Sequence[str], left: Sequence[str], cause: str
+) -> None:
+    """A group in which no member owns anything has just begun."""
+    now = inputs_of(member("a", owned), joined=frozenset(joined), left=frozenset(left))
+    assert trigger(None, now) == cause
