@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust_assigner.app import compose as module
 from faust_assigner.app import fixup
 from faust_assigner.app.compose import repair
+from faust_assigner.app.host.mixing import parts_of
 from faust_assigner.app.queries.forwarding import AllowlistRouter
 from faust_assigner.app.recovery.table_manager import RecoveringTables
 from faust_assigner.app.tables.scope import ScopedTable
@@ -25,7 +27,10 @@ from faust_assigner.errors import ConfigError
 def app_in(folder: Path, **options: Any) -> Any:
     """An app of plain Faust, not started; its assignor is stock's, so that nothing repairs it by itself."""
     return faust.App(
-        "plain", broker="kafka://127.0.0.1:1", web_enabled=False, datadir=str(folder), **options
+        "plain",
+        web_enabled=False,
+        datadir=str(folder),
+        **{"broker": "kafka://127.0.0.1:1", **options},
     )
 
 
@@ -193,3 +198,91 @@ async def test_tables_are_guarded_only_where_copies_may_answer(tmp_path: Path) -
 
 class OwnSets(SetTable):  # type: ignore[misc]
     """An app's own."""
+
+
+@pytest.mark.parametrize(
+    ("installed", "tables", "recovery", "consumer"),
+    [
+        (("repairs",), "RepairedTables", "RepairedRecovery", "EagerConsumer"),
+        (("restore",), "ReplayingTables", "RestoringRecovery", None),
+        (
+            ("repairs", "restore"),
+            "RestoringRepairedTables",
+            "RestoringRepairedRecovery",
+            "EagerConsumer",
+        ),
+        (
+            ("repairs", "restore", "driver_assignor", "cooperative"),
+            "TablesByPartition",
+            "RecoveryByPartition",
+            "IncrementalConsumer",
+        ),
+        (("driver_assignor",), None, None, "AssigningConsumer"),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, tuple) else "",
+)
+async def test_each_set_of_parts_has_classes_of_its_own(
+    tmp_path: Path,
+    installed: tuple[str, ...],
+    tables: str | None,
+    recovery: str | None,
+    consumer: str | None,
+) -> None:
+    """And the repairs have their transactions, and a producer that knows all its topics."""
+    app = app_in(tmp_path)
+    module.install(app, installed)
+    made = app._new_consumer()
+    for one, name in ((app.tables, tables), (app.tables.recovery, recovery), (made, consumer)):
+        names = [base.__name__ for base in type(one).__mro__]
+        ours = [base for base in type(one).__mro__ if base.__module__ == module.__name__]
+        assert name in names if name else not ours
+    assert isinstance(made.transactions, module.PartitionTransactions) == ("repairs" in installed)
+    is_ours = app.producer._new_producer.__class__ is partial
+    assert is_ours == ("repairs" in installed)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "ours"),
+    [("at_least_once", "TimelyStream"), ("exactly_once", "TransactionalStream")],
+)
+async def test_streams_take_batches_as_the_guarantee_asks(
+    tmp_path: Path, guarantee: str, ours: str
+) -> None:
+    """Of whole transactions, or early for a round."""
+    app = app_in(tmp_path, processing_guarantee=guarantee)
+    module.install(app, ("repairs",))
+    assert issubclass(app.conf.Stream, getattr(module, ours))
+
+
+@pytest.mark.parametrize(
+    ("settings", "installed", "line"),
+    [
+        ({"faust_assigner_cooperative": "0"}, ("repairs", "restore"), "COOPERATIVE is off"),
+        ({}, ("restore",), "need the repairs and the batched replay"),
+        ({}, ("repairs",), "need the repairs and the batched replay"),
+        ({"broker": "memory://"}, ("repairs", "restore"), "not the driver of memory:"),
+    ],
+    ids=["switched off", "no repairs", "no restore", "another driver"],
+)
+async def test_rebalances_that_stay_eager_are_logged_with_the_reason(
+    tmp_path: Path, caplog: Any, settings: dict[str, Any], installed: tuple[str, ...], line: str
+) -> None:
+    """No hook of the cooperative rounds is installed."""
+    caplog.set_level("INFO")
+    app = app_in(tmp_path, **settings)
+    module.install(app, (*installed, "cooperative"))
+    assert "Rebalances are eager and stop all partitions" in caplog.text
+    assert line in caplog.text
+    assert "cooperative" not in parts_of(app)
+    assert not isinstance(app._stop_consumer, partial)
+
+
+async def test_copies_are_watched_only_where_they_may_answer(tmp_path: Path) -> None:
+    """The service asks the broker several times a second."""
+    for stale_s, count in ((30.0, 1), (0.0, 0)):
+        app = app_in(tmp_path, faust_assigner_stale_reads=stale_s)
+        module.install(app, ("repairs", "router", "reads"))
+        module.install(app, ("reads",))
+        watching = [one for one in app._extra_services if isinstance(one, module.ReplicaStatus)]
+        assert len(watching) == count
+        assert issubclass(app.conf.Router, module.KeyRouter)

@@ -280,3 +280,16 @@ def test_a_recovery_by_partition_gets_the_meter_and_is_not_wrapped() -> None:
     assert bench.recovery.meter is bench.meter
     assert "on_rebalance" not in vars(bench.recovery)
     assert "_build_offsets" not in vars(bench.recovery)
+
+
+def test_a_part_that_was_brought_up_early_is_counted_when_its_turn_comes() -> None:
+    """Batches of several parts end in any order, and tables know one part after the other."""
+    bench, parts = Bench(), [TP("log", 0), TP("log", 1)]
+    recovery = bench.recovery
+    recovery.active_offsets = recovery.active_highwaters = dict.fromkeys(parts, 9)
+    restored = {tp: Restored(tp, "replay", 1.0, 2.0, 6, 9, 0, replayed=3) for tp in parts}
+    bench.meter.begin(parts, set(), set())
+    for tp in parts:
+        bench.meter.note_start({tp}, restored)
+        bench.meter.finish({tp})
+    assert [(row["partition"], row["records"]) for row in bench.rows] == [(0, 3), (1, 3)]
