@@ -230,13 +230,14 @@ def test_a_decision_has_the_inputs_from_which_it_is_planned_again() -> None:
     inputs, found = decide(
         members("a", "b", a=EVERYTHING),
         previous_ids={"orders": 4},
+        weights=Weights({("orders", 1): 2.5}),
         warmups=WarmupPolicy(max_per_member=3),
         weightless=frozenset({"audit"}),
     )
     asked = decode_plan_input(next(decision_rows(inputs, found, at=1.0, config={}))[1]["asked"])
     assert (asked.partitions, asked.replicas, asked.changelogs) == (TOPICS, 1, CHANGELOGS)
     assert (dict(asked.previous_ids), asked.weightless) == ({"orders": 4}, {"audit"})
-    assert asked.warmups == inputs.warmups
+    assert (asked.warmups, asked.weights) == (inputs.warmups, {("orders", 1): 2.5})
     assert [member.member_id for member in asked.members] == ["a", "b"]
 
 
