@@ -265,3 +265,27 @@ def test_a_standby_that_held_the_state_reads_the_tail() -> None:
             not was_here,
         )
         assert row["restore"] == ("tail" if was_here else "full")
+
+
+def test_a_task_s_row_names_the_holders_of_that_task() -> None:
+    """Tasks are numbered over all groups, partitions within each."""
+    copies = {"b": [0, 3], "c": [3, 5]}
+    claims = {m: {"standbys": {"shop-orders-changelog": held}} for m, held in copies.items()}
+    inputs, found = decide(members("a", "b", "c", a=EVERYTHING, **claims))
+    group = next(g for g, one in enumerate(found.groups) if "orders" in one.topics)
+    assert group > 0, "tasks of another group come before"
+    rows = [row for _, row in rows_of(inputs, found) if row.get("role") == "active"]
+    for row in (row for row in rows if row["topic"] == "orders"):
+        number = row["partition"]
+        holders = [name for name, held in copies.items() if number in held]
+        passed = dict.fromkeys(["a", found.member_ids[found.target[group][number]], *holders])
+        assert row["rejected"] == [name for name in passed if name != row["member_id"]]
+
+
+def test_the_first_owner_of_a_table_reads_its_whole_changelog() -> None:
+    """No member has it: the task is moved from none, and nothing is kept."""
+    inputs, found = decide(members("a"))
+    rows = [row for _, row in rows_of(inputs, found) if row.get("role") == "active"]
+    assert {row["prev_member_id"] for row in rows} == {None}
+    assert {row["restore"] for row in rows if row["topic"] in CHANGELOGS} == {"full"}
+    assert {row["restore"] for row in rows if row["topic"] not in CHANGELOGS} == {"none"}

@@ -222,6 +222,35 @@ def test_a_claim_from_the_future_is_as_old_as_the_last_generation() -> None:
     assert {member: age for member, (_, age) in found.items()} == {"liar": 9, "now": 9, "last": 9}
 
 
+@pytest.mark.parametrize(
+    ("generation", "actives", "age"),
+    [(-1, {}, 4), (8, {}, 8), (-1, {"orders": Runs.of([1])}, -1), (12, {}, 9)],
+)
+def test_what_a_former_process_owned_dates_only_a_member_without_an_assignment(
+    generation: int, actives: dict[str, Runs], age: int
+) -> None:
+    """One that was given nothing is as old as that round; no date is of the round being formed."""
+    one = joined(
+        "a",
+        generation=generation,
+        actives=actives,
+        former_actives={"orders": Runs.of([0])},
+        former_generation=4 if generation < 9 else 11,
+    )
+    (found,) = claims_of(
+        [one],
+        {"orders": 6},
+        {},
+        generation=10,
+        is_kafkas=True,
+        last=Directory(),
+        last_generation=-1,
+    ).members
+    assert found.generation == age
+    assert found.former_generation == (4 if generation < 9 else 9)
+    assert list(found.former_actives["orders"]) == [0]
+
+
 def test_members_that_say_equal_bytes_of_other_topics_are_read_apart() -> None:
     """Topics are named by their place in the subscription; what was read counts for equal ones only."""
     said = {"a": ("alpha", "log"), "b": ("beta", "log"), "c": ("alpha", "log")}
