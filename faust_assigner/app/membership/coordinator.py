@@ -304,10 +304,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             # In the second round the other members wait until this member has left.
             member.listener.gave_away(not any(member.assignor.assigned_actives()))
             return
-        roles = (
-            member.assignor.assigned_actives() - withheld,
-            member.assignor.assigned_standbys() - withheld,
-        )
+        roles = member.assignor.assigned_actives() - withheld, member.assignor.assigned_standbys()
         if follows:
             self.request_rejoin()
         # Not awaited, so that the second round does not wait while databases open.

@@ -144,6 +144,9 @@ async def test_a_refusal_that_passes_is_logged_once(
     caplog.set_level("INFO")
     coordinator: Any = Coordinator(error.errno)
     ask_for_all(coordinator)
+    asks = coordinator._do_fetch_commit_offsets
+    ask_for_all(coordinator)
+    assert coordinator._do_fetch_commit_offsets is asks, "each seek calls it"
     for _ in range(3):
         with pytest.raises(error):
             await coordinator._do_fetch_commit_offsets([HERE])

@@ -351,6 +351,9 @@ async def test_rounds_have_a_connection_of_their_own_and_heartbeats_beside_it(ma
     """Both names carry the same words; other requests go as ever."""
     made.beats, request = 2, request_of(JoinGroupRequest)
     await made.it._send_req(request)
+    assert len(asyncio.all_tasks()) == 1, (
+        "a heartbeat on its way has ended before the answer counts"
+    )
     assert request._group_protocols == [(COOPERATIVE, b"said"), (EAGER, b"said")]
     assert made.acts[0] == ("send", "JoinGroupRequest", "rounds")
     assert made.listener.waits == ["the answer to JoinGroup"]

@@ -40,6 +40,26 @@ async def test_what_one_wait_uses_the_next_lacks(monkeypatch: pytest.MonkeyPatch
         assert await it.within("Leaving the group", asyncio.sleep, 3600.0) is None
 
 
+@pytest.mark.parametrize(
+    ("left", "spent", "after", "is_over"),
+    [(2.0, 1.5, 0.5, False), (2.0, 2.0, 0.0, True), (0.25, 0.375, -0.125, True)],
+)
+async def test_a_wait_uses_up_what_it_took_even_within_its_least_time(
+    monkeypatch: pytest.MonkeyPatch, left: float, spent: float, after: float, is_over: bool
+) -> None:
+    """The least time of a step is beyond the budget, not a part of it."""
+    now = 100.0
+    monkeypatch.setattr(shutdown, "monotonic", lambda: now)
+    it = ShutdownBudget(SimpleNamespace(should_stop=True), seconds=left)
+
+    async def answered() -> None:
+        nonlocal now
+        now += spent
+
+    await it.within("Last flush", answered)
+    assert (it.left, it.over.is_set()) == (after, is_over)
+
+
 async def test_a_last_request_has_its_least_time_when_all_is_used_up() -> None:
     """A broker that answers at once is not taken for a silent one."""
     it = ShutdownBudget(SimpleNamespace(should_stop=True), seconds=-1.0)

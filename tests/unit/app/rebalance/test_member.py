@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import faust_assigner
@@ -15,11 +16,12 @@ from faust_assigner.app.rebalance.memory_file import Former
 from faust_assigner.app.rebalance.table_facts import TableFacts
 from faust_assigner.settings import table as settings_table
 from faust_assigner.wire.answer import Answer
+from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.runs import Runs
 
-#: A table, a global table that the app's own partitions write, and a table without a topic here.
-TABLES = TableFacts(frozenset({"log", "prices", "old"}), {"prices": True})
+#: A table, a global table of which a part is written here, and one of each without a topic here.
+TABLES = TableFacts(frozenset({"log", "prices", "old", "far"}), {"prices": True, "far": False})
 TOPICS = ("log", "orders", "prices")
 
 
@@ -209,6 +211,20 @@ def test_an_answer_is_dated_by_its_leader_by_kafka_or_by_one_more(
     found = remember(answer, {}, kafkas=kafkas, before=before)
     assert found.generation == generation
     assert found.group_ids == {"gone": 1, "kept": 7}
+
+
+def test_a_stock_leaders_distributions_are_used_as_they_are() -> None:
+    """Ours sends a directory instead, of which both are views; before any answer there is none."""
+    logs, others = {"http://a": {"log": [0]}}, {"http://b": {"orders": [1]}}
+    stock = Memory(Answer({}, {}, changelog_distribution=logs, external_topic_distribution=others))
+    assert (stock.changelog_distribution, stock.external_topic_distribution) == (logs, others)
+    owners = {"log": np.array([0]), "orders": np.array([0])}
+    ours = Memory(Answer({}, {}))
+    vars(ours)["directory"] = Directory(("http://c",), owners, (), frozenset({"log"}))
+    assert ours.changelog_distribution == {"http://c": {"log": [0]}}
+    assert ours.external_topic_distribution == {"http://c": {"orders": [0]}}
+    assert (Memory().changelog_distribution, Memory().external_topic_distribution) == ({}, {})
+    assert (Memory().directory, Memory().owned(TABLES)) == (Directory(), {})
 
 
 def test_a_memory_has_what_was_given_and_each_partition_has_a_role(caplog: Any) -> None:

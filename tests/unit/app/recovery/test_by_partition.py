@@ -297,7 +297,7 @@ async def test_whatever_begins_everything_anew_stops_what_is_restored_first(
 
 
 @pytest.mark.parametrize("stops", [False, True])
-async def test_streams_do_not_wait_for_copies(made: Any, stops: bool) -> None:
+async def test_streams_do_not_wait_for_copies(made: Any, stops: bool, caplog: Any) -> None:
     """Not even for their files; and a restore that fails ends its worker, unless that ends by itself."""
     steps: list[str] = []
 
@@ -318,8 +318,30 @@ async def test_streams_do_not_wait_for_copies(made: Any, stops: bool) -> None:
     )
     made.app.should_stop = stops
     await made._take_on(frozenset({A}), frozenset({C}))
+    assert "Assigned" not in caplog.text
     assert steps == ["roles", "restore", "finish", "open copies", "follow"]
     assert [act[0] for act in made.acts] == ["crash"] * (not stops)
+
+
+@pytest.mark.parametrize(("actives", "copies"), [(1, 0), (0, 2), (0, 0)])
+async def test_what_was_taken_on_is_logged_if_it_is_anything(
+    made: Any, caplog: Any, actives: int, copies: int
+) -> None:
+    """Most rounds change nothing for most workers."""
+    caplog.set_level("INFO")
+
+    async def roles(*_: Any) -> Any:
+        return {A, B, C} - {B, C} if actives else set(), {B, C} if copies else set()
+
+    async def nothing(*_: Any) -> None:
+        """Restored and followed at once."""
+
+    made._take_roles, made._restore_actives, made._finish = roles, nothing, nothing
+    made._open_copies = made._follow = nothing
+    await made._take_on(frozenset(), frozenset())
+    line = f"Assigned {actives} active and {copies} standby changelogs in"
+    told = [message.rpartition(" in ")[0] + " in" for message in caplog.messages]
+    assert told == ([line] if actives or copies else [])
 
 
 def test_what_is_about_to_go_is_not_restored(made: Any) -> None:

@@ -45,6 +45,25 @@ def test_files_that_were_set_aside_are_not_set_aside_again(tmp_path: Path) -> No
         it.close()
 
 
+def test_a_store_is_made_with_all_that_its_table_names(tmp_path: Path) -> None:
+    """Rows are encoded and typed as the app says, in a database with its options."""
+    app = MadeUp(tmp_path).app
+    table = app.Table(
+        "named",
+        key_type=bytes,
+        value_type=bytes,
+        options={"ttl": 60},
+    )
+    take_care_of(table)
+    store = table.data
+    assert isinstance(store, TableStore)
+    assert (store.app, store.table, store.table_name) == (app, table, "named")
+    assert (store.key_type, store.value_type) == (bytes, bytes)
+    assert (store.key_serializer, store.value_serializer) == ("raw", "raw")
+    assert store.rocksdb_options.ttl == 60
+    assert str(store.url) == "rocksdb:named"
+
+
 def test_an_error_that_names_no_file_is_about_each_partition_of_the_batch(tmp_path: Path) -> None:
     """Which of them lacks a change is not known; one that names a file is about that file alone."""
     it = MadeUp(tmp_path, "counts")

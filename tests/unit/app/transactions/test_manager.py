@@ -410,6 +410,18 @@ async def test_a_commit_waits_for_all_that_was_sent(made: Manager) -> None:
     assert share.committed
 
 
+async def test_a_change_is_sent_in_the_place_that_it_took(made: Manager) -> None:
+    """Its channel sends it later, as part of the same record: a second place would wait for the first."""
+
+    async def publish() -> None:
+        await send(made, b"change")
+
+    with processing(made, 4):
+        made.send_soon(future(publish))
+        await asyncio.wait_for(send(made, b"after"), 10.0)
+    assert [(act[2], act[4]) for act in made.producer.acts] == [(b"change", ID), (b"after", ID)]
+
+
 async def test_each_id_is_committed_by_itself_in_the_order_of_ids(made: Manager) -> None:
     """One that is refused leaves those before it committed."""
     assert await made.commit({PAYMENTS: 9, ORDERS: 5})
