@@ -251,6 +251,25 @@ def test_what_a_former_process_owned_dates_only_a_member_without_an_assignment(
     assert list(found.former_actives["orders"]) == [0]
 
 
+def test_claims_on_partitions_that_are_gone_are_counted_over_all_members() -> None:
+    """The warning names the topic once, with their number."""
+    found = claims_of(
+        [
+            joined("a", generation=9, actives={"orders": Runs.of([5, 6, 7])}),
+            joined("b", generation=9, actives={"orders": Runs.of([0, 9])}),
+            joined("c", generation=9, actives={"orders": Runs.of([1]), "gone": Runs.of([0])}),
+        ],
+        {"orders": 6},
+        {},
+        generation=10,
+        is_kafkas=True,
+        last=Directory(),
+        last_generation=-1,
+    )
+    assert found.beyond == {"orders": 3}
+    assert [list(member.actives["orders"]) for member in found.members] == [[5], [0], [1]]
+
+
 def test_members_that_say_equal_bytes_of_other_topics_are_read_apart() -> None:
     """Topics are named by their place in the subscription; what was read counts for equal ones only."""
     said = {"a": ("alpha", "log"), "b": ("beta", "log"), "c": ("alpha", "log")}

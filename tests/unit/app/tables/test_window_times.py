@@ -28,6 +28,24 @@ def test_a_late_record_does_not_turn_back_the_time_at_the_end() -> None:
     assert times.at_the_end(0, 10.0, 1_000.0, 60.0) == 110.0
 
 
+def test_the_time_at_the_end_runs_from_the_last_record_of_the_latest_time() -> None:
+    """Records of one time may come for a while: time did not pass meanwhile."""
+    times = Times()
+    times.reach(SOURCE, 0, 0, 100.0, 0.0)
+    times.reach(SOURCE, 1, 0, 100.0, 5.0)
+    assert times.at_the_end(0, 10.0, 1_000.0, 60.0) == 105.0
+
+
+def test_the_first_record_of_a_source_is_committed_by_a_commit_alone() -> None:
+    """A source that never changed the table has nothing to commit."""
+    times = Times()
+    assert times.is_committed(SOURCE)
+    times.reach(SOURCE, 0, 0, 100.0, 0.0)
+    assert not times.is_committed(SOURCE)
+    times.commit({SOURCE: 1})
+    assert times.is_committed(SOURCE)
+
+
 def test_a_record_from_the_future_is_at_most_now_at_the_end() -> None:
     """Its partition's time stands still until the machine's clock has reached it."""
     times = Times()
