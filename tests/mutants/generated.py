@@ -50,6 +50,8 @@ PLANNING = (
     "tests/scenarios/test_sticky_specs.py",
     "tests/property/test_state_machine.py",
 )
+#: Tests of warm-ups, and of tasks that return to their former owner.
+WARM = ("tests/property/test_warmth.py", "tests/property/warm")
 STANDBYS = (
     "tests/unit/test_standby.py",
     "tests/scenarios/test_standbys.py",
@@ -82,7 +84,7 @@ BESIDES = {
     "coordinator": ("tests/scenarios/test_consumer_groups.py",),
     "model.py": PLANNING,
     "checks/optimality.py": ("tests/property/test_optimality.py",),
-    "planner.py": PLANNING,
+    "planner.py": (*PLANNING, *WARM),
     "promotion.py": (
         *PLANNING,
         "tests/unit/actives/test_promotion.py",
@@ -90,13 +92,9 @@ BESIDES = {
     ),
     "standby.py": ("tests/unit/standbys", *STANDBYS),
     "standbys": STANDBYS,
-    "sticky.py": PLANNING,
+    "sticky.py": (*PLANNING, *WARM),
     "views": (*PLANNING, "tests/property/test_words.py"),
-    "warmup.py": (
-        "tests/property/test_warmth.py",
-        "tests/property/warm/test_homing.py",
-        "tests/property/warm/test_warmups.py",
-    ),
+    "warmup.py": WARM,
     "scaler": ("tests/property/test_scaler.py", "tests/scenarios/test_scaling.py"),
     "weights": ("tests/property/test_weighted.py", "tests/unit/test_weightless.py"),
     "wire": ("tests/property/test_fuzz_userdata.py",),

@@ -140,3 +140,63 @@ def test_brokers_that_do_not_say_where_partitions_end_hold_the_size() -> None:
     found = look_of(made.evidence(heard=heard(made), ends={}, problems=("Lags are unknown",)))
     assert found.busy == ("the brokers did not return end offsets",)
     assert "Lags are unknown" in found.notes
+
+
+def test_a_worker_that_is_not_live_is_named_with_its_first_reason() -> None:
+    """Although it counts as ready."""
+    made = group(3)
+    [why] = look_of(made.evidence(heard=heard(made, not_live=("it hangs", "it stalls")))).busy
+    assert why == "worker w1 is not ready: it hangs"
+
+
+def test_a_group_with_one_capacity_gets_no_note() -> None:
+    """Whatever the capacity is."""
+    made = MadeGroup().join("m0", "m1")
+    made.offers["m0"] = made.offers["m1"] = {"capacity": 2.0}
+    made.round().round()
+    assert look_of(made.evidence(heard=heard(made))).notes == ()
+
+
+def test_the_largest_number_of_standbys_of_any_worker_counts() -> None:
+    """During a deploy the workers differ; the scaler keeps room for all copies."""
+    made = group(3)
+    more = {"settings": {"table_standby_replicas": "2"}}
+    assert look_of(made.evidence(heard=heard(made, **more))).standbys == 2
+    odd = {"settings": {"table_standby_replicas": "many"}}
+    assert look_of(made.evidence(heard=heard(made, **odd))).standbys == 1
+
+
+def test_only_partitions_with_records_are_named_as_never_committed() -> None:
+    """An empty partition has no offset to commit."""
+    made = group(2, topics={"orders": 3})
+    ends = {("orders", 0): 0, ("orders", 1): 7, ("orders", 2): 7}
+    evidence = made.evidence(heard=heard(made), ends=ends)
+    found = look_of(replace(evidence, committed={("orders", 2): 0}))
+    assert found.notes == ("orders 1: no offset is committed yet, so the lag is unknown",)
+    assert found.backlog == 7
+
+
+def test_some_missing_end_offsets_do_not_hold_the_size() -> None:
+    """Only without any end offset nothing is known of the load."""
+    made = group(2, topics={"orders": 3})
+    found = look_of(made.evidence(heard=heard(made), ends={("orders", 1): 7}))
+    assert found.busy == ()
+    assert set(found.sources) == {("orders", 1)}
+
+
+def test_the_first_of_two_rounds_holds_the_size() -> None:
+    """A member's answer announces a second round, in which revoked partitions are assigned."""
+    made = MadeGroup().join("m0", "m1", holds=True).round().round()
+    made.join("m2", holds=True).round()
+    why = "the second of two rounds of a rebalance is about to begin"
+    assert why in look_of(made.evidence(heard=heard(made))).busy
+    made.round()
+    assert why not in look_of(made.evidence(heard=heard(made))).busy
+
+
+def test_an_empty_group_is_not_busy() -> None:
+    """Its state is not Stable, and no rebalance is in progress."""
+    made = MadeGroup()
+    made.state = "Empty"
+    found = look_of(made.evidence(heard={}))
+    assert (found.members, found.busy) == (0, ())

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from faust_assigner.scaler.recommend import GROW, HOLD, SHRINK, SLEEP, STAY
+from faust_assigner.scaler.look import Look, Source
+from faust_assigner.scaler.memory import Memory, Sample
+from faust_assigner.scaler.recommend import GROW, HOLD, SHRINK, SLEEP, STAY, _Case, recommend
+from faust_assigner.scaler.settings import Settings
 from tests.unit.scaler.made import EVERY_S, group
 
 # -- only sizes that help
@@ -359,3 +364,169 @@ def test_members_that_show_no_topics_are_left_alone() -> None:
     """Members of another kind, or brokers that do not answer."""
     found = group(members=4, tasks=0).ask()
     assert (found.size, found.decision) == (4, HOLD)
+
+
+# -- the memory of decisions
+
+
+def look(at: float, members: int, **more: object) -> Look:
+    """A group at rest without records."""
+    return Look(taken_at=at, members=members, tasks=12, **more)  # type: ignore[arg-type]
+
+
+def test_a_group_that_wakes_starts_from_the_workers_that_are_there() -> None:
+    """The last recommendation was 0, and another party started three workers."""
+    found, memory = recommend(look(1000, 3), Settings(), Memory(size=0, changed_at=900.0))
+    assert (found.present, memory.size) == (3, 3)
+    assert memory.changed_at == 1000
+
+
+def test_the_first_recommendation_is_no_change() -> None:
+    """The time of the loads before it counts for the first decision."""
+    _, memory = recommend(look(1000, 4), Settings(), Memory())
+    assert (memory.size, memory.changed_at) == (4, None)
+
+
+def test_a_hold_before_any_decision_is_no_recommendation() -> None:
+    """The size of a group in its first rebalance is not the size to keep."""
+    _, memory = recommend(look(1000, 4, busy=("a rebalance",)), Settings(), Memory())
+    assert memory.size is None
+    _, later = recommend(look(1000, 4, busy=("a rebalance",)), Settings(), Memory(size=3))
+    assert (later.size, later.changed_at) == (3, None)
+
+
+@pytest.mark.parametrize("interruption", ["busy", "followed", "all lost"])
+def test_the_time_to_follow_begins_anew_after_an_interruption(interruption: str) -> None:
+    """The group has one worker too few at 0 s and again at 200 s: at 300 s only 100 s have passed."""
+    _, memory = recommend(look(0, 3), Settings(), Memory(size=4))
+    assert memory.parted_at == 0
+    between = {
+        "busy": look(100, 3, busy=("restores",)),
+        "followed": look(100, 4),
+        "all lost": look(100, 0),
+    }[interruption]
+    for seen in (between, look(200, 3)):
+        found, memory = recommend(seen, Settings(), memory)
+    found, memory = recommend(look(300, 3), Settings(), memory)
+    assert (found.decision, found.size, memory.parted_at) == (HOLD, 4, 200)
+
+
+def test_a_size_that_is_not_followed_is_given_up_after_its_time() -> None:
+    """From then on the present workers are the size, and the next time to follow begins anew."""
+    memory = Memory(size=4)
+    for at, present in ((0, 4), (299, 4), (300, 3)):
+        found, memory = recommend(look(at, 3), Settings(settle_s=300.0), memory)
+        assert found.present == present, at
+    assert (memory.size, memory.parted_at, memory.changed_at) == (3, None, 300)
+
+
+def case(*samples: Sample, members: int = 4, **settings: object) -> _Case:
+    """A decision for 12 tasks at 1000 s."""
+    return _Case(
+        look=look(1000, members),
+        settings=Settings(**settings),  # type: ignore[arg-type]
+        memory=Memory(samples=samples, tasks=12),
+        present=members,
+    )
+
+
+def test_the_allowed_backlog_is_for_each_worker_or_by_the_arrivals() -> None:
+    """A backlog equal to the limit is allowed."""
+    load = Sample(at=0, backlog=400, arrival=20.0)
+    assert case(target_lag=100.0).target(load) == 400
+    assert case(target_lag=100.0, members=0).target(load) == 100
+    assert case(target_lag_s=20.0).target(load) == 400
+    assert not case(target_lag=100.0).is_behind(load)
+    assert case(target_lag=99.0).is_behind(load)
+
+
+def test_a_group_without_a_measured_rate_has_one_only_while_it_is_behind() -> None:
+    """An idle worker's rate says nothing about its limit; the workers that are there count."""
+    samples = (Sample(at=0, arrival=0.0), Sample(at=60, arrival=10.0, processed=600, backlog=5000))
+    assert case(*samples).rate == pytest.approx(10 * 3 / 12)
+    assert case(*samples, members=2).rate == pytest.approx(10 * 6 / 12)
+    assert case(*samples[:1], replace(samples[1], backlog=0)).rate is None
+
+
+def test_a_rate_at_the_limit_of_a_size_needs_no_larger_size() -> None:
+    """4 workers with 100 records a second each carry 360 at most, without a spare worker 300."""
+    assert case(worker_rate=100.0).needed(Sample(at=0, arrival=360.0), 100.0) == 4
+    assert case(worker_rate=100.0).needed(Sample(at=0, arrival=360.1), 100.0) == 6
+    assert case(worker_rate=100.0, spare=1).limit(100.0, 4) == 300
+    assert case(worker_rate=100.0, spare=4).limit(100.0, 4) == 0
+
+
+def waited(*backlogs: int, busy_at: float | None = None, changed_at: float | None = None) -> bool:
+    """Whether a group falls behind whose backlog was this at 850, 880, 910, ..., 1000 s."""
+    times = range(1000 - 30 * (len(backlogs) - 1), 1001, 30)
+    samples = (
+        Sample(at=at, backlog=backlog, arrival=1.0)
+        for at, backlog in zip(times, backlogs, strict=True)
+    )
+    found = case(*samples)
+    memory = replace(found.memory, busy_at=busy_at, changed_at=changed_at)
+    return replace(found, memory=memory)._falls_behind()
+
+
+def test_a_backlog_that_has_not_shrunk_for_two_minutes_falls_behind() -> None:
+    """A backlog of the same size has not shrunk. Each look of the two minutes is above the limit."""
+    assert waited(99, 99, 500, 500, 500, 500)
+    assert waited(99, 500, 500, 600, 700, 800)
+    assert not waited(99, 500, 500, 600, 700, 499)
+    assert not waited(99, 500, 500, 0, 600, 700)
+    assert not waited(500, 600)
+
+
+def test_a_backlog_counts_only_after_two_quiet_minutes() -> None:
+    """A rebalance or another size within the two minutes explains the backlog."""
+    growing = (99, 500, 500, 600, 700, 800)
+    assert waited(*growing, busy_at=880.0, changed_at=880.0)
+    assert not waited(*growing, busy_at=880.1)
+    assert not waited(*growing, changed_at=880.1)
+
+
+def test_the_size_above_max_shrinks_because_of_max() -> None:
+    """At max itself the reason is the number of tasks."""
+    above = group(members=13, most=8, worker_rate=100.0).ask()
+    assert (above.size, above.reasons) == (6, ("max is 8",))
+    at = group(members=8, most=8, worker_rate=100.0).ask()
+    assert at.size == 6
+    assert "more workers than 6 process no faster" in at.reasons[0]
+
+
+def test_the_look_that_was_furthest_above_its_limit_is_the_obstacle() -> None:
+    """A large backlog with many arrivals was within its limit; a small one was not."""
+    samples = (
+        Sample(at=100, arrival=0.0),
+        Sample(at=900, backlog=3000, arrival=100.0),
+        Sample(at=980, backlog=200, arrival=1.0),
+        Sample(at=1000, arrival=1.0),
+    )
+    assert "200 records waited 20 s ago" in case(*samples, down_s=600.0)._obstacle(3)
+
+
+def test_a_group_above_its_measured_limit_says_so_only_at_the_largest_size() -> None:
+    """4 workers are too few for 5,000 records a second, and 6 of at most 12 are not the largest size."""
+    found = case(worker_rate=100.0)
+    load = Sample(at=1000, arrival=5000.0)
+    assert not any("no larger size" in why for why in found._why_more(6, load, 100.0))
+    assert any("no larger size" in why for why in found._why_more(12, load, 100.0))
+
+
+def test_a_sleeping_group_with_waiting_records_wakes() -> None:
+    """Although its worker still stops."""
+    source = {("orders", 0): Source(owner="", committed=0, end=5)}
+    seen = look(1000, 0, sources=source, busy=("worker w0 is stopping",))
+    found, _ = recommend(seen, Settings(least=0), Memory(size=0))
+    assert (found.decision, found.size, found.is_active) == (HOLD, 1, True)
+
+
+def test_a_group_whose_size_was_changed_may_sleep_after_idle_looks() -> None:
+    """The looks reach over the window, with whatever size; a backlog keeps it awake."""
+    idle = tuple(Sample(at=at, arrival=0.0) for at in range(600, 1001, 20))
+    found = case(*idle, least=0, down_s=300.0)
+    changed = replace(found, memory=replace(found.memory, changed_at=900.0))
+    assert changed.has_nothing_to_do()
+    waiting = (*idle[:-1], replace(idle[-1], backlog=1))
+    assert not case(*waiting, least=0, down_s=300.0).has_nothing_to_do()
+    assert not case(*idle, least=1, down_s=300.0).has_nothing_to_do()

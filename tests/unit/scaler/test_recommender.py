@@ -155,3 +155,65 @@ async def test_scaled_objects_are_remembered_apart_and_not_without_end() -> None
     for n in range(1000):
         await one.recommendation(f"c{n}", Settings())
     assert len(one._askers) == MOST_ASKERS
+
+
+async def test_other_settings_of_a_scaled_object_get_another_answer() -> None:
+    """At once, from the same look."""
+    shop = Shop()
+    one = shop.recommender()
+    assert (await one.recommendation("a", Settings())).size == 3
+    assert (await one.recommendation("a", Settings(least=6))).size == 6
+    assert shop.looks == 1
+
+
+async def test_a_scaled_object_that_still_asks_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The one without a call for the longest time is, and with it its last answer."""
+    monkeypatch.setattr(under_test, "MOST_ASKERS", 2)
+    shop = Shop()
+    one = shop.recommender()
+    for name in ("a", "b", "a", "c"):
+        await one.recommendation(name, Settings())
+    shop.error, shop.now = TryAgain("no broker answers"), shop.now + 10
+    assert (await one.recommendation("a", Settings())).decision == HOLD
+    with pytest.raises(NoRecommendation, match="none was given yet"):
+        await one.recommendation("b", Settings())
+
+
+async def test_the_age_of_a_repeated_answer_counts_from_the_newest_answer() -> None:
+    """A later look gave an answer again."""
+    shop = Shop()
+    one = shop.recommender()
+    await one.recommendation("a", Settings())
+    shop.now += 100
+    await one.recommendation("a", Settings())
+    shop.error, shop.now = TryAgain("no broker answers"), shop.now + 60
+    held = await one.recommendation("a", Settings())
+    assert "repeating the answer of 60 s ago" in held.reasons[0]
+
+
+async def test_a_look_that_takes_too_long_serves_later_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A caller that gives up does not cancel it; closing does."""
+    monkeypatch.setattr(under_test, "WAIT_S", 0.02)
+    shop = Shop(is_slow=True)
+    one = shop.recommender()
+    with pytest.raises(NoRecommendation, match="did not answer within"):
+        await one.recommendation("a", Settings())
+    looking = one._looking
+    assert looking is not None
+    assert not looking.done()
+    await one.close()
+    assert looking.cancelled()
+
+
+async def test_three_seconds_after_a_look_a_call_looks_again() -> None:
+    """And the second answer of a failing group is logged once only after a good one."""
+    shop = Shop()
+    one = shop.recommender()
+    await one.recommendation("a", Settings())
+    shop.now += 3.0
+    await one.recommendation("a", Settings())
+    assert shop.looks == 2

@@ -11,12 +11,14 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from faust_assigner.errors import ConfigError, TryAgain
 from faust_assigner.scaler import servicer
 from faust_assigner.scaler.proto import externalscaler_pb2 as pb
 from faust_assigner.scaler.proto.externalscaler_pb2_grpc import ExternalScalerStub
-from faust_assigner.scaler.server import Listening, ScalerServer
+from faust_assigner.scaler.server import SERVICE, Listening, ScalerServer
+from faust_assigner.scaler.settings import Settings
 from tests.support.certificates import Authority
 from tests.unit.scaler.test_recommender import Shop
 
@@ -210,3 +212,58 @@ async def test_with_tls_a_caller_needs_the_authority_and_a_certificate(
         await answer()
     assert refused.value.code() == AWAY
     await server.stop()
+
+
+async def test_a_metric_without_a_name_is_the_only_one(shop: Shop) -> None:
+    """Older versions of KEDA send no name."""
+    async with asking(shop) as stub:
+        asked = pb.GetMetricsRequest(scaledObjectRef=ref())
+        [value] = (await stub.GetMetrics(asked, timeout=5)).metricValues
+        assert value.metricValue == 3
+
+
+async def test_scaled_objects_of_one_name_in_two_namespaces_are_two(shop: Shop) -> None:
+    """Control characters of a name do not reach the log."""
+    scaler = servicer.ExternalScaler(recommender := shop.recommender(), {})
+    for namespace in ("prod", "test\n"):
+        one = ref()
+        one.namespace = namespace
+        await scaler._ask(one)
+    assert list(recommender._askers) == ["prod/shop", "test?/shop"]
+    await recommender.close()
+
+
+async def test_the_health_of_the_server_and_of_the_service_is_told_until_it_stops(
+    shop: Shop,
+) -> None:
+    """Kubernetes asks for either; a server that stops gets no new calls. Its look is cancelled."""
+    recommender = shop.recommender()
+    server = ScalerServer(recommender, Listening(host="127.0.0.1", port=0))
+    port = await server.start()
+    serving = health_pb2.HealthCheckResponse.SERVING
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for role in ("", SERVICE):
+            asked = health_pb2.HealthCheckRequest(service=role)
+            assert (await health.Check(asked, timeout=5)).status == serving
+        watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=10)
+        assert (await watch.read()).status == serving
+        shop.is_slow = True
+        looking = asyncio.create_task(recommender.recommendation("a", Settings()))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        stopping = asyncio.create_task(server.stop())
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        watch.cancel()
+        await stopping
+    assert recommender._looking is not None
+    assert recommender._looking.cancelled()
+    with contextlib.suppress(asyncio.CancelledError):
+        await looking
+
+
+def test_a_key_without_its_certificate_is_refused() -> None:
+    """And a certificate without its key; IPv6 addresses have brackets."""
+    with pytest.raises(ConfigError, match="require each other"):
+        Listening(host="127.0.0.1", port=0, key=Path("x")).check()
+    assert Listening(host="::1", port=7).address == "[::1]:7"
