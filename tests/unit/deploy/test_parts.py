@@ -1,0 +1,471 @@
+"""The parts of deploy-check by themselves: checks, members' names, newcomers, pauses, the leader's view."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.rebalance.table_facts import TableFacts
+from faust_assigner.app.rebalance.warming import SHORT
+from faust_assigner.deploy.fleet import Fleet, NotKnown, Worker, _held, by_topic
+from faust_assigner.deploy.judge import Budget, _copies, _pause_within, _planned, _verdict, _within
+from faust_assigner.deploy.pauses import Recoveries, Recovery
+from faust_assigner.deploy.play import (
+    NoSuchWorker,
+    Question,
+    _by_number,
+    _newcomers,
+    _returned,
+    stopped_by,
+)
+from faust_assigner.deploy.read import policy_of, seen
+from faust_assigner.deploy.report import FAILED, OK, UNKNOWN, Check, Move, Step
+from faust_assigner.deploy.steps import size_of
+from faust_assigner.status.evidence import Heard
+from faust_assigner.wire.join import JoinData
+from faust_assigner.wire.worker_status import TableStatus
+from tests.support.status import LOG
+from tests.unit.deploy.looks import SETTINGS, asked, at_rest, check, evidence, look
+
+STOP = Question(kind="stop", workers=("w1",))
+
+
+def move(**more: Any) -> Move:
+    """A warm move of orders/0 from w1 to w0."""
+    base: dict[str, Any] = {
+        "topics": ("orders",),
+        "partition": 0,
+        "was": "w1",
+        "to": "w0",
+        "is_cold": False,
+        "is_behind": False,
+        "records": 0,
+    }
+    return Move(**base | more)
+
+
+def step(**more: Any) -> Step:
+    """One event with two members left, and no move."""
+    base: dict[str, Any] = {
+        "event": "w1 stops",
+        "stopped": ("w1",),
+        "static": (),
+        "session_timeout_s": 60.0,
+        "is_for_good": False,
+        "members": 2,
+        "moves": (),
+        "later_moves": 0,
+        "copies": 0,
+        "copy_bytes": 0,
+        "pause_s": 1.0,
+        "pause": "1.0 s to restore",
+        "cold": 0,
+        "behind": 0,
+    }
+    return Step(**base | more)
+
+
+# -- checks
+
+
+@pytest.mark.parametrize(
+    ("states", "verdict"),
+    [
+        ((OK, OK), "safe"),
+        ((OK, UNKNOWN), "cannot tell"),
+        ((UNKNOWN, FAILED), "not safe"),
+        ((), "safe"),
+    ],
+)
+def test_a_failed_check_outweighs_an_unknown_check(states: tuple[str, ...], verdict: str) -> None:
+    """The worst state of all checks decides."""
+    assert _verdict([Check(name="x", state=state, text="") for state in states]) == verdict
+
+
+def test_a_group_with_more_members_than_named_is_not_complete() -> None:
+    """A worker of the former size is still there."""
+    report = asked(look(at_rest()), budget=Budget(members=2))
+    assert check(report, "2 members").state == FAILED
+
+
+def test_a_worker_that_is_not_live_makes_the_group_busy() -> None:
+    """Although it is ready; the first reason is shown."""
+    report = asked(look(at_rest(), not_live=("it hangs",), not_ready=("it restores",)))
+    assert "w0: it hangs" in check(report, "nothing is restoring").text
+    assert check(asked(look(at_rest(), not_live=("it hangs",))), "nothing").state == FAILED
+
+
+def test_restores_are_unknown_only_if_no_worker_answers() -> None:
+    """The answers of some workers show the restores that matter; a silent worker is a check of its own."""
+    made = at_rest()
+    quiet = Heard(answer="silent", detail="it did not answer")
+    base = evidence(made)
+    one = {made.claims["m2"].url: quiet}
+    every = {made.claims[name].url: quiet for name in made.claims}
+    some = asked(seen(replace(base, heard={**base.heard, **one})))
+    assert check(some, "nothing is restoring").state == OK
+    assert check(some, "workers answer").state == UNKNOWN
+    nobody = asked(seen(replace(base, heard={**base.heard, **every})))
+    assert check(nobody, "nothing is restoring").state == UNKNOWN
+
+
+def test_in_a_rolling_restart_every_worker_must_answer() -> None:
+    """Each worker stays in the group for most of the time."""
+    made = at_rest()
+    base = evidence(made)
+    quiet = {made.claims["m1"].url: Heard(answer="silent", detail="it did not answer")}
+    found = seen(replace(base, heard={**base.heard, **quiet}))
+    rolling = asked(found, Question(kind="rolling"))
+    assert check(rolling, "workers answer").state == UNKNOWN
+    assert check(asked(found, STOP), "workers answer").state == OK
+
+
+def test_an_event_that_leaves_no_worker_fails_among_other_events() -> None:
+    """The steps before it leave workers."""
+    (found,) = _planned(None, "", [step(), step(members=0)], [])  # type: ignore[arg-type]
+    assert (found.state, found.text) == (FAILED, "no worker is left")
+    joins = step(stopped=(), members=0)
+    assert _copies([joins], []).state == OK
+
+
+def test_a_copy_that_is_behind_fails_and_a_copy_of_unknown_lag_leaves_it_unknown() -> None:
+    """A cold move has no lag to know."""
+    behind = _copies([step(moves=(move(is_behind=True, records=500),))], [])
+    assert (behind.state, "500 records behind" in behind.text) == (FAILED, True)
+    dark = _copies([step(moves=(move(records=None),))], [])
+    assert (dark.state, dark.text) == (UNKNOWN, "the lag is not known of orders/0 on w0")
+    cold = _copies([step(moves=(move(is_cold=True, records=None),))], [])
+    assert cold.state == FAILED
+    both = _copies([step(moves=(move(records=None), move(is_cold=True, records=9)))], [])
+    assert both.state == FAILED
+
+
+def test_moves_to_a_copy_that_is_behind_count_in_the_budget_of_cold_moves() -> None:
+    """A budget equal to the number is met; without a plan nothing is counted."""
+    steps = [step(cold=1, behind=1)]
+    assert [one.state for one in _within(steps, Budget(cold=2), "")] == [OK]
+    (failed,) = _within(steps, Budget(cold=1), "")
+    assert (failed.state, failed.text) == (FAILED, "2, of these 1 to a copy that is behind")
+    assert list(_within([], Budget(cold=1), "no worker answered")) == []
+    assert list(_within(steps, Budget(cold=None), "")) == []
+
+
+def test_the_longest_pause_decides_and_an_unknown_pause_leaves_it_unknown() -> None:
+    """A pause equal to the limit is within it; a known pause beyond it fails beside an unknown one."""
+    long, dark = step(event="w2 stops", pause_s=9.0, pause="9.0 s"), step(pause_s=None, pause="?")
+    assert _pause_within([step(pause_s=5.0)], 5.0, "").state == OK
+    failed = _pause_within([step(pause_s=6.0), long, dark], 5.0, "")
+    assert (failed.state, failed.text) == (FAILED, "w2 stops: 9.0 s")
+    assert _pause_within([step(), dark], 5.0, "").state == UNKNOWN
+    assert _pause_within([long], 5.0, "no plan").text == "no plan"
+
+
+def test_the_pause_of_a_report_is_unknown_if_the_pause_of_a_step_is() -> None:
+    """One of two workers is static, and the time of its restart is not given."""
+    made = at_rest()
+    made.offers["m1"] = {"holds": True, "instance_id": "w1"}
+    made.round()
+    recoveries = Recoveries(
+        known=(Recovery(topic=LOG, source="standby", records=10, seconds=0.4),), origin="the ledger"
+    )
+    rolling = asked(look(made), Question(kind="rolling"), recoveries=recoveries)
+    assert {one.pause_s is None for one in rolling.steps} == {True, False}
+    assert rolling.pause_s is None
+
+
+def test_room_is_checked_in_every_event() -> None:
+    """The copies of the first event do not fit; those of the last event do."""
+    found = look(at_rest(), host="box")
+    sizes = [one.copy_bytes or 0 for one in asked(found, Question(kind="rolling")).steps]
+    assert max(sizes) > sizes[-1]
+    tight = look(at_rest(), host="box", disk_free_bytes=max(sizes) - 1)
+    assert check(asked(tight, Question(kind="rolling")), "room").state == FAILED
+    just = look(at_rest(), host="box", disk_free_bytes=max(sizes))
+    assert check(asked(just, Question(kind="rolling")), "room").state == OK
+
+
+def test_only_settings_that_change_a_plan_are_a_problem_where_workers_differ() -> None:
+    """Another leader would plan with its own number of standbys."""
+    made = at_rest()
+    for name, shown in (("table_standby_replicas", True), ("broker_session_timeout", False)):
+        base = evidence(made)
+        odd = made.status_of("m2", settings={**SETTINGS, name: "7"})
+        heard = {**base.heard, made.claims["m2"].url: Heard(answer="answered", status=odd)}
+        report = asked(seen(replace(base, heard=heard)))
+        assert any("would plan differently" in one for one in report.problems) == shown, name
+
+
+# -- the members of an event
+
+
+def test_a_smaller_group_keeps_the_members_with_the_lowest_numbers() -> None:
+    """As a StatefulSet does: shop-10 goes before shop-9."""
+    members = look(at_rest()).status.members
+    named = [replace(members[0], name=f"shop-{n}") for n in (9, 10, 11, 1)]
+    scale = Question(kind="scale", size=2)
+    assert stopped_by(scale, named) == {"shop-10", "shop-11"}
+    assert sorted(["b", "shop-10", "shop-9", "a"], key=_by_number) == [
+        "a",
+        "b",
+        "shop-9",
+        "shop-10",
+    ]
+
+
+def test_a_name_of_several_workers_is_an_error() -> None:
+    """Two workers run on the host; a name of a worker goes before a host of that name."""
+    members = look(at_rest()).status.members
+    two = [replace(members[0], host="box"), replace(members[1], host="box"), members[2]]
+    with pytest.raises(NoSuchWorker, match="names 2 workers: w0, w1"):
+        stopped_by(Question(kind="stop", workers=("box",)), two)
+    named = [two[0], replace(two[1], name="box"), two[2]]
+    assert stopped_by(Question(kind="stop", workers=("box",)), named) == {"box"}
+
+
+def made_fleet(**workers: JoinData) -> Fleet:
+    """A fleet with one table of two partitions; the members' copies are complete."""
+    facts = TableFacts(frozenset({LOG}), {})
+    found = {
+        name: Worker(
+            name=name, member_id=f"{name}-id", topics=("orders", LOG), data=data, positions={}
+        )
+        for name, data in workers.items()
+    }
+    return Fleet(
+        group_id="shop",
+        workers=found,
+        partitions={"orders": 2, LOG: 2},
+        facts=facts,
+        replicas=1,
+        policy={True: None, False: None},
+        generation=3,
+        ends={(LOG, 0): 1000, (LOG, 1): 0},
+    )
+
+
+def test_a_worker_that_returns_claims_its_files_and_wishes_its_former_partitions() -> None:
+    """Its process is new: a new member id, no assignment, no promises, no instance id."""
+    data = JoinData(
+        "http://w0",
+        {"orders": [0], LOG: [0]},
+        standbys={LOG: [1]},
+        generation=3,
+        holds=True,
+        promised={"orders": [1]},
+        awaited={LOG: [1]},
+        overdue={LOG: [1]},
+        among=2,
+        rack_id="a",
+        capacity=2.0,
+    )
+    worker = replace(made_fleet(w0=data).workers["w0"], positions={(LOG, 0): 1000, (LOG, 1): 0})
+    back = _returned(worker)
+    assert back.member_id != worker.member_id
+    assert back.positions == worker.positions
+    expected = JoinData(
+        "http://w0",
+        on_disk={LOG: [0, 1]},
+        former_actives={"orders": [0], LOG: [0]},
+        former_generation=3,
+        rack_id="a",
+        capacity=2.0,
+    )
+    assert back.data == expected
+
+
+def test_newcomers_are_like_the_first_worker_in_racks_in_turn() -> None:
+    """They have no state, no instance id and a capacity of 1."""
+    fleet = made_fleet(
+        w1=JoinData("http://w1", rack_id="b"),
+        w0=JoinData("http://w0", rack_id="a", capacity=3.0, instance_id="w0", holds=True),
+    )
+    made = _newcomers(fleet, 3)
+    assert [one.data.rack_id for one in made] == ["a", "b", "a"]
+    assert {(one.data.capacity, one.data.instance_id, one.data.holds) for one in made} == {
+        (1.0, None, False)
+    }
+    assert len({one.name for one in made} | {one.member_id for one in made}) == 6
+    assert [one.data.rack_id for one in _newcomers(made_fleet(w0=JoinData()), 2)] == [None, None]
+
+
+def test_a_partition_belongs_to_its_owner_or_to_the_member_that_it_is_promised_to() -> None:
+    """The owner has revoked it, and the second round assigns it."""
+    fleet = made_fleet(w0=JoinData(actives={"orders": [0]}), w1=JoinData(promised={"orders": [1]}))
+    assert fleet.owners() == {("orders", 0): "w0", ("orders", 1): "w1"}
+
+
+def test_the_state_of_a_member_is_on_its_actives_its_copies_and_its_disk() -> None:
+    """A topic without a table is no state."""
+    data = JoinData(
+        actives={"orders": [0], LOG: [0]}, standbys={LOG: [1]}, on_disk={LOG: [2], "orders": [3]}
+    )
+    fleet = made_fleet(w0=data)
+    assert fleet.copies() == {"w0": {(LOG, 0), (LOG, 1), (LOG, 2)}}
+    assert set(_held(fleet.workers["w0"], fleet.facts)) == fleet.copies()["w0"]
+    assert by_topic([("b", 2), ("a", 1), ("b", 0)]) == {"a": [1], "b": [0, 2]}
+
+
+def test_the_missing_records_of_all_tables_of_a_task_count() -> None:
+    """An unknown end, or an unknown position of a copy, leaves the number unknown."""
+    fleet = replace(
+        made_fleet(w0=JoinData()), ends={("a", 0): 1000, ("b", 0): 500, ("a", 1): 9, ("b", 2): 9}
+    )
+    worker = replace(fleet.workers["w0"], positions={("a", 0): 900, ("b", 0): 700})
+    assert fleet._records(worker, {("a", 0), ("b", 0)}, ("a", "b"), 0) == 100
+    assert fleet._records(fleet.workers["w0"], (), ("a", "b"), 0) == 1500
+    assert fleet._records(worker, (), ("a", "b"), 1) is None
+    assert fleet._records(worker, {("a", 1)}, ("a",), 1) is None
+    assert fleet._records(worker, (), ("a",), 1) == 9
+
+
+def test_a_round_raises_the_generation_and_remembers_the_owners_of_departed_members() -> None:
+    """A task whose owner has left is known to have been its own."""
+    found = look(at_rest()).fleet
+    assert found is not None
+    after, moved = found.without(["w1"]).at_rest()
+    assert after.generation > found.generation
+    assert {one.was for one in moved} == {"w1"}
+    assert {one.topics for one in moved} == {("orders", LOG)}
+    alone = replace(found.without(["w1"]), workers={})
+    assert alone.owner == found.owner
+
+
+# -- recoveries
+
+
+def rows(*more: dict[str, Any]) -> list[dict[str, Any]]:
+    """Recoveries of the ledger, of five seconds each."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    base = {
+        "group_id": "shop",
+        "topic": LOG,
+        "source": "standby",
+        "records": 10,
+        "started": begin,
+        "ended": begin + timedelta(seconds=5),
+    }
+    return [base | one for one in more]
+
+
+def test_only_recoveries_of_the_group_count() -> None:
+    """Several apps write to one folder; the duration is in seconds."""
+    found = Recoveries.of(rows({}, {"group_id": "bank"}), "shop", "the ledger")
+    assert found.known == (Recovery(topic=LOG, source="standby", records=10, seconds=5.0),)
+
+
+def recoveries(*known: tuple[str, str, int, float]) -> Recoveries:
+    """(topic, source, records, seconds) each."""
+    return Recoveries(
+        known=tuple(Recovery(topic=t, source=s, records=r, seconds=x) for t, s, r, x in known)
+    )
+
+
+def test_the_tables_own_recoveries_from_the_same_source_count_first() -> None:
+    """Those of other tables only without any of its own; a cold one says nothing about a copy."""
+    known = recoveries(
+        ("a", "standby", 10, 1.0), ("a", "replay", 10, 7.0), ("b", "standby", 10, 3.0)
+    )
+    assert known.expected_s(["a"], 10, warm=True) == 1.0
+    assert known.expected_s(["a"], 10, warm=False) == 7.0
+    assert known.expected_s(["b"], 10, warm=True) == 3.0
+    assert known.expected_s(["c"], 10, warm=True) == 3.0
+
+
+def test_the_typical_short_recovery_is_the_time_to_open_a_table() -> None:
+    """The median of the short ones and the longest of them bound a short recovery."""
+    known = recoveries(*(("a", "standby", 10, x) for x in (1.0, 2.0, 9.0)))
+    assert known.expected_s(["a"], 999, warm=True) == 9.0
+    long = recoveries(
+        ("a", "standby", 10, 1.0),
+        ("a", "standby", 20, 2.0),
+        ("a", "standby", 30, 9.0),
+        ("a", "standby", 10_000, 10.0),
+        ("a", "standby", 5_000, 0.0),
+    )
+    assert long.expected_s(["a"], 1_000, warm=True) == 2.0 + 1.0
+    assert long.expected_s(["a"], 0, warm=True) == 9.0
+    assert recoveries(("a", "standby", 10, 1.0)).expected_s(["a"], 1_000, warm=True) is None
+
+
+# -- the leader's view
+
+
+def test_the_policy_of_warm_ups_follows_the_settings() -> None:
+    """Without follow-up rounds, or switched off, nothing warms up."""
+    assert policy_of({"FAUST_ASSIGNER_WARMUPS": "0"}, True) is None
+    assert policy_of({"FAUST_ASSIGNER_FOLLOW_UP_S": "0"}, True) is None
+    lag = {"FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG": "77"}
+    cooperative, eager = policy_of(lag, True), policy_of(lag, False)
+    assert cooperative is not None
+    assert eager is not None
+    assert (cooperative.acceptable_recovery_lag, cooperative.acceptable_from_nothing) == (77, SHORT)
+    assert (eager.acceptable_recovery_lag, eager.acceptable_from_nothing) == (77, 77)
+    with pytest.raises(NotKnown, match="FAUST_ASSIGNER_MAX_WARMUPS='x'"):
+        policy_of({"FAUST_ASSIGNER_MAX_WARMUPS": "x"}, True)
+
+
+def test_the_leaders_settings_count() -> None:
+    """Another worker has other settings."""
+    made = at_rest()
+    found = look(made)
+    base = evidence(made)
+    odd = {
+        made.claims[name].url: Heard(
+            answer="answered", status=made.status_of(name, settings={**SETTINGS, "x": name})
+        )
+        for name in made.claims
+    }
+    leader = next(one.name for one in found.status.members if one.is_leader)
+    told = seen(replace(base, heard={**base.heard, **odd})).settings
+    assert told["x"] == f"m{leader.removeprefix('w')}"
+
+
+def test_the_largest_size_of_a_partition_on_any_worker_counts() -> None:
+    """Owner and copies compact at different times."""
+    made = at_rest()
+    base = evidence(made)
+    tables = {
+        name: (TableStatus(name="t", changelog=LOG, store="rocksdb", bytes={"0": size, "x": 9}),)
+        for name, size in (("m0", 70), ("m1", 90), ("m2", 80))
+    }
+    heard = {
+        made.claims[name].url: Heard(
+            answer="answered", status=made.status_of(name, settings=SETTINGS, tables=tables[name])
+        )
+        for name in made.claims
+    }
+    assert seen(replace(base, heard=heard)).bytes_of == {(LOG, 0): 90}
+
+
+@pytest.mark.parametrize(
+    ("stores", "size"),
+    [(("memory", "memory"), 0), (("memory", "rocksdb"), 90), (("rocksdb", "rocksdb"), 90)],
+)
+def test_a_table_takes_no_disk_only_if_every_worker_keeps_it_in_memory(
+    stores: tuple[str, ...], size: int
+) -> None:
+    """During a deploy the stores differ."""
+    made = at_rest()
+    base = evidence(made)
+    heard = dict(base.heard)
+    for name, store in zip(("m0", "m1", "m2"), (*stores, stores[-1]), strict=False):
+        table = TableStatus(name="t", changelog=LOG, store=store, bytes={"0": 90})
+        heard[made.claims[name].url] = Heard(
+            answer="answered", status=made.status_of(name, settings=SETTINGS, tables=(table,))
+        )
+    found = seen(replace(base, heard=heard))
+    assert size_of(found, (LOG, 0)) == size
+    assert size_of(found, (LOG, 1)) == (0 if not size else None)
+    empty = seen(replace(base, heard=heard, ends={**base.ends, (LOG, 1): 0}))
+    assert size_of(empty, (LOG, 1)) == 0
+
+
+def test_a_copy_beyond_the_end_of_a_new_log_has_no_negative_position() -> None:
+    """The lag was measured before the topic was made anew."""
+    made = at_rest(end=50)
+    found = look(made, lags={"m0": 80})
+    assert found.fleet is not None
+    assert min(found.fleet.workers["w0"].positions.values()) == 0
