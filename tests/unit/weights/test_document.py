@@ -182,3 +182,35 @@ def test_clocks_may_differ_by_an_hour(ahead_s: int, code: str | None) -> None:
     """The machine that computed the weights is ahead of the worker's."""
     now = NOON - dt.timedelta(seconds=ahead_s)
     assert decode(document()).for_group("shop", now=now).code == code
+
+
+@pytest.mark.parametrize(
+    ("sampled_s", "later_s", "code"),
+    [
+        (-MAX_AGE_S, 0, None),
+        (-MAX_AGE_S, 1, "stale"),
+        (3_600, MAX_AGE_S, None),
+        (3_600, MAX_AGE_S + 1, "stale"),
+    ],
+)
+def test_weights_are_as_old_as_their_newest_sample(
+    sampled_s: float, later_s: float, code: str | None
+) -> None:
+    """Old samples that are computed again are old; a sample after the computation makes none younger."""
+    data = encode(
+        [weight_row("orders", 0, 1.0), weight_row("orders", 0, 1.0, "bank")],
+        version=1,
+        computed_at=NOON,
+        sampled_at={"shop": NOON + dt.timedelta(seconds=sampled_s)},
+    )
+    found, now = decode(data), NOON + dt.timedelta(seconds=later_s)
+    assert found.for_group("shop", now=now).code == code
+    bank = "stale" if later_s > MAX_AGE_S else None
+    assert found.for_group("bank", now=now).code == bank
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    """A hand-written document may leave it out."""
+    found = decode(document(computed_at="2026-11-21T12:00:00"))
+    assert found.computed_at == NOON
+    assert decode(document()).sampled_at == {}
