@@ -222,3 +222,86 @@ def test_an_id_made_from_a_name_is_no_other_groups_count(
     monkeypatch.setattr(grouper, "_NARROW_IDS", 2)
     found = ids(group([["wide", name], ["wide"]], {"wide": 4, name: 4}))
     assert found == {"wide": 4, name: 5}
+
+
+def test_a_group_with_work_comes_before_a_weightless_group_of_its_width() -> None:
+    """Whatever the names of their topics; the count and the width go before it."""
+    found = group([["a", "b"]] * 2, {"a": 4, "b": 4}, weightless=("a",))
+    assert [one.topics for one in found] == [("b",), ("a",)]
+    assert found[0].group_id == 4
+
+
+def test_a_changelog_follows_no_weightless_group() -> None:
+    """Faust's leader topic owns no state."""
+    found = group([["w", "log"], ["w"]], {"w": 4, "log": 4}, ("log",), weightless=("w",))
+    assert [one.follows for one in found] == [None, None]
+
+
+def test_a_changelog_may_follow_a_group_of_its_own_width() -> None:
+    """During a deploy other members have the table than have the source."""
+    found = group([["log"], ["log", "src"], ["src"]], {"src": 4, "log": 4}, ("log",))
+    follows = {one.topics: one.follows for one in found}
+    leader = next(at for at, one in enumerate(found) if one.topics == ("src",))
+    assert follows == {("log",): leader, ("src",): None}
+
+
+def test_of_two_sources_with_equally_many_common_members_the_wider_leads() -> None:
+    """Of equally wide ones the first in order."""
+    both = ["p", "q", "log"]
+    wide = [both, both, ["p", "q"], ["q"]]
+    found = group(wide, {"p": 4, "q": 4, "log": 4}, ("log",))
+    (follower,) = [one for one in found if one.follows is not None]
+    assert found[follower.follows or 0].topics == ("q",)
+    equal = [both, both, ["p"], ["q"]]
+    found = group(equal, {"p": 4, "q": 4, "log": 4}, ("log",))
+    (follower,) = [one for one in found if one.follows is not None]
+    assert found[follower.follows or 0].topics == ("p",)
+
+
+def test_only_the_widest_group_of_a_count_may_have_the_count_as_its_id() -> None:
+    """A narrower group does not take it over where the widest has a remembered id."""
+    subscriptions = [["wide", "narrow"], ["wide"]]
+    found = ids(group(subscriptions, {"wide": 4, "narrow": 4}, previous_ids={"wide": 77}))
+    assert found["wide"] == 77
+    assert found["narrow"] >= NARROW_IDS_FROM
+
+
+@pytest.mark.parametrize("remembered", [-1, True, 2.0, "5", None])
+def test_a_remembered_id_that_is_no_id_is_ignored(remembered: object) -> None:
+    """It comes from another member's metadata."""
+    found = group([["t"]], {"t": 4}, previous_ids={"t": remembered})  # type: ignore[dict-item]
+    assert ids(found) == {"t": 4}
+
+
+def test_of_a_groups_topics_that_part_the_larger_part_keeps_the_id() -> None:
+    """Although the other part has the first name."""
+    subscriptions = [["a", "b", "c"], ["b", "c"]]
+    previous = dict.fromkeys("abc", 50)
+    found = ids(group(subscriptions, dict.fromkeys("abc", 4), previous_ids=previous))
+    assert (found["b"], found["c"]) == (50, 50)
+    assert found["a"] != 50
+
+
+def test_the_id_of_a_narrow_group_is_the_same_in_every_version() -> None:
+    """Transactional ids are made of it: another hash would leave open transactions behind."""
+    assert grouper._probe("orders", set()) == 425986159
+    assert grouper._probe("orders", {425986159}) == 689813880
+
+
+def test_groups_whose_hashes_collide_keep_their_ids_whoever_is_wider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The ids are given out in the order of names, and are different."""
+    monkeypatch.setattr(grouper, "_NARROW_IDS", 4)
+    names = [f"t{n}" for n in range(40)]
+    first = names[0]
+    second = next(
+        one for one in names[1:] if grouper._probe(one, set()) == grouper._probe(first, set())
+    )
+    counts = {"wide": 4, first: 4, second: 4}
+    found = []
+    for wider, narrower in ((first, second), (second, first)):
+        subscriptions = [["wide", wider, narrower], ["wide", wider], ["wide"]]
+        found.append(ids(group(subscriptions, counts)))
+    assert found[0] == found[1]
+    assert len(set(found[0].values())) == 3
