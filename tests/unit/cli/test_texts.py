@@ -1,0 +1,141 @@
+"""Texts that commands take: lists, ranges, times, pairs and finite numbers."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from faust_assigner.cli.failure import quiet_kafka, reported_errors
+from faust_assigner.cli.options import Number
+from faust_assigner.cli.scaler import _pairs
+from faust_assigner.cli.simulate import _names, _numbers, _range
+from faust_assigner.cli.why import _moment
+from faust_assigner.errors import ConfigError
+
+NOW = datetime(2026, 11, 23, 2, 0, 30, 5, tzinfo=UTC)
+
+
+def at(text: str) -> str:
+    """The moment in UTC."""
+    return datetime.fromtimestamp(_moment(text, NOW), UTC).isoformat()
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("02:00", "2026-11-23T02:00:00+00:00"),
+        ("02:00:30", "2026-11-23T02:00:30+00:00"),
+        ("02:00:31", "2026-11-22T02:00:31+00:00"),
+        ("02:01", "2026-11-22T02:01:00+00:00"),
+        ("2026-11-24", "2026-11-24T00:00:00+00:00"),
+        ("2026-11-24T01:00-01:00", "2026-11-24T02:00:00+00:00"),
+    ],
+)
+def test_a_time_of_day_is_the_last_such_time_up_to_now(text: str, moment: str) -> None:
+    """A date may lie in the future."""
+    assert at(text) == moment
+
+
+@pytest.mark.parametrize("text", ["", "noon", "25:00", "02", "2026-13-01"])
+def test_another_text_is_no_time(text: str) -> None:
+    """The error names it."""
+    with pytest.raises(click.BadParameter, match="is not a time like"):
+        _moment(text, NOW)
+
+
+def test_numbers_are_listed_once_each_from_the_least_on() -> None:
+    """In their order."""
+    assert _numbers("2,0,2,1", "--replicas") == (2, 0, 1)
+    assert _numbers("1,3", "--racks", 1) == (1, 3)
+    for text, lowest in (("0,1", 1), ("", 0), ("1,", 0), ("-1", 0), ("1 2", 0), ("1" * 7, 0)):
+        with pytest.raises(click.BadParameter, match=f"numbers from {lowest} on"):
+            _numbers(text, "--replicas", lowest)
+
+
+def test_a_range_may_be_one_number_and_must_not_fall() -> None:
+    """Its least number counts."""
+    assert [_range(text, "--members", 2) for text in ("3:8", "5", "2:2")] == [
+        (3, 8),
+        (5, 5),
+        (2, 2),
+    ]
+    for text in ("1:3", "1", "8:3", "3:", ":3", "3:8:9", "a"):
+        with pytest.raises(click.BadParameter, match="from:to, from 2 on"):
+            _range(text, "--members", 2)
+
+
+def test_names_and_pairs_lose_their_blanks() -> None:
+    """The value of a pair may contain an equals sign."""
+    assert _names(" ours, ,stock+static ") == ("ours", "stock+static")
+    assert _pairs((" min =2", "x=a=b")) == {"min": "2", "x": "a=b"}
+    with pytest.raises(click.UsageError, match="--set min: must be KEY=VALUE"):
+        _pairs(("min",))
+
+
+@click.command()
+@click.option("--x", type=Number(min=1))
+def probe(x: float) -> None:
+    """A command with a number."""
+    click.echo(x)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("1", 0), ("0.9", 2), ("nan", 2), ("inf", 2), ("x", 2), ("1e3", 0)]
+)
+def test_a_number_is_finite_and_in_its_range(text: str, code: int) -> None:
+    """Whatever the bounds are."""
+    assert CliRunner().invoke(probe, ["--x", text]).exit_code == code
+
+
+def test_kafkas_log_is_quiet_during_a_command_only() -> None:
+    """The level from before is back after an error, too."""
+    logger = logging.getLogger("aiokafka")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+
+    def failing() -> None:
+        with quiet_kafka():
+            assert logger.level == logging.CRITICAL
+            raise ValueError("x")
+
+    try:
+        with pytest.raises(ValueError, match="x"):
+            failing()
+        assert logger.level == logging.WARNING
+    finally:
+        logger.setLevel(before)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (ConfigError("wrong"), 2, "faust-assigner: wrong"),
+        (click.UsageError("odd"), 2, "odd"),
+        (click.exceptions.Exit(5), 5, ""),
+    ],
+)
+def test_an_error_of_ours_is_a_line_and_an_exit_code(
+    error: Exception, code: int, words: str
+) -> None:
+    """An error of click stays click's; a bug keeps its traceback."""
+
+    @click.command()
+    def failing() -> None:
+        with reported_errors():
+            raise error
+
+    done = CliRunner().invoke(failing, [])
+    assert done.exit_code == code
+    assert words in done.output
+
+    @click.command()
+    def broken(**_: Any) -> None:
+        with reported_errors():
+            raise ZeroDivisionError
+
+    assert isinstance(CliRunner().invoke(broken, []).exception, ZeroDivisionError)
