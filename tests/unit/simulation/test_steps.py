@@ -311,3 +311,39 @@ def test_arms_share_an_answer_only_for_equal_input(seed: int) -> None:
         one = simulate(scenario, arm, alone, costs=COSTS)
         assert simulate(scenario, arm, shared, costs=COSTS, memo=memo) == one
     assert shared.inputs == alone.inputs
+
+
+@dataclass
+class Toggle:
+    """A policy that gives all to w0, and w1 a standby that is awaited every second time; notes inputs."""
+
+    inputs: list[list[tuple[str, int, bool]]] = field(default_factory=list)
+
+    def __call__(self, members: Sequence[Member], *_: object, **__: object) -> PlanLike:
+        """Note each member's generation, and whether a copy of it is awaited."""
+        self.inputs.append([(m.member_id, m.generation, bool(m.awaited)) for m in members])
+        waits = {m.member_id: bool(m.awaited) for m in members}
+        return _Answer({"w0": ([0], [], []), "w1": ([], [0], [] if waits.get("w1") else [0])})
+
+
+@pytest.mark.parametrize(
+    ("changelog", "cooperative", "last"),
+    [(None, False, ("w1", 1, False)), ("t-changelog", True, ("w1", 1, False))],
+)
+def test_a_group_of_the_same_members_and_owners_may_be_another_input(
+    changelog: str | None, cooperative: bool, last: tuple[str, int, bool]
+) -> None:
+    """w1 has just started at 100 s and not at 300 s; at 105 s its copy is awaited, and at 300 s it is not."""
+    events = (
+        Event(100.0, Kind.JOIN, "w1"),
+        Event(200.0, Kind.JOIN, "w2"),
+        Event(300.0, Kind.LEAVE, "w2"),
+    )
+    base = fleet(*events, workers=3, start=1, tasks=1, records=[9.0 if changelog else 0.0])
+    scenario = replace(base, groups=(TaskGroup("t", 1, changelog),))
+    policy, memo = Toggle(), dict[Any, Any]()
+    simulate(scenario, Arm("mine", 1, cooperative=cooperative), policy, costs=COSTS, memo=memo)
+    pairs = [one for one in policy.inputs if len(one) == 2]
+    assert ("w1", -1, False) in pairs[0]
+    assert last in pairs[-1]
+    assert len(pairs) == (3 if cooperative else 2)
