@@ -52,6 +52,15 @@ def checked_topic(name: str) -> str:
     return name
 
 
+def one_line(text: str, most: int) -> str:
+    """Return at most ``most`` characters of a caller's text, without control characters.
+
+    Each unprintable character becomes a space: a line break would forge a line of the log, and an
+    escape sequence would act on an operator's terminal.
+    """
+    return "".join(one if one.isprintable() else " " for one in text[:most])
+
+
 def escape(name: str) -> str:
     """Escape a name as one part of a key: all but letters, digits, ``-`` and ``_`` become %XX."""
     return _TO_ESCAPE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), name)

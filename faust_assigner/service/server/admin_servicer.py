@@ -11,6 +11,7 @@ from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.server.auth import Authenticator
 from faust_assigner.service.server.convert import consumer_of, partition_of, plans, states
 from faust_assigner.service.server.groups import Groups
+from faust_assigner.service.server.limits import check_plan
 from faust_assigner.service.server.servicer import spoken
 from faust_assigner.service.serving.orders import Orders
 
@@ -177,6 +178,7 @@ class AdminServicer:
         """Stream the moves of a rebalance in a dry run."""
         async with spoken(context):
             node = self._asked(request, context)
+            check_plan(request)
             revision = node.revision
             moves = await node.overview.plan(
                 without=list(request.without),

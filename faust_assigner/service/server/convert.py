@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, Final, TypeVar
 
@@ -20,7 +20,7 @@ from faust_assigner.service.commands import (
     Replicas,
     Warm,
 )
-from faust_assigner.service.errors import MAX_CLAIMS, BadRequest, TooManyClaims
+from faust_assigner.service.errors import BadRequest
 from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.keys import checked_topic
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -36,6 +36,7 @@ from faust_assigner.service.records import (
     Status,
     TopicConfig,
 )
+from faust_assigner.service.server.limits import check_registrations
 from faust_assigner.service.serving.routes import Route, RouteUpdate
 
 #: Most bytes of one list in a long answer. An update has at most three such lists. Their sum is
@@ -66,11 +67,14 @@ async def by_topic(
 ) -> dict[str, tuple[int, ...]]:
     """Return topic -> ascending partition numbers, from both lists together."""
     found: defaultdict[str, set[int]] = defaultdict(set)
-    async for some in _slices(partitions):
+    for some in _slices(partitions):
         for one in some:
             found[one.topic].add(one.partition)
-    for numbers in topics:
-        found[numbers.topic].update(numbers.partitions)
+        await asyncio.sleep(0)
+    for many in _slices(topics):
+        for numbers in many:
+            found[numbers.topic].update(numbers.partitions)
+        await asyncio.sleep(0)
     return {topic: tuple(sorted(numbers)) for topic, numbers in sorted(found.items())}
 
 
@@ -80,23 +84,26 @@ async def _weights(request: pb.RegisterRequest) -> dict[str, dict[int, float]]:
     Raises BadRequest if a topic has unequal numbers of partitions and weights.
     """
     found: defaultdict[str, dict[int, float]] = defaultdict(dict)
-    async for some in _slices(request.weights):
+    for some in _slices(request.weights):
         for one in some:
             found[one.partition.topic][one.partition.partition] = one.weight
-    for said in request.weights_by_topic:
-        if len(said.partitions) != len(said.weights):
-            raise BadRequest(
-                f"{said.topic[:249]}: {len(said.partitions)} partitions have {len(said.weights)} weights"
-            )
-        found[said.topic].update(zip(said.partitions, said.weights, strict=True))
+        await asyncio.sleep(0)
+    for many in _slices(request.weights_by_topic):
+        for said in many:
+            if len(said.partitions) != len(said.weights):
+                raise BadRequest(
+                    f"{said.topic[:249]}: {len(said.partitions)} partitions have "
+                    f"{len(said.weights)} weights"
+                )
+            found[said.topic].update(zip(said.partitions, said.weights, strict=True))
+        await asyncio.sleep(0)
     return dict(sorted(found.items()))
 
 
-async def _slices(said: Sequence[T]) -> AsyncIterator[Sequence[T]]:
-    """Yield a long list in slices; other tasks run between two slices."""
+def _slices(said: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield a long list in slices; the caller lets other tasks run after each slice."""
     for start in range(0, len(said), SLICE):
         yield said[start : start + SLICE]
-        await asyncio.sleep(0)
 
 
 async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consumer:
@@ -105,15 +112,7 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
     An empty ``topic`` and no ``topics`` mean all topics of the service. Raises BadRequest, and
     TooManyClaims before the lists are read.
     """
-    claims = sum(
-        map(len, (request.topics, request.weights, request.copartitioned, request.replicas))
-    )
-    if claims <= MAX_CLAIMS:
-        claims += sum(len(group.topics) for group in request.copartitioned)
-    for said in (request.former, request.replicas_by_topic, request.weights_by_topic):
-        claims += sum(len(one.partitions) for one in said)
-    if claims > MAX_CLAIMS:
-        raise TooManyClaims(request.consumer_name, claims)
+    check_registrations(request.consumer_name, [request])
     topics = {*request.topics, *([request.topic] if request.topic else [])}
     return Consumer(
         name=request.consumer_name,
@@ -131,7 +130,7 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
         endpoint=request.endpoint,
         co_partitioned=tuple(tuple(sorted(group.topics)) for group in request.copartitioned),
         holds=await by_topic(request.replicas, request.replicas_by_topic),
-        former={one.topic: tuple(sorted(set(one.partitions))) for one in request.former},
+        former=await by_topic((), request.former),
     )
 
 

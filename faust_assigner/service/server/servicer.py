@@ -12,11 +12,9 @@ import grpc
 from faust_assigner.service.commands import Assignment
 from faust_assigner.service.digest import Held
 from faust_assigner.service.errors import (
-    MAX_CLAIMS,
     Busy,
     ServiceRefused,
     StoreError,
-    TooManyClaims,
     expelled,
     replaced,
 )
@@ -33,6 +31,7 @@ from faust_assigner.service.server.convert import (
     routed,
 )
 from faust_assigner.service.server.groups import Groups
+from faust_assigner.service.server.limits import check_counts
 from faust_assigner.service.serving.registry import Stream
 
 log = logging.getLogger(__name__)
@@ -125,6 +124,7 @@ class ConsumerServicer:
         async with spoken(context):
             self._authenticator.caller(context).watching(request.group)
             node = self._groups.of(request.group)
+            check_counts("the watch", flat=[request.topics])
             pulse_ms = _ms(node.settings.pulse_s)
             async with contextlib.aclosing(
                 node.routes(request.topics, request.least_revision)  # type: ignore[type-var]
@@ -245,10 +245,11 @@ class ConsumerServicer:
         """Record the replicas that the consumer keeps warm."""
         async with spoken(context):
             node, identity = self._asked(request, context)
-            claims = len(request.replicas)
-            claims += sum(len(one.partitions) for one in request.replicas_by_topic)
-            if claims > MAX_CLAIMS:
-                raise TooManyClaims(request.consumer_name, claims)
+            check_counts(
+                request.consumer_name,
+                flat=[request.replicas],
+                numbered=[request.replicas_by_topic],
+            )
             replicas = await by_topic(request.replicas, request.replicas_by_topic)
             revision = await node.holds(
                 request.consumer_name,

@@ -29,13 +29,16 @@ from faust_assigner.service.handoff import (
     state_of,
     step,
 )
-from faust_assigner.service.keys import Keys
+from faust_assigner.service.keys import Keys, one_line
 from faust_assigner.service.records import names_itself
 from faust_assigner.service.store.base import Delete, KeyValue, Put, Store, Write
 from faust_assigner.service.store.rewrite import rewritten
 
 #: Least seconds between two stored progress reports of one consumer on one partition.
 PROGRESS_EVERY_S = 5.0
+#: The most characters of a stored reason.
+MOST_SAID = 500
+NO_REASON = "no reason given"
 
 _S, _H = State, HandoffEvent
 #: The states after an answer: the same answer is accepted again and changes nothing.
@@ -124,7 +127,7 @@ class Acks:
             at,
             handoff_id,
             HandoffEvent.CANNOT,
-            lambda h: _said(h, HandoffEvent.CANNOT, reason=reason[:500] or "no reason given"),
+            lambda h: _said(h, HandoffEvent.CANNOT, reason=one_line(reason, MOST_SAID) or NO_REASON),
         )
 
     async def failed(
@@ -144,7 +147,7 @@ class Acks:
             at,
             handoff_id,
             HandoffEvent.GAVE_UP,
-            lambda h: _said(h, HandoffEvent.GAVE_UP, reason=reason[:500] or "no reason given"),
+            lambda h: _said(h, HandoffEvent.GAVE_UP, reason=one_line(reason, MOST_SAID) or NO_REASON),
         )
 
     async def abort(self, at: TopicPartition, handoff_id: int | None) -> int:

@@ -25,8 +25,11 @@ def check_claims(consumer: Consumer) -> None:
     weights = list(chain.from_iterable(known.values() for known in consumer.weights.values()))
     if any(not 0 <= weight <= MAX_NUMBER for weight in weights):
         raise BadRequest(f"{consumer.name}: weights must be 0 or more, up to {MAX_NUMBER:g}")
-    if consumer.rack is not None and len(consumer.rack) > MAX_RACK:
-        raise BadRequest(f"{consumer.name}: a rack's name has at most {MAX_RACK} characters")
+    rack = consumer.rack or ""
+    if len(rack) > MAX_RACK or not rack.isprintable():
+        raise BadRequest(
+            f"{consumer.name}: a rack's name has at most {MAX_RACK} characters, all printable"
+        )
     if sum(map(len, consumer.co_partitioned)) + len(consumer.co_partitioned) > MAX_BOUND:
         raise BadRequest(f"{consumer.name} declares more than {MAX_BOUND} topics co-partitioned")
     claimed = (consumer.holds, consumer.former)

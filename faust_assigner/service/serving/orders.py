@@ -8,7 +8,7 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import NotFound, WrongPhase
 from faust_assigner.service.handoff import TopicPartition
-from faust_assigner.service.keys import Keys, checked_consumer
+from faust_assigner.service.keys import Keys, checked_consumer, one_line
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import Consumer, Pause, Pin, Status
 from faust_assigner.service.serving.registered import Registered
@@ -40,7 +40,7 @@ class Orders:
         async def paused(kv: KeyValue | None) -> Write | None:
             before = None if kv is None else codec.readable(codec.load_pause, kv.value)
             since = self._clock.wall() if before is None else before.since
-            after = Pause(reason[:MOST_SAID], since)
+            after = Pause(one_line(reason, MOST_SAID), since)
             return None if after == before else Put(self._keys.paused, codec.dump_pause(after))
 
         return await self._ordered(self._keys.paused, paused)

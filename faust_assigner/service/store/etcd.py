@@ -47,6 +47,10 @@ PAGE = 2_000
 #: for ever.
 REQUIRE_LEADER = (("hasleader", "true"),)
 
+#: Parts of etcd's answers to a token of earlier users and roles; the codes are UNKNOWN and
+#: INVALID_ARGUMENT.
+OLD_TOKEN = ("auth: revision in header is old", "revision of auth store is old")
+
 _TARGETS = {
     Field.VALUE: (pb.Compare.VALUE, "value"),
     Field.VERSION: (pb.Compare.VERSION, "version"),
@@ -287,6 +291,8 @@ class EtcdStore:
         if (
             code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
             or "token" in details
+            # A signed token (JWT) is outdated after each change of etcd's users or roles.
+            or any(old in details for old in OLD_TOKEN)
         ):
             self._token = None
             return StoreError(f"{where} refuses: {details}")

@@ -58,6 +58,8 @@ async def test_calls_that_fail_together_turn_to_one_next_endpoint() -> None:
         (grpc.StatusCode.UNAUTHENTICATED, "etcdserver: authentication failed"),
         (grpc.StatusCode.PERMISSION_DENIED, "etcdserver: permission denied"),
         (grpc.StatusCode.UNKNOWN, "etcdserver: invalid auth token"),
+        (grpc.StatusCode.INVALID_ARGUMENT, "etcdserver: revision of auth store is old"),
+        (grpc.StatusCode.UNKNOWN, "auth: revision in header is old"),
     ],
 )
 async def test_a_refusal_is_an_error_and_no_outage(code: grpc.StatusCode, details: str) -> None:

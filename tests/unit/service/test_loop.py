@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import grpc
 import pytest
 
 from faust_assigner.service.errors import MAX_CLAIMS, BadRequest
@@ -18,6 +19,7 @@ from faust_assigner.service.server.admin_servicer import AdminServicer
 from faust_assigner.service.server.auth import NoAuthentication
 from faust_assigner.service.server.convert import consumer_of
 from faust_assigner.service.server.groups import Groups
+from faust_assigner.service.server.limits import MAX_SUPPOSED
 from faust_assigner.service.server.servicer import ConsumerServicer
 from tests.support.assigning.consumers import Bench, eventually
 from tests.unit.service.stories import store
@@ -104,8 +106,22 @@ async def test_a_registration_with_many_weights_blocks_no_longer_than_looking_at
         {"topics": [""] * (MAX_CLAIMS + 1)},
         {"copartitioned": [pb.TopicGroup()] * (MAX_CLAIMS + 1)},
         {"copartitioned": [pb.TopicGroup(topics=[""] * MAX_CLAIMS)]},
+        {"former": [pb.TopicPartitions()] * (MAX_CLAIMS + 1)},
+        {"replicas_by_topic": [pb.TopicPartitions()] * (MAX_CLAIMS + 1)},
+        {"weights_by_topic": [pb.TopicWeights()] * (MAX_CLAIMS + 1)},
+        {"former": [pb.TopicPartitions(partitions=[1] * MAX_CLAIMS)]},
     ],
-    ids=["weights", "replicas", "topics", "groups", "topics of a group"],
+    ids=[
+        "weights",
+        "replicas",
+        "topics",
+        "groups",
+        "topics of a group",
+        "former topics",
+        "topics of replicas",
+        "topics of weights",
+        "former partitions",
+    ],
 )
 async def test_a_request_of_too_many_parts_is_refused_before_they_are_looked_at(
     claims: Any,
@@ -116,6 +132,54 @@ async def test_a_request_of_too_many_parts_is_refused_before_they_are_looked_at(
         with pytest.raises(BadRequest, match="claims; at most 100000"):
             await consumer_of(request)
     assert longest() < control(pb.RegisterRequest(weights=[pb.PartitionWeight()] * MAX_CLAIMS))
+
+
+_CLAIMS = [pb.TopicPartitions()] * (MAX_CLAIMS + 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [
+        ("ReportReplicas", pb.ReportReplicasRequest(consumer_name="a", replicas_by_topic=_CLAIMS)),
+        ("WatchAssignments", pb.WatchAssignmentsRequest(topics=["t"] * (MAX_CLAIMS + 1))),
+        ("Plan", pb.PlanRequest(extra=[pb.RegisterRequest()] * (MAX_SUPPOSED + 1))),
+        ("Plan", pb.PlanRequest(without=["a"] * (MAX_SUPPOSED + 1))),
+        ("Plan", pb.PlanRequest(extra=[pb.RegisterRequest(former=_CLAIMS[:60_000])] * 2)),
+    ],
+    ids=["replicas", "watched topics", "added consumers", "left-out consumers", "claims of two"],
+)
+async def test_every_call_refuses_a_list_of_too_many_entries(method: str, request_: Any) -> None:
+    """A dry run counts the claims of its added consumers together."""
+    kept = store()
+    async with Bench(lambda: kept) as b:
+        node = await b.node({"t": 4}, consumer_ttl_s=60.0, leader_ttl_s=60.0)
+        groups = Groups.of_one(node)
+        servicer: Any = ConsumerServicer(groups, NoAuthentication())
+        if method == "Plan":
+            servicer = AdminServicer(groups, NoAuthentication())
+        context = _Refused()
+        async with watched() as longest:
+            answer = getattr(servicer, method)(request_, context)
+            with pytest.raises(asyncio.CancelledError):
+                await (anext(answer) if hasattr(answer, "__anext__") else answer)
+    await kept.close()
+    assert context.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert longest() < control(pb.RegisterRequest(weights=[pb.PartitionWeight()] * MAX_CLAIMS))
+
+
+class _Refused:
+    """A call's context that keeps the status of a refusal."""
+
+    code: grpc.StatusCode | None = None
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        """End the call as gRPC does."""
+        self.code = code
+        raise asyncio.CancelledError
+
+    def invocation_metadata(self) -> tuple[()]:
+        """Return no headers."""
+        return ()
 
 
 async def test_many_states_that_are_asked_for_at_once_block_no_longer_than_one() -> None:
