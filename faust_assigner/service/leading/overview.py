@@ -77,7 +77,7 @@ class Overview:
             checked_consumer(consumer.name)
             check_claims(consumer)
         for name in without:
-            if name not in self._mirror.view.consumers:
+            if checked_consumer(name) not in self._mirror.view.consumers:
                 raise NotFound(f"no consumer {name}")
         gone = {*without, *(consumer.name for consumer in extra)}
         there = [consumer for consumer in self._mirror.view.ready() if consumer.name not in gone]

@@ -127,7 +127,9 @@ class Acks:
             at,
             handoff_id,
             HandoffEvent.CANNOT,
-            lambda h: _said(h, HandoffEvent.CANNOT, reason=one_line(reason, MOST_SAID) or NO_REASON),
+            lambda h: _said(
+                h, HandoffEvent.CANNOT, reason=one_line(reason, MOST_SAID) or NO_REASON
+            ),
         )
 
     async def failed(
@@ -147,7 +149,9 @@ class Acks:
             at,
             handoff_id,
             HandoffEvent.GAVE_UP,
-            lambda h: _said(h, HandoffEvent.GAVE_UP, reason=one_line(reason, MOST_SAID) or NO_REASON),
+            lambda h: _said(
+                h, HandoffEvent.GAVE_UP, reason=one_line(reason, MOST_SAID) or NO_REASON
+            ),
         )
 
     async def abort(self, at: TopicPartition, handoff_id: int | None) -> int:

@@ -12,7 +12,7 @@ from faust_assigner.service.errors import (
     expelled,
     replaced,
 )
-from faust_assigner.service.keys import Keys, checked_consumer
+from faust_assigner.service.keys import Keys, checked_consumer, checked_incarnation
 from faust_assigner.service.mirror import Mirror
 from faust_assigner.service.records import names_itself
 from faust_assigner.service.store.base import Store
@@ -50,9 +50,12 @@ class Callers:
     def check(self, name: str, identity: str, incarnation: str) -> None:
         """Check a caller against the registration in this instance's copy of the store.
 
-        Raises WrongCaller if the identity differs, and Replaced for a replaced process. The copy
-        may be late, so a replaced process may pass this check.
+        Raises BadRequest for an invalid name or incarnation, WrongCaller if the identity differs,
+        and Replaced for a replaced process. The copy may be late, so a replaced process may pass
+        this check.
         """
+        # The incarnation becomes a part of a key. The service's own incarnations begin with ``~``.
+        checked_incarnation(incarnation.removeprefix("~"))
         entry = self._mirror.view.consumers.get(checked_consumer(name))
         if entry is None:
             return

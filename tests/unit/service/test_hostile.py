@@ -329,3 +329,56 @@ def test_a_registration_that_no_store_takes_is_refused_at_once() -> None:
         await kept.close()
 
     virtually(story)
+
+
+@pytest.mark.parametrize("incarnation", ["i" * 3_000_000, "a/b", "line\nbreak"])
+def test_no_call_takes_an_incarnation_that_is_no_part_of_a_key(incarnation: str) -> None:
+    """It is a part of the keys that the call reads, and of the answer."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            await b.consumer(node, "a")
+            for call in (
+                node.heartbeat("a", "no session", incarnation=incarnation),
+                node.partition_ready("a", AT, incarnation=incarnation),
+                node.deregister("a", incarnation=incarnation),
+            ):
+                with pytest.raises(BadRequest) as refused:
+                    await call
+                assert len(str(refused.value)) < 500
+        await kept.close()
+
+    virtually(story)
+
+
+def test_a_dry_run_without_a_long_name_is_refused_in_few_words() -> None:
+    """An answer longer than the limit on headers ends as a broken stream."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            with pytest.raises(BadRequest) as refused:
+                await node.overview.plan(without=["x" * 3_000_000])
+            assert len(str(refused.value)) < 500
+        await kept.close()
+
+    virtually(story)
+
+
+def test_a_reason_forges_no_line_of_the_log() -> None:
+    """Its control characters become spaces before it is stored."""
+
+    async def story() -> None:
+        kept = store()
+        await put(kept, ALL.handoff(AT), codec.dump_handoff(HANDOFF))
+        said = "no disk\n2026 ERROR\x1b[31m forged" + "x" * 1_000
+        await Acks(kept, ALL, LoopClock()).failed("new", AT, None, said)
+        found = await kept.get(ALL.handoff(AT))
+        assert found is not None
+        reason = codec.load_handoff(found.value).failed
+        assert reason == ("no disk 2026 ERROR [31m forged" + "x" * 1_000)[:500]
+
+    virtually(story)
