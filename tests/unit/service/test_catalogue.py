@@ -237,6 +237,28 @@ def test_a_kafka_that_does_not_answer_or_errs_once_takes_no_topic_away() -> None
     told(story)
 
 
+def test_two_misses_with_an_answer_between_them_take_no_topic_away() -> None:
+    """Only consecutive checks count: a broker may restart once a day."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        looks = 0
+
+        async def every_second(topic: str) -> int | None:
+            nonlocal looks
+            looks += 1
+            return None if looks % 2 == 0 else 4
+
+        node = await b.node(count=every_second)
+        one = await b.consumer(node, "a", consumer=Consumer(name="a", topics=("orders",)))
+        await b.settles(4)
+        before = dict(one.owned)
+        await asyncio.sleep(5.0)
+        assert looks > 6
+        assert one.owned == before
+
+    told(story)
+
+
 def test_a_topic_that_a_consumer_wants_is_found_in_kafka_again_when_the_store_lost_it() -> None:
     """Nobody registers anew for it."""
 

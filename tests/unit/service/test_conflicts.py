@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
-from faust_assigner.service.store.base import Compare, Put, TxnResult, Write
+import pytest
+
+from faust_assigner.service.handoff import Phase
+from faust_assigner.service.leading.advance import advance
+from faust_assigner.service.records import Consumer
+from faust_assigner.service.store.base import Compare, Put, TxnResult, Write, absent
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, LoopClock, virtually
-from tests.unit.service.stories import ALL, AT
+from tests.unit.service.stories import ALL, AT, HANDOFF, SETTINGS, view_of
 
 ASSIGNMENTS = ALL.assignment(AT).rpartition("/t")[0]
 
@@ -42,3 +48,13 @@ def test_a_plan_that_is_refused_is_made_again_though_nothing_has_changed() -> No
         await kept.close()
 
     virtually(story)
+
+
+@pytest.mark.parametrize("phase", [Phase.WARMING, Phase.READY])
+def test_a_handoffs_orphan_is_given_only_while_its_owner_is_still_gone(phase: Phase) -> None:
+    """An owner that registers again meanwhile keeps the partition: it works on it."""
+    handoff = replace(HANDOFF, phase=phase, strict=True)
+    view = view_of(Consumer(name="new"), topics={"t": 1}, owners={AT: "old"}, handoffs=[handoff])
+    [bundle] = advance(view, (), SETTINGS, 0.0)
+    assert any(write.key == ALL.assignment(AT) for write in bundle.writes)
+    assert absent(ALL.consumer("old")) in bundle.compares

@@ -12,7 +12,7 @@ from faust_assigner.service.client.operator import Operator
 from faust_assigner.service.errors import NotFound, WrongPhase
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading.targets import choose
-from faust_assigner.service.records import Consumer, Pause, Pin, Status
+from faust_assigner.service.records import Consumer, Ended, Pause, Pin, Status
 from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
 from faust_assigner.service.store.base import Event, KeyValue
@@ -351,6 +351,24 @@ def test_a_process_that_leaves_by_itself_is_not_undrained(drained: bool) -> None
         assert second.status is Status.DRAINING
         with pytest.raises(NotFound):
             await node.orders.undrain("c")
+
+    staged(story)
+
+
+def test_an_operator_undrains_the_next_process_of_a_name_whose_process_left() -> None:
+    """The drain holds for each process of the name; the leave ends with its own process."""
+
+    async def story(b: Bench) -> None:
+        first, second = await _draining(b)
+        node = b.nodes[0]
+        await node.drain("b")
+        await node.deregister("b")
+        first.warm_s = 0.0
+        again = await b.consumer(node, "b", consumer=Consumer(name="b", incarnation="next"))
+        assert node.view.consumers["b"].value.status is Status.DRAINING
+        await node.orders.undrain("b")
+        await eventually(lambda: len(again.owned) == 1, "the next process has its share")
+        assert second.ended is Ended.REPLACED
 
     staged(story)
 

@@ -12,6 +12,8 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Warm
 from faust_assigner.service.leading import rebalancer
 from faust_assigner.service.leading.targets import Targets, choose
+from faust_assigner.service.metrics import NoMetrics
+from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import TopicConfig
 from faust_assigner.service.store.base import Event, KeyValue, Listing, TxnResult
 from faust_assigner.service.store.memory import MemoryStore
@@ -221,6 +223,35 @@ def test_listings_that_take_long_are_made_less_often_and_the_instance_stays_well
                 await asyncio.sleep(1.0)
                 assert node.serving
             assert 7 <= kept.listings <= 10
+        await kept.close()
+
+    virtually(story)
+
+
+class _Deposing(NoMetrics):
+    """Ends the leader's term between its first plan and the write of this plan."""
+
+    node: AssignerNode | None = None
+    ended = 0
+
+    def rebalanced(self, moves: int, took_s: float) -> None:
+        """Treat the lease as lost, as after a stop of the process."""
+        if self.node is not None and self.node._election.term is not None and not self.ended:
+            self.ended += 1
+            self.node._election.term.lease.give_up()
+
+
+def test_a_leader_whose_term_ended_before_it_wrote_its_plan_plans_anew_in_the_next() -> None:
+    """Nothing that a plan depends on has changed since, and nobody else leads."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            metrics = _Deposing()
+            metrics.node = await b.node({"t": 2}, metrics=metrics)
+            await b.consumer(metrics.node, "a")
+            await b.settles(2)
+            assert metrics.ended == 1
         await kept.close()
 
     virtually(story)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import pytest
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Assignment
 from faust_assigner.service.errors import NotFound, StoreUnavailable
-from faust_assigner.service.records import Action, Assigned, Consumer, Ended
+from faust_assigner.service.records import HEARTBEATS, Action, Assigned, Consumer, Ended
 from faust_assigner.service.store.base import Batch, Compare, Delete, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
@@ -156,6 +157,52 @@ def test_who_registers_while_the_instance_stops_is_sent_on(delay: float) -> None
             await stopping
             await asyncio.sleep(3.0)
             assert not kept._leases, "nobody renews it"
+        await kept.close()
+
+    virtually(story)
+
+
+class _LostAnswer(MemoryStore):
+    """Writes registrations, and loses the answer once."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=LoopClock())
+        self.loses = False
+
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
+        """As the store, and then the connection is lost."""
+        done = await super().txn(compares, writes)
+        if self.loses and any(write.key == ALL.consumer("a") for write in writes):
+            self.loses = False
+            raise StoreUnavailable("the answer was lost")
+        return done
+
+
+def test_a_registration_without_an_answer_keeps_the_consumers_partitions() -> None:
+    """The consumer may still be working: a revoked lease would give its partitions away at once."""
+
+    async def story() -> None:
+        kept = _LostAnswer()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2}, consumer_ttl_s=30.0, consumer_keepalive_s=5.0)
+            working = Consumer(name="a", incarnation="i", capabilities=(HEARTBEATS,))
+            first = await b.consumer(node, "a", consumer=working)
+            await b.settles(2)
+            epochs = dict(first.owned)
+            kept.loses = True
+            with pytest.raises(StoreUnavailable):
+                await node.register(replace(working, returns=True))
+            assert not kept.loses
+            await b.consumer(node, "b")
+            await asyncio.sleep(10.0)
+            assert await kept.get(ALL.consumer("a")) is not None
+            found = {at: e.value for at, e in node.view.assignments.items()}
+            assert {at for at, one in found.items() if one.owner == "a"}
+            assert all(
+                one.epoch == epochs[at] - node.view.base
+                for at, one in found.items()
+                if one.owner == "a"
+            )
         await kept.close()
 
     virtually(story)
