@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -13,14 +14,15 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Assignment, Pulse
 from faust_assigner.service.digest import Held, held
 from faust_assigner.service.errors import Replaced, StoreUnavailable, WrongCaller
-from faust_assigner.service.handoff import TopicPartition
+from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.metrics import NoMetrics
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import HEARTBEATS, Consumer, Ended
-from faust_assigner.service.store.base import Put
+from faust_assigner.service.serving.holdings import Holdings
+from faust_assigner.service.store.base import Event, KeyValue, Put
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, Helper, LoopClock, eventually, virtually
-from tests.unit.service.stories import ALL, store
+from tests.unit.service.stories import ALL, AT, HANDOFF, store, view_of
 
 TIMES: dict[str, Any] = {
     "consumer_ttl_s": 30.0,
@@ -370,6 +372,21 @@ def test_a_partition_that_is_being_released_is_not_held() -> None:
         assert counted.repairs == 0
 
     staged(story)
+
+
+def test_a_partition_that_is_being_released_is_left_out_under_its_raised_epoch() -> None:
+    """Under a different number its digest would stay in the sum, and each release end in a repair."""
+    handoff = replace(HANDOFF, phase=Phase.READY, strict=True)
+    kept = AT._replace(partition=1)
+    view = view_of(
+        *(Consumer(name=name) for name in ("old", "new")),
+        topics={"t": 2},
+        owners={AT: "old", kept: "old"},
+        handoffs=[handoff],
+    )
+    view.apply(Event(ALL.epochs, 90, KeyValue(ALL.epochs, codec.dump_base(1_000), 90, 90)))
+    epoch = 1_000 + view.assignments[kept].value.epoch
+    assert Holdings().of(view, "old") == held([(*kept, epoch)])
 
 
 def test_raised_epochs_are_held_under_their_new_numbers() -> None:

@@ -162,6 +162,21 @@ def test_a_topic_that_an_operator_removed_is_nobodys_and_stays_away() -> None:
     told(story)
 
 
+def test_a_topic_that_an_operator_sets_again_has_no_mark_of_its_removal() -> None:
+    """With the mark, it would not grow with Kafka, and not come back from the configuration."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        node = await b.node({"t": 2})
+        await node.remove_topic("t")
+        await node.set_topic("t", 2)
+        assert await kept.get(ALL.removed("t")) is None
+        await kept.txn([], [Delete(ALL.topic("t"))])
+        await b.consumer(node, "a")
+        await b.settles(2)
+
+    told(story)
+
+
 def test_an_unknown_topic_is_not_removed() -> None:
     """A mark would keep it away before it was there."""
 

@@ -373,6 +373,21 @@ async def test_a_consumer_hears_by_a_heartbeat_that_it_is_replaced() -> None:
     await calls_ended()
 
 
+async def test_a_session_is_confirmed_from_when_its_heartbeat_was_sent() -> None:
+    """The answer may be long on its way: the service counts from when the heartbeat came."""
+    now = [100.0]
+
+    async def slow(method: str, request: Any, *, timeout: float) -> pb.HeartbeatResponse:
+        now[0] += 3.0
+        return pb.HeartbeatResponse(known=True, lives_ms=6_000)
+
+    client = AssignerClient("nowhere:1", "a", clock=lambda: now[0])
+    client._session.begin(pb.AssignmentUpdate(session_id="s", lives_ms=6_000), until=104.0)
+    client._calls.once = slow  # type: ignore[method-assign]
+    assert await client._heart._renew("s", 1.0)
+    assert client.holdings.until == 106.0
+
+
 async def test_a_heartbeat_says_what_is_held() -> None:
     """The service finds out that it was not heard."""
     heard: list[Any] = []

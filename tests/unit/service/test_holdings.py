@@ -82,6 +82,17 @@ def test_nothing_may_be_worked_on_when_the_session_is_over() -> None:
     assert holdings.expire(11.0) is None
 
 
+def test_a_partition_in_release_that_a_snapshot_left_out_is_lost_with_the_session() -> None:
+    """The consumer still flushes it: it must hear that it may write nothing more."""
+    holdings = holding(Grant(P[0], 1), Grant(P[1], 1), until=10.0)
+    holdings.release(Release(P[0], "b", 9, strict=True))
+    holdings.update([Grant(P[1], 1)], (), snapshot=True)
+    assert holdings.may_work(P[0], now=9.0)
+    lost = holdings.expire(10.0)
+    assert lost is not None
+    assert lost.partitions == (P[0], P[1])
+
+
 def test_an_answer_that_comes_late_does_not_shorten_the_session() -> None:
     """Heartbeats may overtake one another."""
     holdings = holding(Grant(P[0], 1), until=10.0)

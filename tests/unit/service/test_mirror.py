@@ -103,3 +103,31 @@ def test_listings_of_a_large_group_take_a_twentieth_of_the_time_at_most() -> Non
         assert all(3.0 + REST * 3.0 <= gap < 3.0 + REST * 3.0 + 3.0 for gap in gaps)
 
     virtually(story)
+
+
+class _Listings(MemoryStore):
+    """Counts its listings."""
+
+    listings = 0
+
+    async def list(self, prefix: str) -> Listing:
+        """As the store."""
+        self.listings += 1
+        return await super().list(prefix)
+
+
+def test_a_write_at_the_revision_that_was_known_before_shows_a_restored_store() -> None:
+    """Each write has a later revision than the last one seen, unless the store was restored."""
+
+    async def story() -> None:
+        kept = _Listings(clock=LoopClock())
+        await put(kept, ALL.topic("t"), codec.dump_topic(TopicConfig("t", 1)))
+        mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=5.0)
+        await mirror.load()
+        assert kept.listings == 1
+        await mirror.past(mirror.revision, mirror.revision)
+        assert kept.listings == 2
+        await mirror.past(mirror.revision, mirror.revision - 1)
+        assert kept.listings == 2
+
+    virtually(story)

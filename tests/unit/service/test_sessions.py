@@ -13,6 +13,7 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Assignment
 from faust_assigner.service.errors import NotFound, StoreUnavailable
 from faust_assigner.service.records import HEARTBEATS, Action, Assigned, Consumer, Ended
+from faust_assigner.service.serving.registry import Registry, Stream
 from faust_assigner.service.store.base import Batch, Compare, Delete, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
@@ -204,5 +205,34 @@ def test_a_registration_without_an_answer_keeps_the_consumers_partitions() -> No
                 if one.owner == "a"
             )
         await kept.close()
+
+    virtually(story)
+
+
+def test_the_late_end_of_an_older_stream_leaves_the_newer_one_of_its_name() -> None:
+    """The newer stream would get no more commands."""
+
+    async def closed(stream: Stream) -> None:
+        pass
+
+    def stream(session: str) -> Stream:
+        return Stream(
+            "a",
+            session,
+            limit=10,
+            lives=lambda: 1.0,
+            snapshot=tuple,
+            overflowed=lambda: None,
+            closed=closed,
+        )
+
+    async def story() -> None:
+        registry, older, newer = Registry(), stream("s1"), stream("s2")
+        registry.add(older)
+        registry.add(newer)
+        assert not registry.remove(older)
+        assert registry.get("a") is newer
+        assert registry.remove(newer)
+        assert registry.get("a") is None
 
     virtually(story)
