@@ -130,3 +130,31 @@ def test_who_has_copies_comes_back_where_it_was_said() -> None:
     assert back.standby_urls("rates-log", 1) == ("http://a",)
     assert (back.standby_urls("orders-log", 5), back.standby_urls("orders-log", -1)) == ((), ())
     assert decode_directory(encode_directory(SOME)).standbys == {}
+
+
+def test_two_members_with_one_instance_id_have_no_former_partitions() -> None:
+    """Neither is believed: one of them is another process."""
+    twins = replace(SOME, instances=("x", "x", "z"))
+    assert twins.held_by_instance("x") == {}
+    assert {t: n.tolist() for t, n in twins.held_by_instance("z").items()} == {
+        "orders": [4],
+        "orders-log": [4],
+        "rates-log": [0],
+    }
+
+
+def test_a_directory_with_fewer_instance_ids_than_members_is_refused() -> None:
+    """A rank would have the id of nobody."""
+    for instances in (("x", "y"), ("x", "y", "z", "w")):
+        with pytest.raises(MetadataRefused, match="instance ids for 3 URLs"):
+            decode_directory(encode_directory(replace(SOME, instances=instances)))
+
+
+def test_all_columns_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes may name millions of owners, in each of many columns."""
+    data = encode_directory(SOME)
+    monkeypatch.setattr("faust_assigner.wire.directory.UNPACKED_BYTES", 7)
+    assert decode_directory(data).owners["rates-log"].tolist() == [2, 1]
+    monkeypatch.setattr("faust_assigner.wire.directory.UNPACKED_BYTES", 6)
+    with pytest.raises(MetadataRefused, match="2 owners, the limit is 1"):
+        decode_directory(data)

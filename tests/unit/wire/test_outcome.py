@@ -32,7 +32,9 @@ WHOLE = Outcome(
 )
 
 
-@pytest.mark.parametrize("outcome", [WHOLE, for_others(WHOLE), Outcome(is_planned=False)])
+@pytest.mark.parametrize(
+    "outcome", [WHOLE, for_others(WHOLE), Outcome(is_planned=False), Outcome(decided_at=2**31)]
+)
 def test_an_outcome_is_read_as_it_was_written(outcome: Outcome) -> None:
     """Every field, after a whole answer and alone."""
     assert decode_outcome(Reader(encode_outcome(outcome))) == outcome
@@ -73,3 +75,10 @@ def test_an_outcome_that_cannot_be_read_leaves_the_assignment_readable() -> None
 def test_fields_of_a_later_version_are_passed_over() -> None:
     """What follows the known fields is not looked at."""
     assert decode_outcome(Reader(encode_outcome(WHOLE) + b"more")) == WHOLE
+
+
+def test_the_others_learn_no_name_and_that_they_do_not_lead() -> None:
+    """All else is theirs, too."""
+    told = for_others(WHOLE)
+    assert (told.leads, told.joined, told.left) == (False, (), ())
+    assert told.moved == WHOLE.moved

@@ -1,0 +1,156 @@
+"""The planner's arguments in the ledger: planned again, they give the same plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from faust_assigner.model import Member
+from faust_assigner.warmup import WarmupPolicy
+from faust_assigner.wire import plan_input as room
+from faust_assigner.wire.plan_input import (
+    PlanInput,
+    as_runs,
+    decode_plan_input,
+    encode_plan_input,
+    of_runs,
+)
+
+TOPICS = ("log", "orders")
+MEMBERS = (
+    Member("a", TOPICS, actives={"orders": [0, 1, 2], "log": [0]}, generation=0, capacity=2.5),
+    Member(
+        "b",
+        TOPICS,
+        standbys={"log": [0, 2]},
+        former_actives={"orders": [5]},
+        former_generation=4,
+        awaited={"log": [1]},
+        overdue={"log": [3]},
+        generation=7,
+        instance_id="i",
+        rack_id="r",
+        positions={"log": {0: 10, 2: 20}},
+    ),
+    Member("c", ("audit", "orders")),
+)
+ASKED = PlanInput(
+    members=MEMBERS,
+    partitions={"orders": 6, "log": 6, "audit": 1},
+    replicas=1,
+    changelogs=frozenset({"log"}),
+    weightless=frozenset({"audit"}),
+    previous_ids={"orders": 3},
+    warmups=WarmupPolicy(
+        acceptable_recovery_lag=1, acceptable_from_nothing=2, max_per_member=3, max_per_group=4
+    ),
+    weights={("orders", 0): 2.5, ("log", 1): 0.5},
+)
+
+
+def read_again(asked: PlanInput) -> PlanInput:
+    """Through the bytes of a ledger line."""
+    found = decode_plan_input(json.loads(json.dumps(encode_plan_input(asked))))
+    assert found is not None
+    return found
+
+
+def claims(member: Member) -> dict[str, Any]:
+    """The fields of a member as plain values."""
+    found: dict[str, Any] = {}
+    for field in fields(member):
+        value = getattr(member, field.name)
+        if field.name == "positions" and value is not None:
+            value = {t: sorted(dict(_pairs(said)).items()) for t, said in value.items()}
+        elif isinstance(value, dict):
+            value = {t: sorted(map(int, numbers)) for t, numbers in value.items()}
+        elif field.name == "topics":
+            value = sorted(value)
+        found[field.name] = value
+    return found
+
+
+def _pairs(said: Any) -> Any:
+    return said.items() if isinstance(said, dict) else zip(*(c.tolist() for c in said), strict=True)
+
+
+def test_every_argument_and_every_claim_comes_back() -> None:
+    """Zero and other numbers that look like nothing, too."""
+    found = read_again(ASKED)
+    assert [claims(one) for one in found.members] == [claims(one) for one in MEMBERS]
+    assert replace(found, members=()) == replace(ASKED, members=())
+
+
+def test_members_with_other_topics_of_the_same_number_keep_them() -> None:
+    """Only equal topics are left out of a member's own part."""
+    found = read_again(ASKED)
+    assert [sorted(one.topics) for one in found.members] == [
+        ["log", "orders"],
+        ["log", "orders"],
+        ["audit", "orders"],
+    ]
+
+
+def test_no_weights_and_no_warm_ups_are_none() -> None:
+    """An empty weight of each partition would be another plan."""
+    found = read_again(replace(ASKED, weights=None, warmups=None))
+    assert (found.weights, found.warmups) == (None, None)
+    assert read_again(replace(ASKED, weights={})).weights == {}
+
+
+def test_the_planner_gets_each_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forgotten one would explain a decision by another plan."""
+    seen: list[Any] = []
+    monkeypatch.setattr(room, "plan", lambda *given, **named: seen.append((given, named)))
+    ASKED.plan()
+    ((members, partitions), named), *_ = seen
+    assert (members, partitions) == (ASKED.members, ASKED.partitions)
+    others = {one.name for one in fields(ASKED)} - {"members", "partitions"}
+    assert named == {name: getattr(ASKED, name) for name in others}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([], ""),
+        ([3], "3"),
+        ([0, 1], "0-1"),
+        ([0, 2], "0,2"),
+        ([5, 4, 0, 1, 4], "0-1,4-5"),
+        ([0, 3, 4], "0,3-4"),
+    ],
+)
+def test_numbers_are_written_as_runs(numbers: list[int], text: str) -> None:
+    """Each number once and in order; numbers with a gap are two runs."""
+    assert as_runs(numbers) == text
+    assert as_runs(np.array(numbers, dtype=np.int64)) == text
+    assert of_runs(text) == sorted(set(numbers))
+
+
+@pytest.mark.parametrize(
+    "broken", [None, [], {}, {"members": 1}, "missing topics", "bad numbers", "bad limits"]
+)
+def test_the_words_of_another_version_are_no_input(broken: Any) -> None:
+    """The line is shown without an explanation then, and the command goes on."""
+    value: Any = encode_plan_input(ASKED)
+    if broken == "missing topics":
+        del value["topics"]
+    elif broken == "bad numbers":
+        value["members"][0]["actives"] = {"orders": "1-x"}
+    elif broken == "bad limits":
+        value["warmups"] = {"unknown": 1}
+    else:
+        value = broken
+    assert decode_plan_input(value) is None
+
+
+def test_one_member_is_found_by_its_id_and_others_can_take_all_places() -> None:
+    """For the question what a different group would have got."""
+    assert ASKED.member("b") is MEMBERS[1]
+    assert ASKED.member("nobody") is None
+    other = ASKED.with_members(MEMBERS[:1])
+    assert (other.members, other.partitions) == (MEMBERS[:1], ASKED.partitions)
