@@ -75,6 +75,7 @@ def test_a_deleted_topic_takes_the_offsets_of_open_transactions_along() -> None:
     bench = waiting()
     list(bench.node.groups.topic_deleted("t"))
     assert pending_on_disk(bench) == 0
+    assert list(bench.node.groups.pending) == [], "the group has none any more"
     assert bench.end(commits=True) is Code.NONE
     assert bench.offset() == -1
     bench.node.close()

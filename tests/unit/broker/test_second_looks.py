@@ -97,6 +97,22 @@ def test_missing_writes_alone_end_a_start(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_node_asks_for_a_loss_before_it_makes_a_new_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Afterwards the empty store would look like a sound one."""
+
+    def refuse(*_: object) -> None:
+        raise StoreDamaged("all is lost")
+
+    monkeypatch.setattr("faust_assigner.broker.storage.recovery.refuse_empty_after_loss", refuse)
+    with pytest.raises(StoreDamaged, match="all is lost"):
+        Node(Settings.parse({}), tmp_path)
+    store = RocksStore(tmp_path)  # the failed start has closed it
+    assert store.get(b"cluster") is None
+    store.close()
+
+
 # -- records ---------------------------------------------------------------------------------
 
 
@@ -122,6 +138,15 @@ def test_a_time_that_no_record_reaches_is_found_at_the_batch_as_a_whole() -> Non
     """The greatest time in the header may be later than every record's."""
     data = batch(timestamp=1_000, max_timestamp=9_000)
     assert records.find_timestamp(data, 5_000) == (0, 9_000)
+
+
+@pytest.mark.parametrize(("length", "error"), [(13, "corrupt_message"), (14, "")])
+def test_a_batch_has_at_least_the_fields_of_the_oldest_format(length: int, error: str) -> None:
+    """A shorter length is damage; the shortest one is a record of a format that is not supported."""
+    data = b"\0" * 8 + length.to_bytes(4, "big") + b"\0" * 40
+    with pytest.raises(BadBatch) as refused:
+        records.cut_batch(data)
+    assert (refused.value.error.name == "corrupt_message") is bool(error)
 
 
 @pytest.mark.parametrize(("magic", "claims"), [(2, True), (1, False)])
