@@ -125,7 +125,14 @@ def test_permissions_imply_describe_and_denials_imply_nothing() -> None:
         ([rule("x", a.WRITE), rule("xy", a.WRITE, a.DENY, pattern=a.PREFIXED)], True),
         ([rule("x", a.WRITE, pattern=a.PREFIXED), rule("x", a.WRITE, a.DENY)], True),
         ([rule("*", a.WRITE), rule("x", a.WRITE, a.DENY, pattern=a.PREFIXED)], True),
-        ([rule("*", a.WRITE), rule("*", a.WRITE, a.DENY, pattern=a.PREFIXED)], True),
+        (
+            [
+                rule("*", a.WRITE),
+                rule("hard", a.WRITE, a.DENY, pattern=a.PREFIXED),
+                rule("*", a.WRITE, a.DENY, pattern=a.PREFIXED),
+            ],
+            True,
+        ),
         ([rule("x", a.WRITE), rule("*", a.WRITE, a.DENY)], False),
         ([rule("x", a.WRITE, host="10.0.0.9")], False),
         ([rule("x", a.WRITE, principal="User:bob")], False),

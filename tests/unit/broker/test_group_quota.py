@@ -187,3 +187,50 @@ def test_a_group_that_is_gone_is_not_looked_at_for_room_whatever_it_was() -> Non
     quota.gone("g")
     assert list(quota.fresh(peer, is_simple=True)) == []
     assert list(quota.fresh(peer, is_simple=False)) == []
+
+
+def test_a_group_gets_its_first_member_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later joins free no further place among the groups of offsets alone."""
+    monkeypatch.setattr(limits, "MAX_GROUPS", 4)
+    quota, peer = GroupQuota(), Peer()
+    for name in ("a", "b"):
+        quota.note(name, peer, is_simple=True)
+    assert not quota.may_create(None, is_simple=True)
+    for _ in range(3):
+        quota.has_members("a")
+    assert quota.may_create(None, is_simple=True)
+    quota.note("c", peer, is_simple=True)
+    assert not quota.may_create(None, is_simple=True)
+
+
+def test_a_connection_may_create_fewer_groups_than_its_address_has_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of six groups one connection gets two, and the next connection of its address one more."""
+    monkeypatch.setattr(limits, "MAX_GROUPS", 6)
+    quota = GroupQuota()
+    counts = []
+    for connection in (Peer(), Peer()):
+        count = 0
+        while quota.may_create(connection, is_simple=False):
+            quota.note(f"{id(connection)}-{count}", connection, is_simple=False)
+            count += 1
+        counts.append(count)
+    assert counts == [2, 1]
+
+
+def test_empty_groups_of_the_own_address_and_kind_go_first() -> None:
+    """Then those of the address, then those of others, each once and the oldest first."""
+    quota, mine, other = GroupQuota(), Peer("10.0.0.2"), Peer("10.0.0.1")
+    for name, peer, is_simple in (
+        ("other", other, False),
+        ("own offsets", mine, True),
+        ("own first", mine, False),
+        ("own second", mine, False),
+        ("restored", None, False),
+    ):
+        quota.note(name, peer, is_simple=is_simple)
+    names = list(quota.fresh(mine, is_simple=False))
+    assert names[:3] == ["own first", "own second", "own offsets"]
+    assert sorted(names[3:]) == ["other", "restored"]
+    assert list(quota.fresh(mine, is_simple=False)) == []

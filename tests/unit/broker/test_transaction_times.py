@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.broker.transactions import service
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.transactions import State
@@ -157,4 +160,23 @@ def test_partitions_of_an_end_are_flushed_until_it_is_said() -> None:
     assert ended == [0, 1]
     bench.node.transactions.flushed("tx")
     assert bench.node.transactions.touched("tx") == ()
+    bench.node.close()
+
+
+def test_no_room_is_made_where_the_store_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the limit would not hold on a full disk."""
+    monkeypatch.setattr(service, "MAX_TRANSACTIONAL_IDS", 1)
+    bench = Bench()
+    ask = bench.node.transactions.ask
+    assert ask("a", InitProducer(TIMEOUT, 1)) is Code.NONE
+    write = bench.node.store.write
+
+    def full(puts: Iterable[tuple[bytes, bytes]], *more: Any, **named: Any) -> None:
+        if not list(puts):
+            raise StoreFailed("no space")
+        write(puts, *more, **named)
+
+    bench.node.store.write = full  # type: ignore[method-assign]
+    assert ask("b", InitProducer(TIMEOUT, 2)) is Code.COORDINATOR_NOT_AVAILABLE
+    assert [one.transactional_id for one in bench.node.transactions] == ["a"]
     bench.node.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from click.testing import CliRunner
 
 from faust_assigner.cli import main
@@ -195,3 +195,29 @@ def test_the_exit_code_of_retire_is_1_where_any_member_was_refused(
         ": not removed, the group has no member" in line for line in plain.output.splitlines()
     ] == [name in refused for name in errors]
     assert json.loads(as_json.output) == {name: error or None for name, error in errors.items()}
+
+
+@pytest.mark.parametrize(
+    ("problem", "error"),
+    [(KafkaConnectionError("gone"), groups.NoBrokerAnswers), (RuntimeError("a bug"), RuntimeError)],
+)
+def test_a_client_that_cannot_connect_is_closed_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, problem: Exception, error: type[Exception]
+) -> None:
+    """Only a failed connection means that no broker answers; its addresses are named."""
+    closed: list[None] = []
+
+    class Unconnected:
+        def __init__(self, **_: Any) -> None: ...
+
+        async def bootstrap(self) -> None:
+            raise problem
+
+        async def close(self) -> None:
+            closed.append(None)
+
+    monkeypatch.setattr(groups, "AIOKafkaClient", Unconnected)
+    with pytest.raises(error) as raised:
+        asyncio.run(groups.connected({"bootstrap_servers": ["a:1", "b:2"]}))
+    assert len(closed) == 1
+    assert ("a:1, b:2" in str(raised.value)) is (error is groups.NoBrokerAnswers)

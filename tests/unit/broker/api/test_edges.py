@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from faust_assigner.broker import limits
+from faust_assigner.broker.answering import answer_error
 from faust_assigner.broker.api import group_offsets
 from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch
-from faust_assigner.broker.throttle import Throttle
+from faust_assigner.broker.throttle import AnswerTooLarge, Throttle
+from faust_assigner.broker.wire import NullArray, RequestHeader
 from faust_assigner.coordinator.offsets import Committed
 from faust_assigner.coordinator.transactions.events import AddPartitions, InitProducer
-from tests.support.asking import ask, to_topic
+from tests.support.asking import ask, read, to_topic
 from tests.support.clients.raw_client import batch
 from tests.support.hall import Hall, in_hall
 
@@ -357,3 +359,41 @@ def test_an_offset_that_may_change_is_unstable_for_those_alone_who_ask(
         return part.committed_offset, int(part.error_code)
 
     assert in_hall(story) == found
+
+
+# -- every API -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "counter"),
+    [
+        (NullArray("topics"), INVALID_REQUEST, "requests_invalid"),
+        (AnswerTooLarge("large"), 44, "answers_too_large"),
+        (TimeoutError("late"), TIMED_OUT, "answers_late"),
+        (ValueError("a bug"), -1, "requests_failed"),
+    ],
+)
+def test_a_request_that_fails_is_answered_and_counted_by_its_reason(
+    problem: Exception, code: int, counter: str
+) -> None:
+    """Once, under one name."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        peer, _ = hall.connect("peer")
+        header = RequestHeader(JOIN, 5, 9, "raw", 0)
+        pieces = await answer_error(hall.node, peer, header, None, problem)
+        found = read(JOIN, 5, b"".join(pieces))
+        return int(found.error_code), hall.node.counters[counter]
+
+    assert in_hall(story) == (code, 1)
+
+
+def test_a_member_is_shown_with_the_address_of_its_peer() -> None:
+    """With a slash in front, as Java writes it and Kafka's tools expect it."""
+
+    async def story(hall: Hall) -> list[tuple[str, str]]:
+        await beat(hall, 1, "m", 0)
+        group: Any = hall.node.groups.get("g")
+        return [(m.client_id, m.client_host) for m in group.describe().members]
+
+    assert in_hall(story) == [("raw", "/127.0.0.1")]
