@@ -121,11 +121,8 @@ class Switch:
         if self.is_on:
             self.spent += now - self.turned_at
         self.is_on, self.turned_at = is_on, now
-        for sensor in self.sensors:
-            if is_on:
-                app.sensors._sensors.add(sensor)
-            else:
-                app.sensors._sensors.discard(sensor)
+        for sensor in set(self.sensors) - set(app.sensors) if is_on else self.sensors:
+            (app.sensors.add if is_on else app.sensors.remove)(sensor)
 
 
 class Blocks:

@@ -30,6 +30,7 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types.enums import ProcessingGuarantee
 from mode import get_logger
 
+from faust_assigner.app import sensors
 from faust_assigner.app.consumer import lanes, produced_topics
 from faust_assigner.app.consumer.back_pressure import BackPressure
 from faust_assigner.app.consumer.batches import BatchesInTime, TransactionalBatches
@@ -309,6 +310,7 @@ INSTALLERS: Final[dict[str, Callable[[Any], object]]] = {
 
 def install(app: Any, parts: Collection[str]) -> None:
     """Install ``parts`` in ``app``, before it creates its consumer and its tables."""
+    sensors.install(app)
     for part, installer in INSTALLERS.items():
         if part in parts:
             installer(app)

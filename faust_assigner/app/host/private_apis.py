@@ -31,6 +31,7 @@ _FIXUP = "tests/unit/app/test_fixup.py::test_"
 _ASSIGNOR = "tests/unit/app/test_assignor.py::test_"
 _SAYS = "tests/unit/app/rebalance/test_what_members_say.py::test_"
 _SPAN = "tests/unit/app/rebalance/test_whatever_fails.py::test_a_tracer_gets_a_span_like_stocks"
+_SENSORS = "tests/unit/app/test_sensors.py::test_"
 _GUARD = "tests/integration/app/membership/test_assignor_guard.py::test_the_group_goes_on"
 _LEDGER = (
     "tests/integration/app/test_ledger_worker.py::test_workers_tell_decisions_recoveries_and_load"
@@ -833,6 +834,30 @@ _RECOVERY: Final = rows_of(
 )
 
 _ELSEWHERE: Final = (
+    *rows_of(
+        "faust.sensors.base:SensorDelegate",
+        (
+            "_sensors",
+            "set in __init__",
+            "assignor",
+            "the sensors whose hooks are called",
+            _SENSORS + "a_record_calls_no_hook_of_the_metrics_and_four_of_the_ledger",
+        ),
+        (
+            "add",
+            "(self, sensor)",
+            "assignor",
+            "overridden: adds the sensor to the hooks that it has",
+            _SENSORS + "a_sensor_gets_the_state_that_it_returned",
+        ),
+        (
+            "remove",
+            "(self, sensor)",
+            "assignor",
+            "overridden: removes the sensor from all hooks",
+            _SENSORS + "a_removed_sensor_is_called_no_more",
+        ),
+    ),
     *rows_of(
         "faust.app.router:Router",
         (

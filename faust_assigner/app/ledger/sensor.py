@@ -27,6 +27,17 @@ logger = get_logger(__name__)
 ASK_TIMEOUT_S = 10.0
 
 
+class Input:
+    """The input of one partition since the last sample; changed for every record."""
+
+    __slots__ = ("held_s", "received_bytes", "records")
+
+    def __init__(self) -> None:
+        self.records = self.received_bytes = 0
+        #: Seconds for which agents held the partition's events.
+        self.held_s = 0.0
+
+
 class LedgerSensor(faust.Sensor):  # type: ignore[misc]
     """A Faust sensor that feeds the ledger. Its hooks in the streams' path only add numbers.
 
@@ -49,11 +60,9 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         self.meter = RecoveryMeter(app, writer)
         self._config = dict(config)
         self._sample_s = sample_s
-        self._records: defaultdict[Any, int] = defaultdict(int)
-        self._bytes: defaultdict[Any, int] = defaultdict(int)
+        self._inputs: defaultdict[Any, Input] = defaultdict(Input)
         #: Bytes that this worker sent, by topic and explicit partition: its changelogs' bytes.
         self._sent_bytes: defaultdict[tuple[str, int], int] = defaultdict(int)
-        self._held_s: defaultdict[Any, float] = defaultdict(float)
         self._cpu_at = 0.0
         self._changelog_ends: dict[Any, int] = {}
 
@@ -77,9 +86,9 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         When such a partition comes back, other workers' records have moved its end.
         """
         owned = app.assignor.assigned_actives()
-        for counts in (self._records, self._bytes, self._held_s, self._changelog_ends):
-            for tp in counts.keys() - owned:
-                del counts[tp]
+        for found in (self._inputs, self._changelog_ends):
+            for tp in found.keys() - owned:
+                del found[tp]
         for place in self._sent_bytes.keys() - {(tp.topic, tp.partition) for tp in owned}:
             del self._sent_bytes[place]
 
@@ -99,8 +108,9 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
 
     def on_message_in(self, tp: Any, offset: int, message: Any) -> None:
         """Count a record of a source topic that arrived."""
-        self._records[tp] += 1
-        self._bytes[tp] += message.serialized_key_size + message.serialized_value_size
+        found = self._inputs[tp]  # one lookup: every record passes here
+        found.records += 1
+        found.received_bytes += message.serialized_key_size + message.serialized_value_size
 
     def on_send_initiated(
         self, producer: Any, topic: str, message: Any, keysize: int, valsize: int
@@ -118,7 +128,7 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
     ) -> None:
         """Add the time for which an agent held an event."""
         if state is not None:
-            self._held_s[tp] += time.monotonic() - state
+            self._inputs[tp].held_s += time.monotonic() - state
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _sample_regularly(self) -> None:
@@ -151,22 +161,17 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         ends = await asyncio.wait_for(consumer.highwaters(*actives), ASK_TIMEOUT_S)
         tables = {table.changelog_topic.get_topic_name(): table for table in app.tables.values()}
         sizes = await asyncio.get_running_loop().run_in_executor(None, state_sizes, actives, tables)
-        cpu_ms = self._share_cpu()
+        inputs, self._inputs = self._inputs, defaultdict(Input)
+        cpu_ms = self._share_cpu(inputs)
         at = time.time()
         rows: list[TableRow] = []
         for tp in actives:
             end = ends.get(tp) or 0
-            is_changelog = tp.topic in tables
-            # No agent reads a changelog here; its input is the difference of its end offsets.
-            records = (
-                end - self._changelog_ends.get(tp, end)
-                if is_changelog
-                else self._records.pop(tp, 0)
-            )
-            if is_changelog:
+            records, arrived = inputs[tp].records, inputs[tp].received_bytes
+            if tp.topic in tables:
+                # No agent reads a changelog here; its input is the difference of its end offsets.
+                records = end - self._changelog_ends.get(tp, end)
                 self._changelog_ends[tp] = end
-            arrived = self._bytes.pop(tp, 0)
-            if is_changelog:
                 arrived = self._sent_bytes.pop((tp.topic, tp.partition), 0)
             committed = consumer._committed_offset.get(tp)
             rows.append(
@@ -189,10 +194,11 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         self._sent_bytes.clear()  # bytes of other topics, or of partitions revoked meanwhile
         return rows
 
-    def _share_cpu(self) -> dict[Any, float]:
+    def _share_cpu(self, inputs: Mapping[Any, Input]) -> dict[Any, float]:
         """The loop thread's CPU milliseconds since the last call, by partition and held time."""
         now = time.thread_time()
         spent_ms, self._cpu_at = (now - self._cpu_at) * 1000, now
-        held, self._held_s = self._held_s, defaultdict(float)
-        total = sum(held.values())
-        return {tp: spent_ms * seconds / total for tp, seconds in held.items()} if total > 0 else {}
+        total = sum(one.held_s for one in inputs.values())
+        return (
+            {tp: spent_ms * one.held_s / total for tp, one in inputs.items()} if total > 0 else {}
+        )

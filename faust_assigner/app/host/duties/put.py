@@ -15,6 +15,13 @@ _CLASS = "Its methods have rows of their own."
 
 PUT: Final[tuple[Put, ...]] = (
     Put(
+        "sensors:install app.sensors",
+        "faust.sensors.base:SensorDelegate",
+        "sensors:SensorsByHook",
+        "",
+        "It derives from Faust's class; a delegate of Faust's calls each hook in the path of records.",
+    ),
+    Put(
         "compose:repair app.flow_control",
         "mode.utils.queues:FlowControlEvent",
         "consumer.fetching:FlowControl",
