@@ -1,24 +1,28 @@
 """What metrics, page and ledger cost a busy worker: the same worker with and without them, in turns.
 
-    python -m benchmarks.overhead [--blocks 64] [--block 1000] [--partitions 8] [--json FILE]
+    python -m benchmarks.overhead [--blocks 384] [--block 1000] [--partitions 8] [--seed 1] [--json FILE]
 
 One worker adds up values in a table, as fast as it can, from topics of the embedded broker that were filled
-before. Every ``--block`` records its sensors are taken out or put back, and its page is closed or opened
-(``workers/busy.py``). The main figure is processor time of the worker's process per record, which other
-processes on the machine spoil least. Printed are the medians of all blocks, and the median of the ratios of
-neighbours.
+before. Every ``--block`` records its sensors are taken out or put back, and its page is no longer made or is
+made again (``workers/busy.py``). A reader has the page open as a browser has it: it follows the event stream
+and fetches the parts after each look. The main figure is processor time of the worker's process per record,
+which other processes spoil least: the mean of all blocks with them, divided by the mean without them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -50,48 +54,76 @@ def load(bootstrap: str, app_id: str, records: int, partitions: int) -> None:
         raise RuntimeError("the records were not written")
 
 
-def run(blocks: int, block: int, partitions: int) -> dict[str, list[tuple[float, float]]]:
+def read_page(port: int, ended: threading.Event) -> None:
+    """Have the page open until ``ended``: each look brings its parts, packed."""
+    page = f"http://127.0.0.1:{port}/assignor/"
+    while not ended.is_set():
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(page + "events", timeout=10) as events,
+        ):
+            for line in events:
+                if ended.is_set():
+                    return
+                if line == b"event: look\n":
+                    parts = urllib.request.Request(
+                        page + "parts", headers={"Accept-Encoding": "gzip"}
+                    )
+                    with urllib.request.urlopen(parts, timeout=10) as answer:
+                        answer.read()
+        ended.wait(0.2)
+
+
+def run(asked: argparse.Namespace) -> dict[str, Any]:
     """Way -> microseconds of processor time per record and records per second, by block."""
-    app_id = f"busy-{time.time_ns()}"
+    app_id, ended = f"busy-{time.time_ns()}", threading.Event()
     with broker_process() as broker, tempfile.TemporaryDirectory() as folder:
-        load(broker.bootstrap, app_id, (blocks + 1) * block, partitions)
+        load(broker.bootstrap, app_id, (asked.blocks + 1) * asked.block, asked.partitions)
         settings = {
             "bootstrap": broker.bootstrap,
             "app_id": app_id,
             "datadir": folder,
-            "partitions": partitions,
-            "blocks": blocks,
-            "block": block,
+            "partitions": asked.partitions,
+            "blocks": asked.blocks,
+            "block": asked.block,
+            "seed": asked.seed,
             "deadline_s": DEADLINE_S,
             "web_port": free_port(),
         }
-        said = subprocess.run(
-            [sys.executable, str(WORKER), json.dumps(settings)],
-            stdout=subprocess.PIPE,
-            check=True,
-            timeout=DEADLINE_S + 60,
-        )
-    found: dict[str, list[tuple[float, float]]] = json.loads(said.stdout)
+        threading.Thread(target=read_page, args=(settings["web_port"], ended), daemon=True).start()
+        try:
+            said = subprocess.run(
+                [sys.executable, str(WORKER), json.dumps(settings)],
+                stdout=subprocess.PIPE,
+                check=True,
+                timeout=DEADLINE_S + 60,
+            )
+        finally:
+            ended.set()
+    found: dict[str, Any] = json.loads(said.stdout)
     return found
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--blocks", type=int, default=64)
+    parser.add_argument("--blocks", type=int, default=384)
     parser.add_argument("--block", type=int, default=1_000)
     parser.add_argument("--partitions", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    found = run(asked.blocks, asked.block, asked.partitions)
+    found = run(asked)
+    on, off = ([cpu for cpu, _ in found[way]] for way in ("on", "off"))
+    means = {"off": statistics.fmean(off), "on": statistics.fmean(on) + found["page_us"]}
     print("| way | us of processor time per record | records per second |\n| --- | ---: | ---: |")
-    for way, rows in found.items():
-        cpu, rate = (statistics.median(column) for column in zip(*rows, strict=True))
-        print(f"| {way} | {cpu:.1f} | {rate:,.0f} |")
-    ratios = [on[0] / off[0] for off, on in zip(found["off"], found["on"], strict=True)]
-    ratio = statistics.median(ratios)
-    spread = statistics.stdev(ratios) / len(ratios) ** 0.5 * 1.25
-    print(f"\nprocessor time with them / without them: {ratio:.3f} (standard error {spread:.3f})")
+    for way, mean in means.items():
+        print(f"| {way} | {mean:.1f} | {statistics.median(rate for _, rate in found[way]):,.0f} |")
+    ratio = means["on"] / means["off"]
+    rest = [one + found["page_us"] - ratio * other for one, other in zip(on, off, strict=True)]
+    spread = statistics.stdev(rest) / means["off"] / len(rest) ** 0.5
+    print(f"\nof these {found['page_us']:.1f} us are of the page's thread")
+    print(f"processor time with them / without them: {ratio:.3f} (standard error {spread:.3f})")
     if asked.json is not None:
         asked.json.write_text(json.dumps({"ratio": ratio, **found}))
 

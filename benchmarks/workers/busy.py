@@ -3,11 +3,12 @@
     python workers/busy.py '{"bootstrap": "127.0.0.1:9092", "app_id": "shop", "datadir": "/tmp/w1", ...}'
 
 Settings (JSON): bootstrap, app_id, datadir, partitions, ``blocks`` of ``block`` records each,
-``deadline_s``: after so long it ends with 1. Blocks are
-``off, on, on, off, off, on, on, ...``. While they are off the app has none of our two sensors, nothing
-is read regularly, and nobody has the page open. Prints one JSON line: ``off`` and ``on`` hold, for each
-block after the first four, microseconds of this process's processor time per record, and the records per
-second.
+``seed``, ``deadline_s``: after so long it ends with 1. Each two blocks are one without and one with them,
+in an order drawn by the seed: a fixed order could fall together with the consumer's fetches. While they are
+off the app has none of our two sensors, nothing is read regularly, and the page is not made. Prints one JSON
+line: ``off`` and ``on`` hold, for each block after the first four, microseconds of this process's processor
+time per record, and the records per second. The page's thread may go on in the next block, so its processor
+time, ``page_us`` for each record with them, is left out of the blocks.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import asyncio
 import json
 import logging
 import os
+import random
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +66,9 @@ class Switch:
         metrics._exporters.is_measured = True
         self.sensors = (metrics, ledger)
         self.is_on, self.turned_at, self.spent = True, time.process_time(), 0.0
-        self.looks = 0
+        self.looks, self.page_s = 0, 0.0
         self.due: dict[Any, float] = {}
-        # What was begun before a sensor came has no state for it.
-        for end in ("on_send_completed", "on_commit_completed"):
-            setattr(app.sensors, end, partial(self._end, end))
+        app.sensors.on_commit_completed = self._commit_completed
         metrics._look_once = self._if_due(LOOK_S, metrics._look_once)
         metrics._ask = self._if_due_async(ASK_S, metrics._ask)
         ledger._sample = self._if_due_async(ledger._sample_s, ledger._sample)
@@ -81,7 +80,9 @@ class Switch:
 
         async def if_due(looks: Any) -> float:
             if self._is_due(look, EVERY_S):
+                began = time.thread_time()
                 pause_s = await look(looks)
+                self.page_s += time.thread_time() - began
                 self.due[look] += pause_s - EVERY_S
                 self.looks += 1
             return OPEN_S
@@ -90,10 +91,11 @@ class Switch:
         watch.touch()
 
     @staticmethod
-    def _end(name: str, whom: Any, state: Any, *more: Any) -> None:
+    def _commit_completed(consumer: Any, state: Any) -> None:
+        """A sensor that came after the begin of the commit has no state for it."""
         for sensor in app.sensors:
             if sensor in state:
-                getattr(sensor, name)(whom, state[sensor], *more)
+                sensor.on_commit_completed(consumer, state[sensor])
 
     def _is_due(self, name: Any, every_s: float) -> bool:
         """Whether so much processor time has been spent while on, since it was due the last time."""
@@ -121,8 +123,9 @@ class Switch:
         if self.is_on:
             self.spent += now - self.turned_at
         self.is_on, self.turned_at = is_on, now
-        for sensor in set(self.sensors) - set(app.sensors) if is_on else self.sensors:
-            (app.sensors.add if is_on else app.sensors.remove)(sensor)
+        for sensor in self.sensors:
+            if is_on != (sensor in set(app.sensors)):
+                (app.sensors.add if is_on else app.sensors.remove)(sensor)
 
 
 class Blocks:
@@ -130,37 +133,42 @@ class Blocks:
 
     def __init__(self) -> None:
         self.records = 0
-        self.switch: Switch | None = None
         self.found: dict[str, list[tuple[float, float]]] = {"off": [], "on": []}
         self.number = 0
+        self.draw = random.Random(SETTINGS["seed"])
 
     def begin(self) -> None:
         """A block begins."""
-        is_on = self.number % 4 in (1, 2)
-        if self.switch is None:
-            self.switch = Switch()
+        is_on = not self.switch.is_on if self.number % 2 else self.draw.random() < 0.5
         self.switch.turn(is_on)
         self.way = "on" if is_on else "off"
-        self.cpu, self.at = time.process_time(), time.monotonic()
+        self.cpu, self.at = self.spent(), time.monotonic()
+
+    def spent(self) -> float:
+        """Seconds of this process's processor time without the page's thread."""
+        return time.process_time() - self.switch.page_s
 
     def count(self) -> None:
         """One record more."""
         if self.records % SETTINGS["block"] == 0:
             if self.records:
                 self.end()
+            else:
+                self.switch = Switch()
             self.begin()
         self.records += 1
 
     def end(self) -> None:
         """A block ends."""
-        cpu, passed = time.process_time() - self.cpu, time.monotonic() - self.at
+        cpu, passed = self.spent() - self.cpu, time.monotonic() - self.at
         if self.number >= WARM_UP:
             each = cpu / SETTINGS["block"] * 1e6, SETTINGS["block"] / passed
             self.found[self.way].append(each)
         self.number += 1
         if self.number == SETTINGS["blocks"]:
             print(f"the page was drawn {self.switch.looks} times", file=sys.stderr)
-            print(json.dumps(self.found), flush=True)
+            page_us = self.switch.page_s / (self.number // 2 * SETTINGS["block"]) * 1e6
+            print(json.dumps({**self.found, "page_us": page_us}), flush=True)
             os._exit(0)
 
 

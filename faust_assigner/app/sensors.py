@@ -1,7 +1,7 @@
 """Calls each hook of an app's sensors for the sensors that have this hook.
 
-Faust calls every hook of every sensor, and a record passes nine hooks. The ledger has four of them, and
-the metrics have none.
+Faust calls every hook of every sensor, and a record passes nine hooks. The ledger has three of them, and
+the metrics none.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, Final
 from faust import Sensor
 from faust.sensors.base import SensorDelegate
 
-#: Hook in the path of records -> the hooks that get its result. All other hooks stay as they are.
+#: Hook in the path of records -> the hooks that demand its result.
 HOOKS: Final[dict[str, tuple[str, ...]]] = {
     "on_message_in": (),
     "on_message_out": (),
-    "on_stream_event_in": ("on_stream_event_out",),
+    "on_stream_event_in": (),
     "on_stream_event_out": (),
     "on_table_get": (),
     "on_table_set": (),

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from faust_assigner import __version__
 from faust_assigner.page.grid import Grid, Row, grid_of
@@ -270,24 +270,21 @@ def _grid_values(report: Report, families: tuple[Family, ...]) -> dict[str, Any]
 def _drawn(row: Row, grid: Grid) -> Markup:
     """Draw the marks of a row. Not a template, because a large group has thousands of marks."""
     middle = 16 if grid.is_compact else 26
-    names = Markup("").join(
-        Markup('<text class="of" x="{}" y="{}">{}</text>').format(x, middle, name)
-        for x, name in row.names
-    )
-    return names + Markup("").join(
-        Markup('<a href="story?t={}" aria-label="{}"><use href="#{}" x="{}"/>{}</a>').format(
-            quote(mark.key),
-            mark.label,
-            mark.shape if mark.shape == "x" else f"{mark.shape}{mark.shade}",
-            mark.x,
-            Markup('<text x="{}" y="{}">{}</text>').format(
-                mark.x + grid.cell + 1, middle, mark.text
-            )
+    found = [
+        f'<text class="of" x="{x}" y="{middle}">{escape(name)}</text>' for x, name in row.names
+    ]
+    for mark in row.marks:
+        shape = mark.shape if mark.shape == "x" else f"{mark.shape}{mark.shade}"
+        text = (
+            f'<text x="{mark.x + grid.cell + 1}" y="{middle}">{escape(mark.text)}</text>'
             if mark.text
-            else "",
+            else ""
         )
-        for mark in row.marks
-    )
+        found.append(
+            f'<a href="story?t={quote(mark.key)}" aria-label="{escape(mark.label)}">'
+            f'<use href="#{shape}" x="{mark.x}"/>{text}</a>'
+        )
+    return Markup("".join(found))
 
 
 # -- rounds

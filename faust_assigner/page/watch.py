@@ -42,7 +42,7 @@ logger = getLogger(__name__)
 #: Seconds between two looks, and for which looks continue after the last request.
 EVERY_S, IDLE_S = 2.0, 20.0
 #: The largest share of a core for reading the group: in a separate process, and in a worker.
-SHARE, WORKER_SHARE = 0.1, 0.01
+SHARE, WORKER_SHARE = 0.1, 0.004
 #: Seconds between two beats of a silent event stream, and the maximum number of streams.
 BEAT_S, MOST_STREAMS = 5.0, 64
 #: Seconds for which the first request waits for the first look.

@@ -841,7 +841,7 @@ _ELSEWHERE: Final = (
             "set in __init__",
             "assignor",
             "the sensors whose hooks are called",
-            _SENSORS + "a_record_calls_no_hook_of_the_metrics_and_four_of_the_ledger",
+            _SENSORS + "a_record_calls_no_hook_of_the_metrics_and_three_of_the_ledger",
         ),
         (
             "add",

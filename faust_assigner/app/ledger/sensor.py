@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -30,10 +31,18 @@ ASK_TIMEOUT_S = 10.0
 class Input:
     """The input of one partition since the last sample; changed for every record."""
 
-    __slots__ = ("held_s", "received_bytes", "records")
+    __slots__ = ("began", "held_s", "received_bytes", "records", "sent_bytes")
 
     def __init__(self) -> None:
+        #: The time up to which ``held_s`` is counted; None before the first record.
+        self.began: float | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin the next sample; an agent may hold a record meanwhile."""
         self.records = self.received_bytes = 0
+        #: Bytes that this worker sent to the partition by its number: those of a changelog.
+        self.sent_bytes = 0
         #: Seconds for which agents held the partition's events.
         self.held_s = 0.0
 
@@ -60,9 +69,8 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         self.meter = RecoveryMeter(app, writer)
         self._config = dict(config)
         self._sample_s = sample_s
-        self._inputs: defaultdict[Any, Input] = defaultdict(Input)
-        #: Bytes that this worker sent, by topic and explicit partition: its changelogs' bytes.
-        self._sent_bytes: defaultdict[tuple[str, int], int] = defaultdict(int)
+        #: By topic and partition.
+        self._inputs: defaultdict[tuple[str, int], Input] = defaultdict(Input)
         self._cpu_at = 0.0
         self._changelog_ends: dict[Any, int] = {}
 
@@ -89,8 +97,6 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         for found in (self._inputs, self._changelog_ends):
             for tp in found.keys() - owned:
                 del found[tp]
-        for place in self._sent_bytes.keys() - {(tp.topic, tp.partition) for tp in owned}:
-            del self._sent_bytes[place]
 
     def on_decision(self, inputs: DecisionInputs, plan: Plan) -> None:
         """Write a decision of this leader; called in the assignor's own thread."""
@@ -111,24 +117,24 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         found = self._inputs[tp]  # one lookup: every record passes here
         found.records += 1
         found.received_bytes += message.serialized_key_size + message.serialized_value_size
+        found.began = time.monotonic()  # the first agent gets the record now
 
     def on_send_initiated(
         self, producer: Any, topic: str, message: Any, keysize: int, valsize: int
     ) -> Any:
         """Count a sent record; a changelog record names its partition, which its owner writes."""
         if message.partition is not None:
-            self._sent_bytes[topic, message.partition] += keysize + valsize
-
-    def on_stream_event_in(self, tp: Any, offset: int, stream: Any, event: Any) -> Any:
-        """Return the time at which an event goes to an agent."""
-        return time.monotonic()
+            self._inputs[topic, message.partition].sent_bytes += keysize + valsize
 
     def on_stream_event_out(
         self, tp: Any, offset: int, stream: Any, event: Any, state: Any = None
     ) -> None:
-        """Add the time for which an agent held an event."""
-        if state is not None:
-            self._inputs[tp].held_s += time.monotonic() - state
+        """Add the time for which an agent held an event; a batch's events wait for one another."""
+        found = self._inputs[tp]
+        if found.began is not None and stream.enable_acks:
+            now = time.monotonic()
+            found.held_s += now - found.began
+            found.began = now  # a second agent's time begins here
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _sample_regularly(self) -> None:
@@ -161,18 +167,19 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
         ends = await asyncio.wait_for(consumer.highwaters(*actives), ASK_TIMEOUT_S)
         tables = {table.changelog_topic.get_topic_name(): table for table in app.tables.values()}
         sizes = await asyncio.get_running_loop().run_in_executor(None, state_sizes, actives, tables)
-        inputs, self._inputs = self._inputs, defaultdict(Input)
-        cpu_ms = self._share_cpu(inputs)
+        for tp in self._inputs.keys() - set(actives):
+            del self._inputs[tp]  # of other topics, or of partitions revoked meanwhile
+        cpu_ms = self._share_cpu()
         at = time.time()
         rows: list[TableRow] = []
         for tp in actives:
-            end = ends.get(tp) or 0
-            records, arrived = inputs[tp].records, inputs[tp].received_bytes
+            end, found = ends.get(tp) or 0, self._inputs[tp]
+            records, arrived = found.records, found.received_bytes
             if tp.topic in tables:
                 # No agent reads a changelog here; its input is the difference of its end offsets.
-                records = end - self._changelog_ends.get(tp, end)
+                records, arrived = end - self._changelog_ends.get(tp, end), found.sent_bytes
                 self._changelog_ends[tp] = end
-                arrived = self._sent_bytes.pop((tp.topic, tp.partition), 0)
+            found.clear()
             committed = consumer._committed_offset.get(tp)
             rows.append(
                 (
@@ -191,14 +198,11 @@ class LedgerSensor(faust.Sensor):  # type: ignore[misc]
                     },
                 )
             )
-        self._sent_bytes.clear()  # bytes of other topics, or of partitions revoked meanwhile
         return rows
 
-    def _share_cpu(self, inputs: Mapping[Any, Input]) -> dict[Any, float]:
+    def _share_cpu(self) -> dict[Any, float]:
         """The loop thread's CPU milliseconds since the last call, by partition and held time."""
         now = time.thread_time()
         spent_ms, self._cpu_at = (now - self._cpu_at) * 1000, now
-        total = sum(one.held_s for one in inputs.values())
-        return (
-            {tp: spent_ms * one.held_s / total for tp, one in inputs.items()} if total > 0 else {}
-        )
+        total = sum(one.held_s for one in self._inputs.values()) or math.inf
+        return {tp: spent_ms * one.held_s / total for tp, one in self._inputs.items()}

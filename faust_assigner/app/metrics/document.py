@@ -10,6 +10,7 @@ import os
 import platform
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -87,8 +88,8 @@ def status_of(
         host=socket.gethostname(),
         pid=os.getpid(),
         software=__version__,
-        faust=version("faust-streaming"),
-        aiokafka=version("aiokafka"),
+        faust=_version("faust-streaming"),
+        aiokafka=_version("aiokafka"),
         python=platform.python_version(),
         app_version=str(conf.version),
         generation=assignor.generation,
@@ -142,6 +143,11 @@ def status_of(
             )
         },
     )
+
+
+@cache
+def _version(distribution: str) -> str:
+    return version(distribution)  # reads a file
 
 
 def _numbers(tps: Iterable[Any]) -> Numbers:

@@ -25,7 +25,11 @@ from tests.support.workers.load import Load
 from tests.support.workers.with_web import Measured
 
 PAGE = "docs/how-to/at-3-am.md"
+WHERE = "--bootstrap kafka:9092 --group shop"
+STATUS = f"faust-assigner status {WHERE}"
 PARTITIONS, SESSION_S, ACCEPTABLE = 10, 20.0, 500
+#: Seconds for a command, one of which waits for 60, and the exit code of a slower one.
+COMMAND_S, TIMED_OUT = 150, 124
 #: The file of ``held_copies.py``.
 HOLD = "hold-copies"
 #: For each block of the page, in order: its exit code, and what it answers whatever the day. None: both codes are
@@ -51,7 +55,8 @@ class Shop(Measured):
 
     module: str = "tests.support.workers.held_copies"
     static: bool = True
-    _supervised: set[str] = field(default_factory=set)
+    _supervised: frozenset[str] = frozenset()
+    _supervising: threading.Lock = field(default_factory=threading.Lock)
     _ending: threading.Event = field(default_factory=threading.Event)
 
     def launch(
@@ -67,17 +72,27 @@ class Shop(Measured):
 
     def supervise(self, *names: str) -> None:
         """What systemd or a StatefulSet does: who ends is started again."""
-        self._supervised |= set(names)
+        self._supervised = frozenset(names)
         threading.Thread(target=self._restart_those_that_end, daemon=True).start()
 
     def _restart_those_that_end(self) -> None:
         while not self._ending.wait(0.3):
-            for name in self._supervised:
-                if not self.workers[name].alive:
-                    self.start(name)
+            with self._supervising:
+                for name in self._supervised:
+                    if not self.workers[name].alive:
+                        self.start(name)
+
+    def give_up(self, name: str) -> None:
+        """End a supervised worker for good."""
+        with self._supervising:
+            self._supervised -= {name}
+            if self.workers[name].alive:
+                self.workers[name].kill()
 
     def stop(self) -> None:
         """The supervisor first."""
+        with self._supervising:
+            self._supervised = frozenset()
         self._ending.set()
         super().stop()
 
@@ -101,14 +116,17 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 def ran(shop: Shop, command: str) -> tuple[int, str]:
     """(exit code, output without line breaks) of one of the page's lines."""
     program, *words = shlex.split(command.replace("kafka:9092", shop.bootstrap))
-    done = subprocess.run(
-        [Path(sys.executable).with_name(program), *words],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-        env={**os.environ, "COLUMNS": "200"},
-    )
+    try:
+        done = subprocess.run(
+            [Path(sys.executable).with_name(program), *words],
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+            env={**os.environ, "COLUMNS": "200"},
+        )
+    except subprocess.TimeoutExpired:
+        return TIMED_OUT, f"no answer within {COMMAND_S} s"
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
@@ -136,6 +154,22 @@ def damage(shop: Shop, name: str) -> int:
     return owned
 
 
+def retire(shop: Shop, command: str, facts: tuple[str, ...]) -> None:
+    """Stop shop-1 and retire it within its session; on a machine that is too slow for that, once more."""
+    last: list[tuple[int, str]] = []
+
+    def is_retired() -> bool:
+        shop.workers["shop-1"].kill()
+        last[:] = [ran(shop, command)]
+        if last[0][0] == 0 and all(fact in last[0][1] for fact in facts):
+            return True
+        shop.start("shop-1")
+        until(shop, STATUS, 0, ("group shop: Stable, 4 members",))
+        return False
+
+    wait_until(is_retired, lambda: f"{command}: {last}", seconds=300)
+
+
 def test_the_page_shows_what_is_looked_for() -> None:
     """A fact that the page does not have would be tested for nobody."""
     text = " ".join((ROOT / PAGE).read_text().split())
@@ -148,11 +182,10 @@ def test_the_page_shows_what_is_looked_for() -> None:
 @pytest.mark.timeout(900)
 def test_each_question_is_answered_by_its_command_alone(shop: Shop) -> None:
     """On five workers with a copy that stands still, a wrong time, a corrupt folder and a shared instance id."""
-    where = "--bootstrap kafka:9092 --group shop"
-    safe = f"faust-assigner deploy-check --rolling --members 4 --restart 5 {where}"
+    safe = f"faust-assigner deploy-check --rolling --members 4 --restart 5 {WHERE}"
     until(shop, safe, 0, (), seconds=200)
     moved = damage(shop, "shop-0")
-    until(shop, f"faust-assigner status {where}", 0, ("group shop: Stable, 3 members",))
+    until(shop, STATUS, 0, ("group shop: Stable, 3 members",))
     shop.start("shop-0")
     until(shop, safe, 0, (), seconds=200)
     (shop.folder / "shop-1" / HOLD).touch()
@@ -163,5 +196,8 @@ def test_each_question_is_answered_by_its_command_alone(shop: Shop) -> None:
     for block, (code, facts) in zip(blocks, ANSWERS, strict=True):
         (command,) = block.commands
         if "groups retire" in command:
-            shop.workers["shop-1"].kill()  # its session must not be over before it is retired
+            retire(shop, command, facts)
+            continue
         until(shop, command.replace("shop-orders/4", f"shop-orders/{moved}"), code, facts, seconds=240)
+        if "FA002" in facts:
+            shop.give_up("shop-4")  # the fix of FA002, with which question 3 ends

@@ -56,15 +56,10 @@ def called(app: Any, hook: str) -> set[str]:
     return {type(one).__name__ for one in app.sensors._by_hook[hook]}
 
 
-def test_a_record_calls_no_hook_of_the_metrics_and_four_of_the_ledger(app: Any) -> None:
+def test_a_record_calls_no_hook_of_the_metrics_and_three_of_the_ledger(app: Any) -> None:
     """Each further call would cost time for every record."""
     hooks = {hook for hook in HOOKS if "LedgerSensor" in called(app, hook)}
-    assert hooks == {
-        "on_message_in",
-        "on_stream_event_in",
-        "on_stream_event_out",
-        "on_send_initiated",
-    }
+    assert hooks == {"on_message_in", "on_stream_event_out", "on_send_initiated"}
     assert not any("MetricsSensor" in called(app, hook) for hook in HOOKS)
 
 

@@ -69,7 +69,7 @@ def test_the_page_looks_at_the_apps_own_group_with_its_connection() -> None:
     assert where.workers == (str(app.conf.canonical_url),)
 
 
-def test_the_page_of_a_worker_takes_a_hundredth_of_a_core() -> None:
+def test_the_page_of_a_worker_takes_less_of_a_core_than_a_separate_one() -> None:
     """A worker processes records meanwhile; a tenth is for a process that only looks."""
     assert PageThread(app_of()).watch.share == WORKER_SHARE < SHARE
 

@@ -12,6 +12,8 @@ from faust.types import TP
 from faust_assigner.app.ledger import sensor as module
 from faust_assigner.app.ledger.sensor import LedgerSensor
 
+#: A stream that hands out single records.
+ACKS = SimpleNamespace(enable_acks=True)
 SOURCE, LOG = TP("orders", 0), TP("shop-counts-changelog", 0)
 
 
@@ -160,6 +162,11 @@ async def test_a_partition_that_is_owned_and_followed_is_sampled(
     assert set(await counted(sensor)) == {SOURCE.topic, LOG.topic}
 
 
+def hold(sensor: LedgerSensor, tp: TP) -> None:
+    """An agent gets a record."""
+    sensor.on_message_in(tp, 0, SimpleNamespace(serialized_key_size=1, serialized_value_size=2))
+
+
 async def test_processor_time_is_shared_by_how_long_records_were_held(
     sensor: LedgerSensor, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,9 +180,9 @@ async def test_processor_time_is_shared_by_how_long_records_were_held(
         nonlocal now
         for topic, seconds in held.items():
             tp = SOURCE if topic == "orders" else gone if topic == "gone" else LOG
-            state = sensor.on_stream_event_in(tp, 0, None, None)
+            hold(sensor, tp)
             now += seconds
-            sensor.on_stream_event_out(tp, 0, None, None, state)
+            sensor.on_stream_event_out(tp, 0, ACKS, None)
         await sensor.forget_others(shop)
         rows: Iterable[Any] = await sensor._sample_rows()
         return {row["topic"]: row["cpu_ms"] for _, row in rows}
@@ -294,3 +301,64 @@ def test_a_decision_is_written_with_its_time_and_the_apps_setup(
         ("inputs", "plan"),
         {"at": 5.0, "config": {"deploy": "v1"}, "session_timeout_s": 60.0},
     )
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Monotonic time, and a second of processor time for each sample."""
+    clock = SimpleNamespace(now=100.0, spent=0.0)
+    monkeypatch.setattr(module.time, "thread_time", lambda: clock.spent)
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock.now)
+    return clock
+
+
+OTHER = TP("payments", 0)
+
+
+async def shares(sensor: LedgerSensor, clock: SimpleNamespace) -> dict[str, float]:
+    """The milliseconds of the next sample, of one second."""
+    clock.spent += 1.0
+    rows: Iterable[Any] = await sensor._sample_rows()
+    return {row["topic"]: row["cpu_ms"] for _, row in rows if row["topic"] != LOG.topic}
+
+
+async def test_the_time_of_two_agents_with_one_record_is_counted_once(
+    sensor: LedgerSensor, shop: Shop, clock: SimpleNamespace
+) -> None:
+    """From the record's arrival to the end of the last agent."""
+    shop.owned = {SOURCE, OTHER, LOG}
+    hold(sensor, SOURCE)
+    for _ in range(2):
+        clock.now += 1.0
+        sensor.on_stream_event_out(SOURCE, 0, ACKS, None)
+    hold(sensor, OTHER)
+    clock.now += 2.0
+    sensor.on_stream_event_out(OTHER, 0, ACKS, None)
+    assert await shares(sensor, clock) == {SOURCE.topic: 500.0, OTHER.topic: 500.0}
+
+
+async def test_a_record_that_an_agent_holds_through_a_sample_counts_in_the_next(
+    sensor: LedgerSensor, shop: Shop, clock: SimpleNamespace
+) -> None:
+    """Else an agent that is slower than the samples would have no processor time."""
+    shop.owned = {SOURCE, OTHER, LOG}
+    hold(sensor, SOURCE)
+    clock.now += 3.0
+    assert await shares(sensor, clock) == {SOURCE.topic: 0.0, OTHER.topic: 0.0}
+    hold(sensor, OTHER)
+    clock.now += 1.0
+    for tp in (SOURCE, OTHER):
+        sensor.on_stream_event_out(tp, 0, ACKS, None)
+    assert await shares(sensor, clock) == {SOURCE.topic: 800.0, OTHER.topic: 200.0}
+
+
+async def test_the_wait_of_a_batch_is_no_processor_time(
+    sensor: LedgerSensor, shop: Shop, clock: SimpleNamespace
+) -> None:
+    """``take()`` collects records and acknowledges them later; records without acks never came in."""
+    shop.owned = {SOURCE, OTHER, LOG}
+    hold(sensor, SOURCE)
+    clock.now += 9.0
+    sensor.on_stream_event_out(SOURCE, 0, SimpleNamespace(enable_acks=False), None)
+    sensor.on_stream_event_out(OTHER, 0, ACKS, None)
+    assert await shares(sensor, clock) == {SOURCE.topic: 0.0, OTHER.topic: 0.0}
