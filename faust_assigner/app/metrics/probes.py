@@ -30,6 +30,8 @@ MARK = "_faust_assigner_metrics"
 #: The path of the pages.
 PREFIX = "/assignor"
 LINES = {"Content-Type": "application/x-ndjson", "Cache-Control": "no-store"}
+#: The longest cursor of a ledger's page: two numbers. Python refuses a number of thousands of digits.
+CURSOR_CHARS = 64
 #: Seconds for which a restore may make no progress.
 STALLED_S = 60.0
 #: Seconds for which a partition may stand still for these reasons; 0 for other reasons. A round and
@@ -128,7 +130,8 @@ async def ledger_page(app: Any, cursor: str) -> bytes | None:
         return None
     loop = asyncio.get_running_loop()
     group_id = str(app.conf.id)
-    return encode_ledger(await loop.run_in_executor(None, ledger.writer.page, group_id, cursor))
+    read = ledger.writer.page
+    return encode_ledger(await loop.run_in_executor(None, read, group_id, cursor[:CURSOR_CHARS]))
 
 
 def _document(view: Any, document: WorkerStatus | Peers | Rounds) -> Any:

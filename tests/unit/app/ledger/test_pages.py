@@ -158,3 +158,23 @@ async def test_an_app_answers_with_its_own_ledger_and_none_where_that_is_off(
     told = await ledger_page(app, "")
     assert told is not None
     assert decode_ledger(told).lines == (line(0).strip(),)
+
+
+@pytest.mark.parametrize("digits", [70, 5000])
+async def test_a_cursor_of_thousands_of_digits_is_answered_as_an_unknown_one(
+    tmp_path: Path, digits: int
+) -> None:
+    """From files by the number of the newest one, and from memory; Python reads no number of 4,301 digits."""
+    write(tmp_path, "w.jsonl", [line(0)], at=1)
+    tail = pages.Tail()
+    tail.keep([line(0).strip()])
+    number = (tmp_path / "w.jsonl").stat().st_ino
+    for read, cursor in (
+        (LedgerFiles(tmp_path, "w").page, f"{number}:{'9' * digits}"),
+        (tail.page, "9" * digits),
+    ):
+        app = SimpleNamespace(conf=SimpleNamespace(id="shop"))
+        setattr(app, MARK, SimpleNamespace(writer=SimpleNamespace(page=read)))
+        told = await ledger_page(app, cursor)
+        assert told is not None
+        assert decode_ledger(told).lines == (line(0).strip(),)
