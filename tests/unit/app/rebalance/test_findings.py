@@ -1,0 +1,134 @@
+"""The problems of a round: each is logged with its extent, and counted in its own unit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.app.rebalance import findings
+from faust_assigner.app.rebalance.findings import MOST_NAMED, say, taken
+from faust_assigner.app.rebalance.leader import Round
+from faust_assigner.app.rebalance.member import Memory
+from faust_assigner.app.rebalance.table_facts import TableFacts
+from faust_assigner.wire.join import JoinData
+from faust_assigner.wire.runs import Runs
+
+OWN = TableFacts(frozenset({"log"}))
+
+
+@pytest.fixture(autouse=True)
+def _one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader's line of the round itself is tested elsewhere."""
+    monkeypatch.setattr(findings, "outcome", lambda found: "a round")
+    monkeypatch.setattr(findings, "why_eager", lambda found: None)
+
+
+def said(caplog: Any, **problems: Any) -> tuple[dict[str, int], list[str]]:
+    """The counters and the warnings of a round with these problems."""
+    quiet = {
+        "failure": None,
+        "refused": {},
+        "missing": (),
+        "claimed": SimpleNamespace(beyond={}),
+        "plan": SimpleNamespace(onward=None),
+        "shared_urls": {},
+        "tables": OWN,
+        "oversize": 0,
+        "inputs": SimpleNamespace(generation=3),
+    }
+    counters: Counter[str] = Counter()
+    caplog.set_level("INFO")
+    say(SimpleNamespace(**{**quiet, **problems}), counters, OWN)  # type: ignore[arg-type]
+    assert caplog.messages[0] == "a round"
+    assert counters.pop("assignments") == 1
+    return dict(+counters), caplog.messages[1:]
+
+
+def test_a_round_without_a_problem_is_one_line(caplog: Any) -> None:
+    """And no counter but that of the rounds moves."""
+    assert said(caplog) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("problems", "counter", "count", "text"),
+    [
+        ({"failure": ValueError("a bug")}, "fallbacks", 1, "The planner failed"),
+        (
+            {"missing": ("a", "b")},
+            "missing_topics",
+            2,
+            "Topics without partitions are left out: a, b",
+        ),
+        (
+            {"claimed": SimpleNamespace(beyond={"b": 3, "a": 1})},
+            "shrunk_topics",
+            2,
+            "created again: a (1), b (3)",
+        ),
+        (
+            {"plan": SimpleNamespace(onward=SimpleNamespace(disbelieved={"b": 3, "a": 1}))},
+            "disbelieved_positions",
+            4,
+            "created again: a (1), b (3)",
+        ),
+        (
+            {"shared_urls": {"http://w": ["m1", "m2"]}},
+            "duplicate_urls",
+            1,
+            "2 members report the same URL http://w",
+        ),
+        (
+            {"tables": TableFacts(frozenset({"log", "new", "newer"}))},
+            "unknown_tables",
+            2,
+            "as in a rolling deploy: new, newer",
+        ),
+        ({"oversize": 70_000}, "directories_left_out", 1, "would be 70000 bytes or more"),
+        ({"refused": {"m1": "a lie"}}, "refused_members", 1, "of member m1 are refused: a lie"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "_" in value else "",
+)
+def test_each_problem_is_counted_in_its_unit(
+    caplog: Any, problems: dict[str, Any], counter: str, count: int, text: str
+) -> None:
+    """Topics, positions, URLs, changelogs, rounds or members."""
+    counters, lines = said(caplog, **problems)
+    assert counters == {counter: count}
+    assert len(lines) == 1
+    assert text in lines[0]
+
+
+def test_urls_beyond_the_first_are_counted_and_not_named(caplog: Any) -> None:
+    """A thousand members behind one proxy are one line, a thousand pairs are twenty."""
+    shared = {f"http://{number:03}": ["a", "b"] for number in range(MOST_NAMED + 5)}
+    counters, lines = said(caplog, shared_urls=shared)
+    assert (counters, len(lines)) == ({"duplicate_urls": MOST_NAMED + 5}, MOST_NAMED)
+
+
+def test_members_without_a_url_share_none() -> None:
+    """A member whose metadata does not decode has no URL, and no request is sent to it."""
+    claims = [
+        SimpleNamespace(member_id=name, data=JoinData(url))
+        for name, url in (
+            ("a", "http://w"),
+            ("b", ""),
+            ("c", "http://w"),
+            ("d", ""),
+            ("e", "http://x"),
+        )
+    ]
+    found: Any = Round.shared_urls
+    assert found.fget(SimpleNamespace(member_claims=claims)) == {"http://w": ["a", "c"]}
+
+
+def test_a_global_table_is_neither_warm_nor_cold() -> None:
+    """Each member has all of it, and restores it before anything flows."""
+    memory = Memory(None, 3, {"log": Runs.of([0]), "prices": Runs.of(range(5))})
+    own = TableFacts(frozenset({"log", "prices"}), {"prices": True})
+    line = taken(memory, JoinData("http://w", {"log": Runs.of([0])}), own)
+    assert line == (
+        "Generation 3: 6 active and 0 standby partitions; of the active changelogs 1 warm, 0 cold"
+    )
