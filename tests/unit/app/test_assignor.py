@@ -431,6 +431,6 @@ print(digest.hexdigest())
         )
         for seed, order in ((0, "up"), (1, "down"), (4242, "up"))
     ]
-    digests = {run.communicate(timeout=60)[0] for run in runs}
+    digests = {run.communicate(timeout=240)[0] for run in runs}
     assert len(digests) == 1
     assert len(digests.pop()) == 65
