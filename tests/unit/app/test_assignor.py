@@ -97,6 +97,11 @@ def test_the_cause_of_a_round_is_kept_for_its_second_round_alone(follows: bool) 
     assert view.record == assignor.last_round.record
 
 
+def test_the_directory_of_dynamic_members_has_no_instances() -> None:
+    """Their member ids end with their processes; a restarted member would look for its own in vain."""
+    assert assignor_of(group(2))._memory.directory.instances == ()
+
+
 def test_who_leaves_or_holds_says_so() -> None:
     """Each by itself."""
     assignor = assignor_of(group(), "m0")
