@@ -123,7 +123,7 @@ async def test_an_operation_that_the_file_has_is_not_applied_again(tmp_path: Pat
     it.table.data.storage._db_for_partition(0)[b'"k"'] = b"[]"
     it.read((4, ADD, 1))
     assert it.rows() == {b'"k"': b"[]", OFFSET: b"4"}
-    it.read((5, ADD, 2))
+    it.read((4, ADD, 1), (5, ADD, 2))
     assert it.rows() == {b'"k"': b"[2]", OFFSET: b"5"}
     it.close()
 
