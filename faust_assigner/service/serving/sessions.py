@@ -186,7 +186,9 @@ class Sessions:
         refusal = expelled_as(consumer.name, incarnation)
         while True:
             try:
-                revision = await rewritten(self._store, key, registered, unless={mark: refusal})
+                revision = await rewritten(
+                    self._store, key, registered, unless={mark: refusal}, known=present
+                )
                 return revision, consumer
             except Replaced:
                 # This process is expelled, and another process registered since: report Expelled.

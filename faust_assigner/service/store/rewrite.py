@@ -21,17 +21,22 @@ Decide = Callable[[KeyValue | None], Awaitable[Write | Sequence[Write] | None]]
 
 
 async def rewritten(
-    store: Store, key: str, decide: Decide, *, unless: Mapping[str, Exception] = NO_KEYS
+    store: Store,
+    key: str,
+    decide: Decide,
+    *,
+    unless: Mapping[str, Exception] = NO_KEYS,
+    known: KeyValue | None = None,
 ) -> int:
     """Write the decision of ``decide`` on the key, and return the revision of the write.
 
     Without a write, return the revision of the existing value, or 0 if the key is absent. If the
     key changed meanwhile, call ``decide`` again. Raises the exceptions of ``decide``, the exception
     of an existing key of ``unless``, and ``StoreUnavailable`` if the key changed :data:`ATTEMPTS`
-    times.
+    times. ``known``: the key as the caller has just read it.
     """
-    for _ in range(ATTEMPTS):
-        kv = await store.get(key)
+    for attempt in range(ATTEMPTS):
+        kv = known if known and attempt == 0 else await store.get(key)
         write = await decide(kv)
         if write is None:
             return 0 if kv is None else kv.mod_revision

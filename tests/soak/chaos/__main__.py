@@ -39,6 +39,8 @@ NAMES = tuple(f"c{number}" for number in range(7))
 WITHIN_S = TTL_S + 10.0
 #: Seconds for processes to start, and for the first hand-offs.
 START_S = 90.0
+#: Faults that begin another process of a name while the one before lives.
+TWINS = ("twin", "twin-cut", "twin-paused")
 #: Seconds for a process to come to its next write and stop there.
 PAUSE_S = 3.0
 
@@ -59,6 +61,8 @@ async def _until_stopped(world: World, name: str) -> None:
 async def _on_consumer(world: World, fault: Fault) -> None:
     name = NAMES[fault.number]
     process = await world.begun(world.newest(name))
+    if fault.kind in TWINS:
+        await world.registered(process)
     if fault.kind == "twin":
         world.spawn(name)
         await asyncio.sleep(fault.for_s)

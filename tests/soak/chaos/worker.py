@@ -2,8 +2,8 @@
 
     python -m tests.soak.chaos.worker TARGETS NAME NUMBER SINK_PORT
 
-A write is a line ``partition epoch checked``. SIGTERM: it leaves. Exit code 3: the service replaced it, 4: it
-expelled it.
+Its first line is its name and number; the second one is ``registered``, once it is. A write is a line
+``partition epoch checked``. SIGTERM: it leaves. Exit code 3: the service replaced it, 4: it expelled it.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ async def live(targets: str, name: str, number: int, sink_port: int) -> int:
     # From the first line on, signals are taken as they are meant.
     _, sink = await asyncio.open_connection("127.0.0.1", sink_port)
     sink.write(f"{name} {number}\n".encode())
+    while not (consumer.task.done() or consumer.client.streams):
+        await asyncio.wait((consumer.task,), timeout=EVERY_S)
+    sink.write(b"registered\n")
     while not consumer.task.done():
         for partition, epoch in list(consumer.working.items()):
             if consumer.client.may_work(partition):

@@ -23,6 +23,8 @@ from tests.support.clients.tcp_proxy import Proxy, proxy_to
 PREFIX = "/kafka-assigner/chaos/"
 TTL_S = 9.0
 PARTITIONS = 24
+#: Seconds for a process to start, and to register while members of etcd are stopped.
+KNOWN_S = 90.0
 FLAGS = (
     *("--topic", f"orders={PARTITIONS}", "--prefix", PREFIX, "--election-retry", "1"),
     *("--consumer-ttl", f"{TTL_S:g}", "--leader-ttl", f"{TTL_S:g}", "--debounce", "0.3"),
@@ -72,6 +74,7 @@ class World:
     processes: dict[str, list[Process]] = field(default_factory=dict)
     sink_port: int = 0
     _begun: set[tuple[str, int]] = field(default_factory=set)
+    _registered: set[tuple[str, int]] = field(default_factory=set)
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     # -- the sink ------------------------------------------------------------------------------------
@@ -92,6 +95,8 @@ class World:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             name, number = (await reader.readuntil()).split()
             self._begun.add((name.decode(), int(number)))
+            await reader.readuntil()
+            self._registered.add((name.decode(), int(number)))
             while line := await reader.readline():
                 partition, epoch, checked = line.split()
                 self.book.write(
@@ -130,11 +135,21 @@ class World:
         mine.append(Process(name, number, popen, doors))
         return mine[-1]
 
-    async def begun(self, process: Process, *, seconds: float = 60.0) -> Process:
+    async def begun(self, process: Process) -> Process:
         """The process, once it takes signals as they are meant, or has ended."""
-        async with asyncio.timeout(seconds):
+        return await self._once_in(self._begun, process)
+
+    async def registered(self, process: Process) -> Process:
+        """The process, once the service knows it, or it has ended.
+
+        Of two processes that were never registered, the later registration is the successor.
+        """
+        return await self._once_in(self._registered, process)
+
+    async def _once_in(self, known: set[tuple[str, int]], process: Process) -> Process:
+        async with asyncio.timeout(KNOWN_S):
             while process.popen.poll() is None:
-                if (process.name, process.number) in self._begun:
+                if (process.name, process.number) in known:
                     break
                 await asyncio.sleep(0.02)
         return process

@@ -156,3 +156,28 @@ def test_a_refused_registration_does_not_end_the_present_one() -> None:
         assert await stored(kept) == before
 
     staged(story)
+
+
+def test_a_process_registers_again_by_three_calls_of_the_store() -> None:
+    """A read, a renewal and a write: a thousand processes do so when an instance stops."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        node = await b.node({"t": 1}, **TIMES)
+        await node.register(beating())
+        calls: list[str] = []
+
+        def counted(name: str) -> None:
+            call = getattr(kept, name)
+
+            async def called(*said: Any, **options: Any) -> Any:
+                calls.append(name)
+                return await call(*said, **options)
+
+            setattr(kept, name, called)
+
+        for name in ("get", "list", "txn", "grant", "keep_alive", "revoke"):
+            counted(name)
+        await node.register(beating())
+        assert calls == ["get", "keep_alive", "txn"]
+
+    staged(story)
