@@ -234,9 +234,10 @@ async def test_scaled_objects_of_one_name_in_two_namespaces_are_two(shop: Shop) 
 
 
 async def test_the_health_of_the_server_and_of_the_service_is_told_until_it_stops(
-    shop: Shop,
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kubernetes asks for either; a server that stops gets no new calls. Its look is cancelled."""
+    monkeypatch.setattr("faust_assigner.scaler.server.STOP_GRACE_S", 30.0)
     recommender = shop.recommender()
     server = ScalerServer(recommender, Listening(host="127.0.0.1", port=0))
     port = await server.start()
@@ -245,8 +246,8 @@ async def test_the_health_of_the_server_and_of_the_service_is_told_until_it_stop
         health = health_pb2_grpc.HealthStub(channel)
         for role in ("", SERVICE):
             asked = health_pb2.HealthCheckRequest(service=role)
-            assert (await health.Check(asked, timeout=5)).status == serving
-        watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=10)
+            assert (await health.Check(asked, timeout=30)).status == serving
+        watch = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=60)
         assert (await watch.read()).status == serving
         shop.is_slow = True
         looking = asyncio.create_task(recommender.recommendation("a", Settings()))
