@@ -153,6 +153,11 @@ JOINS ?= 25
 joins: $(VENV)/.dev             ## JOINS joins of a second worker beside ten busy processes, dynamic and static: 0 frozen; BROKER=, SEED=
 	$(RUN) -m tests.soak.joins --broker $(BROKER) --joins $(JOINS) --seed $(SEED)
 
+POINTS ?= 50
+SPARK_KILLS ?= 10
+history-kills: $(VENV)/.dev     ## SIGKILL of history at POINTS random steps and SPARK_KILLS times on Spark; its store against a run from nothing; SEED=
+	$(RUN) -m tests.soak.history_kills --points $(POINTS) --spark $(SPARK_KILLS) --seed $(SEED)
+
 KILLS ?= 200
 kills: $(VENV)/.dev             ## KILLS times SIGKILL of the embedded broker under three client libraries, with compaction, against a model; SEED=
 	$(RUN) -m tests.soak.kills --kills $(KILLS) --seed $(SEED)

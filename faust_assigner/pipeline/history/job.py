@@ -124,6 +124,7 @@ def _visit(options: HistoryOptions, progress: Progress, work: Callable[[Visit], 
     if options.stream:
         visit = news(options.ledgers, before.sources, options.properties)
         if not visit and before.generation:
+            store.tidy(before)
             return output.publish(store, before, options, Refused())
     else:
         visit = whole(options.ledgers, options.period, options.properties)

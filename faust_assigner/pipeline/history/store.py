@@ -137,11 +137,17 @@ class Store:
 
         First removes the files that a dead run left.
         """
-        if self.folder.exists(REPLACING):
-            self._sweep(manifest, None)
+        self.tidy(manifest)
         self.folder.write(
             REPLACING, b"files of two versions may stand here until this one is gone\n"
         )
+
+    def tidy(self, manifest: Manifest) -> None:
+        """Complete the last steps of a run that died: remove its files and the mark of :meth:`begin`."""
+        if self.folder.exists(REPLACING):
+            self._sweep(manifest, None)
+            self._placeholders(manifest)
+            self.abandon()
 
     def abandon(self) -> None:
         """Remove the mark of :meth:`begin` after a run without changes."""

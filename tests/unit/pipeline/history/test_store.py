@@ -6,6 +6,7 @@ import random
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -158,6 +159,26 @@ def test_a_run_killed_at_any_write_leaves_the_store_of_the_run_before_or_after(
         kills += 1
     assert kills > 10
     assert left
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_run_without_news_completes_one_that_died_behind_its_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """No file of two versions, no mark, and an empty file for each table without a day."""
+    history = History(tmp_path, stream=stream)
+    history.run(*at(DAY, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_sweep", Mock(side_effect=Killed))
+        patch.setattr(Folder, "remove", Mock(side_effect=Killed))
+        with pytest.raises(Killed):
+            history.run(*at(DAY, 1), *at(DAY, 2, 2))
+    assert history.files() != history.tables()
+    shutil.rmtree(history.out / "samples")  # as if it died before this table's empty file
+    run_here(history.options)
+    assert history.files() == history.tables()
+    assert not (history.out / "_REPLACING").exists()
+    assert (history.out / "samples" / "empty.parquet").exists()
 
 
 def _countdown(act: Any, left: list[int]) -> Any:
