@@ -5,12 +5,16 @@ Spark, and removes it again: at the end every day but the last is pruned from th
 day 10 and of the last day, medians of five days each: processor seconds, which hardly depend on other
 processes, and wall seconds. The other days are merged without pictures, which the store does not depend on.
 ``--compare`` compares the store in the end with that of one run over all days, which needs the memory for all
-lines.
+lines. ``--batch N`` merges N of the unmeasured days in one run, which leaves the same rows in the same number
+of files. With ``--folder`` the store and the costs stay there, and the next call continues after the last
+complete day.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import random
 import statistics
 import tempfile
@@ -90,32 +94,80 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=27_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--compare", action="store_true")
+    parser.add_argument("--batch", type=int, default=1, help="unmeasured days for each run")
+    parser.add_argument("--folder", help="continue in this folder, and leave the store there")
     given = parser.parse_args()
     print(f"{given.days} days of {given.lines:,} lines, seed {given.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="faust-assigner-year-") as home:
-        ledger, costs, total = Path(home) / "ledger", [], 0
-        ledger.mkdir()
-        options, draw = HistoryOptions((str(ledger),), f"{home}/out"), plots.draw
-        for number in range(given.days):
-            total += write_day(ledger, number, given.lines, given.seed)
-            is_measured = number in range(8, 8 + AROUND) or number >= given.days - AROUND
-            plots.draw = draw if is_measured else lambda report: {}
-            wall, spent = time.monotonic(), time.process_time()
-            run_here(options)
-            costs.append((time.process_time() - spent, time.monotonic() - wall))
-            (ledger / f"{number:03}.jsonl").unlink()
+    with _home(given.folder) as home:
+        costs = _add_days(home, given)
         early, late = costs[8 : 8 + AROUND], costs[-AROUND:]
         for title, days in (("day 10", early), ("last day", late)):
             spent, wall = (statistics.median(each) for each in zip(*days, strict=True))
             print(f"{title}: {spent:.2f} processor s, {wall:.2f} wall s", flush=True)
         ratio = statistics.median(c for c, _ in late) / statistics.median(c for c, _ in early)
-        size = sum(path.stat().st_size for path in Path(home, "out").rglob("*") if path.is_file())
-        print(f"last / day 10: {ratio:.2f}; {total:,} lines are {size / 1e6:.0f} MB")
+        size = sum(path.stat().st_size for path in (home / "out").rglob("*") if path.is_file())
+        print(f"last / day 10: {ratio:.2f}; the store has {size / 1e6:.0f} MB", flush=True)
         if given.compare:
-            for number in range(given.days):
-                write_day(ledger, number, given.lines, given.seed)
-            run_here(HistoryOptions((str(ledger),), f"{home}/whole"))
-            print("equal to one run over all days:", _rows(f"{home}/out") == _rows(f"{home}/whole"))
+            is_equal = _rows(f"{home}/out") == _rows(_whole(home, given))
+            print("equal to one run over all days:", is_equal)
+
+
+def _home(folder: str | None) -> contextlib.AbstractContextManager[Path]:
+    if folder is None:
+        return _temporary()
+    return contextlib.nullcontext(Path(folder))
+
+
+@contextlib.contextmanager
+def _temporary() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="faust-assigner-year-") as folder:
+        yield Path(folder)
+
+
+def _add_days(home: Path, given: argparse.Namespace) -> list[tuple[float, float]]:
+    """(processor seconds, wall seconds) of each day; ``home/costs.jsonl`` keeps them."""
+    ledger, kept, draw = home / "ledger", home / "costs.jsonl", plots.draw
+    ledger.mkdir(parents=True, exist_ok=True)
+    kept.touch()
+    costs = [(spent, wall) for spent, wall in map(json.loads, kept.read_text().splitlines())]
+    options = HistoryOptions((str(ledger),), f"{home}/out")
+    while len(costs) < given.days:
+        days = _next_days(len(costs), given)
+        for number in days:
+            write_day(ledger, number, given.lines, given.seed)
+        plots.draw = draw if _is_measured(days[0], given) else lambda report: {}
+        wall, spent = time.monotonic(), time.process_time()
+        run_here(options)
+        cost = (time.process_time() - spent, time.monotonic() - wall)
+        costs += [(cost[0] / len(days), cost[1] / len(days))] * len(days)
+        kept.write_text("".join(f"{json.dumps(each)}\n" for each in costs))
+        for number in days:
+            (ledger / f"{number:03}.jsonl").unlink()
+    plots.draw = draw
+    return costs
+
+
+def _is_measured(day: int, given: argparse.Namespace) -> bool:
+    return day in range(8, 8 + AROUND) or day >= given.days - AROUND
+
+
+def _next_days(first: int, given: argparse.Namespace) -> list[int]:
+    """The days of one run: a measured day alone, unmeasured days in a batch."""
+    days = [first]
+    while not _is_measured(days[0], given) and len(days) < given.batch:
+        if days[-1] + 1 >= given.days or _is_measured(days[-1] + 1, given):
+            break
+        days.append(days[-1] + 1)
+    return days
+
+
+def _whole(home: Path, given: argparse.Namespace) -> str:
+    """The store of one run over the lines of all days."""
+    ledger, out = home / "ledger", f"{home}/whole"
+    for number in range(given.days):
+        write_day(ledger, number, given.lines, given.seed)
+    run_here(HistoryOptions((str(ledger),), out))
+    return out
 
 
 def _rows(url: str) -> dict[tuple[str, str], object]:

@@ -30,7 +30,8 @@ HOME = ROOT / "build" / "spark"
 VERSIONS = ("3.5", "4.0", "4.1", "4.2")
 #: What Spark Connect's client needs beside what the extra brings.
 CONNECT = ("grpcio-status", "googleapis-common-protos", "zstandard")
-DEADLINE_S = 900
+#: A cluster on two cores beside thirty other processes takes 12 minutes and more.
+DEADLINE_S = 1800
 #: Takes this package from the workers' Python, where a checkout is installed in place.
 HIDE = """
 import sys

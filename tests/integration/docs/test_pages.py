@@ -148,6 +148,12 @@ def for_snapshots(stage: Stage, request: pytest.FixtureRequest) -> None:
     assert producer.flush(30) == 0
 
 
+def for_spark(stage: Stage, request: pytest.FixtureRequest) -> None:
+    """A ledger on this machine, and an empty bucket."""
+    ledger_of_four(stage.folder / "ledger")
+    stage.stands_for["s3://shop"] = with_storage(stage, request).rpartition("/")[0]
+
+
 def for_the_service(stage: Stage, request: pytest.FixtureRequest) -> None:
     """Services go on while the operator's commands are typed; an etcd, certificates and tokens are there."""
     from faust_assigner.testing.etcd import etcd_server
@@ -239,7 +245,7 @@ PAGES: dict[str, tuple[Callable[[Stage, pytest.FixtureRequest], None], Callable[
     "docs/how-to/service.md": (for_the_service, is_drained),
     "docs/how-to/simulate.md": (with_ledger, has("sim/report.json")),
     "docs/how-to/snapshots.md": (for_snapshots, is_restored_from_a_snapshot),
-    "docs/how-to/spark.md": (plain, nothing),
+    "docs/how-to/spark.md": (for_spark, has("report.html")),
     "docs/how-to/status.md": (with_worker, nothing),
     "docs/how-to/testing.md": (with_files("docs/how-to/testing.md"), nothing),
     "docs/how-to/weights.md": (for_weights, has("weights.json")),

@@ -19,6 +19,8 @@ from faust_assigner.pipeline.history.store import Manifest
 from faust_assigner.pipeline.ledgers.on_spark import rows
 from faust_assigner.pipeline.schema import parsed_schema
 from faust_assigner.pipeline.simulate.run import Run, play_on_spark
+from faust_assigner.pipeline.snapshots.run import PART_SCHEMA, RECORD, compact_records
+from faust_assigner.pipeline.snapshots.spans import Job, Span
 from faust_assigner.pipeline.weights.transforms import rates
 
 pytestmark = pytest.mark.spark
@@ -71,11 +73,19 @@ def jobs(spark: SparkSession) -> Iterator[dict[str, DataFrame]]:
     held: Any = work
     held._spark, held._parsed = spark, lines.persist()
     merged = work._merged("unused", Manifest(), {("g", "d"): "2026-11-21"}, Moves())
+    # The connector's frame has these columns, and one task per partition of the topic.
+    records = spark.range(0, 2, 1, 2).selectExpr(
+        "int(id) as partition", "id as offset", "binary('k') as key", "binary('v') as value"
+    )
+    snapshot = Job("t", "unused", (Span(0, 0, 1), Span(1, 0, 1)), created_ms=0)
     yield {
         "read the lines": fresh,
         "`history`: merge the days": merged,
         "`weights`: rates": rates(rows(held._parsed, "partition_sample")),
         "`simulate`: play": play_on_spark(spark, Run(1), 100),
+        "`snapshot`: compact": records.select(*RECORD).mapInArrow(
+            compact_records(snapshot), PART_SCHEMA
+        ),
     }
     held._parsed.unpersist()
 
