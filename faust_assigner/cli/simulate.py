@@ -104,6 +104,7 @@ def simulate(
         raise click.UsageError("Missing option '--out'")
     with reported_errors():
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
+        from faust_assigner.pipeline.progress import Progress, shown
         from faust_assigner.pipeline.simulate import job as simulate_job
         from faust_assigner.pipeline.simulate.console import show_simulation, show_what_if
         from faust_assigner.pipeline.simulate.scenarios import Shape
@@ -133,13 +134,17 @@ def simulate(
             change = Change(add, remove, lose_rack)
             tell(simulate_job.what_if_here(request, change), show_what_if, as_json=as_json)
             return
-        report = (
-            simulate_job.simulate_here(request)
-            if no_spark
-            else on_spark(
-                master, packages, lambda spark: simulate_job.simulate_on_spark(spark, request)
+        with shown(Progress("simulate")) as progress:
+            report = (
+                simulate_job.simulate_here(request, progress)
+                if no_spark
+                else on_spark(
+                    master,
+                    packages,
+                    lambda spark: simulate_job.simulate_on_spark(spark, request, progress),
+                    progress,
+                )
             )
-        )
         tell(report, lambda report: show_simulation(report, out), as_json=as_json)
 
 

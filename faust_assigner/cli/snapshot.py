@@ -83,6 +83,7 @@ def snapshot(
         return
     with reported_errors():
         from faust_assigner.pipeline.console import show_manifests
+        from faust_assigner.pipeline.progress import Progress, shown
         from faust_assigner.pipeline.snapshots.job import SnapshotOptions, run
 
         _require(bootstrap, config, topic, to)
@@ -97,7 +98,9 @@ def snapshot(
             (key_codec, value_codec),
             max_layers,
         )
-        show_manifests(run(options, master), options.to, as_json=as_json)
+        with shown(Progress("snapshot")) as progress:
+            manifests = run(options, master, progress)
+        show_manifests(manifests, options.to, as_json=as_json)
 
 
 def _require(bootstrap: str | None, config: str | None, topic: str | None, to: str | None) -> None:

@@ -6,9 +6,12 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from faust_assigner.pipeline.progress import Progress
 
 
 @click.group()
@@ -34,9 +37,13 @@ def doctor(start: bool, as_json: bool) -> None:
     raise SystemExit(0 if is_fit(findings) else 1)
 
 
-def on_spark(master: str, packages: str, work: Callable[[Any], Any]) -> Any:
+def on_spark(master: str, packages: str, work: Callable[[Any], Any], progress: Progress) -> Any:
     """Run ``work`` with a session on ``master``, then stop the session."""
+    from faust_assigner.pipeline.progress import ui_of
+
+    progress.enter("starting Spark")
     with spark_for(master, packages) as session:
+        progress.ui = ui_of(session)
         return work(session)
 
 

@@ -55,7 +55,15 @@ from faust_assigner.cli.spark import on_spark, tell
     "command ends with 3 and publishes nothing.",
 )
 @click.option(
-    "--shadow", is_flag=True, help="Score: plan the newest decision again, counted and weighted."
+    "--shadow", is_flag=True, help="Score: plan the newest decisions again, counted and weighted."
+)
+@click.option(
+    "--decisions",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="With --shadow: the number of newest decisions of each group.",
 )
 @click.option(
     "--replicas",
@@ -84,6 +92,7 @@ def weights(
     half_life: str,
     max_drift: str,
     shadow: bool,
+    decisions: int,
     replicas: int,
     max_refused: str | None,
     config: str | None,
@@ -102,6 +111,7 @@ def weights(
 
         from faust_assigner.pipeline.ledgers.period import Period
         from faust_assigner.pipeline.ledgers.refusals import Tolerance
+        from faust_assigner.pipeline.progress import Progress, shown
         from faust_assigner.pipeline.simulate.console import show_weights
         from faust_assigner.pipeline.weights import job
         from faust_assigner.pipeline.weights.drift import parse_share
@@ -122,10 +132,17 @@ def weights(
             Period.parse(since, until, now=datetime.now(UTC)),
             job.half_life_s(half_life),
             parse_share(max_drift),
+            decisions,
         )
-        report = (
-            job.learn_here(request)
-            if no_spark
-            else on_spark(master, packages, lambda spark: job.learn_on_spark(spark, request))
-        )
+        with shown(Progress("weights")) as progress:
+            report = (
+                job.learn_here(request, progress)
+                if no_spark
+                else on_spark(
+                    master,
+                    packages,
+                    lambda spark: job.learn_on_spark(spark, request, progress),
+                    progress,
+                )
+            )
         tell(report, show_weights, as_json=as_json)

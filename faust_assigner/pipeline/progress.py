@@ -24,7 +24,7 @@ class Progress:
     command: str = ""
     stage: str = "starting"
     #: The accepted and refused lines; the reader of the lines counts them while it reads.
-    lines: Refused = field(default_factory=Refused)
+    lines: Refused | None = None
     days_touched: int | None = None
     days_merged: int | None = None
     days_kept: int | None = None
@@ -47,11 +47,9 @@ class Progress:
 
     def text(self) -> str:
         """The line: command, seconds since the start, stage, figures."""
-        parts = [
-            f"{self.command} {self.clock() - self.began:.0f} s: {self.stage}",
-            f"{self.lines.accepted:,} rows in",
-            f"{self.lines.lines:,} refused",
-        ]
+        parts = [f"{self.command} {self.clock() - self.began:.0f} s: {self.stage}"]
+        if self.lines is not None:
+            parts += [f"{self.lines.accepted:,} rows in", f"{self.lines.lines:,} refused"]
         if self.days_touched is not None:
             merged = "" if self.days_merged is None else f" ({self.days_merged:,} merged)"
             parts.append(f"{self.days_touched:,} days touched{merged}")

@@ -1,10 +1,11 @@
-"""The state of each group after its newest decision, as input for the planner."""
+"""The state of each group after its newest decisions, as input for the planner."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from faust_assigner.ledger import WEIGHTLESS, Row
 from faust_assigner.model import Member
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CHANGELOG_SUFFIX = "-changelog"
+#: (group id, decision id)
+Key: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -25,70 +28,74 @@ class Current:
     partitions: Mapping[str, int]
     changelogs: tuple[str, ...]
     weightless: tuple[str, ...] = ()
+    #: The time of the decision; None: the group is generated.
+    at: datetime | None = None
 
 
-def current_here(rows: Sequence[Row]) -> list[Current]:
-    """Each group's state after its newest decision, from accepted ledger lines."""
-    newest: dict[str, Mapping[str, Any]] = {}
+def current_here(rows: Sequence[Row], count: int = 1) -> list[Current]:
+    """Each group's states after its ``count`` newest decisions, newest first, from accepted ledger lines.
+
+    Of two lines of one decision the later line counts.
+    """
+    told: dict[Key, Mapping[str, Any]] = {}
     for row in rows:
         if row.table == "decision":
-            values = row.values
-            known = newest.get(values["group_id"])
-            if known is None or _age(values) > _age(known):
-                newest[values["group_id"]] = values
-    placed: dict[str, list[Mapping[str, Any]]] = {group_id: [] for group_id in newest}
+            key = _key(row.values)
+            if key not in told or row.values["ts"] > told[key]["ts"]:
+                told[key] = row.values
+    newest = _newest(told.values(), count)
+    placed: dict[Key, list[Mapping[str, Any]]] = {_key(decision): [] for decision in newest}
     for row in rows:
-        if row.table == "assignment" and _of(row.values, newest):
-            placed[row.values["group_id"]].append(row.values)
-    return [current_of(newest[group_id], placed[group_id]) for group_id in sorted(newest)]
+        if row.table == "assignment" and _key(row.values) in placed:
+            placed[_key(row.values)].append(row.values)
+    return [current_of(decision, placed[_key(decision)]) for decision in newest]
 
 
-def current_on_spark(parsed: DataFrame) -> list[Current]:
-    """:func:`current_here` on Spark; the driver collects one decision's rows per group."""
+def current_on_spark(parsed: DataFrame, count: int = 1) -> list[Current]:
+    """:func:`current_here` on Spark; the driver collects the rows of ``count`` decisions per group."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - the name everyone knows it by
 
     from faust_assigner.pipeline.ledgers.on_spark import rows
 
-    key = F.struct(F.col("ts"), F.col("decision_id"))
-    decisions = rows(parsed, "decision")
-    newest = (
-        decisions.groupBy("group_id")
-        .agg(
-            F.max_by(F.struct("decision_id", "config", "members"), key).alias("said"),
-        )
-        .select("group_id", "said.*")
+    said = F.struct("ts", "config", "members")
+    once = (
+        rows(parsed, "decision")
+        .groupBy("group_id", "decision_id")
+        .agg(F.max_by(said, "ts").alias("said"))
+        .select("group_id", "decision_id", "said.*")
     )
+    order = Window.partitionBy("group_id").orderBy(F.desc("ts"), F.desc("decision_id"))
+    newest = once.withColumn("at", F.row_number().over(order)).where(F.col("at") <= count)
     placed = rows(parsed, "assignment").join(
         F.broadcast(newest.select("group_id", "decision_id")),
         ["group_id", "decision_id"],
         "left_semi",
     )
-    mine: dict[str, list[Mapping[str, Any]]] = {}
-    for row in (
-        placed.select("group_id", "topic", "partition", "role", "member_id").distinct().collect()
-    ):
-        mine.setdefault(row.group_id, []).append(row.asDict())
+    columns = ("group_id", "decision_id", "topic", "partition", "role", "member_id")
+    mine: dict[Key, list[Mapping[str, Any]]] = {}
+    for row in placed.select(*columns).distinct().collect():
+        mine.setdefault((row.group_id, row.decision_id), []).append(row.asDict())
+    decisions = [row.asDict(recursive=True) for row in newest.drop("at").collect()]
+    return [current_of(each, mine.get(_key(each), [])) for each in _newest(decisions, count)]
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    return row["group_id"], row["decision_id"]
+
+
+def _newest(decisions: Iterable[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
+    """The ``count`` newest decisions of each group, newest first, in the order of the groups."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for decision in decisions:
+        groups.setdefault(decision["group_id"], []).append(decision)
     return [
-        current_of(
-            {
-                "group_id": row.group_id,
-                "decision_id": row.decision_id,
-                "config": row.config,
-                "members": [member.asDict() for member in row.members],
-            },
-            mine.get(row.group_id, []),
-        )
-        for row in sorted(newest.collect(), key=lambda row: row.group_id)
+        decision
+        for group_id in sorted(groups)
+        for decision in sorted(
+            groups[group_id], key=lambda each: (each["ts"], each["decision_id"]), reverse=True
+        )[:count]
     ]
-
-
-def _age(decision: Mapping[str, Any]) -> tuple[Any, str]:
-    return decision["ts"], decision["decision_id"]
-
-
-def _of(assignment: Mapping[str, Any], newest: Mapping[str, Mapping[str, Any]]) -> bool:
-    decision = newest.get(assignment["group_id"])
-    return decision is not None and decision["decision_id"] == assignment["decision_id"]
 
 
 def current_of(decision: Mapping[str, Any], placed: Iterable[Mapping[str, Any]]) -> Current:
@@ -125,4 +132,5 @@ def current_of(decision: Mapping[str, Any], placed: Iterable[Mapping[str, Any]])
         dict(sorted(partitions.items())),
         tuple(sorted(changelogs)),
         tuple(sorted(decision["config"].get(WEIGHTLESS, "").split())),
+        decision["ts"],
     )

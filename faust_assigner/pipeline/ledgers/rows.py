@@ -24,12 +24,15 @@ def read_here(
     tolerance: Tolerance,
     period: Period | None = None,
     properties: Mapping[str, str] | None = None,
+    *,
+    refused: Refused | None = None,
 ) -> tuple[list[Row], Refused]:
     """All accepted lines of ``ledgers`` (of ``period``), in memory, and the count of refused lines.
 
-    Raises LedgerPathError, and TooManyRefused if the refused lines exceed ``tolerance``.
+    ``refused`` counts while the lines are read. Raises LedgerPathError, and TooManyRefused if the refused
+    lines exceed ``tolerance``.
     """
-    refused = Refused()
+    refused = Refused() if refused is None else refused
     rows = list(accepted_rows(ledgers, refused, period, properties))
     tolerance.check(refused)
     return (period or Period()).rows(rows), refused

@@ -177,7 +177,7 @@ def show_what_if(report: Mapping[str, Any]) -> None:
 
 
 def show_weights(report: Mapping[str, Any]) -> None:
-    """Print the learned weights per group, and their effect on the newest decision."""
+    """Print the learned weights per group, and their effect on the newest decisions."""
     show(
         f"Weights version {report['version']}, by {report['by']}",
         (
@@ -211,9 +211,10 @@ def show_weights(report: Mapping[str, Any]) -> None:
     if report["shadow"]:
         print()
         show(
-            "In shadow: the newest decision again, counted and weighted (loads are relative to the mean)",
+            "In shadow: the newest decisions again, counted and weighted (loads are relative to the mean)",
             (
                 "group",
+                "decision",
                 "heaviest now",
                 "counted",
                 "weighted",
@@ -224,6 +225,7 @@ def show_weights(report: Mapping[str, Any]) -> None:
             [
                 (
                     found["group_id"],
+                    found["ts"][:16],
                     f"{found['before']:.2f}",
                     f"{found['counted']:.2f}",
                     f"{found['weighted']:.2f}",

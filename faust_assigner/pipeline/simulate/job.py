@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from faust_assigner.pipeline.ledgers.current import Current, current_here
-from faust_assigner.pipeline.ledgers.refusals import Tolerance
+from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
+from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.simulate.advice import advice
 from faust_assigner.pipeline.simulate.events import event_rows
 from faust_assigner.pipeline.simulate.measured import calibrated
@@ -76,10 +77,12 @@ class Request:
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def simulate_here(request: Request) -> dict[str, Any]:
+def simulate_here(request: Request, progress: Progress | None = None) -> dict[str, Any]:
     """The whole job without Spark, in ``request.jobs`` processes; returns the report."""
-    facts = _facts_here(request)
+    progress = progress or Progress()
+    facts = _facts_here(request, progress)
     run, measured = _run(request, facts)
+    progress.enter(_playing(request, run))
     rows = play_here(run, request.scenarios, jobs=request.jobs)
     _put_rows(rows, request.out)
 
@@ -88,22 +91,32 @@ def simulate_here(request: Request) -> dict[str, Any]:
             row for row in rows if part in (None, run.source.part_of(int(row.scenario_id)))
         )
 
+    progress.enter("summarising the scenarios")
     return _finish(request, run, measured, of_part, facts)
 
 
-def simulate_on_spark(spark: Any, request: Request) -> dict[str, Any]:
+def _playing(request: Request, run: Run) -> str:
+    return f"playing {request.scenarios:,} scenarios with each of {len(run.arms):,} settings"
+
+
+def simulate_on_spark(
+    spark: Any, request: Request, progress: Progress | None = None
+) -> dict[str, Any]:
     """The whole job on ``spark``; the driver never holds the rows. Returns the report."""
     from faust_assigner.pipeline.ledgers.files import hadoop_url
 
+    progress = progress or Progress()
     target = hadoop_url(f"{request.out.rstrip('/')}/{TABLE}")
-    facts = _facts_on_spark(spark, request)
+    facts = _facts_on_spark(spark, request, progress)
     run, measured = _run(request, facts)
+    progress.enter(_playing(request, run))
     play_on_spark(spark, run, request.scenarios).write.mode("overwrite").parquet(target)
     results = spark.read.parquet(target)
 
     def of_part(part: int | None) -> list[dict[str, Any]]:
         return summarise_on_spark(results if part is None else rows_of_part(results, run, part))
 
+    progress.enter("summarising the scenarios")
     return _finish(request, run, measured, of_part, facts)
 
 
@@ -163,24 +176,30 @@ def _run(request: Request, facts: Facts | None) -> tuple[Run, tuple[str, ...]]:
     return Run(request.seed, source, arms(request.policies, request.replicas), costs), measured
 
 
-def _facts_here(request: Request) -> Facts | None:
+def _facts_here(request: Request, progress: Progress) -> Facts | None:
     if not request.ledgers:
         return None
     from faust_assigner.pipeline.ledgers.rows import read_here
 
-    rows, _ = read_here(request.ledgers, request.max_refused, properties=request.properties)
+    progress.enter("reading the lines")
+    refused = Refused()
+    progress.follow(refused)
+    rows, _ = read_here(
+        request.ledgers, request.max_refused, properties=request.properties, refused=refused
+    )
     return facts_of(rows)
 
 
-def _facts_on_spark(spark: Any, request: Request) -> Facts | None:
+def _facts_on_spark(spark: Any, request: Request, progress: Progress) -> Facts | None:
     if not request.ledgers:
         return None
     from faust_assigner.pipeline.ledgers.sources import read_checked
     from faust_assigner.pipeline.simulate.facts import facts_on_spark
 
-    return facts_on_spark(
-        read_checked(spark, request.ledgers, request.max_refused, request.properties)[0]
-    )
+    progress.enter("reading the lines")
+    parsed, refused = read_checked(spark, request.ledgers, request.max_refused, request.properties)
+    progress.follow(refused)
+    return facts_on_spark(parsed)
 
 
 def _finish(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.progress import Progress, ui_of
 from faust_assigner.snapshots.catalog import is_topic
 from faust_assigner.snapshots.compaction import DEFAULT_MEMORY_BYTES
 from faust_assigner.snapshots.json_rows import AUTO
@@ -31,22 +33,29 @@ class SnapshotOptions:
     max_layers: int = DEFAULT_MAX_LAYERS
 
 
-def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
+def run(
+    options: SnapshotOptions, master: str | None, progress: Progress | None = None
+) -> list[Manifest]:
     """Take the snapshot in a Spark session, or in this process with ``no_spark``."""
     from faust_assigner.pipeline.snapshots.run import take_snapshot
 
+    progress = progress or Progress()
     if not is_topic(options.topic):
         raise ConfigError(f"{options.topic!r} is not a valid name of a Kafka topic")
+    take = partial(
+        take_snapshot,
+        options.cluster,
+        options.topic,
+        options.to,
+        connector=options.connector,
+        previous=options.previous,
+        memory_bytes=options.memory_bytes,
+        codecs=options.codecs,
+        max_layers=options.max_layers,
+        progress=progress,
+    )
     if options.no_spark:
-        return take_snapshot(
-            options.cluster,
-            options.topic,
-            options.to,
-            previous=options.previous,
-            memory_bytes=options.memory_bytes,
-            codecs=options.codecs,
-            max_layers=options.max_layers,
-        )
+        return take()
     from faust_assigner.pipeline.jars import cached_connector_jars, connector_jars
     from faust_assigner.pipeline.session import release, spark_session
 
@@ -54,19 +63,11 @@ def run(options: SnapshotOptions, master: str | None) -> list[Manifest]:
     jars = {"spark": connector_jars, "auto": cached_connector_jars, "python": list}[
         options.connector
     ]()
+    progress.enter("starting Spark")
     spark = spark_session(master, f"faust-assigner snapshot {options.topic}", jars=jars)
+    progress.ui = ui_of(spark)
     try:
-        return take_snapshot(
-            options.cluster,
-            options.topic,
-            options.to,
-            spark=spark,
-            connector=options.connector,
-            previous=options.previous,
-            memory_bytes=options.memory_bytes,
-            codecs=options.codecs,
-            max_layers=options.max_layers,
-        )
+        return take(spark=spark)
     finally:
         release(spark)
 

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.snapshots.spans import (
     Job,
     Part,
@@ -66,6 +67,7 @@ def take_snapshot(
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     codecs: tuple[str, str] = (AUTO, AUTO),
     max_layers: int = DEFAULT_MAX_LAYERS,
+    progress: Progress | None = None,
 ) -> list[Manifest]:
     """Snapshot every partition of ``topic`` into ``url``; returns the manifests written.
 
@@ -75,6 +77,8 @@ def take_snapshot(
     snapshot that is too old or damaged is logged, and the job tries the next older snapshot. ``codecs``
     are the codecs of keys and values, see json_rows.py.
     """
+    progress = progress or Progress()
+    progress.enter("looking at the changelog")
     now_ms = partial(_wall_ms, time.time)
     if created_ms is None:
         created_ms = now_ms()  # the snapshot's age counts from the start of the read
@@ -90,6 +94,7 @@ def take_snapshot(
     )
     with Lease(open_storage(url), topic, now_ms):
         job = plan(previous=previous)
+        progress.enter(_reading(job))
         try:
             parts = _run(job, cluster, spark, connector)
         except Exception as error:
@@ -97,9 +102,17 @@ def take_snapshot(
                 raise
             logger.warning("%s: a previous snapshot is damaged: %s", topic, error)
             job = plan(previous=previous, whole=True)
+            progress.enter(_reading(job))
             parts = _run(job, cluster, spark, connector)
         refuse_recreated(changelog, cluster)
+        progress.enter("publishing the manifests")
         return publish(job, parts)
+
+
+def _reading(job: Job) -> str:
+    """The stage of a read. Gaps in the offsets make the number of records an upper bound."""
+    records = sum(span.end - span.start for span in job.spans)
+    return f"reading up to {records:,} records of {len(job.spans):,} partitions"
 
 
 def _wall_ms(clock: Callable[[], float]) -> int:

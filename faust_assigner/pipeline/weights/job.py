@@ -13,8 +13,9 @@ from faust_assigner.errors import ConfigError, FaustAssignerError
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers.current import Current, current_here
 from faust_assigner.pipeline.ledgers.period import Period
-from faust_assigner.pipeline.ledgers.refusals import Tolerance
+from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.rows import read_here
+from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.snapshots.job import duration_ms
 from faust_assigner.pipeline.weights.drift import MAX_DRIFT, check, drift, published
 from faust_assigner.pipeline.weights.publish import publish, write_file
@@ -54,6 +55,8 @@ class Request:
     half_life_s: float = HALF_LIFE_S
     #: The highest drift from the published weights; see :mod:`faust_assigner.pipeline.weights.drift`.
     max_drift: float = MAX_DRIFT
+    #: The newest decisions of each group that ``shadow`` scores.
+    decisions: int = 1
 
 
 @dataclass(frozen=True)
@@ -65,38 +68,44 @@ class Learned:
     quarantined: int
 
 
-def learn_here(request: Request) -> dict[str, Any]:
+def learn_here(request: Request, progress: Progress | None = None) -> dict[str, Any]:
     """The whole job without Spark; returns the report."""
-    rows, refused = read_here(
-        request.ledgers, request.max_refused, request.period, request.properties
+    progress = progress or Progress()
+    progress.enter("reading the lines")
+    refused = Refused()
+    progress.follow(refused)
+    rows, _ = read_here(
+        request.ledgers, request.max_refused, request.period, request.properties, refused=refused
     )
+    progress.enter("computing rates")
     rates = rates_of(
         (row.values for row in rows if row.table == "partition_sample"),
         half_life_s=request.half_life_s,
     )
-    return _finish(
-        request, Learned(rates, current_here(rows) if request.shadow else (), refused.lines)
-    )
+    current = current_here(rows, request.decisions) if request.shadow else ()
+    return _finish(request, Learned(rates, current, refused.lines), progress)
 
 
-def learn_on_spark(spark: Any, request: Request) -> dict[str, Any]:
+def learn_on_spark(
+    spark: Any, request: Request, progress: Progress | None = None
+) -> dict[str, Any]:
     """The whole job on ``spark``; the driver collects one row per partition. Returns the report."""
     from faust_assigner.pipeline.ledgers.current import current_on_spark
     from faust_assigner.pipeline.ledgers.on_spark import rows
     from faust_assigner.pipeline.ledgers.sources import read_checked
     from faust_assigner.pipeline.weights.transforms import collect_rates
 
+    progress = progress or Progress()
+    progress.enter("reading the lines")
     parsed, refused = read_checked(
         spark, request.ledgers, request.max_refused, request.properties, request.period
     )
-    return _finish(
-        request,
-        Learned(
-            collect_rates(rows(parsed, "partition_sample"), half_life_s=request.half_life_s),
-            current_on_spark(parsed) if request.shadow else (),
-            refused.lines,
-        ),
-    )
+    progress.follow(refused)
+    progress.enter("computing rates")
+    samples = rows(parsed, "partition_sample")
+    rates = collect_rates(samples, half_life_s=request.half_life_s)
+    current = current_on_spark(parsed, request.decisions) if request.shadow else ()
+    return _finish(request, Learned(rates, current, refused.lines), progress)
 
 
 def half_life_s(text: str) -> float:
@@ -107,7 +116,7 @@ def half_life_s(text: str) -> float:
     return found
 
 
-def _finish(request: Request, learned: Learned) -> dict[str, Any]:
+def _finish(request: Request, learned: Learned, progress: Progress) -> dict[str, Any]:
     """Compute the weights, write and publish them, score them; return the report.
 
     Raises NothingToLearn, and DriftedTooFar before anything is written.
@@ -127,6 +136,7 @@ def _finish(request: Request, learned: Learned) -> dict[str, Any]:
     decode(document)  # a document that assignors would refuse must not be published
     drifted = drift(published(request.out, request.cluster, request.topic), rows)
     check(drifted, request.max_drift)
+    progress.enter("publishing the weights")
     if request.out is not None:
         write_file(request.out, document)
     records = 0
@@ -140,6 +150,8 @@ def _finish(request: Request, learned: Learned) -> dict[str, Any]:
             sampled_at=sampled_at,
         )
     newest = max(sampled_at.values())
+    if learned.current:
+        progress.enter(f"scoring {len(learned.current):,} decisions")
     return {
         "version": version,
         "computed_at": request.now.isoformat(),
@@ -184,7 +196,7 @@ def _group_report(group_id: str, rows: Sequence[WeightRow]) -> dict[str, Any]:
 
 
 def _shadow(current: Current, rows: Sequence[WeightRow], request: Request) -> dict[str, Any]:
-    """Plan the newest decision's group again without and with weights, and compare both plans."""
+    """Plan a decision's group again without and with weights, and compare both plans."""
     weights = {
         (row.topic, row.partition): row.weight for row in rows if row.group_id == current.group_id
     }
@@ -196,4 +208,5 @@ def _shadow(current: Current, rows: Sequence[WeightRow], request: Request) -> di
         changelogs=current.changelogs,
         weightless=current.weightless,
     )
-    return {"group_id": current.group_id, "decision_id": current.decision_id, **found.report()}
+    name = {"group_id": current.group_id, "decision_id": current.decision_id}
+    return {**name, "ts": current.at and current.at.isoformat(), **found.report()}

@@ -82,10 +82,10 @@ def test_spark_and_plain_python_learn_the_same_weights(spark: SparkSession, seed
 def test_the_whole_job_gives_the_same_document_and_score_on_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A ledger with two decisions and a broken line: equal files, equal shadow scores, equal counts."""
+    """A ledger with three decisions and a broken line: equal files, equal shadow scores, equal counts."""
     at = NOON.timestamp()
     lines = [b"{ broken"]
-    for number, members in enumerate(("a", "ab")):
+    for number, members in enumerate(("a", "b", "ab")):
         lines.append(
             encode(
                 "decision",
@@ -129,12 +129,14 @@ def test_the_whole_job_gives_the_same_document_and_score_on_spark(
     ]
     (tmp_path / "shop.jsonl").write_bytes(b"\n".join(line.rstrip(b"\n") for line in lines))
 
-    here = learn_here(Request([str(tmp_path)], NOON, str(tmp_path / "here.json"), shadow=True))
-    there = learn_on_spark(
-        spark, Request([str(tmp_path)], NOON, str(tmp_path / "there.json"), shadow=True)
-    )
+    def asked(name: str) -> Request:
+        return Request([str(tmp_path)], NOON, str(tmp_path / name), shadow=True, decisions=2)
+
+    here = learn_here(asked("here.json"))
+    there = learn_on_spark(spark, asked("there.json"))
     assert {**there, "out": here["out"]} == here
-    assert (here["quarantined"], here["shadow"][0]["decision_id"]) == (1, "d1")
+    assert here["quarantined"] == 1
+    assert [found["decision_id"] for found in here["shadow"]] == ["d2", "d1"]
     assert (tmp_path / "there.json").read_bytes() == (tmp_path / "here.json").read_bytes()
 
 

@@ -35,6 +35,13 @@ def test_the_line_has_the_stage_and_only_the_known_figures() -> None:
     )
 
 
+def test_a_job_that_reads_no_lines_has_no_figures_of_lines() -> None:
+    """A snapshot reads records: "0 rows in" would be wrong."""
+    progress = Progress("snapshot", clock=lambda: 1.0)
+    progress.enter("looking at the changelog")
+    assert progress.text() == "snapshot 0 s: looking at the changelog"
+
+
 def test_without_a_terminal_the_line_is_logged_at_each_interval(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,12 +8,12 @@ from faust_assigner.pipeline.ledgers.current import current_here
 from faust_assigner.weights.trial import score
 
 
-def rows(owners: str, *, weightless: str) -> list[Row]:
+def rows(owners: str, *, weightless: str = "", name: str = "d", ts: int = 1) -> list[Row]:
     """A decision over ``a`` and ``b``: three orders by their ``owners``, and the topic ``lead`` on ``a``."""
     said = {
         "group_id": "shop",
-        "decision_id": "d",
-        "ts": 1,
+        "decision_id": name,
+        "ts": ts,
         "config": {"weightless": weightless},
         "members": [{"member_id": m, "rack": None, "capacity": 1.0} for m in "ab"],
     }
@@ -23,7 +23,7 @@ def rows(owners: str, *, weightless: str) -> list[Row]:
             "assignment",
             {
                 "group_id": "shop",
-                "decision_id": "d",
+                "decision_id": name,
                 "topic": topic,
                 "partition": p,
                 "role": "active",
@@ -47,3 +47,18 @@ def test_a_trial_of_weights_weighs_no_idle_topic() -> None:
     (idle,) = current_here(rows("aab", weightless="lead"))
     found = score(idle.members, idle.partitions, {("lead", 0): 50.0}, weightless=idle.weightless)
     assert (found.counted_moves, found.before, found.counted) == (0, 4 / 3, 4 / 3)
+
+
+def test_older_decisions_have_their_own_placements_newest_first() -> None:
+    """By time, whatever the order of the lines; of a repeated decision the later line counts."""
+    lines = [
+        *rows("aaa", name="old", ts=1),
+        *rows("bbb", name="new", ts=3),
+        *rows("aab", name="middle", ts=2),
+        *rows("aaa", name="old", ts=0),
+    ]
+    found = current_here(lines, 2)
+    assert [each.decision_id for each in found] == ["new", "middle"]
+    owners = [{m.member_id: m.actives.get("orders") for m in each.members} for each in found]
+    assert owners == [{"a": None, "b": {0, 1, 2}}, {"a": {0, 1}, "b": {2}}]
+    assert [each.at for each in current_here(lines, 9)] == [3, 2, 1]

@@ -13,6 +13,7 @@ def test_each_figure_of_a_shadow_score_stands_below_its_head(
     """Who reads a weighted plan's load as the counted one's would switch weights off."""
     score = {
         "group_id": "shop",
+        "ts": "2026-11-21T12:00:00+00:00",
         "before": 1.9,
         "counted": 1.5,
         "weighted": 1.1,

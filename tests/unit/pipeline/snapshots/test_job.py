@@ -247,8 +247,9 @@ def test_a_topic_that_was_made_anew_while_it_was_read_leaves_no_snapshot(
     looks = iter([log("id-1"), log("id-2")])
     steps: list[str] = []
 
-    def leased(step: str) -> None:
+    def leased(step: str) -> Job:
         steps.append(f"{step} {len(lease_paths(LocalStorage(tmp_path), 't'))}")
+        return job(tmp_path, 5)
 
     monkeypatch.setattr(snapshot_run, "look_at", lambda *_: next(looks))
     monkeypatch.setattr(snapshot_run, "plan_job", lambda *_, **__: leased("plan"))
@@ -271,7 +272,7 @@ def test_a_run_that_fails_for_another_reason_is_not_tried_again(
         raise SnapshotError("no space")
 
     monkeypatch.setattr(snapshot_run, "look_at", lambda *_: log())
-    monkeypatch.setattr(snapshot_run, "plan_job", lambda *_, **__: None)
+    monkeypatch.setattr(snapshot_run, "plan_job", lambda *_, **__: job(tmp_path, 5))
     monkeypatch.setattr(snapshot_run, "_run", failing)
     with pytest.raises(SnapshotError, match="no space"):
         take_snapshot(CLUSTER, "t", str(tmp_path), previous=True)

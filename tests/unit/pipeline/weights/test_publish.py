@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from faust_assigner.pipeline.cluster import Cluster
+from faust_assigner.pipeline.progress import Progress
 from faust_assigner.pipeline.weights import job, publish
 from faust_assigner.pipeline.weights.job import Learned, Request
 from faust_assigner.pipeline.weights.publish import NotPublished, write_file
@@ -64,7 +65,7 @@ def test_a_document_too_large_for_a_record_is_said_before_anything_is_sent(
     monkeypatch.setattr(job, "published", lambda *_: [])
     request = Request(["somewhere"], NOW, None, Cluster("a:1"), "weights")
     with pytest.raises(NotPublished, match="group 'g'"):
-        job._finish(request, learned())
+        job._finish(request, learned(), Progress())
     assert sent == []
 
 
@@ -82,7 +83,9 @@ def test_each_groups_record_has_the_time_of_its_newest_sample(
         rate(1, newest=old),
         rate(0, newest=older)._replace(group_id="h"),
     )
-    job._finish(Request(["somewhere"], NOW, None, Cluster("a:1"), "weights"), learned(*rates))
+    job._finish(
+        Request(["somewhere"], NOW, None, Cluster("a:1"), "weights"), learned(*rates), Progress()
+    )
     documents = {group_id: decode(value) for group_id, value in sent[0].items()}
     assert {name: found.sampled_at for name, found in documents.items()} == {
         "g": {"g": old},
@@ -96,7 +99,7 @@ def test_weights_that_no_assignor_would_take_are_not_written(
     """They are read back before they go out."""
     monkeypatch.setattr(job, "encode", lambda *_, **__: b"{oops")
     with pytest.raises(Exception, match=r"."):
-        job._finish(Request(["somewhere"], NOW, str(tmp_path / "w")), learned())
+        job._finish(Request(["somewhere"], NOW, str(tmp_path / "w")), learned(), Progress())
     assert not (tmp_path / "w").exists()
 
 
@@ -104,8 +107,8 @@ def test_samples_that_are_too_old_to_count_are_told(tmp_path: Path) -> None:
     """The newest of them decides."""
     old = NOW - timedelta(seconds=MAX_AGE_S + 1)
     request = Request(["somewhere"], NOW, str(tmp_path / "w"))
-    stale = job._finish(request, learned(rate(0, newest=old), rate(1, newest=old)))
-    fresh = job._finish(request, learned(rate(0, newest=old), rate(1)))
+    stale = job._finish(request, learned(rate(0, newest=old), rate(1, newest=old)), Progress())
+    fresh = job._finish(request, learned(rate(0, newest=old), rate(1)), Progress())
     assert (stale["stale_samples"], fresh["stale_samples"]) == (True, False)
 
 
