@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from faust_assigner.ledger import WEIGHTLESS, Row
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CHANGELOG_SUFFIX = "-changelog"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: (group id, decision id)
 Key: TypeAlias = tuple[str, str]
 
@@ -76,7 +77,14 @@ def current_on_spark(parsed: DataFrame, count: int = 1) -> list[Current]:
     mine: dict[Key, list[Mapping[str, Any]]] = {}
     for row in placed.select(*columns).distinct().collect():
         mine.setdefault((row.group_id, row.decision_id), []).append(row.asDict())
-    decisions = [row.asDict(recursive=True) for row in newest.drop("at").collect()]
+    # A timestamp would arrive without a zone, in the driver's local time.
+    told = newest.select(
+        "group_id", "decision_id", "config", "members", F.unix_micros("ts").alias("at")
+    )
+    decisions = [
+        {**row.asDict(recursive=True), "ts": EPOCH + timedelta(microseconds=row.at)}
+        for row in told.collect()
+    ]
     return [current_of(each, mine.get(_key(each), [])) for each in _newest(decisions, count)]
 
 
