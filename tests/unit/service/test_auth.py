@@ -233,3 +233,15 @@ def test_no_token_is_ever_shown(tmp_path: Path) -> None:
     with pytest.raises(Unauthenticated) as raised:
         authenticator.caller(Context(("authorization", f"Bearer {CANARY}x")))
     assert CANARY not in f"{authenticator!r}{raised.value}{Access(token=CANARY)!r}"
+
+
+@pytest.mark.parametrize("group", ["", "shop"])
+def test_a_name_with_an_empty_group_before_its_slash_covers_no_consumer(
+    group: str, tmp_path: Path
+) -> None:
+    """``/a`` is a slip of the pen for a group, not a name for all groups."""
+    caller = tokens(tmp_path, f"/a {CANARY}\n").caller(
+        Context(("authorization", f"Bearer {CANARY}"))
+    )
+    with pytest.raises(WrongCaller):
+        caller.acting_as("a", group)

@@ -280,3 +280,19 @@ def test_an_incarnation_that_cannot_be_a_key_is_refused(incarnation: str) -> Non
             await node.register(process("a", incarnation))
 
     staged(story)
+
+
+def test_a_client_without_an_incarnation_is_replaced_by_a_process_that_has_one() -> None:
+    """Every call of the replaced client gets this status, whatever the call does."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            await b.consumer(node, "a", consumer=Consumer(name="a"))
+            await b.consumer(node, "a", consumer=Consumer(name="a", incarnation="next"))
+            with pytest.raises(Replaced):
+                node._callers.check("a", "", "")
+        await kept.close()
+
+    virtually(story)

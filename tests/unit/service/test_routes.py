@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.service import values as codec
 from faust_assigner.service.client import Access, Registration, Retry, Router
 from faust_assigner.service.client import TopicPartition as Spoken
 from faust_assigner.service.errors import BadRequest, StoreUnavailable
@@ -23,10 +24,11 @@ from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.serve import running
 from faust_assigner.service.serving import routes as routes_module
 from faust_assigner.service.serving.routes import Route, RouteUpdate
+from faust_assigner.service.store.base import Put
 from tests.support.assigning.consumers import Bench, eventually, virtually
 from tests.support.assigning.instances import Consumer as Client
 from tests.support.assigning.instances import calls_ended, consumers, settled, until
-from tests.unit.service.stories import AT, store
+from tests.unit.service.stories import ALL, AT, store
 
 OTHER = TopicPartition("t", 1)
 QUICK = {"consumer_ttl": "2", "leader_ttl": "2", "debounce": "0.1", "rebalance_delay": "0"}
@@ -318,3 +320,23 @@ async def test_a_router_without_a_token_is_refused_where_it_waits(tmp_path: Path
             async with Router(f"127.0.0.1:{port}") as router:
                 await router.ready()
     await calls_ended()
+
+
+def test_raised_epochs_reach_the_watchers_as_a_whole_table() -> None:
+    """Each route has another epoch then, also those whose owner has not changed."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 2})
+            await b.consumer(node, "a")
+            await b.settles(2)
+            async with watching(node) as told:
+                await eventually(lambda: len(table(told)) == 2)
+                base = node.view.base + 1_000
+                await kept.txn([], [Put(ALL.epochs, codec.dump_base(base))])
+                await eventually(lambda: told[-1].full and told[-1].revision > base)
+                assert all(route.epoch > base for route in told[-1].routes)
+        await kept.close()
+
+    virtually(story)

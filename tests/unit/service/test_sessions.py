@@ -209,25 +209,41 @@ def test_a_registration_without_an_answer_keeps_the_consumers_partitions() -> No
     virtually(story)
 
 
+async def _closed(stream: Stream) -> None:
+    """End a stream without an instance."""
+
+
+def _stream(session: str, *, limit: int = 10) -> Stream:
+    """Return a stream whose snapshot is an empty assignment."""
+    return Stream(
+        "a",
+        session,
+        limit=limit,
+        lives=lambda: 1.0,
+        snapshot=lambda: [Assignment(full=True)],
+        overflowed=lambda: None,
+        closed=_closed,
+    )
+
+
+def test_a_stream_that_overflows_sends_its_snapshot_next() -> None:
+    """The queued commands describe a state that the snapshot replaces."""
+
+    async def story() -> None:
+        stream = _stream("s", limit=2)
+        assert await anext(stream) == Assignment(full=True)
+        for _ in range(3):
+            stream.offer(Assignment(unassigned=(AT,)))
+        assert await anext(stream) == Assignment(full=True)
+
+    virtually(story)
+
+
 def test_the_late_end_of_an_older_stream_leaves_the_newer_one_of_its_name() -> None:
     """The newer stream would get no more commands."""
 
-    async def closed(stream: Stream) -> None:
-        pass
-
-    def stream(session: str) -> Stream:
-        return Stream(
-            "a",
-            session,
-            limit=10,
-            lives=lambda: 1.0,
-            snapshot=tuple,
-            overflowed=lambda: None,
-            closed=closed,
-        )
-
     async def story() -> None:
-        registry, older, newer = Registry(), stream("s1"), stream("s2")
+        registry, older, newer = Registry(), _stream("s1"), _stream("s2")
         registry.add(older)
         registry.add(newer)
         assert not registry.remove(older)
