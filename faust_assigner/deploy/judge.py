@@ -181,7 +181,7 @@ def _planned(
 def _copies(steps: Sequence[Step], played: Sequence[Played]) -> Check:
     moves = [move for step in steps for move in step.moves]
     bad = [_bad(move) for move in moves if move.is_cold or move.is_behind]
-    dark = [f"{_place(m)} on {m.to}" for m in moves if m.records is None and not m.is_cold]
+    dark = [f"{_place(m)} on {m.to}" for m in moves if m.records is None]
     stateful = sum(bool(moved.changelogs) for one in played for moved in one.moved)
     if bad:
         return Check(name=COPIES, state=FAILED, text=_some(bad))

@@ -237,7 +237,7 @@ def _members(
     sources: defaultdict[str, list[int | None]] = defaultdict(list)
     held: defaultdict[tuple[str, bool], list[Copy]] = defaultdict(list)
     for partition in partitions:
-        if partition.owner is not None and not partition.is_changelog:
+        if partition.owner is not None:
             sources[partition.owner].append(partition.lag)
         for copy in partition.copies:
             held[copy.member, copy.is_warmup].append(copy)

@@ -108,7 +108,7 @@ class Looks:
         )
         if group.is_settled:
             heard, (ends, problems) = await asyncio.gather(
-                self._ask(group, (member.url for member in group.members)),
+                self._ask(group, {*self._where.workers, *(m.url for m in group.members if m.url)}),
                 self._ends(_topics(evidence)),
             )
             evidence = replace(evidence, heard=heard)
@@ -198,12 +198,12 @@ class Looks:
     # -- the workers
 
     async def _ask(self, group: DescribedGroup, urls: Iterable[str]) -> dict[str, Heard]:
-        """Query the members at ``urls`` and the given workers."""
+        """Query the workers at ``urls``; the given workers need no permission."""
         own = URL.build(scheme="http", host=group.coordinator.rpartition(":")[0] or "localhost")
         found: dict[str, Heard] = {}
-        wanted = set(self._where.workers)
-        for url in {url for url in urls if url} - wanted:
-            if _allowed(url, own, self._where.patterns):
+        wanted = set[str]()
+        for url in urls:
+            if url in self._where.workers or _allowed(url, own, self._where.patterns):
                 wanted.add(url)
             else:
                 why = "link-local, loopback of another machine, or not in FAUST_ASSIGNER_URLS"
