@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from faust_assigner import Member, Plan, plan
-from faust_assigner.checks.invariants import _left, check
+from faust_assigner.checks.invariants import _left, carried, check
 from faust_assigner.checks.optimality import improving_cycle
 
 MEMBERS = [Member(m, ["s", "s-log", "t"]) for m in "abc"]
@@ -86,6 +86,26 @@ def test_a1_every_partition_once_and_nothing_else(spoil: object) -> None:
     answer = told()
     spoil(answer)  # type: ignore[operator]
     assert "A1" in promises(answer)
+
+
+def test_a1_a_partition_below_zero_does_not_exist() -> None:
+    """As an index it would mean the last partition, which then looks owned."""
+    answer = told()
+    last = PARTITIONS["t"] - 1
+    owner = next(m for m, topics in answer.active.items() if last in topics.get("t", ()))
+    answer.active[owner]["t"].remove(last)
+    answer.active[owner]["t"].append(-1)
+    assert "A1" in promises(answer)
+
+
+def test_what_is_carried_is_what_the_plan_gave() -> None:
+    """Actives, standbys and the next generation; the claims of before are gone."""
+    before = [replace(m, standbys={"s-log": [0, 1]}, generation=4) for m in MEMBERS]
+    answer = told()
+    for member in carried(before, answer):
+        assert member.actives == answer.actives(member.member_id)
+        assert member.standbys == answer.standbys(member.member_id)
+        assert member.generation == 5
 
 
 def test_a2_topics_of_a_task_share_an_owner() -> None:

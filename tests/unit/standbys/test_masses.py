@@ -58,6 +58,13 @@ def test_the_newcomers_half_is_all_that_is_restored_when_the_members_double() ->
     assert figures.fresh_copies == 1_000
 
 
+def test_a_row_without_a_standby_to_promote_keeps_its_order() -> None:
+    """An owner without a task to give has no standby to promote: padding stays behind."""
+    rows = np.array([[NOBODY, 2], [1, 2]])
+    ordered = in_order_of_promotion(np.array([NOBODY, 0]), rows, np.array([1.0, 0.0, 0.0]))
+    assert ordered[0].tolist() == [2, NOBODY]
+
+
 def test_promotion_order_keeps_rows_and_padding() -> None:
     """The same members in each row, the least loaded holder in front, padding behind."""
     owner, load = np.array([0, 0, 0]), np.array([3.0, 1.0, 1.0])

@@ -11,7 +11,7 @@ import pytest
 from faust_assigner import Member, plan
 from faust_assigner.assignment import Plan
 from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Onward, Previous
-from faust_assigner.views.explanation import explain
+from faust_assigner.views.explanation import Explanation, Rejected, explain
 from faust_assigner.views.placed import RULES, Placed
 from faust_assigner.views.report import report
 
@@ -302,3 +302,23 @@ def test_a_plan_by_names_leaves_out_empty_topics_and_counts_warm_ups_as_standbys
     assert made.awaited("a") == made.standbys("c") == {}
     with pytest.raises(KeyError, match="no member 'x' in this plan"):
         made.actives("x")
+
+
+def test_an_explanation_names_the_rejected_members_and_the_standbys() -> None:
+    """One line for each rejected member, the best first, and one for all standbys."""
+    rejected = (Rejected("b", "load", 2.0), Rejected("c", "rack", 0))
+    made = Explanation(
+        topic="t",
+        partition=3,
+        member_id="a",
+        previous="b",
+        rule="moved",
+        beaten=rejected,
+        standbys=("c", "b"),
+    )
+    assert str(made).splitlines() == [
+        "t-3 on a: moves away from b, for the balance.",
+        "  b loses by load (2)",
+        "  c loses by rack",
+        "  standbys: c, b",
+    ]

@@ -175,6 +175,16 @@ async def test_a_partition_that_left_and_came_back_is_a_recovery_again(bench: Be
     assert [row["source"] for row in bench.rows] == ["local", "local"]
 
 
+async def test_an_interrupted_recovery_leaves_no_row_to_the_next_one(bench: Bench) -> None:
+    """Its partition was revoked before its end."""
+    recovery, other = bench.recovery, TP("log", 1)
+    recovery.on_disk = {LOG: 5, other: 5}
+    recovery.given = {LOG}, set()
+    await recovery.on_rebalance()
+    await bench.recover(end=9, actives={other})
+    assert [row["partition"] for row in bench.rows] == [1]
+
+
 def test_a_restore_begins_with_its_recovery_not_with_its_own_work() -> None:
     """Partitions wait for those that are restored before them: that time counts too."""
     measured = _Open("local", started=10.0)
