@@ -151,6 +151,21 @@ async def test_a_release_that_was_cut_off_by_the_sessions_end_is_told_again() ->
         assert [type(one) for one in told[:5]] == [Assigned, Release, Lost, Assigned, Release]
 
 
+async def test_a_release_that_failed_ends_the_work_on_its_partition() -> None:
+    """The report names the epoch of the work; from then on the client owns nothing."""
+    part = Part(release())
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK)
+        async with told_by(client) as told:
+            await until(lambda: any(isinstance(one, Release) for one in told))
+            epoch = client.holdings.epoch(AT)
+            asked = next(one for one in told if isinstance(one, Release))
+            assert client.holdings.may_work(AT, 0.0)
+            await client.release_failed(asked, "the disk is full")
+            assert not client.holdings.may_work(AT, 0.0)
+            assert [request.epoch for request in part.heard] == [epoch]
+
+
 async def test_what_is_told_by_a_new_stream_again_is_told_once() -> None:
     """A warm-up that is under way goes on over a reconnect."""
     part = Part(warm())

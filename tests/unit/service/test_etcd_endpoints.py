@@ -34,6 +34,19 @@ async def test_an_error_says_which_etcd_it_was() -> None:
     await store.close()
 
 
+async def test_a_failed_call_is_observed_with_the_name_of_its_error() -> None:
+    """Metrics count errors by this name."""
+    seen: list[Any] = []
+    access = EtcdAccess(endpoints=tuple(closed_ports(1)), deadline_s=2.0)
+    store = EtcdStore(access, observe=lambda *call: seen.append(call))
+    with pytest.raises(StoreUnavailable):
+        await store.get("/a")
+    ((name, took_s, error),) = seen
+    assert (name, error) == ("KV/Range", "StoreUnavailable")
+    assert 0.0 < took_s < 60.0
+    await store.close()
+
+
 async def test_an_outage_opens_no_connection_after_the_other() -> None:
     """Each endpoint has one, however often it is tried."""
     store = EtcdStore(EtcdAccess(endpoints=tuple(closed_ports(3)), deadline_s=2.0))

@@ -92,6 +92,13 @@ def test_a_handoff_that_was_given_up_tells_the_new_owner_to_forget_it() -> None:
     assert happens(view, (ALL.handoff(AT), None)) == [("new", AbortWarm(AT, created))]
 
 
+def test_a_strict_owner_that_was_never_asked_to_release_notices_nothing() -> None:
+    """The new owner was still warming up: the old one works on without a second grant."""
+    view = given(STRICT)
+    created = view.handoffs[AT].kv.create_revision
+    assert happens(view, (ALL.handoff(AT), None)) == [("new", AbortWarm(AT, created))]
+
+
 def test_an_owner_that_was_asked_to_release_in_vain_is_told_to_go_on() -> None:
     """It may have drained by now; its epoch is what it was."""
     view = given(replace(STRICT, phase=Phase.READY, released=True))

@@ -140,7 +140,7 @@ class _SlowWrites(MemoryStore):
         return await super().txn(compares, writes)
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("delay", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.5])
 def test_who_registers_while_the_instance_stops_is_sent_on(delay: float) -> None:
     """Its stream would live on at an instance that tells nothing any more, and its registration with it."""
 
