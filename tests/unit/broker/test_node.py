@@ -58,6 +58,15 @@ def test_whatever_metadata_shows_raises_the_version() -> None:
     assert versions == sorted(set(versions))
 
 
+def test_a_topic_that_is_only_validated_is_not_there_after_a_start() -> None:
+    """Its name stays free."""
+    store = MemoryStore()
+    catalogue(store).create("t", 1, {}, validate_only=True)
+    again = catalogue(store)
+    assert again.get("t") is None
+    again.create("t", 2, {})
+
+
 def test_partitions_of_deleted_topics_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cap is on what there is, also after growing."""
     monkeypatch.setattr(limits, "MAX_PARTITIONS", 10)

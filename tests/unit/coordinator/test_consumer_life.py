@@ -47,6 +47,17 @@ def test_a_heartbeat_ends_the_deadlines_of_the_classic_protocol() -> None:
     assert left == [Purpose.SESSION]
 
 
+def test_each_change_of_a_groups_state_is_told_once() -> None:
+    """Events without a change tell no state."""
+    bench = Bench()
+    bench.join("m1")
+    bench.heartbeat("m1", 2)
+    bench.heartbeat("m1", 2)
+    bench.heartbeat("m1", -1)
+    told = [detail for _, detail in happened(bench, "state")]
+    assert told == ["Empty -> Stable", "Stable -> Empty"]
+
+
 def test_the_first_member_after_an_empty_time_waits_for_no_interval() -> None:
     """The interval is between two targets of a group with members."""
     bench = Bench(ConsumerLimits(assignment_interval_ms=1_000))
