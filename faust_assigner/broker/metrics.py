@@ -51,8 +51,7 @@ def take(server: BrokerServer) -> Snapshot:
     members: Counter[str] = Counter({"classic": 0, "consumer": 0})
     for group in node.groups:
         groups[group.group_type, group.state_name] += 1
-        if not group.is_empty:
-            members.update(member.protocol for member in group.describe().members)
+        members.update(member.protocol for member in group.describe().members)
     spreads = {"rebalance": meter.rebalance_s} | dict(meter.heartbeat_s)
     return Snapshot(
         dict(node.counters),

@@ -62,7 +62,6 @@ class GroupRounds:
         #: The remaining extension of the initial delay; not None only while a new group waits for more
         #: members, and then a complete roster does not end the phase.
         self._initial_wait_ms: int | None = None
-        self._last_delay_ms = 0
         #: A member has joined since the delay was last set: only then is the delay extended.
         self._newcomer_since_delay = False
         #: Runs while a member of this generation has not synced; None exactly when ``_unsynced`` is empty.
@@ -148,7 +147,6 @@ class GroupRounds:
         if self.state is State.EMPTY:
             # Members of a new group tend to arrive together: wait for more members (KIP-134).
             delay = self.limits.initial_rebalance_delay_ms
-            self._last_delay_ms = delay
             self._initial_wait_ms = max(self.roster.rebalance_timeout_ms() - delay, 0)
             self._newcomer_since_delay = False
             self._join_deadline_ms = self._now + delay
@@ -165,10 +163,10 @@ class GroupRounds:
             self._complete_join()
 
     def _join_phase_due(self) -> None:
-        if self._initial_wait_ms and self._newcomer_since_delay and self._last_delay_ms:
-            delay = min(self.limits.initial_rebalance_delay_ms, self._initial_wait_ms)
-            self._initial_wait_ms = max(self._initial_wait_ms - self._last_delay_ms, 0)
-            self._last_delay_ms = delay
+        left = self._initial_wait_ms or 0
+        delay = min(self.limits.initial_rebalance_delay_ms, left)
+        if delay and self._newcomer_since_delay:
+            self._initial_wait_ms = left - delay
             self._newcomer_since_delay = False
             self._join_deadline_ms = self._now + delay
             return

@@ -98,6 +98,8 @@ def test_no_members_no_topics_no_partitions_are_fine() -> None:
         ([Member("a", ["t"])], {"t": 1}, {"replicas": "1"}, "'1'"),
         ([Member("a", None)], {"t": 1}, {}, "None"),  # type: ignore[arg-type]
         ([Member("a", ["t"])], {"t": 1}, {"changelogs": "t"}, "'t'"),
+        ([Member("a", b"topic")], {"t": 1}, {}, "b'topic'"),  # type: ignore[arg-type]
+        ([Member("a", ["t"], capacity="1")], {"t": 1}, {}, "'1'"),  # type: ignore[arg-type]
         ([Member("a", ["t"], capacity=0)], {"t": 1}, {}, "0"),
         ([Member("a", ["t"], capacity=-2.0)], {"t": 1}, {}, "-2"),
         ([Member("a", ["t"], capacity=math.nan)], {"t": 1}, {}, "nan"),
@@ -124,6 +126,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     )  # type: ignore[dict-item]
     assert answer.actives("a") == {"t": [0, 1]}
     assert all(type(g.group_id) is int for g in answer.groups)
+    assert {topic: type(count) for topic, count in answer.partitions.items()} == {"t": int}
 
 
 def test_more_replicas_than_members_are_as_many_as_there_are() -> None:
@@ -268,3 +271,14 @@ def test_who_belongs_and_is_too_far_behind_is_named_once() -> None:
         ("b", "being too far behind"),
         ("c", "total balance"),
     ]
+
+
+def test_an_empty_rack_id_is_a_rack() -> None:
+    """A standby goes to another one."""
+    racks = {"a": "", "b": "", "c": "far"}
+    members = [Member(m, ["t"], rack_id=rack) for m, rack in racks.items()]
+    answer = plan(members, {"t": 6}, replicas=1, changelogs=["t"])
+    here = {m: set(answer.actives(m)["t"]) for m in "ab"}
+    assert not any(
+        set(answer.standbys(one).get("t", [])) & here[other] for one, other in ("ab", "ba")
+    )

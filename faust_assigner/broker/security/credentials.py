@@ -90,15 +90,18 @@ class Credentials:
         puts: Mapping[tuple[str, str], Credential],
         deletes: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Store and delete credentials by (user, mechanism), all or nothing. Raises StoreFailed."""
+        """Store and delete credentials by (user, mechanism), all or nothing; a deletion counts after a put.
+
+        Raises StoreFailed.
+        """
         gone = list(deletes)
         self._store.write(
             [(_key(*name), _value(credential)) for name, credential in puts.items()],
             [_key(*name) for name in gone],
         )
+        self._known.update(puts)
         for name in gone:
             self._known.pop(name, None)
-        self._known.update(puts)
 
     def set_password(self, user: str, password: str) -> None:
         """Create a user with credentials for all mechanisms, or change the password of a user."""

@@ -23,7 +23,6 @@ def assign_together(spec: GroupSpec, topics: Mapping[TopicId, Topic]) -> Target:
             member_id,
             sorted(names[t] for t in said.topics if t in names),
             actives={names[t]: numbers for t, numbers in said.target.items() if t in names},
-            generation=0,
             instance_id=said.instance_id,
             rack_id=said.rack_id,
         )

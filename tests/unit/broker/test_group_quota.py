@@ -234,3 +234,17 @@ def test_empty_groups_of_the_own_address_and_kind_go_first() -> None:
     assert names[:3] == ["own first", "own second", "own offsets"]
     assert sorted(names[3:]) == ["other", "restored"]
     assert list(quota.fresh(mine, is_simple=False)) == []
+
+
+def test_a_group_that_waits_for_the_end_of_a_transaction_does_not_make_room() -> None:
+    """Its offsets may be committed later; without them the group is the first one to go."""
+    left = []
+    for waits in (True, False):
+        desk = Desk(MemoryStore())
+        assert join(desk, Peer(), "first", known=False) is Code.MEMBER_ID_REQUIRED
+        if waits:
+            assert desk.service.commit_later("first", 7, {("t", 0): Committed(1)}) is Code.NONE
+        for number in range(CAP):
+            join(desk, Peer(), f"g-{number}", known=False)
+        left.append(desk.service.get("first") is not None)
+    assert left == [True, False]

@@ -234,6 +234,15 @@ async def test_a_log_in_is_not_repeated(users: Credentials) -> None:
     assert door.is_open
 
 
+async def test_a_token_after_the_log_in_is_a_failure_though_it_is_right(users: Credentials) -> None:
+    """The log-in of a connection happens once."""
+    door = gate(users, PLAIN)
+    assert await door.answer(b"\0alice\0secret") == b""
+    with pytest.raises(LogInFailed):
+        await door.answer(b"\0alice\0secret")
+    assert door.has_failed
+
+
 async def test_the_answer_to_a_failure_names_no_reason(users: Credentials) -> None:
     """The same for a wrong password and for an unknown user."""
     answers = []

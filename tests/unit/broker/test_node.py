@@ -265,6 +265,18 @@ def test_the_wall_clock_counts_milliseconds_since_1970() -> None:
     assert before <= wall_ms() <= int(time.time() * 1_000)
 
 
+async def test_a_closed_node_tells_the_groups_of_no_change() -> None:
+    """Its store is closed by then."""
+    node = Node(Settings.parse({}))
+    node.start(asyncio.get_running_loop())
+    node.catalogue.create("t", 1, {})
+    telling = node._telling
+    assert telling is not None
+    node.close()
+    await asyncio.wait([telling], timeout=10)
+    assert telling.cancelled()
+
+
 def test_changes_of_topics_within_one_wait_reach_the_groups_in_one_update(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -185,6 +186,24 @@ def test_a_stop_puts_the_witness_on_the_disk(
     file = write_audit._file
     write_audit.close()
     assert synced == [file]
+
+
+def test_a_stop_writes_the_map_to_the_file_before_it_syncs_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some systems do not write a map with its file."""
+    steps: list[str] = []
+    write_audit = WriteAudit(tmp_path)
+    whole = write_audit._map
+    write_audit._map = cast(
+        Any,
+        SimpleNamespace(
+            flush=lambda: steps.append("map"), close=lambda: (steps.append("close"), whole.close())
+        ),
+    )
+    monkeypatch.setattr(os, "fsync", lambda _: steps.append("file"))
+    write_audit.close()
+    assert steps == ["map", "file", "close"]
 
 
 def test_a_torn_entry_of_the_witness_hides_no_other(tmp_path: Path) -> None:

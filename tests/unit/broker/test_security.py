@@ -92,6 +92,14 @@ def test_credentials_survive_a_start_and_never_hold_a_password() -> None:
     assert Credentials(store).is_password("alice", "other")
 
 
+def test_a_credential_that_one_change_puts_and_deletes_is_gone() -> None:
+    """In this life as in the next one: the store counts a deletion after a put."""
+    store = MemoryStore()
+    users, name = Credentials(store), ("alice", MECHANISMS[0])
+    users.change({name: from_password(MECHANISMS[0], "secret")}, [name])
+    assert list(users) == list(Credentials(store)) == []
+
+
 def test_a_user_who_does_not_exist_has_the_same_salt_each_time() -> None:
     """And another one on another broker."""
     one, two = Credentials(MemoryStore()), Credentials(MemoryStore())

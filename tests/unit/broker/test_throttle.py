@@ -66,6 +66,27 @@ def test_a_long_handler_gives_the_loop_away_after_each_slice() -> None:
     assert turns[:4] == ["long 0", "other", "long 1", "other"]
 
 
+def test_a_slice_begins_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that has given way once runs for a whole slice again."""
+    now, yields = [0.0], [0]
+    monkeypatch.setattr(throttle, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def sleep(_: float) -> None:
+        yields[0] += 1
+
+    async def story() -> list[int]:
+        mine, seen = Throttle(HandlerQueue()), []
+        for later in (0.0, throttle.SLICE_S, 0.0, 0.6 * throttle.SLICE_S, 0.6 * throttle.SLICE_S):
+            now[0] += later
+            with monkeypatch.context() as patched:
+                patched.setattr(throttle.asyncio, "sleep", sleep)
+                await mine.turn()
+            seen.append(yields[0])
+        return seen
+
+    assert run(story) == [0, 1, 1, 1, 2]
+
+
 @pytest.mark.usefixtures("ticking")
 def test_an_answer_that_takes_too_long_ends() -> None:
     """TimeoutError after so many seconds."""

@@ -390,6 +390,40 @@ def test_a_topic_without_partitions_is_nobodys() -> None:
     assert group.given["a"] == {("orders", 0), ("orders", 1)}
 
 
+def test_an_assignor_is_asked_for_topics_with_partitions_only() -> None:
+    """A subclass divides no empty topic."""
+    asked: list[str] = []
+
+    class Liking(MetadataAssignor):
+        def liked(
+            self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata
+        ) -> Sequence[int]:
+            asked.append(topic)
+            return [0]
+
+    group = Group({"orders": 2})
+    group.join("a", Liking({}), "orders", "later").round()
+    assert set(asked) == {"orders"}
+
+
+def test_members_that_like_nothing_keep_everything() -> None:
+    """A division that is liked as much as the present one is no reason for a move."""
+
+    class Indifferent(MetadataAssignor):
+        def liked(
+            self, labels: Mapping[str, str], topic: str, cluster: ClusterMetadata
+        ) -> Sequence[int]:
+            return []
+
+    group = Group({"orders": 3})
+    held = {"a": [2], "b": [0, 1]}
+    for name, numbers in held.items():
+        group.join(name, Indifferent({}))
+        group.reports[name] = encode_user_data(UserData(round=1, active={"orders": numbers}))
+    group.round()
+    assert {name: sorted(n for _, n in group.given[name]) for name in held} == held
+
+
 def test_what_others_would_refuse_is_refused_when_it_is_made() -> None:
     """A capacity or label no leader would take fails in the consumer that says it."""
     with pytest.raises(MetadataRefused):

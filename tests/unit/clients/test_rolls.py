@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
-from faust_assigner.clients.rolls import COOPERATIVE, EAGER, STOCK, STRANGER, Rolls, Worker, kind_of
+from faust_assigner.clients import rolls as module
+from faust_assigner.clients.groups import GroupNotFound
+from faust_assigner.clients.rolls import (
+    COOPERATIVE,
+    EAGER,
+    STOCK,
+    STRANGER,
+    Rolls,
+    Worker,
+    kind_of,
+    rolls,
+)
 from faust_assigner.wire import join
 from faust_assigner.wire.join import JoinData, encode_join
 
@@ -51,6 +63,28 @@ def metadata(user_data: bytes) -> bytes:
 def test_a_member_says_what_it_is(said: bytes, kind: str) -> None:
     """In the metadata of its last join."""
     assert kind_of(said) == kind
+
+
+async def test_a_group_without_members_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelled name has no worker to roll."""
+
+    class Client:
+        async def __aenter__(self) -> Client:
+            return self
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        async def coordinator_lookup(self, *_: object) -> int:
+            return 0
+
+    async def described(*_: object) -> SimpleNamespace:
+        return SimpleNamespace(members=(), protocol_data="")
+
+    monkeypatch.setattr(module, "client_of", lambda connection: Client())
+    monkeypatch.setattr(module, "described", described)
+    with pytest.raises(GroupNotFound, match="'misspelled'"):
+        await rolls({}, "misspelled")
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from faust_assigner.coordinator import effects as fx
 from faust_assigner.coordinator.errors import Code
+from faust_assigner.coordinator.events import JoinGroup, Protocol
+from faust_assigner.coordinator.records import Kind
 from faust_assigner.coordinator.settings import ConsumerLimits
 from faust_assigner.coordinator.timers import Purpose
+from tests.property.consumer_sim.clients import subscription
 from tests.support.coordination.consumer_bench import Bench
 
 
@@ -56,6 +62,71 @@ def test_each_change_of_a_groups_state_is_told_once() -> None:
     bench.heartbeat("m1", -1)
     told = [detail for _, detail in happened(bench, "state")]
     assert told == ["Empty -> Stable", "Stable -> Empty"]
+
+
+def classic_join(member_id: str, **changes: Any) -> JoinGroup:
+    """A JoinGroup of a consumer that reads "a" and owns nothing."""
+    metadata = subscription(["a"], {}, 1)
+    event = JoinGroup(0, member_id, "new", (Protocol("range", metadata),), needs_known_id=False)
+    return replace(event, **changes)
+
+
+def test_a_classic_join_ends_the_deadlines_of_the_consumer_protocol() -> None:
+    """A member that changes its protocol under its id is not removed for a revocation it owes no more."""
+    bench = Bench()
+    bench.join("m1")
+    group: Any = bench.group
+    for purpose in (Purpose.JOIN, Purpose.REBALANCE):
+        group.timers.set(purpose, "m1", bench.now + 1)
+    assert bench.ask(classic_join("m1")).error is Code.NONE
+    left = [one for one in Purpose if group.timers.get(one, "m1") is not None]
+    assert left == [Purpose.SESSION, Purpose.SYNC]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "shown"),
+    [
+        ({"protocol_type": "connect"}, Code.INCONSISTENT_GROUP_PROTOCOL, ""),
+        ({"session_timeout_ms": 1}, Code.INVALID_SESSION_TIMEOUT, "m2"),
+    ],
+)
+def test_a_refused_classic_join_shows_the_member_id_as_kafka_does(
+    changes: dict[str, Any], error: Code, shown: str
+) -> None:
+    """For a session timeout that is out of range, and for no other error."""
+    bench = Bench()
+    bench.join("m1")
+    answer = bench.ask(classic_join("m2", **changes))
+    assert (answer.error, answer.member_id) == (error, shown)
+
+
+def test_a_returned_static_member_starts_without_an_epoch_before() -> None:
+    """Its former life's epochs admit no request."""
+    bench = Bench()
+    bench.join("m1", instance_id="i")
+    bench.join("m2")
+    bench.heartbeat("m1", 2, {"a": (0, 1, 2, 3)}, instance_id="i")
+    bench.heartbeat("m1", -2, instance_id="i")
+    bench.saves.clear()
+    bench.join("m3", instance_id="i")
+    written = [
+        record.value
+        for save in bench.saves
+        for record in save
+        if record.key.kind is Kind.CURRENT and record.key.member_id == "m3"
+    ]
+    assert written
+    assert {getattr(one, "previous_epoch", None) for one in written} == {0}
+
+
+def test_a_failed_write_leaves_the_deadline_of_the_target() -> None:
+    """It belongs to the group, and to no member whose change failed."""
+    bench = Bench(ConsumerLimits(assignment_interval_ms=1_000))
+    bench.join("m1")
+    group: Any = bench.group
+    bench.disk_fails = True
+    bench.join("m2")
+    assert group.timers.get(Purpose.TARGET, "") == bench.now + 1_000
 
 
 def test_the_first_member_after_an_empty_time_waits_for_no_interval() -> None:
