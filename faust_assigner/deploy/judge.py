@@ -188,15 +188,12 @@ def _copies(steps: Sequence[Step], played: Sequence[Played]) -> Check:
     if dark:
         return Check(name=COPIES, state=UNKNOWN, text=f"the lag is not known of {_some(dark)}")
     text = (
-        f"{stateful} {_task(stateful)} with tables, each to a copy that has caught up"
+        f"{stateful} {'move' if stateful == 1 else 'moves'} of tasks with tables, each to a copy that "
+        "has caught up"
         if stateful
         else "no task with a table moves"
     )
     return Check(name=COPIES, state=OK, text=text)
-
-
-def _task(count: int) -> str:
-    return "task" if count == 1 else "tasks"
 
 
 def _place(move: Move) -> str:

@@ -173,7 +173,9 @@ def _tiles(report: Report) -> Iterator[Tile]:
         name="Members ready",
         value=f"{totals.ready:,}",
         of=f"of {totals.members:,}",
-        note=f"{silent} do not answer" if silent else "all answered",
+        note=f"{silent:,} {'does' if silent == 1 else 'do'} not answer"
+        if silent
+        else "all answered",
         level="bad" if silent or totals.ready < totals.answered else "good",
     )
     lags = [one.lag for one in report.partitions if one.lag is not None]
@@ -194,9 +196,9 @@ def _tiles(report: Report) -> Iterator[Tile]:
     yield Tile(
         name="Not processed",
         value=f"{totals.standing_partitions:,}",
-        note="partitions stand still"
-        if totals.standing_partitions
-        else "no partition stands still",
+        note={0: "no partition stands still", 1: "partition stands still"}.get(
+            totals.standing_partitions, "partitions stand still"
+        ),
         level="bad" if totals.standing_partitions else "good",
     )
     if decision is not None:

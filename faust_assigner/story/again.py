@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -201,7 +202,8 @@ def _outcome(plan: Plan, place: Place) -> Outcome | None:
 def task_of(decision: Decision, place: Place) -> tuple[str, ...]:
     """Return the co-partitioned topics of a partition's topic; only this topic if unknown."""
     if decision.asked is not None:
-        for group in decision.asked.plan().groups:
-            if place[0] in group.topics:
-                return group.topics
+        with suppress(FaustAssignerError):
+            for group in decision.asked.plan().groups:
+                if place[0] in group.topics:
+                    return group.topics
     return (place[0],)

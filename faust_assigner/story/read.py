@@ -157,12 +157,17 @@ def _place(both: dict[str, Any], row: Mapping[str, Any]) -> None:
             cold=row["cold"],
             standby_hit=row["standby_hit"],
             rule=row.get("rule") if isinstance(row.get("rule"), str) else None,
-            rejected=tuple(map(str, row.get("rejected") or ())),
+            rejected=tuple(_texts(row.get("rejected"))),
         )
     else:
         held = both["standby"].get(place, ())
         if row["member_id"] not in held:
             both["standby"][place] = (*held, row["member_id"])
+
+
+def _texts(value: Any) -> list[str]:
+    """Return an optional list of texts; empty if the value is no list."""
+    return [str(one) for one in value] if isinstance(value, list) else []
 
 
 def _recovery(values: Mapping[str, Any]) -> Recovery:
@@ -193,7 +198,7 @@ def _decision(
         session_timeout_s=row.get("session_timeout_s"),
         names=names,
         static=frozenset(one["member_id"] for one in row["members"] if one.get("instance_id")),
-        leaving=frozenset(map(str, cause.get("leaving") or ())),
+        leaving=frozenset(_texts(cause.get("leaving"))),
         follows=bool(cause.get("follows")),
         completes=str(cause.get("completes") or ""),
         asked=decode_plan_input(row.get("asked")),

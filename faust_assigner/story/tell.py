@@ -70,12 +70,23 @@ def why_partition(story: Story, place: Place, *, at: float | None = None) -> Ans
     moves = list(moves_of(place, found))
     subject = f"{place[0]}/{place[1]}"
     if not moves:
-        raise NothingKnown(f"no decision in the ledger places {subject}; {_period(story)}")
+        raise NothingKnown(_unmoved(story, place, subject))
     # A time has the precision of a minute: the whole minute counts.
     chosen = [move for move in moves if at is None or move.incident.first.at < at + 60.0]
     if not chosen:
         raise NothingKnown(f"{subject} was not placed before then; {_period(story)}")
     return _answer(story, chosen[-1], place, subject)
+
+
+def _unmoved(story: Story, place: Place, subject: str) -> str:
+    first, owned = story.decisions[0], story.decisions[-1].actives.get(place)
+    if owned is None:
+        return f"no decision in the ledger places {subject}; {_period(story)}"
+    return (
+        f"{story.name(owned.member_id)} owns {subject}, which has not moved since before generation "
+        f"{first.generation}, the ledger's first. The leader of an earlier move has its row: repeat the "
+        "command when that worker runs, or name its ledger with --ledger"
+    )
 
 
 def _answer(story: Story, move: Moved, place: Place, subject: str) -> Answer:

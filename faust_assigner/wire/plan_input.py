@@ -50,7 +50,16 @@ class PlanInput:
 
 #: Claims of a member, by their name in the model.
 _CLAIMS = ("actives", "standbys", "former_actives", "awaited", "overdue")
-_PLAIN = ("generation", "former_generation", "instance_id", "rack_id", "capacity")
+#: Further fields of a member, with their types.
+_PLAIN = {
+    "generation": int,
+    "former_generation": int,
+    "instance_id": str,
+    "rack_id": str,
+    "capacity": float,
+}
+#: The largest number of partitions that a text of runs may name.
+MOST_PARTITIONS = 1_000_000
 
 
 def encode_plan_input(asked: PlanInput) -> dict[str, Any]:
@@ -121,7 +130,10 @@ def of_runs(text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
+        run = range(int(first), int(last or first) + 1)
+        if run[-1:] and len(found) + run[-1] - run[0] >= MOST_PARTITIONS:
+            raise ValueError(f"{part} are more than {MOST_PARTITIONS:,} partitions")
+        found += run
     return found
 
 
@@ -131,7 +143,7 @@ def decode_plan_input(value: Any) -> PlanInput | None:
         usual: Sequence[str] = value["topics"]
         return PlanInput(
             members=tuple(_decoded(one, usual) for one in value["members"]),
-            partitions={str(t): int(n) for t, n in value["partitions"].items()},
+            partitions={str(t): _count(n) for t, n in value["partitions"].items()},
             replicas=int(value["replicas"]),
             changelogs=frozenset(value["changelogs"]),
             weightless=frozenset(value["weightless"]),
@@ -141,15 +153,21 @@ def decode_plan_input(value: Any) -> PlanInput | None:
             if "weights" in value
             else None,
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
+
+
+def _count(value: Any) -> int:
+    if not 0 <= (count := int(value)) <= MOST_PARTITIONS:
+        raise ValueError(f"a topic has at most {MOST_PARTITIONS:,} partitions, got {count}")
+    return count
 
 
 def _decoded(value: Any, usual: Sequence[str]) -> Member:
     claims: dict[str, Any] = {
         name: {t: of_runs(runs) for t, runs in value.get(name, {}).items()} for name in _CLAIMS
     }
-    plain = {name: value[name] for name in _PLAIN if name in value}
+    plain: dict[str, Any] = {n: convert(value[n]) for n, convert in _PLAIN.items() if n in value}
     positions = value.get("positions")
     if positions is not None:
         positions = {

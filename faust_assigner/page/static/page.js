@@ -42,14 +42,15 @@
     const part = document.getElementById(name);
     if (!part || shown.get(name) === html) return;
     shown.set(name, html);
-    const box = part.querySelector(".box"), at = box && [box.scrollLeft, box.scrollTop];
+    const boxes = () => [...part.querySelectorAll(".box, .wide")];
+    const at = boxes().map(one => [one.scrollLeft, one.scrollTop]);
     const focused = part.contains(document.activeElement) ? place(document.activeElement) : null;
     const isOpen = [...part.querySelectorAll("details[open]")].map(one => one.dataset.keep);
     const find = document.getElementById("find"), text = find && find.value;
     const trouble = document.getElementById("trouble"), only = trouble && trouble.checked;
     part.innerHTML = html;
-    const now = part.querySelector(".box");
-    if (at && now) { now.scrollLeft = at[0]; now.scrollTop = at[1]; }
+    newest(part);
+    boxes().forEach((one, i) => { if (at[i]) [one.scrollLeft, one.scrollTop] = at[i]; });
     for (const one of part.querySelectorAll("details")) one.open = isOpen.includes(one.dataset.keep);
     if (name === "grid") {
       prepare();
@@ -60,6 +61,11 @@
       }
     }
     if (focused) { const one = found(part, focused); if (one) one.focus({ preventScroll: true }); }
+  }
+
+  // A chart that is wider than the screen begins at its newest end.
+  function newest(part) {
+    for (const one of part.querySelectorAll(".wide:has(.chart)")) one.scrollLeft = one.scrollWidth;
   }
 
   function place(element) {
@@ -234,6 +240,7 @@
 
   addEventListener("hashchange", fromHash);
   prepare();
+  newest(document);
   fromHash();
   listen();
 })();

@@ -96,6 +96,21 @@ async def test_a_look_changes_the_page_and_keeps_place_and_words(port: int) -> N
         assert watch.shown.version > 1
 
 
+async def test_the_chart_on_a_phone_begins_at_its_newest_end_and_keeps_its_place(port: int) -> None:
+    """A new look replaces the chart; a reader who has scrolled stays where the reader was."""
+    async with page(port, fleet(3)) as (found, _):
+        await found.look(width=390, height=844)
+        await found.open(await found.js("location.href"))
+        chart = "document.querySelector('#rounds .wide')"
+        await found.until(f"{chart} && {chart}.scrollLeft > 100")
+        assert await found.js(
+            f"{chart}.scrollLeft + {chart}.clientWidth + 2 >= {chart}.scrollWidth"
+        )
+        await found.js(f"{chart}.scrollLeft = 60, {chart}.dataset.former = 1")
+        await found.until(f"!{chart}.dataset.former")
+        assert await found.js(f"{chart}.scrollLeft") == 60
+
+
 async def test_a_task_is_found_by_its_name(port: int) -> None:
     """Its owner and its copies are left."""
     async with page(port, fleet(12)) as (found, _):

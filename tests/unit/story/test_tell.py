@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -285,6 +286,45 @@ def test_a_member_has_a_story() -> None:
         assert "loses" in answer.events[-1].text
     with pytest.raises(NothingKnown, match="w0, w1, w2"):
         why_member(found.story(), "w9")
+
+
+@pytest.mark.parametrize("odd", [5, True, {}, "soon", 10**400])
+def test_optional_values_of_a_wrong_type_are_left_out(odd: object) -> None:
+    """A line of a later version or a stranger: the move is told without those values."""
+    found, number = killed()
+    rows = [json.loads(line) for line in found.ledgers["m0"]]
+    for row in rows:
+        if row["table"] == "decision":
+            row["cause"]["leaving"] = odd
+        elif row["table"] == "assignment":
+            row["rejected"] = odd
+    answer = why_partition(read(json.dumps(row).encode() for row in rows), ("orders", number))
+    assert "left without handing over" in text(answer)
+    assert "passed over" not in text(answer)
+
+
+def test_an_input_that_the_planner_refuses_leaves_the_change_unknown() -> None:
+    """The move is told; the reason names the decision."""
+    found, number = killed()
+    rows = [json.loads(line) for line in found.ledgers["m0"]]
+    for row in rows:
+        if row["table"] == "decision":
+            row["asked"]["members"][0]["capacity"] = -1.0
+    answer = why_partition(read(json.dumps(row).encode() for row in rows), ("orders", number))
+    assert answer.headline.startswith(f"orders/{number} moved from w1")
+    assert answer.avoided_by == ()
+    assert "cannot be planned again" in answer.unknown[0]
+
+
+def test_a_partition_whose_move_is_in_a_missing_ledger_names_its_owner_and_the_ledger() -> None:
+    """A stopped leader decides the round that gives its tasks away; the next ledger begins after it."""
+    found = Told().join("m0", "m1", "m2").round("m0").leave("m1").round("m0").round("m2")
+    last = read(found.ledgers["m2"])
+    assert len(last.decisions) == 1
+    ((topic, number), active), *_ = last.decisions[0].actives.items()
+    owner = re.escape(last.name(active.member_id))
+    with pytest.raises(NothingKnown, match=rf"^{owner} owns {topic}/{number}, .*--ledger"):
+        why_partition(last, (topic, number))
 
 
 def test_what_the_ledger_does_not_name_is_an_error() -> None:

@@ -13,6 +13,7 @@ from faust_assigner.model import Member
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire import plan_input as room
 from faust_assigner.wire.plan_input import (
+    MOST_PARTITIONS,
     PlanInput,
     as_runs,
     decode_plan_input,
@@ -145,6 +146,25 @@ def test_the_words_of_another_version_are_no_input(broken: Any) -> None:
         value["warmups"] = {"unknown": 1}
     else:
         value = broken
+    assert decode_plan_input(value) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [("generation", []), ("capacity", 10**400), ("actives", {"orders": "0-99999999999999"})],
+)
+def test_a_member_with_an_odd_value_is_no_input(name: str, odd: Any) -> None:
+    """A ledger's line may have any JSON; a long run of numbers takes no memory."""
+    value: Any = encode_plan_input(ASKED)
+    value["members"][0][name] = odd
+    assert decode_plan_input(value) is None
+
+
+@pytest.mark.parametrize("count", [-1, MOST_PARTITIONS + 1, 10**400])
+def test_an_impossible_number_of_partitions_is_no_input(count: int) -> None:
+    """The planner has an array of that length."""
+    value: Any = encode_plan_input(ASKED)
+    value["partitions"]["orders"] = count
     assert decode_plan_input(value) is None
 
 
