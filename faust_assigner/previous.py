@@ -16,7 +16,7 @@ import numpy as np
 from faust_assigner.claims import TopicClaims, items_of
 from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Member, Previous
 
-#: The claims on one topic: (numbers, members), the oldest generation first.
+#: The claims on one topic: (numbers, members).
 _Pairs: TypeAlias = tuple[Ints, Ints]
 _NO_INTS: Ints = np.empty(0, dtype=np.int64)
 
@@ -27,18 +27,16 @@ def resolve_claims(layout: Layout, members: Sequence[Member]) -> Previous:
     Cost: O(claims); contested partitions and the standbys of stateful groups cost a sort.
     """
     generations = np.array([_generation(m) for m in members], dtype=np.int64)
-    eldest_first = np.argsort(generations, kind="stable").tolist()
     topics = {t for group in layout.groups for t in group.topics}
     logs = {t for group in layout.groups for t in group.changelogs}
-    actives = _gather(((m, members[m].actives) for m in eldest_first), topics)
-    standbys = _gather(((m, members[m].standbys) for m in eldest_first), logs) if logs else {}
+    actives = _gather((one.actives for one in members), topics)
+    standbys = _gather((one.standbys for one in members), logs) if logs else {}
     dates = np.array(
         [_former_generation(m, g) for m, g in zip(members, generations.tolist(), strict=True)],
         dtype=np.int64,
     )
-    oldest_first = np.argsort(dates, kind="stable").tolist()
-    wishes = _gather(((m, members[m].former_actives) for m in oldest_first), topics)
-    promised = _gather(((m, members[m].awaited) for m in eldest_first), logs) if logs else {}
+    wishes = _gather((one.former_actives for one in members), topics)
+    promised = _gather((one.awaited for one in members), logs) if logs else {}
     owner = np.full(layout.tasks, NOBODY, dtype=np.int64)
     # Usually there are no contested claims: a single array serves all three.
     last = home = awaited = np.full(layout.tasks, NOBODY, dtype=np.int64)
@@ -77,10 +75,10 @@ def _date(g: Any) -> int:
     return min(max(g, -1), 1 << 62) if type(g) is int else -1
 
 
-def _gather(sides: Iterable[tuple[int, Any]], topics: set[str]) -> dict[str, TopicClaims]:
-    """Return every claim on a known topic, by topic."""
+def _gather(sides: Iterable[Any], topics: set[str]) -> dict[str, TopicClaims]:
+    """Return every claim of ``sides``, one per member, on a known topic, by topic."""
     found = {topic: TopicClaims() for topic in topics}
-    for m, claims in sides:
+    for m, claims in enumerate(sides):
         for topic, claim in items_of(claims):
             if type(topic) is str and topic in found:
                 found[topic].add(m, claim)

@@ -112,7 +112,7 @@ class Progress:
                 end = self._at(topic, number, owner)
                 at = self._at(topic, number, self.previous.copy_member[first:last])
                 if beyond := int(np.count_nonzero(_is_beyond(at, end) & (end > 0))):
-                    found[topic] = found.get(topic, 0) + beyond
+                    found[topic] = beyond
         return found
 
     def _at(self, topic: str, number: Ints, member: Ints) -> Ints:
@@ -135,8 +135,7 @@ class Progress:
         for g, group in enumerate(self.layout.groups):
             if group.is_stateful and group.adds_load:
                 was, to = self.layout.of(g, before), self.layout.of(g, target)
-                number = np.flatnonzero(was != to)
-                number = number[was[number] != NOBODY]
+                number = np.flatnonzero((was != to) & (was != NOBODY))
                 waits[self.layout.start[g] + number] = ~self.caught_up(g, number, to[number])
         return waits
 

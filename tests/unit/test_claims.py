@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from faust_assigner import Member, plan
-from faust_assigner.claims import numbers, offsets_at
+from faust_assigner.claims import TopicClaims, numbers, offsets_at
 
 
 class Hostile:
@@ -204,3 +204,17 @@ def test_lists_of_many_members_are_read_as_each_alone(claim: list[Any]) -> None:
 def test_offsets_are_read_from_mappings_and_pairs_of_arrays(claim: Any, offsets: list[int]) -> None:
     """0 where there is none, and for anything that is no offset."""
     assert offsets_at(claim, np.array([1, 2, 3])).tolist() == offsets
+
+
+def test_claims_on_equal_arrays_are_read_singly() -> None:
+    """Only the same objects and equal ranges are compared at once."""
+    one, other = TopicClaims([0], [np.array([1, 2])]), TopicClaims([0], [np.array([1, 2])])
+    assert one.is_same(one)
+    assert not one.is_same(other)
+
+
+@pytest.mark.parametrize("odd", [range(3, 1), range(1 << 70, (1 << 70) + 2), range(9, 12)])
+def test_a_range_without_partitions_takes_none_from_the_next_one(odd: range) -> None:
+    """It runs backwards, or lies beyond the topic."""
+    number, member = TopicClaims([0, 1], [odd, range(2)]).pairs(4)
+    assert (number.tolist(), member.tolist()) == ([0, 1], [1, 1])

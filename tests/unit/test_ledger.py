@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faust_assigner.ledger import MAX_LINE_BYTES, TABLES, Refusal, Row, encode, parse, stamp
+from faust_assigner.ledger import (
+    MAX_LINE_BYTES,
+    TABLES,
+    Refusal,
+    Row,
+    decision_id,
+    encode,
+    parse,
+    stamp,
+)
 
 ROWS = {
     "decision": {
@@ -239,3 +248,51 @@ def test_an_amount_may_be_nothing_and_not_less(records: int, is_taken: bool) -> 
     """A restore that had all rows on its disk read no record."""
     line = encode("recovery", {**ROWS["recovery"], "records": records})
     assert isinstance(parse(line), Row) is is_taken
+
+
+def test_a_line_of_the_most_bytes_is_read() -> None:
+    """And a longer one is refused unread."""
+    assert parse(b" " * MAX_LINE_BYTES) is None
+    assert isinstance(parse(b" " * (MAX_LINE_BYTES + 1)), Refusal)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("NaN", "NaN is not a JSON value"), ("1e999", "the number is beyond a double")],
+)
+def test_a_number_that_json_does_not_have_refuses_the_line(text: str, reason: str) -> None:
+    """Python's parser would take it."""
+    line = encode("decision", {**ROWS["decision"], "solve_ms": 0.125})
+    found = parse(line.replace(b"0.125", text.encode()))
+    assert isinstance(found, Refusal)
+    assert reason in found.reason
+
+
+def test_a_value_that_is_no_json_is_refused_in_an_unknown_column_too() -> None:
+    """Readers in other languages would refuse the file."""
+    found = parse(encode("assignment", ROWS["assignment"]).replace(b"{", b'{"more":NaN,', 1))
+    assert isinstance(found, Refusal)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("x" * 58, f'"{"x" * 58}"'), ("x" * 59, f'"{"x" * 56}...')]
+)
+def test_a_long_value_is_shown_in_part(name: str, shown: str) -> None:
+    """A reason has one line of a terminal."""
+    found = parse(json.dumps({"table": name}).encode())
+    assert isinstance(found, Refusal)
+    assert f": {shown} is none of" in found.reason
+
+
+def test_half_a_character_is_written_as_a_question_mark() -> None:
+    """A line that cannot be encoded would stop the ledger."""
+    row = {**ROWS["assignment"], "member_id": "m\ud800"}
+    found = parse(encode("assignment", row))
+    assert isinstance(found, Row)
+    assert found.values["member_id"] == "m?"
+
+
+def test_groups_whose_members_ids_join_to_the_same_text_have_other_rounds() -> None:
+    """The ids are separated, and so are group and generation."""
+    rounds = [("g", 1, ["ab", "c"]), ("g", 1, ["a", "bc"]), ("g", 1, ["abc"]), ("g1", 1, ["abc"])]
+    assert len({decision_id(*one) for one in rounds}) == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from faust_assigner import Member, Plan, plan
 from faust_assigner.checks.reading import accepted_owners, copies_of, last_owners, units_of
@@ -161,3 +162,60 @@ def test_a_task_is_awaited_by_who_holds_a_copy_of_what_another_owns() -> None:
     assert awaited([], ["c-log"]) == -1
     assert awaited(["a"], ["c-log"], waits="owner") == -1
     assert awaited(["a"], ["c-log"], waits="nobody") == -1
+
+
+def past(*members: Member, changelogs: Sequence[str] = ("c-log",)) -> Any:
+    """The previous state of partition 0 of the one group."""
+    return plan(members, dict.fromkeys(TOPICS, 1), changelogs=changelogs).previous
+
+
+def former(name: str, *, at: int | None = None, generation: int = 5, **claims: Any) -> Member:
+    """A member that had partition 0 when it stopped."""
+    wish = {"a": [0]}
+    return Member(
+        name, TOPICS, former_actives=wish, former_generation=at, generation=generation, **claims
+    )
+
+
+def test_a_former_ownership_from_generation_zero_is_dated() -> None:
+    """A member with a later assignment does not know the later owners; without a date it is dated now."""
+    found = [past(former("x", at=at)).former.tolist() for at in (0, 5, None)]
+    assert found == [[-1], [0], [0]]
+
+
+def test_a_task_with_an_owner_has_no_former_owner() -> None:
+    """The wish of the former owner remains as its home."""
+    found = past(member("owner", 6, "a"), former("was", generation=5))
+    assert (found.owner.tolist(), found.former.tolist(), found.home.tolist()) == ([0], [-1], [1])
+
+
+def test_a_generation_may_be_any_number_and_nothing_else() -> None:
+    """Beyond 64 bits it is the newest one; a boolean is no generation."""
+    assert previous(member("x", 1 << 80, "a"), member("y", 5, "a")) == ["x"]
+    assert previous(member("x", True, "a"), member("y", 0, "a")) == ["y"]
+
+
+def test_a_former_owner_with_less_state_than_a_copy_loses_the_task() -> None:
+    """Of all copies the one with the most changelogs counts, whatever their order."""
+    logs, one, both = ("b", "c-log"), {"b": [0]}, {"b": [0], "c-log": [0]}
+    more = Member("a", TOPICS, standbys=both, generation=5)
+    assert past(more, former("z", standbys=one), changelogs=logs).former.tolist() == [-1]
+    less = Member("a", TOPICS, standbys=one, generation=5)
+    assert past(less, former("z", standbys=one), changelogs=logs).former.tolist() == [1]
+
+
+def test_a_copy_has_at_most_every_changelog_and_is_a_standby_if_it_was_one_too() -> None:
+    """Here the member is an outdated owner of two topics, and a standby."""
+    both = Member(
+        "old", TOPICS, actives={"a": [0], "b": [0]}, standbys={"c-log": [0]}, generation=1
+    )
+    found = past(both, member("owner", 2, "a"))
+    assert (found.copy_logs.tolist(), found.copy_was_standby.tolist()) == ([1], [True])
+
+
+def test_the_copy_for_an_awaited_task_was_no_standby() -> None:
+    """It is a warm-up beyond the standbys."""
+    copy = {"c-log": [0]}
+    waits = Member("waits", TOPICS, standbys=copy, awaited=copy, generation=1)
+    found = past(member("owner", 1, "a"), waits)
+    assert (found.awaited.tolist(), found.copy_was_standby.tolist()) == ([1], [False])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from faust_assigner.grouper import PartitionGrouper, starts
-from faust_assigner.model import NOBODY, Ints, Layout, Member, Previous
+from faust_assigner.model import NOBODY, Group, Ints, Layout, Member, Previous
 from faust_assigner.warmup import Progress, WarmupPolicy
 
 A, B, C = 0, 1, 2
@@ -92,3 +94,202 @@ def test_each_limit_of_a_policy_has_a_least_value(limits: dict[str, int]) -> Non
     """The error names the whole policy."""
     with pytest.raises(ValueError, match=f"{next(iter(limits))}={next(iter(limits.values()))}"):
         WarmupPolicy(**limits)
+
+
+# -- the lag ---------------------------------------------------------------------------------
+
+
+def fleet(
+    *positions: dict[str, dict[int, int]] | None,
+    owner: Ints | None = None,
+    awaited: Ints | None = None,
+    overdue: Any = None,
+    **limits: int,
+) -> Progress:
+    """Members a, b and c with six tasks of two changelogs and a follower; ``overdue`` is c's report."""
+    everybody = ints(A, B, C)
+    groups = (
+        Group(
+            group_id=6,
+            topics=("t", "log", "log2"),
+            partitions=6,
+            members=everybody,
+            changelogs=("log", "log2"),
+        ),
+        Group(
+            group_id=7,
+            topics=("more",),
+            partitions=6,
+            members=everybody,
+            changelogs=("more",),
+            follows=0,
+        ),
+    )
+    whole = Layout(
+        member_ids=("a", "b", "c"),
+        groups=groups,
+        start=starts(groups),
+        capacity=np.ones(3),
+        rack=np.full(3, NOBODY),
+    )
+    nobody = ints(*[NOBODY] * 12)
+    owners = nobody.copy()
+    owners[:6] = A if owner is None else owner
+    owners[6:] = owners[:6]
+    promised = nobody.copy()
+    promised[:6] = NOBODY if awaited is None else awaited
+    past = Previous(
+        owner=owners,
+        former=nobody,
+        home=nobody,
+        awaited=promised,
+        copy_task=ints(),
+        copy_member=ints(),
+        copy_logs=ints(),
+        copy_was_standby=np.empty(0, dtype=np.bool_),
+    )
+    said = [*positions, *[{}] * (3 - len(positions))]
+    members = [
+        Member(
+            name,
+            [],
+            positions=where,
+            overdue=overdue if name == "c" and overdue is not None else {},
+        )
+        for name, where in zip("abc", said, strict=True)
+    ]
+    return Progress(whole, members, past, WarmupPolicy(**limits))
+
+
+def lag(progress: Progress, number: int = 0) -> int:
+    """The records that c has to read."""
+    return int(progress.lag(0, ints(number), ints(C))[0])
+
+
+@pytest.mark.parametrize(
+    ("owners", "own", "behind"),
+    [
+        ({"log": 100}, {"log": 40}, 60),
+        ({"log": 100, "log2": 50}, {"log": 40, "log2": 45}, 65),
+        ({"log": 100, "log2": 50}, {"log": 40, "log2": 55}, 60),
+        ({"log": 100}, {"log": 100_100}, 0),
+        ({"log": 100}, {"log": 100_101}, 100),
+        ({"log": 1 << 60}, {"log": 0}, 1 << 48),
+    ],
+    ids=["one log", "two logs", "one further on", "plausible", "implausible", "clipped"],
+)
+def test_the_lag_is_the_sum_of_the_records_to_read_of_each_log(
+    owners: dict[str, int], own: dict[str, int], behind: int
+) -> None:
+    """A member that is further on in one log has no fewer records to read in another."""
+    at = [{topic: {0: offset} for topic, offset in side.items()} for side in (owners, own)]
+    assert lag(fleet(at[0], {}, at[1])) == behind
+
+
+def test_the_lag_of_a_member_is_unknown_if_it_or_the_owner_is_silent() -> None:
+    """No task waits for it."""
+    ends = {"log": {0: 100}}
+    assert (lag(fleet(ends, {}, None)), lag(fleet(None, {}, {"log": {0: 4}}))) == (0, 0)
+    assert lag(fleet(ends, {}, {})) == 100
+
+
+@pytest.mark.parametrize(
+    ("end", "at", "is_near"), [(30, 20, True), (31, 20, False), (9, 0, True), (10, 0, False)]
+)
+def test_each_bound_of_the_lag_is_acceptable_itself(end: int, at: int, is_near: bool) -> None:
+    """10 records behind, or a log of 9 records without any state."""
+    found = fleet(
+        {"log": {0: end}},
+        {},
+        {"log": {0: at}},
+        acceptable_recovery_lag=10,
+        acceptable_from_nothing=9,
+    )
+    assert found.caught_up(0, ints(0), ints(C)).tolist() == [is_near]
+
+
+# -- this round ------------------------------------------------------------------------------
+
+FAR = {"log": dict.fromkeys(range(6), 900_000)}
+
+
+def to(*numbers: int, member: int = C, follower: bool = False) -> Ints:
+    """A target: a keeps all tasks except ``numbers``."""
+    target = ints(*[A] * 12)
+    target[[number + 6 * follower for number in numbers]] = member
+    return target
+
+
+def test_a_task_stays_with_its_owner_until_its_target_is_near_and_a_follower_does_not() -> None:
+    """A follower goes with its source; a task without an owner waits for no member."""
+    found = fleet({**FAR, "more": FAR["log"]})
+    assert np.flatnonzero(found.held(to(0, 3))).tolist() == [0, 3]
+    assert not found.held(to(0, follower=True)).any()
+    assert not fleet(FAR, owner=ints(*[NOBODY] * 6)).held(to(0)).any()
+
+
+def test_an_overdue_task_is_exchanged_for_the_nearest_one_that_stays() -> None:
+    """Not for a task that is overdue itself or leaves for another member."""
+    behind = {0: 0, 1: 890_000, 2: 899_000, 3: 100_000, 4: 500_000, 5: 300_000}
+    target = to(0)
+    target[2] = B
+    found = fleet(FAR, {}, {"log": behind}, overdue={"log": [0, 1]}).another(target)
+    assert np.flatnonzero(found != target).tolist() == [0, 4]
+    assert (found[0], found[4]) == (A, C)
+    near = fleet(FAR, {}, FAR, overdue={"log": [0]})
+    assert near.another(target).tolist() == target.tolist()
+
+
+@pytest.mark.parametrize("junk", [np.array([1, 2]), "overdue", 5])
+def test_a_report_of_overdue_tasks_that_is_no_mapping_reports_none(junk: Any) -> None:
+    """It comes from another member's metadata."""
+    target = to(0)
+    assert fleet(FAR, overdue=junk).another(target).tolist() == target.tolist()
+
+
+# -- the next rounds -------------------------------------------------------------------------
+
+
+def onward(progress: Progress, target: Ints, *, standbys: Any = None, far: Any = None) -> Any:
+    """The members with a warm-up and the awaited members, by task."""
+    standby = np.full((12, 1), NOBODY, dtype=np.int64)
+    for task, member in (standbys or {}).items():
+        standby[task] = member
+    owner = progress.previous.owner
+    away = target != owner if far is None else np.isin(np.arange(12), far)
+    found = progress.onward(owner, target, standby, away, {})
+    return tuple(
+        {t: m for t, m in enumerate(column.tolist()) if m != NOBODY}
+        for column in (found.warmup, found.awaited)
+    )
+
+
+def test_a_far_task_gets_a_warm_up_unless_its_target_is_a_standby() -> None:
+    """Both are awaited; a task whose target is near goes without, and so does a follower."""
+    target = to(0, 1, 2)
+    assert onward(fleet(FAR), target, standbys={1: C}, far=[0, 1]) == ({0: C}, {0: C, 1: C})
+    assert onward(fleet(FAR), to(0, follower=True)) == ({}, {})
+
+
+def test_a_task_without_an_owner_is_not_awaited() -> None:
+    """It goes to its target in this round."""
+    assert onward(fleet(FAR, owner=ints(*[NOBODY] * 6)), to(0), far=[0]) == ({}, {})
+
+
+def test_a_task_overdue_on_one_member_is_awaited_on_another() -> None:
+    """On the member that reported it, it is not."""
+    late = {"log": [0]}
+    assert onward(fleet(FAR, overdue=late), to(0)) == ({}, {})
+    assert onward(fleet(FAR, overdue=late), to(0, member=B)) == ({0: B}, {0: B})
+
+
+def test_warm_ups_are_limited_on_a_member_and_in_the_group() -> None:
+    """The ones that have begun come first, then those with the least lag."""
+    near = {"log": {0: 1, 1: 500_000, 2: 700_000}}
+    both = to(0, 1, 2)
+    assert onward(fleet(FAR, {}, near, max_per_member=2), both)[0] == {1: C, 2: C}
+    begun = ints(C, NOBODY, NOBODY, NOBODY, NOBODY, NOBODY)
+    assert onward(fleet(FAR, {}, near, awaited=begun, max_per_member=2), both)[0] == {0: C, 2: C}
+    both[2] = B
+    assert onward(fleet(FAR, {}, near, max_per_member=1), both)[0] == {1: C, 2: B}
+    assert onward(fleet(FAR, {}, near, max_per_group=1), both)[0] == {1: C}

@@ -18,6 +18,7 @@ from aiokafka.coordinator.protocol import (
 from faust.types import TP
 
 import faust_assigner
+from faust_assigner.app.rebalance import leader
 from faust_assigner.wire.join import decode_join
 from tests.support.faust_group import WireGroup, cluster_of, make_app
 from tests.support.shop import LOG, TOPICS, assignor_of, group, said
@@ -373,6 +374,16 @@ def test_the_directory_is_left_out_before_kafka_refuses_the_group(
     assert "FAUST_ASSIGNER_GROUP_RECORD_BYTES" in caplog.text
     found.rebalance()
     assert sorted(found.actives("orders")) == list(range(6))
+
+
+@pytest.mark.parametrize(("limit", "is_named"), [(200_000, True), (199_999, False)])
+def test_a_group_record_may_have_exactly_as_many_bytes_as_the_setting_says(
+    limit: int, is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sizes of all members are added; the next byte costs the directory."""
+    monkeypatch.setattr(leader, "_record_bytes", lambda *_: 100_000)
+    found = group(2, faust_assigner_group_record_bytes=limit)
+    assert bool(assignor_of(found).tables_metadata()) is is_named
 
 
 def urls_of_copies(member: Any) -> list[tuple[str, ...]]:

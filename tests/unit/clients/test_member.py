@@ -430,3 +430,23 @@ def test_a_member_that_never_began_can_be_stopped(coordinator: Coordinator) -> N
         await member.wait()
 
     play(story())
+
+
+def test_a_callback_ends_after_the_heartbeats_beside_it(coordinator: Coordinator) -> None:
+    """No heartbeat of the old generation is on its way when the next join is sent."""
+    ended: list[str] = []
+
+    async def beats(share: Share) -> None:
+        try:
+            await asyncio.sleep(1_000)
+        finally:
+            await asyncio.sleep(0)
+            ended.append("heartbeats")
+
+    async def story() -> None:
+        member: Any = a_member(Diary())
+        member._beat_on = beats
+        lost = await member._while_beating(None, asyncio.sleep(1))
+        assert (lost, ended) == (False, ["heartbeats"])
+
+    play(story())

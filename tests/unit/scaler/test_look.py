@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.scaler.look import look_of
+from faust_assigner.scaler.look import Source, look_of
 from faust_assigner.status.evidence import Heard
 from faust_assigner.status.report import ANSWERED
 from faust_assigner.warmup import WarmupPolicy
@@ -39,6 +39,19 @@ def test_a_group_at_rest() -> None:
     assert set(found.sources) == {("orders", n) for n in range(6)}
     assert found.backlog == 6 * 100
     assert {source.owner for source in found.sources.values()} == {"w0", "w1", "w2"}
+
+
+@pytest.mark.parametrize(("committed", "lag"), [(None, 0), (0, 5), (2, 3), (5, 0), (9, 0)])
+def test_a_partitions_lag_is_never_below_zero(committed: int | None, lag: int) -> None:
+    """A topic that was created anew ends before the offset that was committed."""
+    assert Source(owner="w0", committed=committed, end=5).lag == lag
+
+
+def test_the_number_of_tasks_does_not_depend_on_the_order_of_the_ends() -> None:
+    """The brokers answer in any order."""
+    evidence = (made := group(2)).evidence(heard=heard(made))
+    backwards = replace(evidence, ends=dict(reversed(list(evidence.ends.items()))))
+    assert look_of(backwards).tasks == look_of(evidence).tasks == 6
 
 
 def test_a_group_whose_topics_are_empty_is_at_rest() -> None:

@@ -4,11 +4,13 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from faust_assigner.snapshots.catalog import Catalog, SnapshotCorruptError, folder_of
+from faust_assigner.snapshots import upkeep
+from faust_assigner.snapshots.catalog import Catalog, Found, SnapshotCorruptError, folder_of
 from faust_assigner.snapshots.changelog import Changelog, Extent
 from faust_assigner.snapshots.compaction import Compactor
 from faust_assigner.snapshots.manifest import (
@@ -19,7 +21,7 @@ from faust_assigner.snapshots.manifest import (
     snapshot_id,
 )
 from faust_assigner.snapshots.sst import OFFSET_KEY, digest_files, read_items
-from faust_assigner.snapshots.storage import StorageError, open_storage
+from faust_assigner.snapshots.storage import Entry, StorageError, open_storage
 from faust_assigner.snapshots.upkeep import collect_garbage, verify
 
 NOW_MS = 1_800_000_000_000
@@ -342,3 +344,76 @@ def test_a_file_that_goes_while_a_folder_is_listed_hides_no_other(tmp_path: Path
         (tmp_path / name).touch()
         (tmp_path / f"gone-{name}").symlink_to(tmp_path / "nowhere")
     assert [entry.name for entry in open_storage(tmp_path).list(".")] == sorted(kept)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Catalog:
+    """Two snapshots in a folder: the older one was taken a second before the newer one."""
+    found = Catalog(open_storage(str(tmp_path / "snapshots")))
+    publish(found, tmp_path, next_offset=3, created_ms=NOW_MS - 1_000)
+    publish(found, tmp_path, next_offset=4, created_ms=NOW_MS)
+    return found
+
+
+def visible(catalog: Catalog) -> int:
+    """The number of snapshots that a reader sees."""
+    return sum(found.manifest is not None for found in catalog.folders(TOPIC, 0))
+
+
+@pytest.mark.parametrize(("max_age_ms", "left"), [(1_000, 2), (999, 1)])
+def test_a_snapshot_of_exactly_the_greatest_age_is_kept(
+    pair: Catalog, max_age_ms: int, left: int
+) -> None:
+    """An older one is removed though fewer than the kept number are newer."""
+    collect_garbage(pair, now_ms=NOW_MS, keep=2, max_age_ms=max_age_ms)
+    assert visible(pair) == left
+
+
+def test_a_dry_run_lists_the_same_removals_with_the_same_sizes(pair: Catalog) -> None:
+    """The size is that of the data files."""
+    (oldest,) = [
+        found.manifest
+        for found in pair.folders(TOPIC, 0)
+        if found.manifest is not None and found.manifest.next_offset == 3
+    ]
+    planned = collect_garbage(pair, now_ms=NOW_MS, keep=1, dry_run=True)
+    assert visible(pair) == 2
+    done = collect_garbage(pair, now_ms=NOW_MS, keep=1)
+    assert [one.size for one in planned] == [oldest.bytes]
+    assert (planned, visible(pair)) == (done, 1)
+
+
+def test_beside_a_manifest_of_a_later_version_nothing_is_removed(
+    pair: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may list files of the older snapshots; one such manifest in the partition is enough."""
+    folders = Catalog.folders
+
+    def with_later(self: Catalog, topic: str, partition: int) -> list[Found]:
+        first, *rest = folders(self, topic, partition)
+        return [replace(first, is_later=True), *rest]
+
+    monkeypatch.setattr(Catalog, "folders", with_later)
+    assert collect_garbage(pair, now_ms=NOW_MS, keep=1) == []
+    assert visible(pair) == 2
+
+
+def test_a_run_that_begins_during_the_collection_keeps_every_snapshot(
+    pair: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease is looked for again before a manifest is removed."""
+    answers = iter((None,))
+    monkeypatch.setattr(upkeep, "leased_until", lambda *_: next(answers, "later"))
+    assert collect_garbage(pair, now_ms=NOW_MS, keep=1) == []
+    assert visible(pair) == 2
+
+
+@pytest.mark.parametrize(
+    ("modified_ms", "is_settled"), [(NOW_MS - 1_000, False), (NOW_MS - 1_001, True), (None, False)]
+)
+def test_a_leftover_is_settled_after_the_whole_grace_period(
+    pair: Catalog, modified_ms: int | None, is_settled: bool
+) -> None:
+    """Without a time of change it never is."""
+    sweeper = upkeep._Sweeper(pair, NOW_MS, 1_000, dry_run=True)
+    assert sweeper._is_settled(Entry("0.sst", False, 1, modified_ms)) is is_settled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -23,6 +24,8 @@ from faust_assigner.wire.worker_status import (
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 END = web.AppKey("end", asyncio.Event)
+NO_LIMIT = resource.RLIM_INFINITY
+NEEDED = 1_000 + asking._OTHER_FILES
 GOOD = encode_document(WorkerStatus(app="shop", member_id="m"))
 
 
@@ -161,3 +164,23 @@ async def test_ledgers_are_asked_page_by_page_and_what_is_missing_is_said() -> N
         assert asked == ["", "c:2", "c:1"]
         found = await asking.ask_ledgers([good], deadline_s=30, most_pages=2)
         assert found[good] == ([b"3", b"2"], f"{good} has older lines that were not read")
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised"),
+    [
+        ((NO_LIMIT, NO_LIMIT), []),
+        ((1_000_000, NO_LIMIT), []),
+        ((100, NO_LIMIT), [(NEEDED, NO_LIMIT)]),
+        ((100, 200), [(200, 200)]),
+    ],
+)
+def test_the_limit_of_open_files_is_raised_and_never_lowered(
+    limits: tuple[int, int], raised: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the hard limit; no limit at all is enough."""
+    done: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, values: done.append(values))
+    asking._allow_sockets(1_000)
+    assert done == raised

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiokafka import TopicPartition
@@ -311,6 +311,21 @@ async def test_the_ends_of_existing_topics_are_asked_by_one_consumer(
     await looks.close()
     await looks.close()
     assert [(one.connection, one.started, one.stopped) for one in made] == [({"x": 1}, 1, 1)]
+
+
+async def test_the_client_of_the_looks_is_closed_once() -> None:
+    """With the looks, whether or not a consumer was needed."""
+    closed: list[str] = []
+
+    class Client:
+        async def close(self) -> None:
+            closed.append("client")
+
+    looks = Looks(Where(connection={}, group_id="shop"), lambda: 0.0)
+    looks._client = cast(Any, Client())
+    await looks.__aexit__(None, None, None)
+    await looks.close()
+    assert closed == ["client"]
 
 
 async def test_a_consumer_that_cannot_start_is_stopped() -> None:

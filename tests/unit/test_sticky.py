@@ -1,0 +1,109 @@
+"""The preferred members of tasks: promises of the last round, former homes, and owners that may stay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from faust_assigner.model import NOBODY, Bools, Group, Ints, Layout, Previous
+from faust_assigner.sticky import StickyAssignor, _homes
+
+A, B, C, N = 0, 1, 2, NOBODY
+
+
+def ints(*values: int) -> Ints:
+    """Return an array of integers."""
+    return np.array(values, dtype=np.int64)
+
+
+def previous(*, owner: Ints, home: Ints, awaited: Ints) -> Previous:
+    """A past without copies and without former owners."""
+    return Previous(
+        owner=owner,
+        former=ints(*[N] * owner.size),
+        home=home,
+        awaited=awaited,
+        copy_task=ints(),
+        copy_member=ints(),
+        copy_logs=ints(),
+        copy_was_standby=np.empty(0, dtype=np.bool_),
+    )
+
+
+def homes(*, promises: bool, **past: Ints) -> Any:
+    """Both answers as lists."""
+    return tuple(
+        None if one is None else one.tolist() for one in _homes(previous(**past), promises=promises)
+    )
+
+
+OWNER = ints(A, A, B, N)
+
+
+def test_a_promised_task_prefers_its_promise_and_leaves_its_owner_first() -> None:
+    """The other tasks keep their homes, and their owners may stay."""
+    found = homes(promises=True, owner=OWNER, home=ints(C, A, C, N), awaited=ints(B, N, N, N))
+    assert found == ([B, A, C, N], [N, A, B, N])
+
+
+def test_without_warm_ups_a_promise_counts_for_nothing() -> None:
+    """The homes remain; an owner is preferred only at its own home."""
+    past = {"owner": OWNER, "awaited": ints(B, N, N, N)}
+    assert homes(promises=False, home=ints(C, A, C, N), **past) == ([C, A, C, N], [N, A, N, N])
+    assert homes(promises=False, home=ints(N, N, N, N), **past) == (None, None)
+
+
+@pytest.mark.parametrize("promises", [True, False])
+def test_without_homes_and_promises_no_member_is_preferred(promises: bool) -> None:
+    """The counts alone decide, in less time."""
+    nobody = ints(N, N, N, N)
+    assert homes(promises=promises, owner=OWNER, home=nobody, awaited=nobody) == (None, None)
+
+
+def layout() -> Layout:
+    """Members a and b; a topic without work before a table of four partitions."""
+    groups = (
+        Group(group_id=1, topics=("lead",), partitions=1, members=ints(A, B), weightless=True),
+        Group(
+            group_id=4, topics=("t", "log"), partitions=4, members=ints(A, B), changelogs=("log",)
+        ),
+    )
+    return Layout(
+        member_ids=("a", "b"),
+        groups=groups,
+        start=ints(0, 1, 5),
+        capacity=np.ones(2),
+        rack=ints(N, N),
+    )
+
+
+def test_tasks_return_to_their_homes_if_the_counts_allow() -> None:
+    """Here nobody owns them; without homes the first member gets the first numbers."""
+    nobody = ints(N, N, N, N, N)
+    past = previous(owner=nobody, home=ints(N, B, B, A, A), awaited=nobody)
+    assert StickyAssignor().assign(layout(), past).tolist() == [N, B, B, A, A]
+    past = previous(owner=nobody, home=nobody, awaited=nobody)
+    assert StickyAssignor().assign(layout(), past).tolist() == [N, A, A, B, B]
+
+
+def test_copies_are_looked_at_under_the_number_of_their_group() -> None:
+    """A group without load before it has no row in the table of counts."""
+    asked: set[int] = set()
+
+    def caught_up(group: int, numbers: Ints, members: Ints) -> Bools:
+        asked.add(group)
+        return np.ones(numbers.size, dtype=np.bool_)
+
+    nobody = ints(N, N, N, N, N)
+    past = replace(
+        previous(owner=ints(N, A, A, A, A), home=nobody, awaited=nobody),
+        copy_task=ints(1, 2),
+        copy_member=ints(B, B),
+        copy_logs=ints(1, 1),
+        copy_was_standby=np.ones(2, dtype=np.bool_),
+    )
+    found = StickyAssignor().assign(layout(), past, caught_up)
+    assert (asked, found.tolist()) == ({1}, [N, B, B, A, A])
