@@ -417,3 +417,18 @@ def test_a_leftover_is_settled_after_the_whole_grace_period(
     """Without a time of change it never is."""
     sweeper = upkeep._Sweeper(pair, NOW_MS, 1_000, dry_run=True)
     assert sweeper._is_settled(Entry("0.sst", False, 1, modified_ms)) is is_settled
+
+
+def test_a_folder_that_was_renamed_is_no_snapshot(pair: Catalog, tmp_path: Path) -> None:
+    """Its manifest names another one, and so do the paths of its files."""
+    newest = max((tmp_path / "snapshots" / TOPIC / "0").iterdir())
+    newest.rename(newest.with_name(snapshot_id(9)))
+    assert visible(pair) == 1
+    (found,) = [one for one in pair.folders(TOPIC, 0) if one.snapshot_id == snapshot_id(9)]
+    assert f"its manifest is of ('{TOPIC}', 0, '{newest.name}')" == found.problem
+
+
+def test_a_folder_whose_name_is_no_number_is_no_partition(pair: Catalog, tmp_path: Path) -> None:
+    """A person may keep notes beside the snapshots."""
+    (tmp_path / "snapshots" / TOPIC / "notes").mkdir()
+    assert pair.partitions(TOPIC) == [0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from faust_assigner.snapshots.layers import Base, Layers, Row, extend
+from faust_assigner.snapshots.layers import Base, Layers, Row, _is_large, extend
 from faust_assigner.snapshots.sst import OFFSET_KEY, SstFile, read_items, write_files
 
 FILE_BYTES = 4_000
@@ -153,3 +153,13 @@ def test_random_changes_give_the_models_rows(tmp_path: Path, seed: int) -> None:
         assert (rows_of(layers), keys) == (model, len(model)), f"seed {seed}, step {number}"
         assert len(layers) <= max_layers + 1
         base = Base(tuple(tuple(map(earlier, layer)) for layer in layers), keys)
+
+
+@pytest.mark.parametrize(("changes", "is_large"), [((30, 20), False), ((30, 21), True)])
+def test_changes_of_half_the_first_layer_are_not_large_yet(
+    changes: tuple[int, ...], is_large: bool
+) -> None:
+    """The files of all layers are added."""
+    layers = [[SstFile(str(size), Path(str(size)), size, 1)] for size in changes]
+    first = [SstFile(name, Path(name), 50, 1) for name in "ab"]
+    assert _is_large(layers, first) is is_large
