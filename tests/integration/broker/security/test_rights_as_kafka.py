@@ -26,6 +26,9 @@ SETTINGS = {
     "authorizer.class.name": STANDARD_AUTHORIZER,
     "super.users": "User:ANONYMOUS;User:root",
     "auto.create.topics.enable": "true",
+    # The pages of all topics are cut after ten partitions, and internal topics come first.
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
 }
 LISTENERS = {
     "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
