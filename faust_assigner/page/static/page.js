@@ -65,7 +65,7 @@
 
   // A chart that is wider than the screen begins at its newest end.
   function newest(part) {
-    for (const one of part.querySelectorAll(".wide:has(.chart)")) one.scrollLeft = one.scrollWidth;
+    for (const { parentElement: box } of part.querySelectorAll(".wide > .chart")) box.scrollLeft = box.scrollWidth;
   }
 
   function place(element) {

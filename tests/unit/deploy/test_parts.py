@@ -23,7 +23,7 @@ from faust_assigner.deploy.play import (
 )
 from faust_assigner.deploy.read import policy_of, seen
 from faust_assigner.deploy.report import FAILED, OK, UNKNOWN, Check, Move, Step
-from faust_assigner.deploy.steps import size_of
+from faust_assigner.deploy.steps import _static_pause, size_of
 from faust_assigner.status.evidence import Heard
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.worker_status import TableStatus
@@ -215,6 +215,12 @@ def test_a_smaller_group_keeps_the_members_with_the_lowest_numbers() -> None:
     ]
 
 
+def test_all_named_workers_stop_together() -> None:
+    """Two of three: the third one stays."""
+    members = look(at_rest()).status.members
+    assert stopped_by(Question(kind="stop", workers=("w0", "w2")), members) == {"w0", "w2"}
+
+
 def test_a_name_of_several_workers_is_an_error() -> None:
     """Two workers run on the host; a name of a worker goes before a host of that name."""
     members = look(at_rest()).status.members
@@ -348,6 +354,23 @@ def rows(*more: dict[str, Any]) -> list[dict[str, Any]]:
         "ended": begin + timedelta(seconds=5),
     }
     return [base | one for one in more]
+
+
+def test_a_restart_has_an_unknown_pause_if_the_session_timeout_is_unknown() -> None:
+    """The group may have moved the static worker's tasks before its return."""
+    pause_s, text = _static_pause(("shop-1",), None, 0.0, "nothing to restore", 20.0)
+    assert pause_s is None
+    assert "its session timeout" in text
+
+
+def test_the_rate_is_that_of_all_long_recoveries_together() -> None:
+    """10,000 records in 10 s and in 100 s: 20,000 records take 110 s beside the shortest recovery."""
+    known = tuple(
+        Recovery(topic=LOG, source="standby", records=10_000, seconds=seconds)
+        for seconds in (10.0, 100.0)
+    )
+    found = Recoveries(known=known).expected_s([LOG], 20_000, warm=True)
+    assert found == pytest.approx(10.0 + 110.0)
 
 
 def test_only_recoveries_of_the_group_count() -> None:

@@ -294,6 +294,10 @@ def test_members_beyond_the_tasks_are_found() -> None:
     assert of("FA010", facts(group(6))) == []
     (found,) = of("FA010", facts(group(7)))
     assert "7 members for 6 tasks: 1 own no task" in found.text
+    more = {**TOPICS, "rates": TopicFacts(partitions=2)}
+    assert of("FA010", facts(group(8), topics=more)) == [], (
+        "two topics of their own make eight tasks"
+    )
     wider = {**TOPICS, "shop-__assignor-__leader": TopicFacts(partitions=1)}
     assert of("FA010", facts(group(7), topics=wider)) != [], "the leader topic is no work"
 

@@ -80,3 +80,19 @@ def test_every_worker_has_a_page_unless_it_is_turned_off() -> None:
     on = app_of()
     assert mount.install(on) is getattr(on, MARK) is mount.install(on)
     assert getattr(app_of(faust_assigner_page=False), MARK, None) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "is_ours"),
+    [
+        ("/assignor/", True),
+        ("/assignor/story?t=orders/1", True),
+        ("/assignor/events", True),
+        ("/assignor/status", False),
+        ("/assignor/../metrics", False),
+        ("/", False),
+    ],
+)
+def test_only_requests_for_the_page_are_taken_over(target: str, is_ours: bool) -> None:
+    """With their query; the probes of a blocked worker wait for its own loop."""
+    assert mount._is_of_page(target) is is_ours

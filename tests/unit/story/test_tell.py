@@ -327,6 +327,16 @@ def test_a_partition_whose_move_is_in_a_missing_ledger_names_its_owner_and_the_l
         why_partition(last, (topic, number))
 
 
+def test_the_story_of_a_member_ends_with_the_minute_that_is_named() -> None:
+    """As the story of a partition does."""
+    found, _ = killed()
+    story = found.story()
+    died_at = incidents(story)[-1].first.at
+    whole = why_member(story, "w1", at=died_at).events
+    assert "left without handing over" in whole[-1].text
+    assert why_member(story, "w1", at=died_at - 60).events == whole[:-1]
+
+
 def test_what_the_ledger_does_not_name_is_an_error() -> None:
     """A partition, a group; and groups that are several."""
     found, _ = killed()

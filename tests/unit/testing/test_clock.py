@@ -48,3 +48,20 @@ def test_a_poll_is_a_short_sleep_up_to_its_limit(loop: MovedLoop) -> None:
     assert not loop.next_alarm().is_short
     loop.call_at(now + SHORT_S * 0.9, int)
     assert loop.next_alarm().is_short
+
+
+def test_a_sleep_of_just_two_seconds_is_long(loop: MovedLoop) -> None:
+    """It ends exactly on time."""
+    loop._moved._held_at = 100.0  # no rounding
+    loop.call_at(100.0 + LONG_S, int)
+    assert loop.next_alarm().long_in_s == LONG_S
+
+
+def test_a_clock_that_runs_again_goes_on_from_its_held_time() -> None:
+    """The hours that a test has moved are not taken back."""
+    clock = Clock()
+    clock.hold()
+    clock.move(3600)
+    held_at = clock.monotonic()
+    clock.run()
+    assert held_at <= clock.monotonic() < held_at + 600

@@ -277,7 +277,8 @@ async def test_a_lag_in_seconds_is_since_the_copy_had_everything(
     a.app._consumer = consumer()
     at[0] = ends[0]
     await a.sensor._copies.look()
-    assert a.of("standby_lag_seconds") == {_place(tp): 0.0}
+    a.clock.now += 5
+    assert a.of("standby_lag_seconds") == {_place(tp): 0.0}, "a complete copy has no age"
 
 
 async def test_the_ends_of_changelogs_are_asked_for_before_anybody_looks(

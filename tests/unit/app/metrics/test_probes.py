@@ -114,6 +114,26 @@ async def test_a_restore_that_makes_progress_is_as_it_should_be(bench: Bench) ->
     assert bench.standing() == [(ORDERS, "restoring")]
 
 
+async def test_a_new_assignment_begins_the_time_without_progress_anew(bench: Bench) -> None:
+    """The worker has other tables to restore then."""
+    bench.recovery.is_taking_on = True
+    bench.consumer._paused_partitions.add(ORDERS)
+    assert bench.reasons(STALLED_S - 1) == []
+    bench.app.assignor._memory = Memory(generation=5)
+    assert bench.reasons(STALLED_S - 1) == []
+    assert bench.reasons(1) != []
+
+
+@pytest.mark.parametrize("name", ["client_only", "producer_only"])
+async def test_a_process_that_takes_no_partitions_is_ready_without_an_assignment(
+    bench: Bench, name: str
+) -> None:
+    """Faust's agents and streams do not run there."""
+    bench.app.assignor._memory = Memory(generation=-1)
+    setattr(bench.app, name, True)
+    assert bench.reasons() == []
+
+
 def silent(bench: Bench) -> None:
     """The group answers no heartbeat."""
     bench.consumer.is_surely_member = lambda: False
