@@ -66,7 +66,8 @@ class Member:
         is_valid = seconds() < client.holdings.until
         notes.owned[number] = len(client.holdings.owned) if is_valid else 0
         notes.lost[number], notes.streams[number] = self.lost, client.streams
-        asked = client.targets[(client._turn - 1) % len(client.targets)]
+        streams = client._streams
+        asked = streams.targets[(streams._turn - 1) % len(streams.targets)]
         notes.at[number] = self.targets.index(asked)
 
 
