@@ -20,10 +20,8 @@ class Holdings:
     def __init__(self) -> None:
         self.owned: dict[TopicPartition, Grant] = {}
         self.until = -math.inf
-        self.highest = 0  # of all epochs so far
         self._releasing: dict[TopicPartition, Release] = {}
         self._parts: list[Grant] = []
-        self._asked: set[TopicPartition] = set()
         self._is_partial = False
         self._held: Held | None = None
         self._lost: tuple[TopicPartition, ...] = ()
@@ -44,29 +42,25 @@ class Holdings:
         *,
         snapshot: bool = False,
         more: bool = False,
-        releasing: Iterable[TopicPartition] = (),
     ) -> Assigned | None:
         """Apply one AssignmentUpdate.
 
-        ``releasing``: partitions of a snapshot with a Release that follows; the consumer keeps those
-        that it holds until then. Return the change, or None for a part of a snapshot that continues.
+        Return the change, or None for a part of a snapshot that continues.
         """
         if snapshot:
-            self._parts, self._asked = [], set()
+            self._parts = []
         if snapshot or self._is_partial:
             self._parts.extend(assigned)
-            self._asked.update(releasing)
             self._is_partial = more
             if more:
                 return None
             assigned, self._parts = self._parts, []
-            return self._become({p: g for p, g in self.owned.items() if p in self._asked}, assigned)
+            return self._become({}, assigned)
         gone = set(unassigned)
         return self._become({p: g for p, g in self.owned.items() if p not in gone}, assigned)
 
     def _become(self, kept: dict[TopicPartition, Grant], given: Sequence[Grant]) -> Assigned:
         before, self._held = self.owned, None
-        self.highest = max([self.highest, *(grant.epoch for grant in given)])
         self.owned = owned = kept | {grant.partition: grant for grant in given}
         self._lost = () if owned else self._lost
         # A partition granted during its release stays here: the consumer works on it again.

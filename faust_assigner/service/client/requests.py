@@ -26,20 +26,12 @@ class Requests:
         }
 
     def register(
-        self,
-        registration: Registration,
-        *,
-        returns: bool,
-        former: Iterable[tuple[str, int]],
-        epoch: int,
+        self, registration: Registration, *, returns: bool, former: Iterable[tuple[str, int]]
     ) -> pb.RegisterRequest:
-        """Register; ``returns`` and ``former`` as in :meth:`Registration.message`.
-
-        ``epoch``: the highest epoch of any grant to this process; 0 without a grant.
-        """
+        """Register; ``returns`` and ``former`` as in :meth:`Registration.message`."""
         name, incarnation = self._who["consumer_name"], self._who["incarnation"]
         request = registration.message(name, incarnation, returns=returns, former=former)
-        request.group, request.epoch = self._who["group"], epoch
+        request.group = self._who["group"]
         return request
 
     def _of(self, command: Warm | Release) -> dict[str, Any]:

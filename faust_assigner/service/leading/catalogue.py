@@ -9,7 +9,6 @@ in Kafka it also comes back when Kafka has it again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -76,8 +75,8 @@ class Catalogue:
         A higher count in the store stays, and a removed topic stays removed.
         """
         for topic, count in sorted(self._topics.items()):
-            with contextlib.suppress(NotFound):
-                await self._put(TopicConfig(topic, count), only_grow=True, is_removable=True)
+            if await self._store.get(self._keys.removed(topic)) is None:
+                await self._put(TopicConfig(topic, count), only_grow=True)
 
     def heard(self, changes: Sequence[Change]) -> None:
         """Note the loss of a topic; a listener of the mirror."""
@@ -138,7 +137,7 @@ class Catalogue:
             return
         mark = await self._store.get(self._keys.removed(topic))
         if mark is not None and mark.value == BY_OPERATOR:
-            raise _removed(topic)
+            raise NotFound(f"no topic {topic}: an operator removed it")
         count = (
             None
             if self._count_partitions is None
@@ -147,12 +146,7 @@ class Catalogue:
         if count is None:
             raise NotFound(f"no topic {topic}")
         beside = [] if mark is None else [Delete(mark.key)]
-        await self._put(
-            TopicConfig(topic, count, True),
-            only_grow=True,
-            is_removable=mark is None,
-            beside=beside,
-        )
+        await self._put(TopicConfig(topic, count, True), only_grow=True, beside=beside)
 
     async def refresh(self, term: Leadership) -> None:
         """Ask Kafka for all topics every ``topic_refresh_s``, as the leader, until deposed."""
@@ -221,15 +215,8 @@ class Catalogue:
             ) from error
 
     async def _put(
-        self,
-        config: TopicConfig,
-        *,
-        only_grow: bool = False,
-        is_removable: bool = False,
-        beside: Sequence[Write] = (),
+        self, config: TopicConfig, *, only_grow: bool = False, beside: Sequence[Write] = ()
     ) -> int:
-        """Write a topic. Raises NotFound if ``is_removable`` and the topic has a mark of removal."""
-        mark = self._keys.removed(config.topic)
         put = Put(self._keys.topic(config.topic), codec.dump_topic(config))
 
         async def counted(kv: KeyValue | None) -> list[Write] | None:
@@ -240,13 +227,7 @@ class Catalogue:
                 else [put, *beside]
             )
 
-        # The same transaction checks the mark: RemoveTopic may come between a read and the write.
-        unless = {mark: _removed(config.topic)} if is_removable else {}
-        return await rewritten(self._store, put.key, counted, unless=unless)
-
-
-def _removed(topic: str) -> NotFound:
-    return NotFound(f"no topic {topic}: an operator removed it")
+        return await rewritten(self._store, put.key, counted)
 
 
 def _known(kv: KeyValue | None) -> int:

@@ -75,7 +75,7 @@ class TopicWeights(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ..., weights: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas", "incarnation", "returns", "former", "replicas_by_topic", "weights_by_topic", "endpoint", "group", "epoch")
+    __slots__ = ("consumer_name", "topic", "topics", "copartitioned", "rack", "capacity", "weights", "replicas", "heartbeats", "keeps_replicas", "incarnation", "returns", "former", "replicas_by_topic", "weights_by_topic", "endpoint", "group")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -93,7 +93,6 @@ class RegisterRequest(_message.Message):
     WEIGHTS_BY_TOPIC_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
-    EPOCH_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     topic: str
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -111,8 +110,7 @@ class RegisterRequest(_message.Message):
     weights_by_topic: _containers.RepeatedCompositeFieldContainer[TopicWeights]
     endpoint: str
     group: str
-    epoch: int
-    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ..., incarnation: _Optional[str] = ..., returns: _Optional[bool] = ..., former: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., replicas_by_topic: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., weights_by_topic: _Optional[_Iterable[_Union[TopicWeights, _Mapping]]] = ..., endpoint: _Optional[str] = ..., group: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, consumer_name: _Optional[str] = ..., topic: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., copartitioned: _Optional[_Iterable[_Union[TopicGroup, _Mapping]]] = ..., rack: _Optional[str] = ..., capacity: _Optional[float] = ..., weights: _Optional[_Iterable[_Union[PartitionWeight, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., heartbeats: _Optional[bool] = ..., keeps_replicas: _Optional[bool] = ..., incarnation: _Optional[str] = ..., returns: _Optional[bool] = ..., former: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., replicas_by_topic: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., weights_by_topic: _Optional[_Iterable[_Union[TopicWeights, _Mapping]]] = ..., endpoint: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class AssignmentCommand(_message.Message):
     __slots__ = ("assignment", "warm", "release", "abort_warm", "standby", "pulse", "revision")
@@ -149,7 +147,7 @@ class Grant(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., keep: _Optional[bool] = ...) -> None: ...
 
 class AssignmentUpdate(_message.Message):
-    __slots__ = ("assigned", "unassigned", "snapshot", "grants", "more", "session_id", "lives_ms", "pulse_ms", "releasing")
+    __slots__ = ("assigned", "unassigned", "snapshot", "grants", "more", "session_id", "lives_ms", "pulse_ms")
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     UNASSIGNED_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
@@ -158,7 +156,6 @@ class AssignmentUpdate(_message.Message):
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     LIVES_MS_FIELD_NUMBER: _ClassVar[int]
     PULSE_MS_FIELD_NUMBER: _ClassVar[int]
-    RELEASING_FIELD_NUMBER: _ClassVar[int]
     assigned: _containers.RepeatedCompositeFieldContainer[TopicPartition]
     unassigned: _containers.RepeatedCompositeFieldContainer[TopicPartition]
     snapshot: bool
@@ -167,8 +164,7 @@ class AssignmentUpdate(_message.Message):
     session_id: str
     lives_ms: int
     pulse_ms: int
-    releasing: _containers.RepeatedCompositeFieldContainer[TopicPartition]
-    def __init__(self, assigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., unassigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., snapshot: _Optional[bool] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., more: _Optional[bool] = ..., session_id: _Optional[str] = ..., lives_ms: _Optional[int] = ..., pulse_ms: _Optional[int] = ..., releasing: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
+    def __init__(self, assigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., unassigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., snapshot: _Optional[bool] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., more: _Optional[bool] = ..., session_id: _Optional[str] = ..., lives_ms: _Optional[int] = ..., pulse_ms: _Optional[int] = ...) -> None: ...
 
 class WarmPartition(_message.Message):
     __slots__ = ("partition", "current_owner", "handoff_id", "strict")

@@ -127,7 +127,6 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
         ),
         incarnation=request.incarnation,
         returns=request.returns,
-        epoch=request.epoch,
         endpoint=request.endpoint,
         co_partitioned=tuple(tuple(sorted(group.topics)) for group in request.copartitioned),
         holds=await by_topic(request.replicas, request.replicas_by_topic),
@@ -175,19 +174,14 @@ def _assignment(command: Assignment) -> Iterator[pb.AssignmentCommand]:
     *firsts, (unassigned, _) = _parts(map(message_of, command.unassigned))
     for first, _ in firsts:
         yield pb.AssignmentCommand(assignment=pb.AssignmentUpdate(unassigned=first))
-    rows: Iterator[pb.Grant | pb.TopicPartition] = chain(
-        map(_granted, command.assigned), map(message_of, command.releasing)
-    )
-    for number, (part, more) in enumerate(_parts(rows)):
-        grants = [row for row in part if isinstance(row, pb.Grant)]
+    for number, (part, more) in enumerate(_parts(map(_granted, command.assigned))):
         yield pb.AssignmentCommand(
             assignment=pb.AssignmentUpdate(
-                assigned=[grant.partition for grant in grants],
+                assigned=[grant.partition for grant in part],
                 unassigned=unassigned if number == 0 else (),
                 snapshot=command.full and number == 0,
                 more=command.full and more,
-                grants=grants,
-                releasing=[row for row in part if isinstance(row, pb.TopicPartition)],
+                grants=part,
             )
         )
 
