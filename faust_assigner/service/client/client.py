@@ -158,7 +158,8 @@ class AssignerClient:
     async def ready(self, command: Warm) -> bool:
         """Acknowledge a partition as warm; retry until the service answers.
 
-        Return False if the handoff is over: it was aborted, and AbortWarm follows. Raises
+        Return False if the handoff is over. Then a grant or AbortWarm follows; AbortWarm may be lost
+        with a broken stream, and :meth:`run` drops the state without it. Raises
         :class:`ServiceRefused`.
         """
         return await self._acknowledge("PartitionReady", self._requests.ready(command), command)

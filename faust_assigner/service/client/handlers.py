@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from faust_assigner.service.client.commands import (
     AbortWarm,
@@ -21,6 +21,10 @@ from faust_assigner.service.client.commands import (
 from faust_assigner.service.errors import ServiceRefused
 
 log = logging.getLogger(__name__)
+
+#: Seconds to wait for AbortWarm or a grant after the service has answered that a hand-off is over.
+#: Later the message is lost: a stream broke, or a snapshot replaced the queue of commands.
+MISSED_S: Final = 10.0
 
 
 class Handlers(Protocol):
@@ -123,7 +127,20 @@ class Jobs:
                 await self._client.failed(command, f"{type(error).__name__}: {error}")
             return
         with contextlib.suppress(ServiceRefused):
-            await self._client.ready(command)
+            if not await self._client.ready(command):
+                await self._forget(command)
+
+    async def _forget(self, command: Warm) -> None:
+        """Drop the state of a hand-off that is over, if neither AbortWarm nor a grant arrives.
+
+        Both cancel this task.
+        """
+        await asyncio.sleep(MISSED_S)
+        log.info("%s: its hand-off is over; dropping the warmed state", command.partition)
+        try:
+            await self._handlers.abort(AbortWarm(command.partition, command.handoff_id))
+        except Exception:
+            log.exception("Could not drop the warmed state of %s", command.partition)
 
     async def _release(self, command: Release) -> None:
         try:

@@ -9,6 +9,7 @@ in Kafka it also comes back when Kafka has it again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -75,8 +76,8 @@ class Catalogue:
         A higher count in the store stays, and a removed topic stays removed.
         """
         for topic, count in sorted(self._topics.items()):
-            if await self._store.get(self._keys.removed(topic)) is None:
-                await self._put(TopicConfig(topic, count), only_grow=True)
+            with contextlib.suppress(NotFound):
+                await self._put(TopicConfig(topic, count), only_grow=True, is_removable=True)
 
     def heard(self, changes: Sequence[Change]) -> None:
         """Note the loss of a topic; a listener of the mirror."""
@@ -137,7 +138,7 @@ class Catalogue:
             return
         mark = await self._store.get(self._keys.removed(topic))
         if mark is not None and mark.value == BY_OPERATOR:
-            raise NotFound(f"no topic {topic}: an operator removed it")
+            raise _removed(topic)
         count = (
             None
             if self._count_partitions is None
@@ -146,7 +147,12 @@ class Catalogue:
         if count is None:
             raise NotFound(f"no topic {topic}")
         beside = [] if mark is None else [Delete(mark.key)]
-        await self._put(TopicConfig(topic, count, True), only_grow=True, beside=beside)
+        await self._put(
+            TopicConfig(topic, count, True),
+            only_grow=True,
+            is_removable=mark is None,
+            beside=beside,
+        )
 
     async def refresh(self, term: Leadership) -> None:
         """Ask Kafka for all topics every ``topic_refresh_s``, as the leader, until deposed."""
@@ -215,8 +221,15 @@ class Catalogue:
             ) from error
 
     async def _put(
-        self, config: TopicConfig, *, only_grow: bool = False, beside: Sequence[Write] = ()
+        self,
+        config: TopicConfig,
+        *,
+        only_grow: bool = False,
+        is_removable: bool = False,
+        beside: Sequence[Write] = (),
     ) -> int:
+        """Write a topic. Raises NotFound if ``is_removable`` and the topic has a mark of removal."""
+        mark = self._keys.removed(config.topic)
         put = Put(self._keys.topic(config.topic), codec.dump_topic(config))
 
         async def counted(kv: KeyValue | None) -> list[Write] | None:
@@ -227,7 +240,13 @@ class Catalogue:
                 else [put, *beside]
             )
 
-        return await rewritten(self._store, put.key, counted)
+        # The same transaction checks the mark: RemoveTopic may come between a read and the write.
+        unless = {mark: _removed(config.topic)} if is_removable else {}
+        return await rewritten(self._store, put.key, counted, unless=unless)
+
+
+def _removed(topic: str) -> NotFound:
+    return NotFound(f"no topic {topic}: an operator removed it")
 
 
 def _known(kv: KeyValue | None) -> int:

@@ -118,9 +118,10 @@ class Election:
         try:
             put = Put(self._keys.leader, value, lease.lease_id)
             result = await self._store.txn([absent(self._keys.leader)], [put])
-        except StoreError:
-            # The store may have created the key. Revoking the lease deletes it at once; otherwise
-            # the group would have no leader for a whole TTL.
+        except (StoreError, asyncio.CancelledError):
+            # The store may have created the key, also if this instance stops before the answer.
+            # Revoking the lease deletes it at once; otherwise the group would have no leader for a
+            # whole TTL.
             await lease.revoke()
             raise
         if not result.succeeded:

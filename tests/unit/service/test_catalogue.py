@@ -16,7 +16,7 @@ from faust_assigner.service.leading.catalogue import Catalogue
 from faust_assigner.service.leading.election import Deposed
 from faust_assigner.service.records import Consumer
 from faust_assigner.service.settings import ServiceSettings
-from faust_assigner.service.store.base import Delete
+from faust_assigner.service.store.base import Delete, KeyValue
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
 from tests.unit.service.stories import ALL, store, view_of
@@ -55,6 +55,46 @@ async def test_an_operator_may_shrink_one() -> None:
     await catalogue(kept, orders=5).write()
     await catalogue(kept).set("orders", 2)
     assert await count(kept) == 2
+
+
+class RemovedMeanwhile(MemoryStore):
+    """An operator removes ``orders`` while an instance that starts is about to read the topic."""
+
+    is_started = False
+
+    async def get(self, key: str) -> KeyValue | None:
+        """Remove first, then read."""
+        if key == KEYS.topic("orders") and self.is_started:
+            self.is_started = False
+            await catalogue(self).remove("orders")
+        return await super().get(key)
+
+
+async def test_a_removal_beside_the_start_of_an_instance_holds() -> None:
+    """The instance wrote the topic beside its mark: consumers got its partitions again."""
+    kept = RemovedMeanwhile(clock=LoopClock())
+    await catalogue(kept, orders=2).write()
+    kept.is_started = True
+    await catalogue(kept, orders=2).write()
+    assert await kept.get(KEYS.removed("orders")) is not None
+    assert await kept.get(KEYS.topic("orders")) is None
+
+
+async def test_a_removal_beside_a_subscription_holds() -> None:
+    """Kafka still has the topic, and a consumer asks for it at the same moment."""
+    kept = RemovedMeanwhile(clock=LoopClock())
+    mirror: Any = SimpleNamespace(view=view_of(topics={}))
+
+    async def partitions(topic: str) -> int:
+        await catalogue(kept, orders=2).write()
+        kept.is_started = True
+        return 3
+
+    anything: Any = None
+    subscribed = Catalogue(kept, KEYS, anything, anything, mirror, {}, partitions)
+    with pytest.raises(NotFound, match="an operator removed it"):
+        await subscribed.need("orders")
+    assert await kept.get(KEYS.topic("orders")) is None
 
 
 def test_a_leader_that_was_deposed_asks_kafka_no_more() -> None:

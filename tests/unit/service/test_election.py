@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from faust_assigner.service.leading.election import Election
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, KeyValue, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
+from faust_assigner.service.tasks import ended
 from tests.support.assigning.consumers import LoopClock
 from tests.unit.service.stories import ALL
 
@@ -37,6 +39,30 @@ async def test_who_loses_the_race_for_the_key_gives_its_lease_back() -> None:
     for _ in range(3):
         assert await instance("b")._campaign() is None
     assert list(store._leases) == [won.lease.lease_id]
+    await store.close()
+
+
+class SlowAnswer(MemoryStore):
+    """Writes, and the answer takes long."""
+
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
+        """As the store, an hour later."""
+        result = await super().txn(compares, writes)
+        await asyncio.sleep(3_600.0)
+        return result
+
+
+async def test_a_stop_beside_a_won_campaign_leaves_no_key_behind() -> None:
+    """The term has not begun, so that nothing else gives the key back: no leader for a time to live."""
+    store = SlowAnswer(clock=LoopClock())
+    anything: Any = None
+    election = Election(store, ALL, ServiceSettings(), LoopClock(), "a", anything, anything)
+    running = asyncio.create_task(election.run())
+    while await store.get(ALL.leader) is None:
+        await asyncio.sleep(0)
+    await ended(running)
+    await election.resign()
+    assert await store.get(ALL.leader) is None
     await store.close()
 
 

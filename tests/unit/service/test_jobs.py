@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from faust_assigner.service.client import (
+    AbortWarm,
     Assigned,
     AssignerClient,
     Grant,
@@ -106,6 +107,60 @@ async def test_a_partition_is_not_warmed_beside_its_running_release() -> None:
     handlers.go.set()
     await until(lambda: len(handlers.done) == 2)
     assert (handlers.done, handlers.beside) == (["release", "warm"], [])
+    await jobs.close()
+
+
+class Late(Heard):
+    """A client that hears that its hand-off is over."""
+
+    async def ready(self, command: Warm) -> bool:
+        """No."""
+        return False
+
+
+class Forgets(Slow):
+    """Handlers that are warm at once, and note the partitions that they drop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go.set()
+        self.dropped: list[AbortWarm] = []
+
+    async def abort(self, command: AbortWarm) -> None:
+        """Note it."""
+        self.dropped.append(command)
+
+
+async def test_a_warmed_partition_is_dropped_if_its_abort_was_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stream broke before AbortWarm: the state stayed for the life of the process."""
+    monkeypatch.setattr("faust_assigner.service.client.handlers.MISSED_S", 0.05)
+    handlers = Forgets()
+    jobs = Jobs(Late(), handlers)  # type: ignore[arg-type]
+    await jobs.take(WARM)
+    await until(lambda: bool(handlers.dropped))
+    await jobs.close()
+    assert handlers.dropped == [AbortWarm(AT, 7)]
+
+
+@pytest.mark.parametrize(
+    ("follows", "dropped"),
+    [(AbortWarm(AT, 7), 1), (Assigned({AT: Grant(AT, 5)}, (Grant(AT, 5),)), 0)],
+    ids=["an abort", "a grant"],
+)
+async def test_a_warmed_partition_waits_for_the_message_that_follows(
+    monkeypatch: pytest.MonkeyPatch, follows: AbortWarm | Assigned, dropped: int
+) -> None:
+    """It is dropped once after an abort, and not at all under its owner."""
+    monkeypatch.setattr("faust_assigner.service.client.handlers.MISSED_S", 3_600.0)
+    handlers = Forgets()
+    jobs = Jobs(Late(), handlers)  # type: ignore[arg-type]
+    await jobs.take(WARM)
+    await until(lambda: "warm" in handlers.done)
+    warming = jobs._warming[AT]
+    await jobs.take(follows)
+    assert (len(handlers.dropped), warming.cancelled()) == (dropped, True)
     await jobs.close()
 
 
