@@ -184,7 +184,7 @@ class Fleet:
                     partition=number,
                     was=was,
                     to=to,
-                    is_cold=not has_any and bool(group.changelogs) and records != 0,
+                    is_cold=not has_any and records != 0,  # a task without state lacks no records
                     records=records,
                     is_behind=has_any and records is not None and records > self._acceptable(),
                 )

@@ -145,7 +145,7 @@ def _file(visit: Visit, file: LedgerFile, known: Mapping[str, Progress]) -> None
         return
     same = _continued(file, before, known)
     start = 0 if same is None else same.at
-    head = read_head(file.name, min(HEAD_BYTES, file.size))
+    head = read_head(file.name, HEAD_BYTES)
     visit.files[file.name] = Progress(
         at=last_line_start(file.name, start, file.size),
         size=file.size,
@@ -153,7 +153,6 @@ def _file(visit: Visit, file: LedgerFile, known: Mapping[str, Progress]) -> None
         head_bytes=len(head),
         modified=file.modified,
         inode=file.inode,
-        lines=0 if same is None else same.lines,
     )
     visit.lines_before[file.name] = 0 if same is None else same.lines
     if same is not None and same.size == file.size:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from faust_assigner import plan
 from faust_assigner.ledger import Row
-from faust_assigner.pipeline.ledgers.current import current_here
+from faust_assigner.pipeline.ledgers.current import current_here, current_of
 from faust_assigner.weights.trial import score
 
 
@@ -62,3 +62,45 @@ def test_older_decisions_have_their_own_placements_newest_first() -> None:
     owners = [{m.member_id: m.actives.get("orders") for m in each.members} for each in found]
     assert owners == [{"a": None, "b": {0, 1, 2}}, {"a": {0, 1}, "b": {2}}]
     assert [each.at for each in current_here(lines, 9)] == [3, 2, 1]
+
+
+def placed(topic: str, partition: int, member_id: str, role: str = "active") -> dict[str, object]:
+    """A placement."""
+    return {"topic": topic, "partition": partition, "member_id": member_id, "role": role}
+
+
+def test_members_keep_their_rack_their_instance_and_their_capacity() -> None:
+    """A trial of weights without them would plan for another group."""
+    (row, *_) = rows("a")
+    members = [
+        {"member_id": "b", "rack": "r2", "capacity": 2.0, "instance_id": "i-b"},
+        {"member_id": "a", "rack": "r1", "capacity": 0.5},
+    ]
+    found = current_of({**row.values, "members": members}, [])
+    assert [(m.member_id, m.rack_id, m.instance_id, m.capacity) for m in found.members] == [
+        ("a", "r1", None, 0.5),
+        ("b", "r2", "i-b", 2.0),
+    ]
+
+
+def test_the_count_of_a_topic_is_above_its_highest_number_in_any_order_of_the_rows() -> None:
+    """Spark returns the rows in no order."""
+    (row, *_) = rows("a")
+    found = current_of(row.values, [placed("t", 2, "a"), placed("t", 0, "b"), placed("t", 1, "a")])
+    assert found.partitions == {"t": 3}
+
+
+def test_a_topic_with_standbys_or_with_the_suffix_of_changelogs_is_a_changelog() -> None:
+    """A table may name its changelog otherwise; a table may be without standbys."""
+    (row, *_) = rows("a")
+    found = current_of(
+        row.values,
+        [
+            placed("orders", 0, "a"),
+            placed("own-name", 0, "a"),
+            placed("own-name", 0, "b", "standby"),
+            placed("shop-counts-changelog", 0, "a"),
+        ],
+    )
+    assert found.changelogs == ("own-name", "shop-counts-changelog")
+    assert [dict(m.standbys) for m in found.members] == [{}, {"own-name": {0}}]

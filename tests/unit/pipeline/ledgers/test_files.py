@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 from typing import IO, Any
 
+import fsspec
 import pytest
 
 from faust_assigner.pipeline.ledgers import files
@@ -14,6 +16,7 @@ from faust_assigner.pipeline.ledgers.files import (
     LedgerDamaged,
     cut,
     last_line_start,
+    pack,
     read_lines,
 )
 
@@ -93,3 +96,45 @@ def test_a_file_that_was_removed_since_is_damage_and_not_an_empty_one(tmp_path: 
     (tmp_path / "ledger.jsonl").write_bytes(b"another\n")
     with pytest.raises(LedgerDamaged, match="removed"):
         list(read_lines(Chunk(str(tmp_path / "ledger.jsonl"), 0, 7, inode=1)))
+
+
+# -- listings of remote file systems, and loads
+
+
+@pytest.mark.parametrize("key", ["mtime", "LastModified", "last_modified"])
+def test_the_time_of_a_change_is_found_under_each_name_that_a_storage_gives_it(key: str) -> None:
+    """The size of an object may be missing."""
+    fs = fsspec.filesystem("memory")
+    found = files._describe(fs, {"name": "/b/w.jsonl", "size": None, key: "2026-11-21"})
+    assert (found.size, found.modified, found.inode) == (0, "2026-11-21", 0)
+
+
+def test_a_packed_file_that_is_gone_is_missing_and_not_damaged() -> None:
+    """A stream takes a missing file for a rotated one, and finds it again in the next listing."""
+    with pytest.raises(FileNotFoundError):
+        list(read_lines(Chunk("memory://gone/w.jsonl.gz", 0, 9)))
+
+
+def test_the_place_of_damage_is_behind_the_last_line_that_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In bytes of the unpacked content."""
+    path = tmp_path / "w.jsonl.gz"
+    path.write_bytes(gzip.compress(b"one\ntwo\n") + b"no member of a packed file")
+    monkeypatch.setattr(files, "BLOCK_BYTES", 4)
+    with pytest.raises(LedgerDamaged) as caught:
+        list(read_lines(Chunk(str(path), 0, 9)))
+    assert caught.value.position == 8
+
+
+def test_the_largest_chunks_are_distributed_first() -> None:
+    """A large chunk at the end would make its task the last one."""
+    chunks = [Chunk(f"f{size}", 0, size) for size in (10_000, 20_000, 50_000, 30_000)]
+    loads = [{chunk.end for chunk in load} for load in pack(chunks, 2)]
+    assert loads == [{50_000, 10_000}, {30_000, 20_000}]
+
+
+def test_tiny_files_are_spread_over_the_tasks() -> None:
+    """Opening a file costs as much as reading some kilobytes."""
+    chunks = [Chunk(f"f{n:02}", 0, 1) for n in range(20)] + [Chunk("large", 0, 10)]
+    assert sorted(len(load) for load in pack(chunks, 3)) == [7, 7, 7]

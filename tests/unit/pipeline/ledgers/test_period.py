@@ -11,7 +11,7 @@ import pytest
 from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import encode
 from faust_assigner.pipeline.ledgers import rows as rows_module
-from faust_assigner.pipeline.ledgers.files import Chunk, find_files
+from faust_assigner.pipeline.ledgers.files import Chunk, LedgerFile, find_files
 from faust_assigner.pipeline.ledgers.period import Period
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
 
@@ -147,3 +147,49 @@ def test_a_day_that_a_period_begins_or_ends_in_is_not_whole_in_it() -> None:
     assert Period(DAY, after).takes_in(DAY.date())
     assert not Period(None, noon).takes_in(DAY.date())
     assert not Period(noon, None).takes_in(DAY.date())
+
+
+def test_a_file_that_begins_within_the_slack_after_the_period_is_opened(ledger: Path) -> None:
+    """The clock of its worker may be fast."""
+    files = find_files([str(ledger)])
+    noon = DAY + timedelta(days=5, hours=12)
+    assert Period(until=noon - timedelta(minutes=30)).files(files) == files[:2]
+    assert Period(until=noon - timedelta(minutes=61)).files(files) == files[:1]
+
+
+def test_an_offset_of_a_time_counts_and_a_time_without_it_is_utc() -> None:
+    """In an option and in the time of change that a storage returns."""
+    found = Period.parse("2026-11-21T12:00+02:00", "2026-11-21T12:00", now=NOW)
+    assert found == Period(NOW - timedelta(hours=2), NOW)
+    early = LedgerFile("memory://w.jsonl", 1, "2026-11-21T12:30:00+02:00")
+    late = LedgerFile("memory://w.jsonl", 1, "2026-11-21T12:30:00")
+    assert Period(since=NOW).files([early, late]) == [late]
+
+
+def test_a_file_that_is_gone_before_its_first_line_is_read_stays_in_the_list(
+    tmp_path: Path,
+) -> None:
+    """The reader then counts it as refused; a listing that fails would stop the run."""
+    gone = [LedgerFile(str(tmp_path / "w.jsonl"), 9), LedgerFile("memory://gone/w.jsonl", 9)]
+    assert Period(until=DAY).files(gone) == gone
+
+
+def test_a_file_that_begins_with_an_assignment_begins_at_its_first_time(tmp_path: Path) -> None:
+    """A rotation parts a decision from its assignments, which have no time of their own."""
+    decision, assignment = decided(6, "d6").splitlines(keepends=True)
+    (tmp_path / "w.jsonl").write_bytes(assignment + decision)
+    files = find_files([str(tmp_path)])
+    assert Period(until=DAY + timedelta(days=5)).files(files) == []
+    assert Period(until=DAY + timedelta(days=6)).files(files) == files
+
+
+def test_the_first_time_is_that_of_the_listed_file_and_not_of_its_successor(
+    tmp_path: Path,
+) -> None:
+    """A file that rotates after the listing is found by its inode."""
+    path = tmp_path / "w.jsonl"
+    path.write_bytes(decided(1, "d1"))
+    files = find_files([str(tmp_path)])
+    path.rename(tmp_path / "w.jsonl.1")
+    path.write_bytes(decided(9, "d9"))
+    assert Period(until=DAY + timedelta(days=3)).files(files) == files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from faust_assigner.pipeline.cluster import Cluster
 from faust_assigner.pipeline.ledgers import progress
-from faust_assigner.pipeline.ledgers.files import read_lines
+from faust_assigner.pipeline.ledgers.files import LedgerFile, read_lines
 from faust_assigner.pipeline.ledgers.progress import Visit, news
 from faust_assigner.pipeline.ledgers.topic_source import TopicSource
 from faust_assigner.snapshots.changelog import Changelog, Extent
@@ -85,6 +86,83 @@ def test_file_that_only_got_a_newer_date_is_not_read_again(tmp_path: Path) -> No
     path.touch()
     assert reader.visit() == []
     assert reader.state["files"][str(path)]["lines"] == 1
+
+
+def test_a_file_that_was_replaced_by_one_of_equal_size_is_read_from_its_start(
+    tmp_path: Path,
+) -> None:
+    """Its time of change tells that the head must be compared."""
+    path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
+    path.write_bytes(b"one\n")
+    reader.visit()
+    path.write_bytes(b"two\n")
+    os.utime(path, (1.0, 1.0))
+    assert reader.visit() == [("w.jsonl", 0, 4)]
+    assert reader.state["files"][str(path)]["lines"] == 1
+
+
+@pytest.mark.parametrize(("name", "whole"), [("w.jsonl", b"one\ntw"), ("w.jsonl.gz", b"")])
+def test_an_open_line_and_a_packed_file_are_not_read_again_for_a_newer_date(
+    tmp_path: Path, name: str, whole: bytes
+) -> None:
+    """Only news is read: the lines would count twice."""
+    path, reader = tmp_path / name, Reader(tmp_path)
+    path.write_bytes(whole or gzip.compress(b"one\n"))
+    reader.visit()
+    before = reader.state["files"][str(path)]["lines"]
+    os.utime(path, (1.0, 1.0))
+    assert reader.visit() == []
+    assert reader.state["files"][str(path)]["lines"] == before == 1
+
+
+def test_a_file_that_was_cut_behind_its_head_is_read_from_its_start(tmp_path: Path) -> None:
+    """Its head is the same, but the known position lies behind its end."""
+    path, reader = tmp_path / "w.jsonl", Reader(tmp_path)
+    path.write_bytes(b"x\n" * 1000)
+    reader.visit()
+    path.write_bytes(b"x\n" * 700)
+    assert reader.visit() == [("w.jsonl", 0, 1400)]
+
+
+def test_a_file_without_an_inode_is_not_another_file_with_the_same_head() -> None:
+    """Object stores have no inodes: the workers' files there begin alike."""
+    import fsspec
+
+    fs = fsspec.filesystem("memory")
+    fs.pipe_file("/inodes/a.jsonl", b"one\n")
+    before = news(["memory://inodes"], {}, {})
+    fs.pipe_file("/inodes/b.jsonl", b"one\ntwo\n")
+    (chunk,) = news(["memory://inodes"], before.state(lines_of(before)), {}).chunks
+    assert (chunk.name.rpartition("/")[2], chunk.start, chunk.end) == ("b.jsonl", 0, 8)
+
+
+def test_chunks_of_news_have_the_inode_of_their_file(tmp_path: Path) -> None:
+    """With it a file that rotates before it is read is found under its new name."""
+    path = tmp_path / "w.jsonl"
+    path.write_bytes(b"one\n")
+    (chunk,) = news([str(tmp_path)], {}, {}).chunks
+    assert chunk.inode == path.stat().st_ino
+
+
+def test_a_file_that_is_gone_since_the_listing_is_left_to_the_next_visit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other files are read."""
+    path = tmp_path / "w.jsonl"
+    path.write_bytes(b"one\n")
+    listed = [LedgerFile(str(tmp_path / "gone.jsonl"), 4), LedgerFile(str(path), 4)]
+    monkeypatch.setattr(progress, "_listed", lambda paths: (listed, True))
+    found = news([str(tmp_path)], {}, {})
+    assert [chunk.name for chunk in found.chunks] == [str(path)]
+    assert list(found.files) == [str(path)]
+
+
+def test_records_that_retention_removed_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The known offset lies before the topic's first record."""
+    log = Changelog("ledger", {0: Extent(20, 30)}, 0, "a")
+    monkeypatch.setattr(progress, "topic_now", lambda _: log)
+    found = news(["kafka://a:1/ledger"], {"topics": {"ledger:a": {"0": 10}}}, {})
+    assert [(span.start, span.end) for span in found.spans] == [(20, 30)]
 
 
 def test_files_that_are_gone_are_forgotten_once_there_is_news(tmp_path: Path) -> None:

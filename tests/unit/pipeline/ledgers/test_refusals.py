@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import Row
+from faust_assigner.pipeline.ledgers import parse as parse_module
 from faust_assigner.pipeline.ledgers.current import current_here
-from faust_assigner.pipeline.ledgers.parse import parse_messages
+from faust_assigner.pipeline.ledgers.files import Chunk, LedgerDamaged
+from faust_assigner.pipeline.ledgers.parse import parse_chunks, parse_messages
 from faust_assigner.pipeline.ledgers.refusals import (
     EmptyLedger,
     Refused,
@@ -116,3 +120,39 @@ def test_each_row_stands_at_its_own_lines_place() -> None:
              bool(row["reason"])) for row in rows]  # fmt: skip
     assert told == [(7, "p", False, False), (8, None, False, True), (10, None, True, False),
                     (11, "q", False, False)]  # fmt: skip
+
+
+def lines_of(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
+    """As many good lines as the chunk has bytes; a chunk named "torn" is damaged behind them."""
+    for number in range(chunk.end):
+        yield number, good(SAMPLE).data
+    if chunk.name == "torn":
+        raise LedgerDamaged(chunk.end, "torn " * 200)
+
+
+@pytest.mark.parametrize(("rows", "lines"), [(2, 1 << 30), (1 << 30, 2)])
+def test_batches_end_at_either_bound_and_hold_each_line_once(
+    monkeypatch: pytest.MonkeyPatch, rows: int, lines: int
+) -> None:
+    """By rows, or by the bytes of all their lines together."""
+    monkeypatch.setattr(parse_module, "BATCH_ROWS", rows)
+    monkeypatch.setattr(parse_module, "BATCH_BYTES", lines * len(good(SAMPLE).data))
+    batches = list(parse_chunks([Chunk("f", 0, 5)], lines_of))
+    assert [len(batch) for batch in batches] == [2, 2, 2]  # the closing row is the last
+    found = pa.Table.from_batches(batches).to_pylist()
+    assert [row["line"] for row in found if row["partition_sample"]] == [1, 2, 3, 4, 5]
+
+
+def test_the_place_of_damage_counts_as_a_line_with_a_short_reason() -> None:
+    """It follows the last good line, and the closing row counts it."""
+    (batch,) = parse_chunks([Chunk("torn", 0, 3)], lines_of)
+    *_, refused, closing = batch.to_pylist()
+    assert (refused["pos"], refused["line"], len(refused["reason"])) == (3, 4, 300)
+    assert (closing["line"], closing["reason"]) == (4, None)
+
+
+def test_all_lines_may_be_refused_on_request() -> None:
+    """A hundred percent is a share; more is not."""
+    Tolerance.parse("100%").check(Refused(accepted=0, lines=7))
+    with pytest.raises(ConfigError, match="--max-refused"):
+        Tolerance.parse("100.1%")

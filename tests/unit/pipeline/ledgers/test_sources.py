@@ -112,6 +112,14 @@ def test_name_with_glob_characters_is_a_name_when_it_exists(tmp_path: Path) -> N
     assert len(find_files([str(tmp_path / "led[1].jsonl")])) == 1
 
 
+def test_a_set_of_characters_is_a_pattern_when_no_such_file_exists(tmp_path: Path) -> None:
+    """As in a shell."""
+    for number in range(3):
+        (tmp_path / f"w{number}.jsonl").touch()
+    found = find_files([str(tmp_path / "w[12].jsonl")])
+    assert [Path(file.name).name for file in found] == ["w1.jsonl", "w2.jsonl"]
+
+
 @pytest.mark.parametrize("missing", ["nothing", "*.nothing", "no/such/folder/"])
 def test_path_that_is_not_there_is_named(tmp_path: Path, missing: str) -> None:
     """Whatever else is there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -12,10 +13,18 @@ from click.testing import CliRunner
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.cli import main
+from faust_assigner.errors import ConfigError
 from faust_assigner.ledger import Row, parse
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.ledgers.rows import accepted_rows, read_here
-from faust_assigner.pipeline.ledgers.topic_source import read_lines_of, read_story_lines
+from faust_assigner.pipeline.ledgers.topic_source import (
+    TopicSource,
+    offsets_since,
+    read_lines_of,
+    read_span,
+    read_story_lines,
+    topic_now,
+)
 from faust_assigner.snapshots.changelog import UnknownTopicError
 from tests.unit.app.ledger.test_pages import line, sample
 from tests.unit.story.ledgers import told
@@ -154,3 +163,51 @@ def test_why_tells_from_a_topic_as_from_files(
     assert of_files.output.startswith("orders/2 moved from w1 to ")
     assert of_topic.output == of_files.output
     assert "NONSENSE" in wrong.output
+
+
+@pytest.mark.parametrize(
+    "url", ["kafka:///ledger", "kafka://a:1", "kafka://a:1/", "kafka://a:1/b/c"]
+)
+def test_a_url_without_its_parts_or_with_further_parts_is_an_error(url: str) -> None:
+    """A topic's name has no slash."""
+    with pytest.raises(ConfigError, match="is not kafka://"):
+        TopicSource.from_url(url)
+
+
+def test_the_client_properties_of_a_topic_reach_its_connection() -> None:
+    """Without them a secured cluster does not answer."""
+    source = TopicSource.from_url("kafka://a:1/ledger", {"security.protocol": "SSL"})
+    assert source.cluster.connection()["security_protocol"] == "SSL"
+
+
+def test_a_story_ends_with_its_time(broker: EmbeddedBroker) -> None:
+    """Its limit reaches the reader."""
+    with broker:
+        fill(broker, line(0))
+        where = {"bootstrap_servers": [broker.bootstrap]}
+        _, left_out = asyncio.run(read_story_lines(where, "ledger", None, seconds=-1.0))
+    assert "was not read to its end" in left_out
+
+
+def test_a_span_has_its_records_and_a_period_the_offsets_of_its_time(
+    broker: EmbeddedBroker,
+) -> None:
+    """The end is not in the span; a partition without a later record begins at its end."""
+    begun = datetime.now(UTC)
+    with broker:
+        source = TopicSource.from_url(fill(broker, *(line(number) for number in range(6))))
+        spans = [(0, 3), (1, 2), (1, 1)]
+        found = [
+            [offset for batch in read_span(source, 0, *span) for offset in batch[1].to_pylist()]
+            for span in spans
+        ]
+        log = topic_now(source)
+        offsets = [offsets_since(source, log, begun + timedelta(hours=hours)) for hours in (-1, 1)]
+    assert found == [[0, 1, 2], [1], []]
+    assert offsets == [{0: 0, 1: 0}, {0: 3, 1: 3}]
+
+
+def test_an_empty_span_needs_no_broker() -> None:
+    """No broker listens at the address."""
+    source = TopicSource.from_url("kafka://127.0.0.1:1/ledger")
+    assert list(read_span(source, 0, 5, 5)) == []
