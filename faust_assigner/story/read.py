@@ -80,12 +80,11 @@ class Recovery:
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """All decisions of a group by time, and all recoveries; ``refused`` counts invalid lines."""
+    """All decisions of a group by time, and all recoveries."""
 
     group: str
     decisions: tuple[Decision, ...]
     recoveries: tuple[Recovery, ...]
-    refused: int = 0
 
     def name(self, member_id: str) -> str:
         """Return the member's name from the newest decision that names the member."""
@@ -96,20 +95,16 @@ class Story:
 
 
 def read(lines: Iterable[bytes], group: str | None = None) -> Story:
-    """Read the history of ``group``, or of the only group.
+    """Read the history of ``group``, or of the only group; invalid lines are left out.
 
     Raises :class:`NothingKnown` without a decision, or if there are several groups and none is named.
     """
     decided: dict[str, dict[str, dict[str, Any]]] = {}
     placed: dict[tuple[str, str], dict[str, Any]] = {}
     recovered: dict[str, set[Recovery]] = {}
-    refused = 0
     for line in lines:
         row = parse(line)
-        if row is None:
-            continue
         if not isinstance(row, Row):
-            refused += 1
             continue
         values = row.values
         here = values["group_id"]
@@ -144,7 +139,6 @@ def read(lines: Iterable[bytes], group: str | None = None) -> Story:
         group=name,
         decisions=tuple(sorted(decisions, key=lambda one: (one.at, one.generation))),
         recoveries=tuple(sorted(recovered.get(name, ()), key=lambda one: (one.started, one.place))),
-        refused=refused,
     )
 
 

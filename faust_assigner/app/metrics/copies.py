@@ -55,7 +55,7 @@ class Copies:
             )
             fresh_at = marks.fresh_at(at - 1)
             if fresh_at is not None:
-                self._fresh_at[tp] = max(self._fresh_at[tp], fresh_at)
+                self._fresh_at[tp] = fresh_at  # never earlier than before: older looks are dropped
             lag = marks.lag(at - 1) or 0
-            found[tp] = lag, max(0.0, now - self._fresh_at[tp]) if lag else 0.0
+            found[tp] = lag, now - self._fresh_at[tp] if lag else 0.0
         return found

@@ -14,6 +14,7 @@ from faust_assigner.deploy import play as play_module
 from faust_assigner.deploy.fleet import Fleet, Moved, NotKnown, Worker
 from faust_assigner.deploy.play import Played, Question, _event, play
 from faust_assigner.deploy.read import _fleet, _settings, _worker
+from faust_assigner.deploy.steps import Known, _pause, _static_pause
 from faust_assigner.status.build import build
 from faust_assigner.status.evidence import Place
 from faust_assigner.status.members import views_of
@@ -47,7 +48,7 @@ def fleet_of(topics: Sequence[str] = TOPICS, **workers: JoinData) -> Fleet:
 
 def joined(name: str, **more: Any) -> JoinData:
     """A cooperative member's claims."""
-    return JoinData(f"http://{name}", holds=True, generation=3, **more)
+    return JoinData(f"http://{name}", cooperative=True, holds=True, generation=3, **more)
 
 
 def moved(to: str) -> Moved:
@@ -245,3 +246,41 @@ def test_a_member_joins_the_next_round_without_its_goodbye_and_without_its_forme
         seen.ends,
     )
     assert (worker.data.leaves, worker.data.on_disk) == (False, {})
+
+
+# -- pauses
+
+
+def pause_of(
+    played: Played, *, static: Sequence[str] = (), leave_s: str = "20", moves: int = 0
+) -> float | None:
+    """The pause of an event whose moves take 0.5 s; a restart takes 20 s."""
+    seen = cast(
+        Any,
+        SimpleNamespace(
+            fleet=fleet_of(w0=joined("w0")), settings={"FAUST_ASSIGNER_LEAVE_S": leave_s}
+        ),
+    )
+    made = [cast(Any, SimpleNamespace(pause_s=0.5))] * moves
+    return _pause(seen, played, made, static, 60.0, Known(restart_s=20.0))[0]
+
+
+def test_a_worker_that_joins_needs_no_hand_over_of_a_stopping_worker() -> None:
+    """With FAUST_ASSIGNER_LEAVE_S=0 only the pause of a stop is unknown."""
+    join = Played(event="1 new worker joins", stopped=(), is_crash=False)
+    assert pause_of(join, leave_s="0", moves=1) == 0.5
+    assert pause_of(replace(join, stopped=("w1",)), leave_s="0", moves=1) is None
+    assert pause_of(replace(join, stopped=("w1",)), moves=1) == 0.5
+
+
+def test_the_only_static_member_pauses_for_its_restart_although_no_task_moves() -> None:
+    """There is no other member to move a task to."""
+    stop = Played(event="w0 stops", stopped=("w0",), is_crash=False)
+    assert pause_of(stop, static=["w0"]) == 20.0
+    assert pause_of(stop) == 0.0
+
+
+def test_a_static_member_that_returns_as_its_session_ends_is_late() -> None:
+    """The group has moved its tasks by then."""
+    assert _static_pause(["w0"], 60.0, 0.5, "", 60.0)[0] == 60.5
+    assert _static_pause(["w0"], 60.0, 0.5, "", 59.0)[0] == 59.0

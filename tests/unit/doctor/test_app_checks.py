@@ -178,6 +178,7 @@ def test_workers_beyond_the_tasks_are_idle() -> None:
     ("instance_id", "workers", "fires"),
     [
         ("shop", 3, True),
+        ("shop", 2, True),
         ("shop", 1, False),
         ("shop-17", 3, False),
         ("shop@pod-4", 3, False),
@@ -188,7 +189,7 @@ def test_an_instance_id_that_is_a_fixed_text_is_shared(
     instance_id: str | None, workers: int, fires: bool
 ) -> None:
     """One made from the environment or the host's name differs from worker to worker."""
-    facts = replace(GOOD, instance_id=instance_id, environment=("17", "xyz"), host="pod-4")
+    facts = replace(GOOD, instance_id=instance_id, environment=("17", "", "xyz"), host="pod-4")
     assert bool(of("FA002", facts, workers=workers)) == fires
 
 
@@ -201,6 +202,7 @@ def test_an_instance_id_that_is_a_fixed_text_is_shared(
         ({"leave_s": 60.0}, 70.0, "warning"),
         ({"instance_id": "shop-0", "host": "shop-0"}, 15.0, None),
         ({"is_cooperative": False, "instance_id": None}, 15.0, None),
+        ({"has_repairs": False}, 15.0, None),
     ],
 )
 def test_the_supervisor_must_leave_time_for_the_hand_over(
@@ -232,3 +234,35 @@ def test_each_code_of_an_app_is_fired_in_this_file() -> None:
     fired = {case[2].split()[0] for case in CASES}
     fired |= {"FA002", "FA008", "FA009", "FA010", "FA015"}
     assert fired == {code.code for code in CODES if APP in code.looks_at}
+
+
+def test_a_loopback_url_is_a_fault_with_one_broker_elsewhere() -> None:
+    """The group then runs on several hosts."""
+    facts = replace(GOOD, url="http://localhost:6066", brokers=("127.0.0.1", "kafka-1"))
+    assert codes(facts) == ["FA004 warning"]
+
+
+def test_a_changelog_is_compared_once_the_counts_of_all_sources_are_known() -> None:
+    """The source of unknown count may be the table's own."""
+    facts = replace(
+        GOOD, tables=(replace(TOTALS, partitions=4),), sources={"orders": 6, "clicks": None}
+    )
+    assert codes(facts, topics={}) == []
+    assert codes(replace(facts, sources={"orders": 6}), topics={}) != []
+
+
+def test_room_for_the_largest_partition_is_enough() -> None:
+    """A worker restores partition by partition; the others are here already."""
+    assert codes(replace(GOOD, disk_free_bytes=10 * GIB, stores_bytes=(6 * GIB, 6 * GIB))) == []
+
+
+def test_the_missing_ledger_of_a_stock_worker_is_no_finding() -> None:
+    """It has none to switch on."""
+    assert of("FA017", replace(GOOD, is_ours=False, ledger=None)) == []
+    assert of("FA017", replace(GOOD, ledger=None)) != []
+
+
+def test_a_poll_interval_of_the_length_of_a_rebalance_is_enough() -> None:
+    """A worker that waits out a rebalance is then not idle for longer."""
+    assert of("FA007", replace(GOOD, poll_s=60.0, rebalance_s=60.0)) == []
+    assert of("FA007", replace(GOOD, poll_s=59.0, rebalance_s=60.0)) != []

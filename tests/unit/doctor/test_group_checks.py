@@ -168,6 +168,28 @@ def test_an_instance_id_that_changes_hands_between_two_looks_is_found() -> None:
     assert "joined with this id between the two looks" in found.text
 
 
+def test_two_processes_that_answer_in_different_looks_are_found() -> None:
+    """They replace each other, so that one of them answers at a time."""
+    made = static("a", "b")
+    good = facts(made)
+    url = made.claims["m0"].url
+    rival = Heard(answer=ANSWERED, status=made.status_of("m0", pid=4711, settings=SETTINGS))
+    later = replace(good.evidence, heard={**good.evidence.heard, url: rival})
+    (found,) = of("FA002", replace(good, later=later))
+    assert found.subject == "a"
+    assert "process 4711 on pod-0" in found.text
+
+
+def test_a_member_without_an_id_in_the_first_look_was_not_replaced() -> None:
+    """The coordinator may not know it yet."""
+    made = static("a", "b")
+    good = facts(made)
+    entity = made.entity()
+    entity.members[0].member_id = ""
+    first = replace(good.evidence, group=decode_group(entity), heard={})
+    assert of("FA002", replace(good, evidence=first, later=good.evidence)) == []
+
+
 def test_members_with_one_url_are_found() -> None:
     """With their names."""
     made = group(3)

@@ -31,6 +31,7 @@ from faust_assigner.story.read import (
     _place,
     _recovery,
     _shared_hosts,
+    read,
 )
 from faust_assigner.story.tell import _cause, _of_member, why_member, why_partition
 from faust_assigner.warmup import WarmupPolicy
@@ -512,3 +513,46 @@ def test_a_change_avoids_a_warm_move_only_if_the_task_stays(
         was = again.Outcome(owner="b", is_cold=was_cold)
         found = again._tried(story(), "x", lambda: asked(), P0, move, was)
         assert (found is not None) is avoids
+
+
+def test_a_first_incident_without_a_change_of_members_is_its_own_origin() -> None:
+    """The leader of another ledger knew the round before."""
+    before = decision(1, {0: "a"})
+    (found,) = incidents(story(decision(2, {0: "b"}, before=before)))
+    (move,) = moves_of(P0, [found])
+    assert (move.was, move.to, move.origin) == ("a", "b", found)
+
+
+def written(name: str, at: float, generation: int, trigger: str = "join") -> bytes:
+    """A decision as a leader writes it."""
+    return encode(
+        "decision",
+        {
+            "group_id": "shop",
+            "decision_id": name,
+            "ts": at,
+            "generation": generation,
+            "trigger": trigger,
+            "policy": "p",
+            "config": {},
+            "members": [],
+            "solve_ms": 1.0,
+        },
+    )
+
+
+def test_decisions_are_ordered_by_time_and_the_first_line_of_each_counts() -> None:
+    """Generations begin anew with a group that was deleted; a ledger in a topic may repeat a line."""
+    lines = [
+        b"{no row",
+        written("new", 300.0, 1),
+        written("old", 100.0, 7),
+        written("old", 100.0, 7, trigger="repeated"),
+        written("at once", 300.0, 0),
+    ]
+    found = read(lines)
+    assert [(one.decision_id, one.trigger) for one in found.decisions] == [
+        ("old", "join"),
+        ("at once", "join"),
+        ("new", "join"),
+    ]

@@ -53,6 +53,7 @@ def test_the_oldest_rounds_are_forgotten() -> None:
     """A round without a generation is none."""
     recent = RecentRounds()
     recent.answered(-1, None, at=1.0)
+    assert recent.rounds() == ()
     for generation in range(MOST_ROUNDS + 10):
         recent.answered(generation, Outcome(), at=1.0)
     assert [one.generation for one in recent.rounds()] == list(range(10, MOST_ROUNDS + 10))
