@@ -30,12 +30,15 @@ class Owned:
 class Assignment:
     """Partitions to process and partitions to drop immediately.
 
-    ``full``: the consumer owns only the partitions of this message.
+    ``full``: the consumer owns only the partitions of this message. ``releasing``: its Release
+    commands follow a full assignment; the consumer keeps such a partition until then if it still
+    holds it.
     """
 
     assigned: tuple[Owned, ...] = ()
     unassigned: tuple[TopicPartition, ...] = ()
     full: bool = False
+    releasing: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class Holdings:
         self.until = -math.inf
         self._releasing: dict[TopicPartition, Release] = {}
         self._parts: list[Grant] = []
+        self._asked: set[TopicPartition] = set()
         self._is_partial = False
         self._held: Held | None = None
         self._lost: tuple[TopicPartition, ...] = ()
@@ -42,20 +43,23 @@ class Holdings:
         *,
         snapshot: bool = False,
         more: bool = False,
+        releasing: Iterable[TopicPartition] = (),
     ) -> Assigned | None:
         """Apply one AssignmentUpdate.
 
-        Return the change, or None for a part of a snapshot that continues.
+        ``releasing``: partitions of a snapshot with a Release that follows; the consumer keeps those
+        that it holds until then. Return the change, or None for a part of a snapshot that continues.
         """
         if snapshot:
-            self._parts = []
+            self._parts, self._asked = [], set()
         if snapshot or self._is_partial:
             self._parts.extend(assigned)
+            self._asked.update(releasing)
             self._is_partial = more
             if more:
                 return None
             assigned, self._parts = self._parts, []
-            return self._become({}, assigned)
+            return self._become({p: g for p, g in self.owned.items() if p in self._asked}, assigned)
         gone = set(unassigned)
         return self._become({p: g for p, g in self.owned.items() if p not in gone}, assigned)
 

@@ -75,6 +75,7 @@ class Inbox:
                 map(partition_of, said.unassigned),
                 snapshot=said.snapshot or is_first,
                 more=said.more,
+                releasing=map(partition_of, said.releasing),
             )
             if change is not None and (is_first or change.added or change.removed):
                 self.put(change)

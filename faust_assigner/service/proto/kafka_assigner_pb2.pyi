@@ -147,7 +147,7 @@ class Grant(_message.Message):
     def __init__(self, partition: _Optional[_Union[TopicPartition, _Mapping]] = ..., epoch: _Optional[int] = ..., start_offset: _Optional[int] = ..., keep: _Optional[bool] = ...) -> None: ...
 
 class AssignmentUpdate(_message.Message):
-    __slots__ = ("assigned", "unassigned", "snapshot", "grants", "more", "session_id", "lives_ms", "pulse_ms")
+    __slots__ = ("assigned", "unassigned", "snapshot", "grants", "more", "session_id", "lives_ms", "pulse_ms", "releasing")
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     UNASSIGNED_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +156,7 @@ class AssignmentUpdate(_message.Message):
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     LIVES_MS_FIELD_NUMBER: _ClassVar[int]
     PULSE_MS_FIELD_NUMBER: _ClassVar[int]
+    RELEASING_FIELD_NUMBER: _ClassVar[int]
     assigned: _containers.RepeatedCompositeFieldContainer[TopicPartition]
     unassigned: _containers.RepeatedCompositeFieldContainer[TopicPartition]
     snapshot: bool
@@ -164,7 +165,8 @@ class AssignmentUpdate(_message.Message):
     session_id: str
     lives_ms: int
     pulse_ms: int
-    def __init__(self, assigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., unassigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., snapshot: _Optional[bool] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., more: _Optional[bool] = ..., session_id: _Optional[str] = ..., lives_ms: _Optional[int] = ..., pulse_ms: _Optional[int] = ...) -> None: ...
+    releasing: _containers.RepeatedCompositeFieldContainer[TopicPartition]
+    def __init__(self, assigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., unassigned: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ..., snapshot: _Optional[bool] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., more: _Optional[bool] = ..., session_id: _Optional[str] = ..., lives_ms: _Optional[int] = ..., pulse_ms: _Optional[int] = ..., releasing: _Optional[_Iterable[_Union[TopicPartition, _Mapping]]] = ...) -> None: ...
 
 class WarmPartition(_message.Message):
     __slots__ = ("partition", "current_owner", "handoff_id", "strict")

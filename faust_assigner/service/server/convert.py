@@ -174,14 +174,19 @@ def _assignment(command: Assignment) -> Iterator[pb.AssignmentCommand]:
     *firsts, (unassigned, _) = _parts(map(message_of, command.unassigned))
     for first, _ in firsts:
         yield pb.AssignmentCommand(assignment=pb.AssignmentUpdate(unassigned=first))
-    for number, (part, more) in enumerate(_parts(map(_granted, command.assigned))):
+    rows: Iterator[pb.Grant | pb.TopicPartition] = chain(
+        map(_granted, command.assigned), map(message_of, command.releasing)
+    )
+    for number, (part, more) in enumerate(_parts(rows)):
+        grants = [row for row in part if isinstance(row, pb.Grant)]
         yield pb.AssignmentCommand(
             assignment=pb.AssignmentUpdate(
-                assigned=[grant.partition for grant in part],
+                assigned=[grant.partition for grant in grants],
                 unassigned=unassigned if number == 0 else (),
                 snapshot=command.full and number == 0,
                 more=command.full and more,
-                grants=part,
+                grants=grants,
+                releasing=[row for row in part if isinstance(row, pb.TopicPartition)],
             )
         )
 

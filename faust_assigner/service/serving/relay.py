@@ -147,9 +147,15 @@ def snapshot(view: View, name: str) -> Iterator[Command]:
 
     Cost: one pass over the consumer's own assignments and hand-offs.
     """
-    yield _full(view, name)
-    for at in sorted(view.moving.get(name, ())):
-        yield from (command for told, command in _asked(view, view.handoffs[at]) if told == name)
+    asked = [
+        command
+        for at in sorted(view.moving.get(name, ()))
+        for told, command in _asked(view, view.handoffs[at])
+        if told == name
+    ]
+    releasing = tuple(command.at for command in asked if isinstance(command, Release))
+    yield replace(_full(view, name), releasing=releasing)
+    yield from asked
     if name in view.replicas:
         yield Replicas(view.replicas[name].value)
 
@@ -158,7 +164,9 @@ def _full(view: View, name: str) -> Assignment:
     """Return a consumer's full assignment, without the partitions that it must release.
 
     In strict mode the consumer still owns such a partition. But its PartitionReleased may be on the
-    way, and after this acknowledgement the consumer must not resume work on the partition.
+    way, and after this acknowledgement the consumer must not resume work on the partition. If the
+    consumer has not been asked yet, it still holds the partition: ``releasing`` keeps it there, or
+    the consumer would drop the partition without a flush.
     """
     mine, let_go = view.incarnation(name), leaving(view, name)
     owned = [

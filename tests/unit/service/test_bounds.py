@@ -72,6 +72,14 @@ def test_a_long_assignment_is_told_in_parts_and_taken_as_one() -> None:
     assert set(told.owned) == set(SPOKEN)
 
 
+def test_many_partitions_about_to_be_released_are_told_in_parts_and_kept() -> None:
+    """All partitions of a leaving consumer may be asked for at once."""
+    given = Assignment(tuple(Owned(at, 7) for at in ATS), full=True)
+    again = Assignment(full=True, releasing=ATS)
+    bounded(messages_of(again))
+    assert [len(one.owned) for one in heard(given, again)] == [COUNT]
+
+
 def test_many_partitions_that_are_taken_away_are_told_in_parts() -> None:
     """An operator removes a topic."""
     given = Assignment(tuple(Owned(at, 7) for at in ATS))

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from faust_assigner.service import values as codec
+from faust_assigner.service.client import Assigned as Told
+from faust_assigner.service.client import AssignerClient, Grant
+from faust_assigner.service.client import Release as Asked
+from faust_assigner.service.client import TopicPartition as Known
 from faust_assigner.service.commands import AbortWarm, Assignment, Command, Owned, Release, Warm
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.records import Assigned, Consumer
+from faust_assigner.service.server.convert import messages_of
 from faust_assigner.service.serving.relay import snapshot, tell
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import View
@@ -15,6 +23,7 @@ from tests.unit.service.stories import ALL, AT, HANDOFF, view_of
 
 OTHER = TopicPartition("t", 1)
 STRICT = replace(HANDOFF, strict=True)
+KNOWN = Known(*AT)
 
 
 def given(*handoffs: Handoff) -> View:
@@ -51,6 +60,21 @@ def stored(handoff: Handoff) -> tuple[str, bytes]:
 def owned_by(name: str) -> tuple[str, bytes]:
     """The assignment's key and its value."""
     return ALL.assignment(AT), codec.dump_assigned(Assigned(AT, name))
+
+
+def told_again(handoff: Handoff, *held: Grant) -> tuple[AssignerClient, list[Any]]:
+    """``old``, which holds these, and its commands from the first snapshot of its next stream."""
+    client = AssignerClient("nowhere:1", "old", clock=lambda: 0.0)
+    client.holdings.begin(10.0)
+    client.holdings.update(held, (), snapshot=True)
+    view = given(handoff)
+    if handoff.phase is Phase.COMPLETE:
+        happens(view, owned_by("new"))
+    messages = [m for command in snapshot(view, "old") for m in messages_of(command)]
+    for number, message in enumerate(messages):
+        client._inbox.take(message, is_first=number == 0)
+    queue = client._inbox._queue
+    return client, [queue.get_nowait() for _ in range(queue.qsize())]
 
 
 def test_a_new_handoff_asks_the_new_owner_to_warm() -> None:
@@ -145,6 +169,33 @@ def test_a_reconnected_owner_does_not_go_on_with_what_it_may_have_let_go() -> No
     assert isinstance(release, Release)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [replace(STRICT, phase=Phase.READY), replace(HANDOFF, phase=Phase.COMPLETE)],
+    ids=["strict", "not strict"],
+)
+def test_an_owner_keeps_a_partition_until_the_release_after_its_snapshot(asked: Handoff) -> None:
+    """The Release was not sent before: a consumer that drops the partition flushes nothing."""
+    client, [*before, released] = told_again(asked, Grant(KNOWN, 2))
+    assert client.holdings.may_work(KNOWN, now=5.0)
+    assert isinstance(released, Asked)
+    assert not [one for one in before if isinstance(one, Told) and one.removed]
+
+
+def test_a_snapshot_returns_no_released_partition_whose_acknowledgement_is_on_the_way() -> None:
+    """Its new owner may work on it at any moment."""
+    client, commands = told_again(replace(STRICT, phase=Phase.READY))
+    assert not any(isinstance(one, Told) and KNOWN in one.owned for one in commands)
+    assert KNOWN not in client.holdings.owned
+
+
+def test_a_released_partition_is_not_named_as_about_to_be_released() -> None:
+    """No Release follows, so that a consumer would keep it for ever."""
+    [full] = snapshot(given(replace(STRICT, phase=Phase.READY, released=True)), "old")
+    assert full == Assignment(full.assigned, full=True)  # type: ignore[union-attr]
+    assert [owned.at for owned in full.assigned] == [OTHER]  # type: ignore[union-attr]
+
+
 def test_raised_epochs_give_nobody_back_what_it_lets_go() -> None:
     """Each stream begins anew; a strict old owner that was asked to release is not told that partition."""
     view = given(replace(STRICT, phase=Phase.READY))
@@ -153,7 +204,7 @@ def test_raised_epochs_give_nobody_back_what_it_lets_go() -> None:
     full = {name: next(iter(snapshot(view, name))) for name in ("new", "old", "third")}
     assert full == {
         "new": Assignment(full=True),
-        "old": Assignment((Owned(OTHER, epoch + 1_000),), full=True),
+        "old": Assignment((Owned(OTHER, epoch + 1_000),), full=True, releasing=(AT,)),
         "third": Assignment(full=True),
     }
 
