@@ -20,6 +20,7 @@ from faust_assigner.service.server.admin_servicer import AdminServicer
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.health import Health, probing
 from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.readable import ReadableRequests
 from faust_assigner.service.server.servicer import ConsumerServicer
 
 #: Limit of a request and of an answer: gRPC's default, so that clients need no option. Longer
@@ -79,6 +80,7 @@ class AssignerServer:
             options=channel_options(
                 options.settings.consumer_ttl_s, options.said["max_connection_age"]
             ),
+            interceptors=(ReadableRequests(),),
             maximum_concurrent_rpcs=options.said["max_calls"],
         )
         self._authenticator = authenticator = options.authenticator()

@@ -92,7 +92,10 @@ class Beats:
             return None
         if lease.renewed_s >= self._settings.consumer_keepalive_s and not await lease.renew():
             if lease.is_lost:
+                # A later registration may have a new lease, which this mirror has not read yet.
                 self._leases.pop(name, None)
+                lease = await self._lease(name, identity, incarnation, session)
+            if lease is None:
                 return None
             if not lease.is_held:
                 raise StoreError(f"{name}: the registration could not be renewed")
@@ -104,14 +107,20 @@ class Beats:
         self, name: str, identity: str, incarnation: str, session: str
     ) -> HeldLease | None:
         entry = self._mirror.view.consumers.get(name)
-        consumer, lease_id = (entry.value, entry.kv.lease) if entry else (None, 0)
-        if consumer is None or consumer.session != session:
-            # The registration may not be in this instance's mirror yet.
-            kv = await self._store.get(self._keys.consumer(name))
-            consumer = None if kv is None else codec.readable(codec.load_consumer, kv.value)
-            if kv is None or consumer is None or not _is_of(consumer, incarnation, session):
-                return None
-            session, lease_id = consumer.session, kv.lease
+        if entry is not None and entry.value.session == session:
+            lease = await self._adopted(entry.value, entry.kv.lease, identity)
+            if lease is not None:
+                return lease
+        # The last registration, or its new lease, may not be in this instance's mirror yet.
+        kv = await self._store.get(self._keys.consumer(name))
+        consumer = None if kv is None else codec.readable(codec.load_consumer, kv.value)
+        if kv is None or consumer is None or not _is_of(consumer, incarnation, session):
+            return None
+        return await self._adopted(consumer, kv.lease, identity)
+
+    async def _adopted(self, consumer: Consumer, lease_id: int, identity: str) -> HeldLease | None:
+        """Return the lease of a registration, renewed if it is new here; None if it is gone."""
+        name, session = consumer.name, consumer.session
         if consumer.identity and consumer.identity != identity:
             raise WrongCaller(f"{name} is registered by another identity")
         known = self._leases.get(name)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
-from faust_assigner.service.errors import LeaseLost, Replaced, ServiceRefused, WrongCaller
+from faust_assigner.service.errors import (
+    LeaseLost,
+    Replaced,
+    ServiceRefused,
+    StoreError,
+    WrongCaller,
+)
 from faust_assigner.service.errors import expelled as expelled_as
 from faust_assigner.service.errors import replaced as replaced_by
 from faust_assigner.service.keys import Keys
@@ -135,7 +142,7 @@ class Sessions:
 
         Under a new lease the process could lose its partitions without notice: an instance whose
         mirror is late goes on to renew the old lease for the process's heartbeats. A changed time
-        to live needs a new lease all the same.
+        to live needs a new lease all the same, and :meth:`_write` revokes the old lease.
         """
         kv = await self._store.get(self._keys.consumer(consumer.name))
         before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
@@ -160,8 +167,10 @@ class Sessions:
             f"~{session}" if HEARTBEATS in consumer.capabilities else ""
         )
         consumer = replace(consumer, incarnation=incarnation, session=session)
+        old = 0  # the process's lease before this one
 
         async def registered(kv: KeyValue | None) -> list[Write]:
+            nonlocal old
             if present is not None and kv != present:
                 raise _Changed
             before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
@@ -172,6 +181,7 @@ class Sessions:
             if kv is not None and before is not None:
                 after = self._following(before, after)
                 is_other = before.incarnation != after.incarnation
+                old = kv.lease if _may_share(before, after) else 0
                 if self._settings.strict and is_other and kv.lease:
                     # The replaced process may work until its lease expires; the fence ends then.
                     fence = self._keys.fence(before.name, before.incarnation)
@@ -189,6 +199,9 @@ class Sessions:
                 revision = await rewritten(
                     self._store, key, registered, unless={mark: refusal}, known=present
                 )
+                if old and old != lease.lease_id:
+                    with contextlib.suppress(StoreError):
+                        await self._store.revoke(old)
                 return revision, consumer
             except Replaced:
                 # This process is expelled, and another process registered since: report Expelled.

@@ -96,6 +96,29 @@ def test_a_changed_time_to_live_holds_from_the_next_registration(ttl_s: float) -
     staged(story)
 
 
+@pytest.mark.parametrize("ttl_s", [15.0, 45.0])
+@pytest.mark.parametrize("is_renewed_before", [False, True])
+def test_a_late_instance_renews_the_new_lease_after_a_changed_time_to_live(
+    is_renewed_before: bool, ttl_s: float
+) -> None:
+    """Under the old lease the consumer works on, and its registration ends without notice."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        first = await b.node({"t": 1}, **TIMES)
+        before = (await first.register(beating())).session
+        late = await _late(b)
+        if is_renewed_before:
+            assert await late.heartbeat("a", before, incarnation="one") is not None
+        changed = await b.node(**{**TIMES, "consumer_ttl_s": ttl_s})
+        unanswered = (await changed.register(beating())).session
+        for _ in range(40):
+            assert await late.heartbeat("a", before, incarnation="one") is not None
+            await asyncio.sleep(3.0)
+            assert (await stored(kept))[1] == unanswered
+
+    staged(story)
+
+
 def test_a_registration_that_is_overtaken_keeps_the_lease_too() -> None:
     """A call that the client gave up may be carried out beside the next one."""
 

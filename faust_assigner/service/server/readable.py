@@ -1,0 +1,77 @@
+"""Requests that are no valid messages: refused with INVALID_ARGUMENT, logged at a bounded rate.
+
+Without this interceptor gRPC logs a traceback for each such request, and answers UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NoReturn
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from faust_assigner.service.errors import BadRequest
+
+log = logging.getLogger(__name__)
+
+#: The packages of the services whose requests are checked.
+CHECKED: Final = "/kafka_assigner."
+#: Seconds between two log lines.
+QUIET_S: Final = 10.0
+
+
+class Unreadable:
+    """In place of a request that cannot be decoded: each field raises BadRequest."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise BadRequest(f"the request of {self._method} is not a valid message")
+
+
+class ReadableRequests(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Gives the servicers :class:`Unreadable` for invalid bytes. ``clock``: seconds."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._quiet_until = -float("inf")
+        self._unlogged = 0
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Return the method's handler, with a reader that does not raise."""
+        handler, method = await continuation(handler_call_details), handler_call_details.method
+        if handler is None or not method.startswith(CHECKED):
+            return handler
+        read = handler.request_deserializer
+
+        def read_or_refuse(data: bytes) -> Any:
+            try:
+                return read(data)
+            except DecodeError:
+                self._count(method, len(data))
+                return Unreadable(method)
+
+        return handler._replace(request_deserializer=read_or_refuse)
+
+    def _count(self, method: str, size: int) -> None:
+        """Log this request, unless a line came shortly before; then the next line counts it."""
+        self._unlogged += 1
+        if (now := self._clock()) < self._quiet_until:
+            return
+        log.warning(
+            "refused %d requests that are not valid messages, the last one of %d bytes to %s; "
+            "check the client's proto",
+            self._unlogged,
+            size,
+            method,
+        )
+        self._quiet_until, self._unlogged = now + QUIET_S, 0

@@ -1,0 +1,82 @@
+"""Requests that are no valid messages: one status for every method, and few lines of log."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from google.protobuf.message import DecodeError
+
+from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.readable import QUIET_S, ReadableRequests
+from faust_assigner.service.server.serve import running
+from tests.support.assigning.instances import calls_ended
+
+GARBAGE = b"\xff\xff\xff"
+CONSUMERS = "/kafka_assigner.v1.KafkaAssigner"
+
+
+async def refused(channel: Any, method: str, *, is_stream: bool) -> grpc.StatusCode:
+    """The status of a call with garbage as its request."""
+    kind = channel.unary_stream if is_stream else channel.unary_unary
+    call = kind(method)(GARBAGE, timeout=30.0)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await (call.read() if is_stream else call)
+    code: grpc.StatusCode = caught.value.code()
+    return code
+
+
+async def test_a_request_that_is_no_message_is_an_invalid_argument(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It was UNKNOWN with a traceback in the log for each."""
+    caplog.set_level(logging.WARNING)
+    async with running(Options.read({"bind": "127.0.0.1:0"}, {})) as (port, *_):
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            for service, method, is_stream in (
+                ("KafkaAssigner", "Register", True),
+                ("KafkaAssigner", "Heartbeat", False),
+                ("KafkaAssigner", "WatchAssignments", True),
+                ("KafkaAssignerAdmin", "Pause", False),
+                ("KafkaAssignerAdmin", "WatchState", True),
+            ):
+                path = f"/kafka_assigner.v1.{service}/{method}"
+                code = await refused(channel, path, is_stream=is_stream)
+                assert code is grpc.StatusCode.INVALID_ARGUMENT, method
+        await calls_ended()
+    said = [record for record in caplog.records if record.name.startswith(("grpc", "faust_"))]
+    assert not [record for record in said if record.exc_info]
+    assert [record for record in said if "not valid messages" in record.getMessage()]
+
+
+async def test_a_line_in_the_log_counts_the_requests_since_the_last_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A flood fills no log, and its size is known."""
+    now = [0.0]
+    readable = ReadableRequests(clock=lambda: now[0])
+    handler = grpc.unary_unary_rpc_method_handler(
+        lambda request, context: None, request_deserializer=_broken
+    )
+
+    async def continuation(details: Any) -> Any:
+        return handler
+
+    details: Any = SimpleNamespace(method=f"{CONSUMERS}/Heartbeat")
+    wrapped = await readable.intercept_service(continuation, details)
+    for _ in range(5):
+        wrapped.request_deserializer(GARBAGE)
+    now[0] += QUIET_S
+    wrapped.request_deserializer(GARBAGE)
+    said = [one.getMessage() for one in caplog.records if one.name.endswith("server.readable")]
+    lines = [line.split(" that")[0] for line in said]
+    assert lines == ["refused 1 requests", "refused 5 requests"]
+
+
+def _broken(data: bytes) -> Any:
+
+    raise DecodeError("no message")
