@@ -34,7 +34,7 @@ class Unreadable:
         raise BadRequest(f"the request of {self._method} is not a valid message")
 
 
-class ReadableRequests(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+class ReadableRequests(grpc.aio.ServerInterceptor):
     """Gives the servicers :class:`Unreadable` for invalid bytes. ``clock``: seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -7,6 +7,7 @@ finds an endpoint unavailable, the next call uses the next endpoint.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
@@ -39,6 +40,7 @@ from faust_assigner.service.store.base import (
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 #: The most keys of one page of a listing; all pages have the same revision.
 PAGE = 2_000
@@ -50,6 +52,9 @@ REQUIRE_LEADER = (("hasleader", "true"),)
 #: Parts of etcd's answers to a token of earlier users and roles; the codes are UNKNOWN and
 #: INVALID_ARGUMENT.
 OLD_TOKEN = ("auth: revision in header is old", "revision of auth store is old")
+
+#: etcd's answer to a user while its authentication is off, and to a call without a user later.
+AUTH_IS_OFF, NO_USER = "authentication is not enabled", "user name is empty"
 
 _TARGETS = {
     Field.VALUE: (pb.Compare.VALUE, "value"),
@@ -270,10 +275,14 @@ class EtcdStore:
             )
             try:
                 answer = await method(request, timeout=self._access.deadline_s)
+                self._token = answer.token
             except grpc.aio.AioRpcError as failed:
-                raise self._failed(failed, number) from None
-            self._token = answer.token
-        return (*REQUIRE_LEADER, ("token", self._token))
+                if AUTH_IS_OFF not in (failed.details() or ""):
+                    raise self._failed(failed, number) from None
+                # Every instance gets its user before an operator turns authentication on.
+                log.warning("etcd's authentication is off: etcd does not check --etcd-user")
+                self._token = ""
+        return (*REQUIRE_LEADER, ("token", self._token)) if self._token else REQUIRE_LEADER
 
     def _failed(self, error: Exception, number: int, request: Any = None) -> StoreError:
         """Turn etcd's answer into a StoreError; switch endpoints if ``number`` did not answer."""
@@ -293,6 +302,7 @@ class EtcdStore:
             or "token" in details
             # A signed token (JWT) is outdated after each change of etcd's users or roles.
             or any(old in details for old in OLD_TOKEN)
+            or NO_USER in details  # authentication was off at the last call
         ):
             self._token = None
             return StoreError(f"{where} refuses: {details}")

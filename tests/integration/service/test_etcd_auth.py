@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from faust_assigner.service.errors import StoreError
 from faust_assigner.service.store.access import EtcdAccess
+from faust_assigner.service.store.base import Put
 from faust_assigner.service.store.etcd import EtcdStore
 from faust_assigner.testing.etcd import EtcdServer, etcd_server
 
@@ -41,6 +42,28 @@ def signing(tmp_path: Path) -> Iterator[EtcdServer]:
         server.tool("user", "grant-role", "root", "root")
         server.tool("auth", "enable")
         yield server
+
+
+async def test_authentication_is_turned_on_and_off_under_a_running_instance() -> None:
+    """Every call failed while authentication was off: turning it on needed an outage."""
+    with etcd_server(options=("--bcrypt-cost", "4")) as server:
+        access = EtcdAccess(endpoints=(server.endpoint,), user="root", password="secret")
+        store = EtcdStore(access)
+        assert await store.get("/a") is None
+        lease = await store.grant(60.0)
+        server.tool("user", "add", "root:secret")
+        server.tool("user", "grant-role", "root", "root")
+        server.tool("auth", "enable")
+        with pytest.raises(StoreError, match="user name is empty"):
+            await store.get("/a")
+        assert await store.get("/a") is None
+        assert await store.keep_alive(lease.lease_id) > 0
+        server.tool(*ROOT, "auth", "disable")
+        with pytest.raises(StoreError, match="invalid auth token"):
+            await store.get("/a")
+        assert await store.get("/a") is None
+        assert (await store.txn([], [Put("/a", b"1")])).succeeded
+        await store.close()
 
 
 async def test_a_change_of_etcds_users_costs_one_refusal(signing: EtcdServer) -> None:
