@@ -43,6 +43,9 @@ REST = 20.0
 #: The margin by which the base of epochs is raised: a different instance may have seen later
 #: revisions.
 AHEAD = 1_000_000
+#: The distance to the clock, in milliseconds, above which a consumer's epoch is not believed: else a
+#: hostile consumer could raise the epochs again and again, which interrupts all consumers.
+MOST_AHEAD = 10 * AHEAD
 
 
 class Mirror:
@@ -201,6 +204,31 @@ class Mirror:
         store before, in memory or in etcd, with unrelated revisions.
         """
         await self._put_base(least := int(wall_s * 1000) - self.revision, least)
+
+    async def pass_epoch(self, epoch: int, wall_s: float) -> None:
+        """Raise the base of epochs above ``epoch``, which a consumer had, if epochs have fallen.
+
+        Call it after the mirror has seen a write of this consumer. If epochs rise, the mirror has
+        then seen every grant to the consumer. Epochs fall if the store has lost all its data and the
+        former base was ahead of the clock. An epoch far ahead of the clock is a client's fault.
+        """
+        if epoch <= self.dated:
+            return
+        if epoch > wall_s * 1000 + MOST_AHEAD:
+            logger.warning(
+                "a consumer reports the epoch %d, far ahead of the clock; the epoch is ignored. If "
+                "sinks remember such epochs, set the key %s above them",
+                epoch,
+                self._keys.epochs,
+            )
+            return
+        logger.error(
+            "a consumer had the epoch %d, and the store is at %d: the store has lost its data; "
+            "raising the epochs of all consumers",
+            epoch,
+            self.dated,
+        )
+        await self._raise_epochs(epoch)
 
     def _forget(self) -> None:
         """Prepare for a restored store's listing: accept any revision, and end the old watch."""

@@ -33,6 +33,7 @@ class Consumer:
     ``replaced``       earlier incarnations, newest first, at most :data:`MOST_REPLACED`
     ``returns``        in a request only: this incarnation was registered before. The service
                        refuses the request if a different incarnation is registered
+    ``epoch``          in a request only: the highest epoch of any grant to this process
     ``by_operator``    an operator drained the name: a new incarnation stays drained
     ``leaves``         draining, because the process itself wants to stop
     ``dismissed``      draining, and the process was sent away although no consumer can take its
@@ -56,6 +57,7 @@ class Consumer:
     incarnation: str = ""
     replaced: tuple[str, ...] = ()
     returns: bool = False
+    epoch: int = 0
     by_operator: bool = False
     leaves: bool = False
     dismissed: bool = False

@@ -20,6 +20,7 @@ class Holdings:
     def __init__(self) -> None:
         self.owned: dict[TopicPartition, Grant] = {}
         self.until = -math.inf
+        self.highest = 0  # of all epochs so far
         self._releasing: dict[TopicPartition, Release] = {}
         self._parts: list[Grant] = []
         self._asked: set[TopicPartition] = set()
@@ -65,6 +66,7 @@ class Holdings:
 
     def _become(self, kept: dict[TopicPartition, Grant], given: Sequence[Grant]) -> Assigned:
         before, self._held = self.owned, None
+        self.highest = max([self.highest, *(grant.epoch for grant in given)])
         self.owned = owned = kept | {grant.partition: grant for grant in given}
         self._lost = () if owned else self._lost
         # A partition granted during its release stays here: the consumer works on it again.

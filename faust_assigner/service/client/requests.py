@@ -26,12 +26,20 @@ class Requests:
         }
 
     def register(
-        self, registration: Registration, *, returns: bool, former: Iterable[tuple[str, int]]
+        self,
+        registration: Registration,
+        *,
+        returns: bool,
+        former: Iterable[tuple[str, int]],
+        epoch: int,
     ) -> pb.RegisterRequest:
-        """Register; ``returns`` and ``former`` as in :meth:`Registration.message`."""
+        """Register; ``returns`` and ``former`` as in :meth:`Registration.message`.
+
+        ``epoch``: the highest epoch of any grant to this process; 0 without a grant.
+        """
         name, incarnation = self._who["consumer_name"], self._who["incarnation"]
         request = registration.message(name, incarnation, returns=returns, former=former)
-        request.group = self._who["group"]
+        request.group, request.epoch = self._who["group"], epoch
         return request
 
     def _of(self, command: Warm | Release) -> dict[str, Any]:

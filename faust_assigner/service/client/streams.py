@@ -115,10 +115,7 @@ class Streams:
         target = self.targets[self._turn % len(self.targets)]
         self._turn += 1
         sent_at = self._clock()
-        request = self._requests.register(
-            self._registration, returns=self._session.count > 0, former=self._holdings.former()
-        )
-        stream = self._stream = self._calls.register(target, request)
+        stream = self._stream = self._calls.register(target, self.request())
         # A stopped instance accepts the call and never answers. Later, heartbeats detect it.
         patience = asyncio.get_running_loop().call_later(patience_s, stream.cancel)
         try:
@@ -135,6 +132,15 @@ class Streams:
         finally:
             patience.cancel()
         return True
+
+    def request(self) -> pb.RegisterRequest:
+        """Return the request of the next registration."""
+        return self._requests.register(
+            self._registration,
+            returns=self._session.count > 0,
+            former=self._holdings.former(),
+            epoch=self._holdings.highest,
+        )
 
     async def _read(self, stream: Any, patience: asyncio.TimerHandle, sent_at: float) -> None:
         is_first = True

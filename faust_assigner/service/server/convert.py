@@ -127,6 +127,7 @@ async def consumer_of(request: pb.RegisterRequest, identity: str = "") -> Consum
         ),
         incarnation=request.incarnation,
         returns=request.returns,
+        epoch=request.epoch,
         endpoint=request.endpoint,
         co_partitioned=tuple(tuple(sorted(group.topics)) for group in request.copartitioned),
         holds=await by_topic(request.replicas, request.replicas_by_topic),

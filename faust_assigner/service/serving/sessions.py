@@ -103,6 +103,7 @@ class Sessions:
         known = self._mirror.revision
         revision, written, lease = await self._written(consumer)
         await self._mirror.past(revision, known)
+        await self._mirror.pass_epoch(consumer.epoch, self._clock.wall())
         stream = self._stream(written, lease)
         # The mirror's listener has already ended an older stream of this name.
         self.registry.add(stream)

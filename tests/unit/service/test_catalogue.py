@@ -217,6 +217,25 @@ def test_a_topic_that_an_operator_sets_again_has_no_mark_of_its_removal() -> Non
     told(story)
 
 
+def test_a_topic_that_is_removed_and_set_again_has_higher_epochs() -> None:
+    """A frozen owner may still write until its lease ends: a sink can refuse it by the epoch alone."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        node = await b.node({"t": 2}, strict=True)
+        frozen = await b.consumer(node, "a")
+        await b.settles(2)
+        before = dict(frozen.owned)
+        await node.remove_topic("t")
+        await eventually(lambda: not frozen.owned)
+        await node.set_topic("t", 2)
+        other = await b.consumer(await b.node(strict=True), "b")
+        await b.settles(1, 1)
+        for owner in (frozen, other):
+            assert all(epoch > before[at] for at, epoch in owner.owned.items())
+
+    told(story)
+
+
 def test_an_unknown_topic_is_not_removed() -> None:
     """A mark would keep it away before it was there."""
 

@@ -17,6 +17,7 @@ from faust_assigner.service.client import (
     Access,
     Assigned,
     AssignerClient,
+    Grant,
     Lost,
     Registration,
     Release,
@@ -564,6 +565,17 @@ async def test_a_registration_says_what_was_owned_last() -> None:
         await until(lambda: len(heard) > 1)
     former = [[(one.topic, list(one.partitions)) for one in said.former] for said in heard[:2]]
     assert former == [[("orders", [5, 7])], [("orders", [1])]]
+
+
+def test_a_process_knows_its_highest_epoch_after_it_has_lost_the_partition() -> None:
+    """Its sinks remember that epoch: a service that has lost its store must not grant below it."""
+    client = AssignerClient("nowhere:1", "a", clock=lambda: 0.0)
+    client.holdings.begin(10.0)
+    client.holdings.update([Grant(AT, 70)], (), snapshot=True)
+    client.holdings.update([Grant(TopicPartition("orders", 2), 9)], [AT])
+    client.holdings.expire(10.0)
+    request = client._streams.request()
+    assert (request.epoch, client.holdings.owned) == (70, {})
 
 
 async def test_who_speaks_when_its_commands_have_ended_waits_for_no_connection() -> None:

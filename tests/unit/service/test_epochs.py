@@ -43,6 +43,55 @@ def test_epochs_rise_from_store_to_store(revisions: tuple[int, ...]) -> None:
     virtually(story)
 
 
+@pytest.mark.parametrize(
+    ("ahead", "is_passed"),
+    [(500_000, True), (11_000_000, False)],
+    ids=["a raised base", "a fault of a client"],
+)
+def test_a_consumer_that_had_a_higher_epoch_raises_the_epochs_of_a_new_store(
+    ahead: int, is_passed: bool
+) -> None:
+    """The old store is lost with every instance, and its base was ahead of the clock: sinks refused."""
+
+    async def story() -> None:
+        await asyncio.sleep(20_000.0)
+        kept = MemoryStore(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 4})
+            had = int(LoopClock().wall() * 1000) + ahead
+            one = await b.consumer(node, "a")
+            await b.settles(4)
+            two = await b.consumer(await b.node(), "b", consumer=Consumer(name="b", epoch=had))
+            await b.settles(2, 2)
+            await asyncio.sleep(5.0)
+            epochs = [*one.owned.values(), *two.owned.values()]
+            assert (min(epochs) > had) is is_passed
+        await kept.close()
+
+    virtually(story)
+
+
+def test_a_consumer_that_reports_its_present_epoch_raises_no_epochs() -> None:
+    """Raised epochs interrupt every owner; the instance of its next stream may be late."""
+
+    async def story() -> None:
+        await asyncio.sleep(20_000.0)
+        kept = MemoryStore(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            first, second = await b.node({"t": 4}), await b.node()
+            one = await b.consumer(first, "a")
+            await b.settles(4)
+            before, base = dict(one.owned), first.view.base
+            had = max(before.values())
+            for node in (first, second):
+                again = Consumer(name="a", incarnation="", epoch=had)
+                await (await node.register(again)).close()
+            assert (first.view.base, second.view.base) == (base, base)
+        await kept.close()
+
+    virtually(story)
+
+
 def test_a_group_that_is_there_keeps_its_epochs() -> None:
     """Raised epochs interrupt every owner: only where no consumer was, nobody is interrupted."""
 
