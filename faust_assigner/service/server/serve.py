@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable
 
+from faust_assigner.service.errors import StoreError
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.server.discovery import KafkaTopics
 from faust_assigner.service.server.groups import Groups
@@ -19,9 +20,11 @@ from faust_assigner.service.server.options import Options
 from faust_assigner.service.server.server import AssignerServer
 from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Store
-from faust_assigner.service.store.etcd import EtcdStore
+from faust_assigner.service.store.etcd import EtcdStore, loses_leases
 from faust_assigner.service.store.memory import MemoryStore
 from faust_assigner.service.tasks import ended
+
+logger = logging.getLogger(__name__)
 
 
 def serve(options: Options, say: Callable[[str], None]) -> None:
@@ -82,6 +85,7 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
         outer = AssignerServer(groups, options)
         await groups.start()
         ends.push_async_callback(outer.stop)
+        await _check_version(store)
         for name, node in nodes.items():
             measuring = asyncio.create_task(
                 counts[name].follow(node.condition), name=f"assigner-metrics {name}"
@@ -89,6 +93,23 @@ async def running(options: Options) -> AsyncIterator[tuple[int, int, int]]:
             ends.push_async_callback(ended, measuring)
         port = await outer.start()
         yield port, metrics_port, outer.health_port
+
+
+async def _check_version(store: Store) -> None:
+    """Warn if etcd is of a release that may end the lease of a living consumer."""
+    if not isinstance(store, EtcdStore):
+        return
+    try:
+        version = await store.version()
+    except StoreError as error:
+        logger.info("etcd's version is not known: %s", error)
+        return
+    if loses_leases(version):
+        logger.warning(
+            "etcd %s may end the registrations of living consumers after its leader was paused; "
+            "use 3.5.13, 3.4.31 or a later release",
+            version,
+        )
 
 
 def _open_store(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
@@ -55,6 +56,10 @@ OLD_TOKEN = ("auth: revision in header is old", "revision of auth store is old")
 
 #: etcd's answer to a user while its authentication is off, and to a call without a user later.
 AUTH_IS_OFF, NO_USER = "authentication is not enabled", "user name is empty"
+
+#: The first release of each minor version whose paused leader ends no lease after its successor has
+#: renewed it (etcd-io/etcd 15247); 3.6 and later never do.
+KEEPS_LEASES = {(3, 4): 31, (3, 5): 13}
 
 _TARGETS = {
     Field.VALUE: (pb.Compare.VALUE, "value"),
@@ -325,6 +330,19 @@ class EtcdStore:
         """Close the connections."""
         self._closed = True
         await self._connections.close()
+
+
+def loses_leases(version: str) -> bool:
+    """Return whether a paused leader of this etcd may end leases that its successor has renewed.
+
+    The consumers of such leases work on without a registration until their next heartbeat, while
+    their partitions get new owners; only sinks that compare epochs then refuse the late writes.
+    """
+    number = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    if number is None:
+        return False
+    major, minor, patch = map(int, number.groups())
+    return (major, minor) < (3, 6) and patch < KEEPS_LEASES.get((major, minor), patch + 1)
 
 
 async def _settled(call: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import signal
 from collections.abc import Iterator
@@ -13,12 +14,15 @@ import pytest
 from faust_assigner.errors import ConfigError
 from faust_assigner.service.errors import QuotaExceeded, StoreError, StoreUnavailable
 from faust_assigner.service.records import Ended
+from faust_assigner.service.server.options import Options
+from faust_assigner.service.server.serve import running
 from faust_assigner.service.store import access
 from faust_assigner.service.store.access import EtcdAccess
 from faust_assigner.service.store.base import Put
-from faust_assigner.service.store.etcd import EtcdStore
+from faust_assigner.service.store.etcd import EtcdStore, loses_leases
 from faust_assigner.testing.etcd import EtcdServer, etcd_server, installed
 from tests.support.assigning.consumers import Bench, eventually
+from tests.support.assigning.instances import calls_ended
 from tests.support.certificates import Authority
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -223,6 +227,22 @@ async def test_the_next_endpoint_is_tried_where_one_does_not_answer(own_etcd: Et
     assert await store.get("/x") is None
     assert (await store.version()).startswith("3.")
     await store.close()
+
+
+async def test_an_instance_warns_of_an_etcd_that_may_end_living_registrations(
+    own_etcd: EtcdServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only for the releases with this fault; nobody else would tell the operator."""
+    store = EtcdStore(EtcdAccess(endpoints=(own_etcd.endpoint,)))
+    version = await store.version()
+    await store.close()
+    caplog.set_level(logging.WARNING)
+    options = {"bind": "127.0.0.1:0", "etcd": f"http://{own_etcd.endpoint}", "topic": ["t=1"]}
+    async with running(Options.read(options, {})):
+        pass
+    told = [line for line in caplog.messages if "registrations of living consumers" in line]
+    assert [version in line for line in told] == [True] * loses_leases(version)
+    await calls_ended()
 
 
 async def test_a_user_and_its_password(own_etcd: EtcdServer) -> None:

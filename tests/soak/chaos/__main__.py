@@ -135,9 +135,16 @@ async def _on_etcd(world: World, fault: Fault) -> None:
         etcd.start(number)
         await asyncio.to_thread(etcd.wait)
     else:
+        is_leader = await asyncio.to_thread(etcd.is_leader, number)
         etcd.send(number, signal.SIGSTOP)
         await asyncio.sleep(fault.for_s)
-        etcd.send(number, signal.SIGCONT)
+        if is_leader and etcd.loses_leases():
+            # Where it went on, etcd itself would end the leases of living consumers.
+            await asyncio.to_thread(etcd.kill, number)
+            etcd.start(number)
+            await asyncio.to_thread(etcd.wait)
+        else:
+            etcd.send(number, signal.SIGCONT)
 
 
 async def _play(world: World, fault: Fault) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+from faust_assigner.service.store.etcd import loses_leases
 from faust_assigner.testing.etcd import EtcdUnavailable, binary
 from tests.support.clients.tcp_proxy import Proxy
 
@@ -91,6 +93,28 @@ class Cluster:
         member = self.members[number]
         if member is not None:
             member.send_signal(what)
+
+    def is_leader(self, number: int) -> bool:
+        """Whether the member leads, or does not answer, so that it may lead."""
+        asked = [str(binary("etcdctl")), "--endpoints", self.endpoints[number]]
+        done = subprocess.run(
+            [*asked, "endpoint", "status", "-w", "json"],
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        if done.returncode:
+            return True
+        [member] = json.loads(done.stdout)
+        status = member["Status"]
+        return bool(status["leader"] == status["header"]["member_id"])
+
+    def loses_leases(self) -> bool:
+        """Whether a leader of this release that was stopped ends leases which were renewed meanwhile."""
+        told = subprocess.run(
+            [str(binary()), "--version"], capture_output=True, text=True, check=True
+        )
+        return loses_leases(told.stdout.partition(": ")[2])
 
     def kill(self, number: int) -> None:
         """SIGKILL."""

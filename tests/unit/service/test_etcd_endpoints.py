@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.service.errors import StoreError, StoreUnavailable
 from faust_assigner.service.store.access import EtcdAccess
-from faust_assigner.service.store.etcd import EtcdStore
+from faust_assigner.service.store.etcd import EtcdStore, loses_leases
 from faust_assigner.service.store.etcd_api import etcd_pb2 as pb
 
 
@@ -105,3 +105,25 @@ async def test_a_listing_of_large_values_comes_in_smaller_pages() -> None:
     """It would fail for ever otherwise, and no instance could start."""
     listing = await _Large(EtcdAccess(endpoints=("127.0.0.1:1",))).list("/a/")
     assert [kv.key for kv in listing.items] == [f"/a/{number:02}" for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("version", "loses"),
+    [
+        ("3.3.27", True),
+        ("3.4.30", True),
+        ("3.4.31", False),
+        ("3.5.1", True),
+        ("3.5.12", True),
+        ("3.5.13", False),
+        ("3.5.13-rc.0", False),
+        ("3.6.0", False),
+        ("4.0.0", False),
+        ("unknown", False),
+    ],
+)
+def test_releases_whose_paused_leader_ends_living_leases_are_known(
+    version: str, loses: bool
+) -> None:
+    """The bounds are those of etcd's change logs."""
+    assert loses_leases(version) is loses
