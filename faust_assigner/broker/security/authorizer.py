@@ -136,4 +136,4 @@ def _escaped(value: str) -> str:
     text = "".join(f"\\{one}" if one in ',+"\\<>;' else one for one in value)
     if text[:1] in (" ", "#"):
         text = "\\" + text
-    return text[:-1] + "\\ " if text.endswith(" ") and len(text) > 1 else text
+    return text[:-1] + "\\ " if text.endswith(" ") and len(value) > 1 else text

@@ -52,6 +52,16 @@ def test_without_a_rule_only_super_users_may() -> None:
     assert loose.may(ALICE, HOST, a.READ, a.TOPIC, "payments")
     assert not loose.may(ALICE, HOST, a.READ, a.TOPIC, "orders")
     assert loose.may(ALICE, HOST, a.READ, a.GROUP, "orders")
+    assert empty.may_on_some("User:root", HOST, a.READ, a.TOPIC)
+    assert not empty.may_on_some(ALICE, HOST, a.READ, a.TOPIC)
+    assert loose.may_on_some(ALICE, HOST, a.READ, a.TOPIC)
+
+
+def test_a_right_on_some_topic_does_not_come_from_a_rule_of_a_group() -> None:
+    """The names of both may be equal."""
+    mixed = authorizer(rule("orders", kind=a.GROUP))
+    assert mixed.may_on_some(ALICE, HOST, a.READ, a.GROUP)
+    assert not mixed.may_on_some(ALICE, HOST, a.READ, a.TOPIC)
 
 
 @pytest.mark.parametrize(
@@ -237,6 +247,7 @@ def test_a_subject_is_named_as_java_names_it() -> None:
     )
     assert distinguished_name({"subject": subject}) == r"CN=shop+UID=7,O=A\, B,C=DE"
     assert distinguished_name({"subject": ((("commonName", " #x "),),)}) == r"CN=\ #x\ "
+    assert distinguished_name({"subject": ((("commonName", " "),),)}) == r"CN=\ "
     assert distinguished_name(None) is None
     assert distinguished_name({}) is None
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.broker.security import gate
 from faust_assigner.broker.security.credentials import (
     MECHANISMS,
     Credentials,
@@ -115,8 +116,29 @@ def test_failures_of_one_address_wait_twice_as_long_each_time_and_are_forgotten(
     failures = FailedLogIns(100, lambda: now[0])
     assert [failures.delay_s("a") for _ in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     assert failures.delay_s("b") == 0.1
-    now[0] = 60.5
-    assert failures.delay_s("a") == 0.1
+    now[0] = 60.0
+    assert failures.delay_s("b") == 0.2
+    now[0] = 120.5
+    assert failures.delay_s("a") == failures.delay_s("b") == 0.1
+
+
+def test_the_address_that_has_been_quiet_for_longest_is_forgotten_at_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An address that fails again is not quiet."""
+    monkeypatch.setattr(gate, "ADDRESSES", 2)
+    failures = FailedLogIns(100, lambda: 0.0)
+    assert [failures.delay_s(address) for address in "abac"] == [0.1, 0.1, 0.2, 0.1]
+    assert failures.delay_s("a") == 0.4
+    assert failures.delay_s("b") == 0.1
+
+
+def test_an_address_with_colons_is_written_in_brackets() -> None:
+    """A port follows it."""
+    (one,) = parse_listeners("listeners", "SSL://[::1]:9093")
+    assert (one.host, str(one)) == ("::1", "SSL://[::1]:9093")
+    (two,) = parse_listeners("listeners", "127.0.0.1:9092")
+    assert str(two) == "PLAINTEXT://127.0.0.1:9092"
 
 
 def test_a_file_of_users_is_named_where_it_is_wrong_and_its_passwords_are_not(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -164,3 +165,73 @@ async def test_the_ledger_is_told_or_it_is_said_that_it_is_off(app: Any, tmp_pat
     assert len(decode_ledger((await get(app, "/ledger", query_string=before))[2]).lines) == 1
     delattr(app, LEDGER)
     assert (await get(app, "/ledger"))[0] == 404
+
+
+async def test_another_protocol_than_http_is_an_error(app: Any) -> None:
+    """The server above decides what becomes of it."""
+    for kind in ("websocket", "lifespan"):
+        with pytest.raises(RuntimeError, match=kind):
+            await get(app, "/", type=kind)
+
+
+async def test_each_document_is_under_its_own_path_and_a_head_has_none(app: Any) -> None:
+    """Members of the last round, rounds, and the worker's state."""
+    status, _, body = await get(app, "/rounds")
+    assert (status, json.loads(body)) == (200, {"version": 1, "app": app.conf.id, "rounds": []})
+    assert "peers" in json.loads((await get(app, "/peers"))[2])
+    assert (await get(app, "/peers", method="HEAD"))[2] == b""
+
+
+async def test_a_worker_is_live_while_it_is_not_ready_and_not_live_after_a_crash(
+    app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubernetes restarts a worker for the one and not for the other."""
+    assert (await get(app, "/ready"))[0] == 503
+    assert (await get(app, "/live"))[0] == 200
+    monkeypatch.setattr(type(app), "crashed", True)
+    status, _, body = await get(app, "/live")
+    assert (status, json.loads(body)) == (
+        503,
+        {"status": "not live", "reasons": ["the app has crashed"]},
+    )
+
+
+async def test_an_app_that_is_not_configured_yet_has_not_started() -> None:
+    """A server may answer probes before that."""
+    status, _, body = await get(SimpleNamespace(), "/live")
+    assert (status, json.loads(body)["status"]) == (503, "not started")
+
+
+async def test_request_headers_reach_the_answer(app: Any) -> None:
+    """A tag saves the page, and its lines have their own type."""
+    await seen(app)
+    _, headers, _ = await get(app, "/")
+    tag = headers["etag"].encode()
+    assert (await get(app, "/", headers=[(b"if-none-match", tag)]))[0] == 304
+    lines = (await get(app, "/ledger"))[1]
+    assert lines["content-type"] == "application/x-ndjson"
+
+
+async def test_a_stream_goes_on_until_the_disconnect(app: Any) -> None:
+    """A server may deliver the request's body first; every event announces more."""
+    await seen(app)
+    first, gone, sent = [{"type": "http.request"}], asyncio.Event(), list[Any]()
+
+    async def receive() -> Any:
+        if first:
+            return first.pop()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if len(sent) == 3:
+            gone.set()
+
+    scope = {"type": "http", "method": "GET", "path": "/events", "headers": []}
+    streaming = asyncio.ensure_future(assignor_asgi(app)(scope, receive, send))
+    done, _ = await asyncio.wait({streaming}, timeout=20)
+    streaming.cancel()
+    assert done
+    assert len(sent) == 3
+    assert all(message["more_body"] for message in sent[1:])

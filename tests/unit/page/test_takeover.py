@@ -110,3 +110,58 @@ async def test_a_loop_that_turns_accepts_by_itself() -> None:
     async with taking(held_up_s=HELD_UP_S - 0.01) as port:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(ask(port, b"GET /assignor/ HTTP/1.1\r\n\r\n"), 1.0)
+
+
+async def test_an_old_request_line_and_one_of_further_words_are_theirs() -> None:
+    """The page is asked for by a method, a path and a version."""
+    async with taking() as port:
+        for line in (b"GET /assignor/\r\n\r\n", b"GET /assignor/ x HTTP/1.1\r\n\r\n"):
+            assert await ask(port, line) == b"theirs " + line
+
+
+async def test_a_waiting_connection_is_closed_with_the_takeover() -> None:
+    """Its client asks again, and the worker's next process answers."""
+    async with taking() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(3 * takeover.TICK_S)
+    found = asyncio.ensure_future(reader.read())
+    done, _ = await asyncio.wait({found}, timeout=2)
+    found.cancel()
+    writer.close()
+    assert done
+    assert found.result() == b""
+
+
+async def test_only_so_many_connections_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one stays in the kernel's queue until a place is free."""
+    monkeypatch.setattr(takeover, "MOST_WAITING", 1)
+    async with taking() as port:
+        _, silent = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(3 * takeover.TICK_S)
+        asking = asyncio.ensure_future(ask(port, b"GET /assignor/ HTTP/1.1\r\n\r\n"))
+        done, _ = await asyncio.wait({asking}, timeout=3 * takeover.TICK_S)
+        assert not done
+        silent.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert (await asking).startswith(b"ours ")
+        silent.close()
+
+
+async def test_a_connection_is_closed_if_the_workers_loop_is() -> None:
+    """The process is about to end."""
+    closed = asyncio.new_event_loop()
+    closed.close()
+    taker = Takeover(
+        sockets=list,
+        turned_at=lambda: 0.0,
+        clock=lambda: 60.0,
+        is_ours=lambda path: False,
+        ours=asyncio.Protocol,
+        theirs=asyncio.Protocol,
+        their_loop=closed,
+    )
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        await taker._place(ours)
+        assert ours.fileno() == -1

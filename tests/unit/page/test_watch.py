@@ -23,6 +23,7 @@ from faust_assigner.page.watch import (
     Watch,
 )
 from faust_assigner.status.evidence import Evidence
+from faust_assigner.wire.worker_status import MovedTask, RoundTold
 from tests.support.page import Script
 from tests.support.status import group
 
@@ -255,3 +256,148 @@ async def test_a_story_of_no_task_is_not_found() -> None:
     assert (await answer(watch, "story", {"t": "../../etc/passwd"}, {})).status == 404
     assert "<html" not in await body(watch, "story", t="orders/0", part="1")
     assert "<html" in await body(watch, "story", t="orders/0")
+
+
+async def test_a_page_that_is_opened_before_the_looks_begin_is_looked_at() -> None:
+    """The web server may answer before the page's loop runs."""
+    looks, clock = script(group(2).evidence()), Clock()
+    watch = Watch("shop", looks, monotonic=clock, every_s=0.01)
+    watch.touch()
+    task = asyncio.create_task(watch.run())
+    await until(lambda: looks.asked)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert watch._loop is watch._wanted is None
+
+
+async def test_a_page_that_is_opened_while_the_connections_close_is_looked_at() -> None:
+    """The wish of the page before is still set then."""
+    clock, opened = Clock(), 0
+    looks = script(group(2).evidence())
+
+    @asynccontextmanager
+    async def connections() -> AsyncIterator[Script]:
+        nonlocal opened
+        opened += 1
+        yield looks
+        if opened == 1:
+            watch.touch()
+
+    watch = Watch("shop", connections, monotonic=clock, every_s=0.01)
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0)
+    watch.touch()
+    await until(lambda: looks.asked)
+    clock.now += IDLE_S
+    found = asyncio.create_task(until(lambda: opened == 2))
+    await asyncio.wait({found}, timeout=2)
+    found.cancel()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert opened == 2
+
+
+async def test_a_look_while_an_event_is_written_is_the_next_event() -> None:
+    """A slow browser does not wait for the next beat."""
+    watch = Watch("shop", script())
+    changes = watch._changes(3600.0)
+    await anext(changes)
+    (listener,) = watch._listeners
+    listener()
+    await asyncio.sleep(0)
+    following = asyncio.ensure_future(anext(changes))
+    done, _ = await asyncio.wait({following}, timeout=2)
+    following.cancel()
+    await changes.aclose()
+    assert done
+
+
+@pytest.mark.parametrize("path", ["", "parts", "story"])
+async def test_each_request_for_data_keeps_the_looks_going(path: str) -> None:
+    """A reader of a task's history has the page open, too."""
+    clock = Clock()
+    watch = Watch("shop", script(), monotonic=clock)
+    await watch._once(script(group(1).evidence()))
+    clock.now += 7
+    await answer(watch, path, {"t": "orders/0"}, {})
+    assert watch._touched_at == clock.now
+
+
+async def test_an_open_stream_keeps_the_looks_going(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is only read sends no further request."""
+    monkeypatch.setattr(watching, "BEAT_S", 0.01)
+    clock = Clock()
+    watch = Watch("shop", script(), monotonic=clock)
+    stream = watch.events()
+    await anext(stream)
+    for _ in range(2):
+        clock.now += 7
+        await anext(stream)
+        assert watch._touched_at == clock.now
+    await stream.aclose()
+
+
+async def test_rounds_are_asked_for_again_after_a_failure_and_never_amid_a_rebalance() -> None:
+    """What the workers tell has no secrets on the page."""
+    made = group(2)
+    watch = Watch("shop", script())
+    looks = script(made.evidence(), made.evidence())
+    moved = MovedTask(
+        topic="orders", partition=0, source="", target="w1", rule="moved", is_cold=False
+    )
+    asked = 0
+
+    async def rounds(evidence: Evidence) -> list[RoundTold]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise NoBrokerAnswers("away")
+        return [RoundTold(generation=1, moves=(moved,), at=1000.0)]
+
+    looks.rounds = rounds  # type: ignore[assignment,method-assign]
+    await watch._once(looks)
+    assert watch.shown.look.problem is not None
+    samples = len(watch._history.samples)
+    await watch._once(looks)
+    assert (asked, watch.shown.look.problem) == (2, None)
+    assert len(watch._history.samples) == samples + 1
+
+
+async def test_the_page_repeats_the_interval_of_its_looks() -> None:
+    """And says before the first look that it looks."""
+    watch = Watch("shop", script(), every_s=7.0)
+    assert watch.shown.look.every_s == 7.0
+    assert watch.shown.look.problem is not None
+    assert watch.shown.look.problem.level == "changing"
+
+
+async def test_a_group_that_went_shows_no_report_of_it() -> None:
+    """Its last state is not its state."""
+    watch = Watch("shop", script())
+    await watch._once(script(group(1).evidence()))
+    await watch._once(script(GroupNotFound("none")))
+    assert watch.shown.look.report is None
+    await watch._once(script(group(1).evidence()))
+    await watch._once(script(ZeroDivisionError("ours")))
+    assert watch.shown.look.report is not None
+    assert watch.shown.version == 4
+
+
+async def test_brokers_that_never_answered_have_no_last_state_to_show() -> None:
+    """The text says so only if there is one."""
+    watch = Watch("shop", script())
+    await watch._once(script(NoBrokerAnswers("away")))
+    assert "last known state" not in await body(watch)
+
+
+async def test_only_the_tag_of_the_shown_version_saves_an_answer() -> None:
+    """A key of any length is looked up by its first characters."""
+    watch = Watch("shop", script())
+    await watch._once(script(group(1).evidence()))
+    assert (await answer(watch, "", {}, {"if-none-match": '"old"'})).status == 200
+    same = await answer(watch, "", {}, {"if-none-match": watch.shown.tag})
+    assert (same.status, same.headers["ETag"]) == (304, watch.shown.tag)
+    found = await answer(watch, "parts", {}, {})
+    assert (found.headers["Vary"], found.headers["ETag"]) == ("Accept-Encoding", watch.shown.tag)

@@ -1,0 +1,224 @@
+"""Rights within one request: refused elements, requests that are refused whole, and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from faust_assigner.broker import wire
+from faust_assigner.broker.api import access
+from faust_assigner.broker.security.acls import (
+    ALTER,
+    CLUSTER,
+    CREATE,
+    DESCRIBE,
+    DESCRIBE_CONFIGS,
+    GROUP,
+    READ,
+    THE_CLUSTER,
+    TOPIC,
+)
+from faust_assigner.broker.wire import decode_request, read_header
+from tests.support.clients.raw_client import request_frame
+
+Right = tuple[int, int, str]
+
+
+class Asked:
+    """A request of a peer with these rights; the handler answers with ``answer``."""
+
+    def __init__(self, key: int, version: int, values: dict[str, Any], *rights: Right) -> None:
+        frame = request_frame(key, version, 7, values)[4:]
+        body = read_header(frame, wire.is_flexible).body
+        self.request = decode_request(key, version, frame, body)
+        self.handled: list[Any] = []
+        self.turns = 0
+        self.answer: Callable[[Any], Any] = lambda request: {}
+        topics = SimpleNamespace(by_id=lambda topic_id: None)
+        self.call = SimpleNamespace(
+            version=version,
+            may=lambda operation, kind, name: (operation, kind, name) in rights,
+            node=SimpleNamespace(authorizer=object(), catalogue=topics),
+            throttle=SimpleNamespace(turn=self._turn),
+        )
+        self.api = SimpleNamespace(key=key, handle=self._handle)
+
+    async def _turn(self) -> None:
+        self.turns += 1
+
+    def _handle(self, call: Any, request: Any) -> Any:
+        self.handled.append(request)
+        return self.answer(request)
+
+    async def outcome(self) -> Any:
+        """The answer."""
+        return await access.handle(cast(Any, self.api), cast(Any, self.call), self.request)
+
+
+def commit(*rights: Right) -> Asked:
+    """Offsets of three topics; the handler takes all that it gets."""
+    topics = [
+        {"name": name, "partitions": [{"partition_index": 3, "committed_offset": 9}]}
+        for name in "abc"
+    ]
+    made = Asked(8, 8, {"group_id": "g", "member_id": "m", "topics": topics}, *rights)
+    made.answer = lambda request: {"topics": [{"name": topic.name} for topic in request.topics]}
+    return made
+
+
+async def test_elements_without_the_right_are_refused_and_the_others_handled() -> None:
+    """The answer has both, and each element lets the event loop turn."""
+    asked = commit((READ, GROUP, "g"), (READ, TOPIC, "b"))
+    found = await asked.outcome()
+    assert [topic.name for topic in asked.handled[0].topics] == ["b"]
+    assert found["topics"][0] == {"name": "b"}
+    assert [topic["name"] for topic in found["topics"]] == ["b", "a", "c"]
+    refused = found["topics"][1]["partitions"]
+    assert [(one["partition_index"], one["error_code"]) for one in refused] == [
+        (3, ErrorCode.topic_authorization_failed)
+    ]
+    assert asked.turns == 3
+
+
+async def test_a_request_whose_group_is_refused_is_not_handled() -> None:
+    """Each of its elements has the group's error."""
+    asked = commit(*((READ, TOPIC, name) for name in "abc"))
+    found = await asked.outcome()
+    assert asked.handled == []
+    errors = [one["error_code"] for topic in found["topics"] for one in topic["partitions"]]
+    assert errors == [ErrorCode.group_authorization_failed] * 3
+
+
+async def test_an_error_of_the_whole_answer_leaves_no_elements() -> None:
+    """Kafka answers with it alone."""
+    asked = commit((READ, GROUP, "g"), (READ, TOPIC, "b"))
+    error = {"error_code": ErrorCode.coordinator_load_in_progress}
+    asked.answer = lambda request: error
+    assert await asked.outcome() == error
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "future", "value"])
+async def test_the_handler_may_answer_later(kind: str) -> None:
+    """As a coroutine or as a future."""
+    asked = commit((READ, GROUP, "g"), *((READ, TOPIC, name) for name in "abc"))
+    future = asyncio.get_running_loop().create_future()
+    future.set_result({"topics": []})
+
+    async def later() -> Any:
+        return await future
+
+    answers = {"coroutine": later, "future": lambda: future, "value": future.result}
+    asked.answer = lambda request: answers[kind]()
+    assert await asked.outcome() == {"topics": []}
+    assert asked.handled == [asked.request]
+
+
+async def test_the_right_on_the_cluster_is_enough_where_kafka_says_so() -> None:
+    """To create topics, and not to add partitions."""
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+    everywhere = (CREATE, CLUSTER, THE_CLUSTER)
+    asked = Asked(19, 5, {"topics": [topic]}, everywhere)
+    await asked.outcome()
+    assert [one.name for one in asked.handled[0].topics] == ["t"]
+    asked = Asked(19, 5, {"topics": [topic]})
+    found = await asked.outcome()
+    assert [(one["name"], one["error_code"]) for one in found["topics"]] == [
+        ("t", ErrorCode.topic_authorization_failed)
+    ]
+    asked = Asked(37, 1, {"topics": [{"name": "t", "count": 3}]}, everywhere)
+    assert (await asked.outcome())["results"][0]["name"] == "t"
+
+
+async def test_each_kind_of_a_configured_resource_has_its_own_error() -> None:
+    """A broker's settings are the cluster's."""
+    resources = [
+        {"resource_type": kind, "resource_name": name}
+        for kind, name in ((2, "t"), (32, "g"), (4, "0"), (2, "mine"))
+    ]
+    asked = Asked(32, 1, {"resources": resources}, (DESCRIBE_CONFIGS, TOPIC, "mine"))
+    asked.answer = lambda request: {"results": [{"resource_name": "mine"}]}
+    found = (await asked.outcome())["results"]
+    assert [one["resource_name"] for one in found] == ["mine", "t", "g", "0"]
+    assert [one["error_code"] for one in found[1:]] == [
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.group_authorization_failed,
+        ErrorCode.cluster_authorization_failed,
+    ]
+    asked = Asked(
+        32,
+        1,
+        {"resources": resources[2:3]},
+        (DESCRIBE_CONFIGS, CLUSTER, THE_CLUSTER),
+    )
+    await asked.outcome()
+    assert len(asked.handled[0].resources) == 1
+
+
+async def test_a_few_requests_are_refused_at_the_top_and_in_each_element() -> None:
+    """As Kafka does for elections, reassignments and descriptions of users."""
+    topics = [{"topic": "t", "partitions": (0, 1)}]
+    asked = Asked(43, 1, {"election_type": 0, "topic_partitions": topics, "timeout_ms": 1})
+    found = await asked.outcome()
+    assert asked.handled == []
+    assert found["error_code"] == ErrorCode.cluster_authorization_failed
+    (topic,) = found["replica_election_results"]
+    assert [one["partition_id"] for one in topic["partition_result"]] == [0, 1]
+    allowed = Asked(
+        43,
+        1,
+        {"election_type": 0, "topic_partitions": topics, "timeout_ms": 1},
+        (ALTER, CLUSTER, THE_CLUSTER),
+    )
+    await allowed.outcome()
+    assert len(allowed.handled) == 1
+
+
+async def test_groups_of_a_list_are_refused_by_their_names() -> None:
+    """Their elements are texts."""
+    asked = Asked(15, 5, {"groups": ("g", "h")}, (DESCRIBE, GROUP, "h"))
+    found = await asked.outcome()
+    assert asked.handled[0].groups == ("h",)
+    assert [(one["group_id"], one["error_code"]) for one in found["groups"]] == [
+        ("g", ErrorCode.group_authorization_failed)
+    ]
+
+
+def test_a_topic_is_found_by_either_name_and_an_unknown_id_has_none() -> None:
+    """The handler answers that it does not know the id."""
+    asked = commit()
+    right = access.Right(READ, TOPIC, each="topics")
+
+    def resource(**fields: Any) -> Any:
+        return access._resource(cast(Any, asked.call), right, SimpleNamespace(**fields))
+
+    assert resource(name="a") == resource(topic="a") == (TOPIC, "a")
+    assert resource(name=None, topic_id=uuid4()) == (TOPIC, None)
+    asked.call.node.catalogue.by_id = lambda topic_id: SimpleNamespace(name="b")
+    assert resource(name=None, topic_id=uuid4()) == (TOPIC, "b")
+
+
+async def test_an_element_of_an_unknown_id_goes_to_the_handler() -> None:
+    """No rule can name it."""
+    asked = commit()
+    element = SimpleNamespace(name=None, topic_id=uuid4())
+    request = SimpleNamespace(topics=(element,))
+    right = access.Right(READ, TOPIC, each="topics")
+    refused: dict[str, list[Any]] = {}
+    api, call = cast(Any, asked.api), cast(Any, asked.call)
+    assert await access._filter(api, call, request, right, refused) is request
+    assert refused == {}
+
+
+def test_a_request_without_a_name_needs_no_right_on_one() -> None:
+    """A producer without a transactional id, for example."""
+    asked = commit()
+    right = access.Right(READ, GROUP, "group_id")
+    call = cast(Any, asked.call)
+    assert access._may_whole(call, SimpleNamespace(group_id=None), right)
+    assert not access._may_whole(call, SimpleNamespace(group_id="g"), right)

@@ -1,0 +1,249 @@
+"""The passes of repair by themselves: moves that pay, detours, relief; boards that no move improves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from random import Random
+
+import numpy as np
+import pytest
+
+from faust_assigner.model import NOBODY
+from faust_assigner.standbys import repair as repair_module
+from faust_assigner.standbys.board import Board
+from faust_assigner.standbys.rehearsal import _Drill, _play_all, rehearse
+from faust_assigner.standbys.repair import (
+    _detour,
+    _give_away,
+    _kin,
+    _level,
+    _relieve,
+    _take,
+    _unlike,
+    repair,
+)
+from faust_assigner.standbys.shares import fair_shares
+from tests.support.standby_boards import problem
+from tests.unit.standbys.test_board import agrees, filled, total
+
+
+def board_of(
+    owner: Sequence[int],
+    holders: Sequence[Sequence[int]],
+    members: int,
+    *,
+    limit: int = 99,
+    **more: object,
+) -> Board:
+    """A board with these owners and holders by task; pairs may have ``limit`` standbys."""
+    made = problem(owner, members, **more)  # type: ignore[arg-type]
+    board = Board(made, fair_shares(made))
+    board.limit = np.full_like(board.limit, limit)
+    for task, row in enumerate(holders):
+        for member in row:
+            board.seat(np.array([task]), np.array([member]))
+    return board
+
+
+def test_one_seat_of_each_donor_and_owner_is_taken_up_to_the_limit() -> None:
+    """From the front."""
+    donors, owners = [1, 1, 2, 3, 4], [9, 8, 9, 7, 6]
+    assert _unlike(donors, owners, 9) == [0, 3, 4]
+    assert _unlike(donors, owners, 2) == [0, 3]
+    assert _unlike(donors, owners, 1) == [0]
+    assert _unlike([], [], 1) == []
+
+
+def test_a_receiver_takes_only_as_many_standbys_at_a_time_as_pay() -> None:
+    """The second one would make it as heavy as its donor becomes: five donors of two have one to give."""
+    owner = [(d + 1 + n) % 5 for d in range(5) for n in range(2)]
+    board = board_of(owner, [[d] for d in range(5) for _ in range(2)], 7)
+    assert _take(board, 6, np.arange(5))
+    assert sorted(board.load.tolist()) == [0, 1, 1, 2, 2, 2, 2]
+    assert not _take(board, 6, np.arange(0))
+    owner = [(d + 1 + n) % 5 for d in range(5) for n in range(3)]
+    board = board_of(owner, [[d] for d in range(5) for _ in range(3)], 7)
+    assert _take(board, 6, np.arange(5))
+    assert board.load[6] == 2
+    agrees(board)
+
+
+def test_a_standby_reaches_a_receiver_over_a_third_member() -> None:
+    """The donor's standbys are of a topic that the receiver does not subscribe to."""
+    eligible = [[True, True, False, True], [True, True, True, True]]
+    board = board_of([3, 3, 3], [[0], [0], [1]], 4, group=[0, 0, 1], eligible=eligible)
+    assert not _take(board, 2, np.array([0]))
+    assert _detour(board, 2, np.array([0]))
+    assert board.holder[2, 0] == 2
+    assert sorted(board.holder[:2, 0].tolist()) == [0, 1]
+    assert not _detour(board, 2, np.array([0]))
+    agrees(board)
+
+
+def test_members_of_one_rack_and_equal_subscriptions_are_kin() -> None:
+    """Without racks subscriptions alone count."""
+    eligible = [[True, True, True, False]]
+    racks = board_of([0] * 4, [], 4, eligible=eligible, rack=[0, 0, 1, 1])
+    kin = _kin(racks).tolist()
+    assert (kin[0] == kin[1], kin[1] == kin[2], kin[2] == kin[3]) == (True, False, False)
+    plain = _kin(board_of([0] * 4, [], 4, eligible=eligible)).tolist()
+    assert (plain[0] == plain[1] == plain[2], plain[2] == plain[3]) == (True, False)
+
+
+def test_the_best_move_of_a_crowded_pair_goes_to_the_lightest_member() -> None:
+    """Of two members with room the first one is heavier."""
+    board = board_of([0, 0, 0, 1, 1, 1, 1], [[1], [1], [1], [2], [2], [2], [2]], 4, limit=1)
+    task, column = board.seats_of(np.array([1]))
+    assert _give_away(board, task, column)
+    assert np.flatnonzero(board.holder[:3, 0] == 3).size == 1
+
+
+def test_a_crowded_pair_is_relieved_by_an_exchange_where_loads_are_even() -> None:
+    """A move alone would cost more balance than the pair is worth."""
+    owner = [0, 0, 0, 4, 4, 5, 4, 5, 5]
+    holders = [[1], [1], [1], [2], [2], [2], [3], [3], [3]]
+    board = board_of(owner, holders, 6, limit=2)
+    board.load[[0, 4, 5]] = 3  # as heavy as the others
+    assert board.pair[0, 1] == 3
+    assert _relieve(board)
+    assert board.pair[0, 1] == 2
+    assert not _relieve(board)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_moves_between_members_make_loads_even_without_the_chains_of_polish(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """On a large board there are no chains: levelling alone ends within one."""
+    monkeypatch.setattr(repair_module, "POLISHED_CELLS", 0)
+    rng = Random(seed)
+    owner = [rng.randrange(6) for _ in range(24)]
+    holders = [[rng.choice([m for m in range(3) if m != o])] for o in owner]
+    board = board_of(owner, holders, 6)
+    before = total(board)
+    assert _level(board, _kin(board))
+    assert board.load.max() - board.load.min() <= 1
+    assert not _level(board, _kin(board))
+    repair(board)
+    assert total(board) <= before
+    agrees(board)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_no_move_and_no_exchange_improves_a_repaired_board(seed: int, replicas: int) -> None:
+    """And a second repair changes nothing."""
+    board = filled(Random(seed), replicas=replicas)
+    before = total(board)
+    repair(board)
+    agrees(board)
+    after = total(board)
+    assert after <= before
+    seats = list(zip(*np.nonzero(board.holder != NOBODY), strict=True))
+    for task, column in seats:
+        for member in range(5):
+            assert not board.try_moves([(int(task), int(column), member)])
+    for (task, column), (other, place) in combinations(seats, 2):
+        one, two = int(board.holder[task, column]), int(board.holder[other, place])
+        if one != two and task != other:
+            exchange = [(int(task), int(column), two), (int(other), int(place), one)]
+            assert not board.try_moves(exchange)
+    holder = board.holder.copy()
+    repair(board)
+    assert board.holder.tolist() == holder.tolist()
+    assert total(board) == after
+
+
+# -- rehearsal
+
+
+def test_a_death_is_played_in_task_order_to_the_lightest_holder() -> None:
+    """Of two equally loaded holders the first one promotes; the bound is the even share, rounded up."""
+    board = board_of([0, 0, 0, 1, 2, 3], [[2, 1], [1, 2], [3, 1], [0], [0], [0]], 4, replicas=2)
+    peak, bound = _play_all(board)
+    # Loads are 3, 1, 1, 1: task 0 goes to 1, task 1 to 2, task 2 to 3.
+    assert peak[0] == 2
+    assert bound.tolist() == [4, 4, 4, 4]
+    assert peak[1] == 4
+
+
+def test_without_a_member_outside_the_rack_all_others_are_peers() -> None:
+    """A single rack has no outside."""
+    board = board_of([0] * 4, [[1, 2]] * 4, 3, replicas=2, rack=[0, 0, 0])
+    assert _play_all(board)[1][0] == 4 + 2
+    board = board_of([0] * 4, [[1, 2]] * 4, 3, replicas=2, rack=[0, 0, 1])
+    assert _play_all(board)[1][0] == 4 + 4
+
+
+def crowded(**more: object) -> Board:
+    """Six tasks of member 0, of which members 1 and 2 promote all although 3 and 4 hold copies, too.
+
+    In task order the copies on 3 and 4 come with tasks whose other holder has room.
+    """
+    holders = [[1, 3], [1, 3], [2, 4], [2, 4], [1, 2], [1, 2]]
+    return board_of([0] * 6, holders, 5, replicas=2, **more)
+
+
+def test_a_trade_changes_no_load_no_pair_and_no_restored_copy() -> None:
+    """And no death ends above its bound if a trade avoids it."""
+    board = crowded()
+    before = board.load.tolist(), board.pair.tolist()
+    rehearse(board)
+    agrees(board)
+    assert (board.load.tolist(), board.pair.tolist()) == before
+    for row in board.holder.tolist():
+        assert len(set(row)) == 2
+    held = crowded(
+        standbys=[(t, m) for t, row in enumerate(crowded().holder.tolist()) for m in row]
+    )
+    drill = _Drill(held, 0, 0.0)
+    assert not any(any(row) for row in drill.loose)
+
+
+def test_copies_that_exist_and_wanted_copies_are_not_traded_within_the_bound() -> None:
+    """Only fresh copies that no member wished for are loose."""
+    board = crowded(standbys=[(0, 3)], copies=[(1, 1)])
+    board.pinned[2, 0] = True
+    loose = _Drill(board, 0, 2.0).loose
+    assert loose == [
+        [True, False],
+        [False, True],
+        [False, True],
+        [True, True],
+        [True, True],
+        [True, True],
+    ]
+
+
+def test_a_trade_stays_in_a_rack_and_makes_no_double_holder() -> None:
+    """Neither task may hold the other one's copy already."""
+    plain = _Drill(crowded(), 0, 2.0)
+    assert plain._may_trade(0, 0, 2, 0)  # 1 for 2
+    assert not plain._may_trade(0, 0, 4, 1)  # task 4 has member 1 already
+    assert not plain._may_trade(4, 0, 2, 0)  # task 4 has member 2 already
+    assert not plain._may_trade(0, 0, 1, 0)  # the same member
+    racks = _Drill(crowded(rack=[0, 1, 1, 2, 2]), 0, 2.0)
+    assert racks._may_trade(0, 0, 2, 0)
+    assert not racks._may_trade(0, 1, 2, 0)  # from rack 2 to rack 1
+    assert plain._may_trade(0, 1, 2, 0)
+
+
+def test_a_pinned_seat_of_either_task_stops_a_trade() -> None:
+    """It is wanted where it is."""
+    for task in (0, 2):
+        board = crowded()
+        board.pinned[task, 0] = True
+        assert not _Drill(board, 0, 2.0)._may_trade(0, 0, 2, 0)
+
+
+def test_a_drill_ends_within_its_steps_and_keeps_the_better_half() -> None:
+    """A trade that does not help is taken back."""
+    board = crowded()
+    drill = _Drill(board, 0, -1.0)
+    score = drill._play()[0]
+    used = drill.run(25)
+    assert used <= 25 + 2 * len(drill.task)
+    assert drill._play()[0] <= score
+    agrees(board)
+    assert _Drill(crowded(), 0, 99.0).run(1000) == 12
