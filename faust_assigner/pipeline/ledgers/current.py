@@ -75,7 +75,7 @@ def current_on_spark(parsed: DataFrame, count: int = 1) -> list[Current]:
     )
     columns = ("group_id", "decision_id", "topic", "partition", "role", "member_id")
     mine: dict[Key, list[Mapping[str, Any]]] = {}
-    for row in placed.select(*columns).distinct().collect():
+    for row in placed.select(*columns).collect():  # a repeated row changes no state
         mine.setdefault((row.group_id, row.decision_id), []).append(row.asDict())
     # A timestamp would arrive without a zone, in the driver's local time.
     told = newest.select(

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -339,22 +340,31 @@ async def test_an_open_stream_keeps_the_looks_going(monkeypatch: pytest.MonkeyPa
     await stream.aclose()
 
 
-async def test_rounds_are_asked_for_again_after_a_failure_and_never_amid_a_rebalance() -> None:
+async def test_rounds_are_asked_for_again_after_a_failure_and_shown_without_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What the workers tell has no secrets on the page."""
     made = group(2)
     watch = Watch("shop", script())
     looks = script(made.evidence(), made.evidence())
     moved = MovedTask(
-        topic="orders", partition=0, source="", target="w1", rule="moved", is_cold=False
+        topic="orders",
+        partition=0,
+        source="http://shop:hunter2@w0:6066",
+        target="w1",
+        rule="moved",
+        is_cold=False,
     )
-    asked = 0
+    asked, told, noted = 0, list[RoundTold](), list[RoundTold]()
+    monkeypatch.setattr(watch._history, "note_told", lambda rounds, _: noted.extend(rounds))
 
     async def rounds(evidence: Evidence) -> list[RoundTold]:
         nonlocal asked
         asked += 1
         if asked == 1:
             raise NoBrokerAnswers("away")
-        return [RoundTold(generation=1, moves=(moved,), at=1000.0)]
+        told.append(RoundTold(generation=1, moves=(moved,), at=1000.0))
+        return told
 
     looks.rounds = rounds  # type: ignore[assignment,method-assign]
     await watch._once(looks)
@@ -363,6 +373,24 @@ async def test_rounds_are_asked_for_again_after_a_failure_and_never_amid_a_rebal
     await watch._once(looks)
     assert (asked, watch.shown.look.problem) == (2, None)
     assert len(watch._history.samples) == samples + 1
+    assert "hunter2" in repr(told)
+    assert [one.generation for one in noted] == [1]
+    assert "hunter2" not in repr(noted)
+
+
+async def test_a_look_is_shown_without_the_secrets_of_its_workers() -> None:
+    """A worker may have a password in its URL."""
+    made = group(1)
+    seen = made.evidence()
+    heard = {
+        url: replace(one, status=replace(one.status, url="http://shop:hunter2@w0:6066"))
+        for url, one in seen.heard.items()
+        if one.status is not None
+    }
+    watch = Watch("shop", script())
+    await watch._once(script(replace(seen, heard=heard)))
+    assert watch.shown.look.report is not None
+    assert "hunter2" not in repr(watch.shown.look.report)
 
 
 async def test_the_page_repeats_the_interval_of_its_looks() -> None:

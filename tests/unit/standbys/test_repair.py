@@ -81,6 +81,22 @@ def test_a_standby_reaches_a_receiver_over_a_third_member() -> None:
     agrees(board)
 
 
+def test_levelling_moves_over_a_third_member_where_no_donor_can_give_directly() -> None:
+    """A board of any size is levelled so, without the chains of a small board."""
+    eligible = [[True, True, False, True], [True, True, True, True]]
+    board = board_of([3, 3, 3], [[0], [0], [1]], 4, group=[0, 0, 1], eligible=eligible)
+    assert _level(board, _kin(board))
+    assert board.load.tolist() == [1, 1, 1, 0]
+
+
+def test_of_two_standbys_of_a_donor_the_one_without_state_moves() -> None:
+    """The other one would have to be restored."""
+    for kept in (0, 1):
+        board = board_of([1, 1], [[0], [0]], 3, standbys=[(kept, 0)])
+        assert _take(board, 2, np.array([0]))
+        assert board.holder[:, 0].tolist() == ([0, 2] if kept == 0 else [2, 0])
+
+
 def test_members_of_one_rack_and_equal_subscriptions_are_kin() -> None:
     """Without racks subscriptions alone count."""
     eligible = [[True, True, True, False]]
