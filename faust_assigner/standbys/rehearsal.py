@@ -55,8 +55,8 @@ def _play_all(board: Board) -> tuple[Ints, Ints]:
     after = after[:, :-1]
     np.fill_diagonal(after, -np.inf)
     count = np.bincount(owner, minlength=problem.members)
-    outside = problem.members - np.bincount(shares.rack)[shares.rack]
-    peers = np.maximum(np.where(outside > 0, outside, problem.members - 1), 1)
+    # Racks count only if there are two, so a member of several always has peers outside its rack.
+    peers = np.maximum(problem.members - np.bincount(shares.rack)[shares.rack], 1)
     return after.max(axis=1), problem.load.max() + np.ceil(count / peers)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from faust_assigner.app.metrics.probes import MARK as METRICS
 from faust_assigner.page import mount
 from faust_assigner.page.mount import MARK, PageThread, where_of
 from faust_assigner.page.watch import SHARE, WORKER_SHARE
@@ -96,3 +98,43 @@ def test_every_worker_has_a_page_unless_it_is_turned_off() -> None:
 def test_only_requests_for_the_page_are_taken_over(target: str, is_ours: bool) -> None:
     """With their query; the probes of a blocked worker wait for its own loop."""
     assert mount._is_of_page(target) is is_ours
+
+
+def test_the_page_needs_the_metrics_and_starts_and_stops_with_them() -> None:
+    """Without them the worker has no status to show."""
+    app = app_of()
+    service = getattr(app, MARK)
+    assert service in getattr(app, METRICS)._children
+    assert mount.install(app) is service
+    delattr(app, MARK)
+    delattr(app, METRICS)
+    assert mount.install(app) is None
+    assert not hasattr(app, MARK)
+
+
+def test_a_worker_that_does_not_answer_holds_up_the_page_for_seconds_only() -> None:
+    """Its status is asked for at each look."""
+    assert where_of(app_of()).deadline_s == mount.DEADLINE_S
+
+
+@pytest.mark.parametrize(
+    ("changes", "takes_over"),
+    [({}, True), ({"web_in_thread": True}, False), ({"web_ssl_context": object()}, False)],
+)
+async def test_connections_are_taken_over_from_a_plain_server_on_the_workers_loop_only(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], *, takes_over: bool
+) -> None:
+    """A server in a thread accepts by itself, and TLS hides the path. A stop before the begin ends it."""
+    page = PageThread(app_of())
+    conf = {"web_in_thread": False, "web_ssl_context": None, **changes}
+    page._app = SimpleNamespace(conf=SimpleNamespace(**conf))
+    made: list[Any] = []
+
+    class Taking:
+        async def run(self) -> None:
+            """Nothing to take over."""
+
+    monkeypatch.setattr(page, "_takeover", lambda *given: made.append(given) or Taking())
+    page._is_ended.set()
+    await asyncio.wait_for(page._serve(asyncio.get_running_loop()), 5)
+    assert bool(made) is takes_over

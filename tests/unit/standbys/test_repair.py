@@ -184,6 +184,12 @@ def test_a_death_is_played_in_task_order_to_the_lightest_holder() -> None:
     assert peak[1] == 4
 
 
+def test_an_equal_load_is_promoted_by_the_first_member_whatever_its_seat_is() -> None:
+    """Task 0 goes to member 1, so that task 1 makes it the heaviest."""
+    board = board_of([0, 0, 1, 2], [[2, 1], [1], [0], [0]], 3, replicas=2)
+    assert _play_all(board)[0][0] == 3
+
+
 def test_without_a_member_outside_the_rack_all_others_are_peers() -> None:
     """A single rack has no outside."""
     board = board_of([0] * 4, [[1, 2]] * 4, 3, replicas=2, rack=[0, 0, 0])
@@ -253,13 +259,60 @@ def test_a_pinned_seat_of_either_task_stops_a_trade() -> None:
         assert not _Drill(board, 0, 2.0)._may_trade(0, 0, 2, 0)
 
 
-def test_a_drill_ends_within_its_steps_and_keeps_the_better_half() -> None:
-    """A trade that does not help is taken back."""
+def test_a_drill_in_vain_leaves_every_copy_where_it_is() -> None:
+    """Six tasks on four holders cannot be promoted more evenly: each trade is taken back."""
     board = crowded()
     drill = _Drill(board, 0, -1.0)
-    score = drill._play()[0]
-    used = drill.run(25)
-    assert used <= 25 + 2 * len(drill.task)
-    assert drill._play()[0] <= score
-    agrees(board)
+    before = board.holder.tolist()
+    assert drill._play()[0] == (2, 10)
+    assert drill.run(25) <= 25 + 2 * len(drill.task)
+    assert board.holder.tolist() == before
     assert _Drill(crowded(), 0, 99.0).run(1000) == 12
+
+
+def uneven(**more: object) -> Board:
+    """Three tasks of which the first holder promotes two in task order; a trade gives one to each."""
+    return board_of([0] * 3, [[2, 1], [3, 2], [2, 1]], 4, replicas=2, **more)
+
+
+KEPT = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 1), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("bound", "standbys", "peak"),
+    [
+        (2.0, [], 2),  # the bound is met
+        (1.0, [], 1),
+        (1.0, KEPT, 2),  # one more is allowed where a trade would restore a copy
+        (0.0, KEPT, 1),
+    ],
+)
+def test_a_drill_trades_fresh_copies_for_its_bound_and_others_for_one_more(
+    bound: float, standbys: list[tuple[int, int]], peak: int
+) -> None:
+    """Of two holders with equal loads the first member promotes, whatever its seat is."""
+    board = uneven(standbys=standbys)
+    drill = _Drill(board, 0, bound)
+    assert drill._play() == ((2, 5), [1, 2, 1])
+    drill.run(1000)
+    assert drill._play()[0][0] == peak
+    assert (board.holder.tolist() == uneven().holder.tolist()) is (peak == 2)
+    agrees(board)
+
+
+def test_only_tasks_with_equal_subscribers_trade() -> None:
+    """A copy of the one topic may stand where the other topic has no subscriber."""
+    eligible = [[True] * 5, [True, True, True, True, False]]
+    board = board_of(
+        [0] * 4,
+        [[1, 2], [3, 4], [1, 2], [3, 1]],
+        5,
+        replicas=2,
+        group=[0, 0, 1, 1],
+        eligible=eligible,
+    )
+    drill = _Drill(board, 0, 0.0)
+    score, takers = drill._play()
+    trades = list(drill._trades(takers, score[0]))
+    assert trades
+    assert {(row < 2) == (other < 2) for row, _, other, _ in trades} == {True}
