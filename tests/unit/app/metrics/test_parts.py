@@ -12,18 +12,20 @@ import pytest
 from faust.sensors.monitor import Monitor
 from faust.types import TP
 
-from faust_assigner.app.metrics import readings, recent_rounds
+from faust_assigner.app.metrics import probes, readings, recent_rounds
 from faust_assigner.app.metrics import sensor as sensor_module
 from faust_assigner.app.metrics.book import Book, Spread
 from faust_assigner.app.metrics.copies import Copies
 from faust_assigner.app.metrics.exporters import Exporters, export_to_prometheus
 from faust_assigner.app.metrics.figures import PREFIX
+from faust_assigner.app.metrics.probes import Restores
 from faust_assigner.app.metrics.recent_rounds import RecentRounds
 from faust_assigner.app.metrics.sensor import ASK_S, IDLE_ASK_S, WATCHED_S
 from faust_assigner.app.rebalance import follow_up
 from faust_assigner.app.rebalance.observers import DecisionInputs
 from faust_assigner.model import Member
 from faust_assigner.planner import plan
+from faust_assigner.wire.worker_status import LedgerPage
 from tests.unit.app.metrics.test_metrics import Clock
 from tests.unit.app.metrics.test_probes import Bench, bench
 
@@ -207,6 +209,53 @@ def test_a_slow_record_stands_still_since_it_became_the_oldest(bench: Bench) -> 
     assert [(one.reason, one.since) for one in look(130.0)] == [("record", 100.0)]
     message.offset = 8
     assert look(140.0) == ()
+
+
+# -- probes
+
+
+def test_a_restored_record_counts_as_progress_of_a_restore(bench: Bench) -> None:
+    """Counted by our recovery, or seen in the offsets of Faust's."""
+    restores = Restores(bench.app)
+    assert restores.stalled_s(100.0) == 0
+    assert restores.stalled_s(107.0) == 7
+    bench.recovery.progress = SimpleNamespace(total=1)
+    assert restores.stalled_s(110.0) == 0
+    bench.recovery.progress.total = 2
+    assert restores.stalled_s(113.0) == 0
+    bench.recovery.active_offsets[COPY] = 5
+    assert restores.stalled_s(117.0) == 0
+    assert restores.stalled_s(118.5) == 1.5
+
+
+def test_the_first_generation_is_an_assignment(bench: Bench) -> None:
+    """A new group's generation may be 0."""
+    bench.app.assignor._memory = type(bench.app.assignor._memory)(generation=0)
+    assert bench.sensor.not_ready() == []
+
+
+@pytest.mark.parametrize(
+    ("reasons", "status", "word"), [([], 200, "ready"), (["stops"], 503, "not ready")]
+)
+def test_a_probe_fails_with_its_reasons(reasons: list[str], status: int, word: str) -> None:
+    """Kubernetes reads the status alone."""
+    view = SimpleNamespace(json=lambda said, status: (said, status))
+    assert probes._answer(view, "ready", reasons) == ({"status": word, "reasons": reasons}, status)
+
+
+async def test_a_page_of_the_ledger_is_asked_for_with_a_short_cursor(bench: Bench) -> None:
+    """Python refuses a number of thousands of digits with an error of its own."""
+    asked: list[Any] = []
+
+    def page(group_id: str, cursor: str) -> Any:
+        asked.append((group_id, cursor))
+        return LedgerPage(app="shop")
+
+    ledger = SimpleNamespace(writer=SimpleNamespace(page=page))
+    app: Any = SimpleNamespace(conf=bench.app.conf, **{probes.LEDGER_MARK: ledger})
+    assert await probes.ledger_page(app, "9" * 5000) is not None
+    assert asked == [("shop", "9" * probes.CURSOR_CHARS)]
+    assert await probes.ledger_page(SimpleNamespace(conf=bench.app.conf), "") is None
 
 
 # -- exporters
