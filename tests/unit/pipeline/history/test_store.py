@@ -95,6 +95,15 @@ def test_an_earlier_line_moves_its_decision_to_the_earlier_day(history: History)
     assert not list(history.out.glob(f"*/dt={NEXT}"))
 
 
+def test_a_later_line_of_a_decision_leaves_it_on_its_day(history: History) -> None:
+    """A writer repeated it after midnight; its placements stay with it."""
+    history.run(*at(DAY, 23, moved=2))
+    first = history.tables()
+    later = at(DAY, 23, moved=2, ts=f"{NEXT}T00:10:00.000Z")
+    history.run(*later)
+    assert history.tables() == first
+
+
 def test_placements_wait_for_their_decision(history: History) -> None:
     """They are counted as such, and count from the run that reads the decision."""
     decision, *placed = at(DAY, 1, 3)
