@@ -1,0 +1,109 @@
+"""The way home of a group's numbers, against every distribution that counts and stays allow."""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from faust_assigner.actives.circles import circles_of
+from faust_assigner.actives.homing import bring_home
+from faust_assigner.actives.numbers import count_by_member, fill, keep_and_shed
+from faust_assigner.model import NOBODY, Ints
+
+
+class Case(NamedTuple):
+    """Numbers with their owners before and now, copies with their priority, and homes."""
+
+    before: Ints
+    owner: Ints
+    members: int
+    copies: list[tuple[int, int]]
+    first: list[bool]
+    home: Ints
+
+    def value(self, owner: Ints) -> tuple[int, int, int]:
+        """(moves to caught-up copies, moves to copies, numbers at home)."""
+        pairs = list(zip(self.copies, self.first, strict=True))
+        warm = [is_first for (n, m), is_first in pairs if owner[n] == m and self.before[n] != m]
+        return sum(warm), len(warm), int(((owner == self.home) & (self.home != NOBODY)).sum())
+
+    def brought(self) -> Ints:
+        """The answer."""
+        number = np.array([n for n, _ in self.copies], dtype=np.int64)
+        member = np.array([m for _, m in self.copies], dtype=np.int64)
+        first = np.array(self.first, dtype=bool)
+        return bring_home(self.before, self.owner, self.members, number, member, self.home, first)
+
+    def best(self) -> tuple[int, int, int]:
+        """The best value of all distributions in which givers only give and receivers only receive."""
+        moved = self.owner != self.before
+        gives, receives = set(self.before[moved].tolist()), set(self.owner[moved].tolist())
+        places = [
+            sorted(({was} | receives) - {NOBODY}) if was in gives or was == NOBODY else [was]
+            for was in self.before.tolist()
+        ]
+        counts = count_by_member(self.owner, self.members).tolist()
+        found = (np.array(owner) for owner in product(*places))
+        return max(
+            self.value(owner)
+            for owner in found
+            if count_by_member(owner, self.members).tolist() == counts
+        )
+
+
+def made(seed: int) -> Case:
+    """Up to seven numbers of up to four members, with some copies and some homes."""
+    rng = Random(seed)
+    members, numbers = rng.randint(2, 4), rng.randint(3, 7)
+    before = np.array([rng.randrange(-1, members) for _ in range(numbers)])
+    held = count_by_member(before, members)
+    counts = np.bincount([rng.randrange(members) for _ in range(numbers)], minlength=members)
+    owner = fill(keep_and_shed(before, counts, held), counts)
+    copies = [
+        (n, m)
+        for n in range(numbers)
+        for m in range(members)
+        if m != before[n] and rng.random() < 0.4 * (seed % 3) / 2
+    ]
+    first = [rng.random() < 0.4 for _ in copies]
+    home = np.array([rng.randrange(-1, members) for _ in range(numbers)])
+    return Case(before, owner, members, copies, first, home)
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_most_caught_up_moves_then_warm_moves_then_homes_are_reached(seed: int) -> None:
+    """Counts stay as they are, and no member both gives and receives."""
+    case = made(seed)
+    found = case.brought()
+    counts = count_by_member(case.owner, case.members).tolist()
+    assert count_by_member(found, case.members).tolist() == counts
+    assert case.value(found) == case.best()
+    assert case.value(found) >= case.value(case.owner)
+
+
+def test_a_number_without_a_home_is_not_brought_anywhere() -> None:
+    """The owners are returned as they are."""
+    before, owner = np.array([0, 0, 1]), np.array([0, 1, 1])
+    none = np.full(3, NOBODY)
+    empty = np.zeros(0, dtype=np.int64)
+    assert bring_home(before, owner, 2, empty, empty, none) is owner
+
+
+@pytest.mark.parametrize(
+    ("up", "circles"),
+    [
+        ([NOBODY, 0, 1], []),
+        ([1, 2, 0], [[2, 1, 0]]),
+        ([1, 0, 1, NOBODY, 4], [[1, 0], [4]]),
+        ([1, 2, 1, 0], [[2, 1]]),
+    ],
+)
+def test_each_circle_is_found_once_in_the_order_of_its_arcs(
+    up: list[int], circles: list[list[int]]
+) -> None:
+    """A path into a circle is not part of it."""
+    assert list(circles_of(up)) == circles
