@@ -25,3 +25,37 @@ def test_costs_of_any_capacities_fit_into_an_int64(
     load = counts.water_fill(sizes, allowed, capacity.max() / capacity).sum(axis=0)
     room = counts._HIGHEST_COST // counts.Digits.of(sizes, allowed).load
     assert (found * (2 * load + 3)).max() < room
+
+
+@pytest.mark.parametrize(
+    ("limits", "found"),
+    [({}, [1001, 1000]), ({"finest": 10}, [10, 10]), ({"steepest": 500}, [500, 500])],
+)
+def test_exact_rates_are_rounded_where_they_exceed_a_limit(
+    limits: dict[str, int], found: list[int]
+) -> None:
+    """The finest rate is that of the largest capacity, the steepest that of the smallest."""
+    assert counts.rates(np.array([1000.0, 1001.0]), **limits).tolist() == found
+
+
+@pytest.mark.parametrize(
+    ("held", "warm", "home", "found"),
+    [
+        ([0, 0, 0], [0, 0, 0], [0, 0, 0], [2, 1, 1]),  # the lower member id
+        ([1, 2, 1], [0, 0, 0], [0, 0, 0], [1, 2, 1]),  # the most stay
+        ([2, 2, 0], [0, 0, 0], [0, 2, 0], [1, 2, 1]),  # of these the most from before the stop
+        ([1, 1, 1], [0, 0, 1], [0, 0, 0], [1, 1, 2]),  # then a copy beyond the floor
+        ([1, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 2]),  # a copy within the floor lands anyway
+        ([1, 1, 1], [0, 1, 2], [0, 0, 0], [1, 1, 2]),  # then the most copies to choose from
+        ([2, 0, 0], [0, 2, 0], [0, 2, 0], [2, 1, 1]),  # a stay goes before all others
+    ],
+)
+def test_the_extra_task_of_one_group_sticks_then_lands_warm(
+    held: list[int], warm: list[int], home: list[int], found: list[int]
+) -> None:
+    """Four tasks on three members: one of them gets two."""
+    given = [np.array([row]) for row in (held, warm, home)]
+    answer = counts.optimal_counts(
+        np.array([4]), np.ones((1, 3), dtype=np.bool_), given[0], given[1], np.ones(3), given[2]
+    )
+    assert answer.tolist() == [found]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from faust_assigner.pipeline.history.facts import merged
+from faust_assigner.pipeline.history.facts import merged, without
 from faust_assigner.pipeline.history.store import table_schema
 from faust_assigner.pipeline.schema import FACTS
 
@@ -66,3 +66,14 @@ def test_a_sample_that_arrives_twice_stands_once() -> None:
     rows = [sample(), sample(), sample(cpu_ms=0.25), sample(partition=1)]
     found = [(row["partition"], row["cpu_ms"]) for row in kept("samples", rows)]
     assert found == [(0, 0.25), (0, 0.5), (1, 0.5)]
+
+
+def test_a_decision_that_leaves_a_day_takes_its_placements_along() -> None:
+    """Those of another decision, and of another group's decision of that id, stay."""
+    rows = [placement(), placement(decision_id="e"), placement(group_id="h")]
+    tables = {
+        name: pa.Table.from_pylist(rows if name == "placements" else [], schema=table_schema(name))
+        for name in FACTS
+    }
+    left = without(tables, [("g", "d")])["placements"].to_pylist()
+    assert [(row["group_id"], row["decision_id"]) for row in left] == [("g", "e"), ("h", "d")]

@@ -53,10 +53,11 @@ def test_an_hour_has_its_members_moves_by_cause_and_longest_standstill() -> None
         {**later, "members": members("m", "n")},
         recovered(0, 3.0),
         recovered(1, 8.0),
+        recovered(2, 5.0),
     )["timeline"]
     (row,) = found
     assert row["hour"] == HOUR
-    assert (row["rebalances"], row["members"], row["recoveries"]) == (2, 2, 2)
+    assert (row["rebalances"], row["members"], row["recoveries"]) == (2, 2, 3)
     causes = ("tasks_gone", "tasks_balance", "tasks_new", "tasks_cold")
     assert [row[name] for name in causes] == [1, 1, 1, 1]
     assert row["standstill_s"] == 8.0
@@ -86,6 +87,17 @@ def test_a_lag_is_the_highest_of_the_hour_and_sums_over_partitions() -> None:
     assert (row["members"], row["standstill_s"]) == (None, None)
 
 
+def test_a_sum_of_lags_beyond_a_long_is_the_largest_long() -> None:
+    """Two partitions of which a writer tells the largest lag."""
+    most = 2**63 - 1
+    rows = [
+        {**SAMPLE, "partition": number, "end_offset": most, "committed_offset": 0}
+        for number in range(2)
+    ]
+    (row,) = rows_of(*rows)["timeline"]
+    assert (row["lag_max"], row["lag_sum"]) == (most, most)
+
+
 def test_a_standstill_has_its_member_trigger_and_cause() -> None:
     """The longest first to be kept; a decision of another day gives neither trigger nor cause."""
     found = rows_of(
@@ -98,6 +110,15 @@ def test_a_standstill_has_its_member_trigger_and_cause() -> None:
         (row["partition"], row["member"], row["seconds"], row["trigger"], row["cause"])
         for row in found
     ] == [(0, "worker-m", 3.0, "join", "owner gone"), (1, "worker-m", 2.0, None, None)]
+
+
+def test_each_group_has_its_own_standstills() -> None:
+    """A short one of a quiet group is not hidden by a long one of a busy group."""
+    found = rows_of(DECISION, recovered(0, 9.0), recovered(0, 1.0, group_id="quiet"))["standstills"]
+    assert sorted((row["group_id"], row["seconds"]) for row in found) == [
+        (DECISION["group_id"], 9.0),
+        ("quiet", 1.0),
+    ]
 
 
 def test_the_longest_standstills_are_kept() -> None:
