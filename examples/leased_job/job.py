@@ -15,6 +15,7 @@ from pathlib import Path
 from examples.leased_job.sink import Sink
 from faust_assigner.service.client import (
     AbortWarm,
+    Access,
     Assigned,
     AssignerClient,
     Lost,
@@ -22,7 +23,7 @@ from faust_assigner.service.client import (
     Standbys,
     Warm,
 )
-from faust_assigner.service.errors import Expelled, Replaced
+from faust_assigner.service.errors import ServiceRefused
 
 
 class Job:
@@ -35,12 +36,14 @@ class Job:
 
     async def _work(self, epoch: int) -> None:
         while self._client.may_work(self._at):
+            # A short call: heartbeats need this loop. stop() must await a long call in a thread.
             if not self._sink.write(self._at[0], epoch, self._client.name, time.time()):
                 print("a later owner has written: stopped", flush=True)
                 return
             await asyncio.sleep(0.1)
 
-    async def _stop(self) -> None:
+    async def stop(self) -> None:
+        """End the work, if there is any; a row that is being written is finished."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -55,7 +58,7 @@ class Job:
             print(f"registered as {self._client.name}", flush=True)
         grant = command.owned.get(self._at)
         if self._at in command.removed or self._at in {one.partition for one in command.added}:
-            await self._stop()
+            await self.stop()
         if grant is not None and self._task is None:
             print(f"working under epoch {grant.epoch}", flush=True)
             self._task = asyncio.create_task(self._work(grant.epoch))
@@ -64,13 +67,13 @@ class Job:
         """Load what the job needs, while the old owner still works."""
 
     async def release(self, command: Release) -> int | None:
-        """Finish, so that the next owner may begin: as OnStoppedLeading."""
-        await self._stop()
+        """Finish, because the next owner may begin or this process leaves: as OnStoppedLeading."""
+        await self.stop()
         return None
 
     async def lost(self, command: Lost) -> None:
         """Stop at once: the time of the registration is over."""
-        await self._stop()
+        await self.stop()
 
     async def abort(self, command: AbortWarm) -> None:
         """Drop what was loaded."""
@@ -80,16 +83,24 @@ class Job:
 
 
 async def main(options: argparse.Namespace) -> int:
-    """Run until SIGTERM; 1 where this process may not register again."""
+    """Run until SIGTERM; 1 if the service refuses this process or a file cannot be read."""
+    access = Access(ca=options.ca, token_file=options.token_file)
     sink = Sink(options.sink)
+    targets = options.service.split(",")
     try:
-        async with AssignerClient(options.service, options.name, topics=[options.job]) as client:
+        async with AssignerClient(
+            targets, options.name, topics=[options.job], access=access
+        ) as client:
+            job = Job(client, options.job, sink)
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(
                     number, lambda: asyncio.ensure_future(client.leave())
                 )
-            await client.run(Job(client, options.job, sink))
-    except (Expelled, Replaced) as error:
+            try:
+                await client.run(job)
+            finally:
+                await job.stop()
+    except (OSError, ServiceRefused) as error:
         print(error, flush=True)
         return 1
     finally:
@@ -100,10 +111,14 @@ async def main(options: argparse.Namespace) -> int:
 def read_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="A job that one process of several does.")
-    parser.add_argument("--service", default="127.0.0.1:50051", help="HOST:PORT of the service.")
+    parser.add_argument(
+        "--service", default="127.0.0.1:50051", help="HOST:PORT of each instance, with commas."
+    )
     parser.add_argument("--name", required=True, help="This process's, as its pod's.")
     parser.add_argument("--job", default="export", help="The topic that stands for the job.")
     parser.add_argument("--sink", type=Path, default=Path("export.db"))
+    parser.add_argument("--ca", type=Path, help="The authority of the service's certificate, PEM.")
+    parser.add_argument("--token-file", type=Path, help="The file with this process's token.")
     return parser.parse_args()
 
 

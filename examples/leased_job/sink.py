@@ -1,8 +1,16 @@
-"""A table that one job writes: it takes no row of an earlier owner once a later one has written."""
+"""A table that one job writes: it takes no row of an earlier owner once a later one has written.
+
+``python -m examples.leased_job.sink export.db`` prints a line for each owner: its epoch, its name, the number
+of its rows, and the times of the first and the last row.
+"""
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 _TABLES = """
@@ -35,6 +43,21 @@ class Sink:
         """Epoch, writer and time of each row, in the order of writing."""
         return self._db.execute("SELECT epoch, name, at FROM runs ORDER BY rowid").fetchall()
 
+    def owners(self) -> Iterator[tuple[int, str, int, float, float]]:
+        """Yield epoch, writer, number of rows, first and last time of each run of rows of one owner."""
+        for (epoch, name), rows in itertools.groupby(self.rows(), key=lambda row: row[:2]):
+            times = [at for _, _, at in rows]
+            yield epoch, name, len(times), times[0], times[-1]
+
     def close(self) -> None:
         """End the connection."""
         self._db.close()
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).time().isoformat("milliseconds")
+
+
+if __name__ == "__main__":
+    for epoch, name, count, first, last in Sink(Path(sys.argv[1])).owners():
+        print(f"{epoch} {name} {count} rows {_clock(first)} .. {_clock(last)} UTC")

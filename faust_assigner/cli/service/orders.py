@@ -42,11 +42,15 @@ def _say(as_json: bool, words: str, **row: Any) -> None:
 async def drain(operator: Operator, consumer: str, as_json: bool) -> None:
     """Hand all partitions of CONSUMER over to other consumers; it gets no new partitions.
 
-    Prints WAIT_FOR_DRAIN: its stream ends when all is handed over; or SHUTDOWN_NOW where nobody waits for it.
+    Its stream ends after the last hand-off, or at once if no other consumer can take a partition.
     """
     has_some = await operator.drain(consumer)
     action = "WAIT_FOR_DRAIN" if has_some else "SHUTDOWN_NOW"
-    _say(as_json, action, consumer=consumer, action=action)
+    words = {
+        "WAIT_FOR_DRAIN": "hands its partitions over; its stream ends after the last hand-off",
+        "SHUTDOWN_NOW": "has no partitions that another consumer can take; its stream ends now",
+    }
+    _say(as_json, f"{consumer}: {words[action]}", consumer=consumer, action=action)
 
 
 @click.command()

@@ -145,13 +145,16 @@ class AssignerClient:
     async def run(self, handlers: Handlers) -> None:
         """Call the handler of each command until :meth:`leave` is done.
 
-        Raises :class:`ServiceRefused`.
+        If no other consumer can take the partitions, ``release`` is called for each at the end.
+        Raises :class:`ServiceRefused`: stop the work then.
         """
         jobs = Jobs(self, handlers)
         try:
             async with contextlib.aclosing(self.commands()) as commands:
                 async for command in commands:
                     await jobs.take(command)
+            await jobs.finish(tuple(self.holdings.owned), max(self._session.left_s, 0.0))
+            self._session.give_up()
         finally:
             await jobs.close()
 
@@ -206,7 +209,10 @@ class AssignerClient:
 
         :meth:`commands` ends when the hand-over is done, at the latest after ``Retry.leave_s``. The
         remaining partitions are then reported as :class:`Lost`. They go to other consumers when
-        this registration's time to live is over. Raises :class:`ServiceRefused`.
+        this registration's time to live is over. Without a living registration for
+        ``Retry.answer_s`` there is nothing to hand over, and :meth:`commands` ends, too. If no other
+        consumer can take the partitions, :meth:`commands` ends at once, without a command: stop the
+        work then, as :meth:`run` does. Raises :class:`ServiceRefused`.
         """
         if not self._is_leaving:
             self._is_leaving = True
@@ -222,8 +228,32 @@ class AssignerClient:
         return True
 
     async def _leave_late(self) -> None:
-        """End a leave after ``Retry.leave_s``."""
-        await asyncio.sleep(self._retry.leave_s)
+        """End a leave after ``Retry.leave_s``, or ``Retry.answer_s`` after the registration."""
+        try:
+            async with asyncio.timeout(self._retry.leave_s):
+                await self._dead()
+        except TimeoutError:
+            self._warn_of_the_rest()
+        else:
+            log.warning(
+                "%s: leaves without an answer: no registration lives, and no instance has "
+                "answered for %g s",
+                self.name,
+                self._retry.answer_s,
+            )
+        self._session.give_up()
+        self._inbox.put(None)
+
+    async def _dead(self) -> None:
+        """Return when no registration has lived for ``Retry.answer_s``."""
+        died_at = self._clock()
+        while self._clock() - died_at < self._retry.answer_s:
+            await asyncio.sleep(min(self._retry.answer_s, 1.0))
+            if self._session.is_alive:
+                died_at = self._clock()
+
+    def _warn_of_the_rest(self) -> None:
+        """Log the partitions that are not handed over after ``Retry.leave_s``."""
         left = sorted(self.holdings.owned)
         log.warning(
             "%s: could not hand over all partitions within %g s: %d partitions (%s) go to other "
@@ -233,8 +263,6 @@ class AssignerClient:
             len(left),
             ", ".join(map(str, left[:5])),
         )
-        self._session.give_up()
-        self._inbox.put(None)
 
     async def close(self) -> None:
         """Close the connection; without :meth:`leave` the session lives for its time to live."""

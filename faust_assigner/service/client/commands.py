@@ -64,7 +64,8 @@ class Warm:
 class Release:
     """Stop working on ``partition``, which goes to ``new_owner``; then acknowledge.
 
-    ``strict``: the new owner waits for the acknowledgement and starts at its offset.
+    ``strict``: the new owner waits for the acknowledgement and starts at its offset. An empty
+    ``new_owner``: this consumer leaves, and no other consumer can take the partition.
     """
 
     partition: TopicPartition

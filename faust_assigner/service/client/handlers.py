@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final, Protocol
 
 from faust_assigner.service.client.commands import (
@@ -43,6 +43,9 @@ class Handlers(Protocol):
 
     async def release(self, command: Release) -> int | None:
         """Stop, flush, and return the next offset, if known.
+
+        ``command.new_owner`` is empty if this consumer leaves and no other consumer can take the
+        partition. The service is then not informed of the offset or of an error.
 
         An error is reported as ReleaseFailed. In strict mode the service then ends this consumer's
         session, all its partitions are lost, and ``run`` raises ``Expelled``. Retry temporary
@@ -159,6 +162,32 @@ class Jobs:
     ) -> None:
         if (task := jobs.pop(partition, None)) is not None:
             await end([task])
+
+    async def finish(self, owned: Collection[TopicPartition], within_s: float) -> None:
+        """Release the partitions of a consumer that leaves them without a new owner.
+
+        They stay this consumer's for ``within_s`` seconds. Partitions that are not released by then
+        are reported as lost; a release that fails is logged.
+        """
+        tasks = {
+            partition: self._releasing.get(partition)
+            or asyncio.create_task(self._release_last(partition))
+            for partition in owned
+        }
+        if not tasks:
+            return
+        await asyncio.wait(tasks.values(), timeout=within_s)
+        late = tuple(sorted(p for p, task in tasks.items() if not task.done()))
+        await end(tasks.values())
+        if late:
+            log.warning("Could not release %s before the time to live was over", late[:5])
+            await self._handlers.lost(Lost(late))
+
+    async def _release_last(self, partition: TopicPartition) -> None:
+        try:
+            await self._handlers.release(Release(partition, new_owner=""))
+        except Exception:
+            log.exception("Could not release %s", partition)
 
     async def close(self) -> None:
         """Cancel all tasks."""

@@ -63,6 +63,12 @@ class Session:
         """The seconds for which the session surely lives."""
         return self._holdings.until - self._clock()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the consumer is registered, or its last registration surely lives."""
+        # Without heartbeats a registration has no time of its own: it ends with its stream.
+        return self.is_registered or 0 < self.left_s < math.inf
+
     def give_up(self) -> None:
         """End the session now: all partitions are lost, even if time is left."""
         self._holdings.begin(-math.inf)

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 #: Most doublings of the wait for a first answer: slow instances then get enough time.
 MOST_DOUBLED: Final = 5
+#: The first try that warns of its failure, and after it the double, as long as no instance answers.
+FIRST_WARNING: Final = 4
 
 
 class Streams:
@@ -88,23 +90,38 @@ class Streams:
                     # Status OK: leave() or an operator has drained this consumer.
                     self._inbox.put(None)
                     return
-                log.info("%s: the service does not answer", self._name)
+                self._unanswered(self._tries(attempt), "no answer")
             except ServiceRefused as error:
                 if isinstance(error, Replaced | Expelled):
                     self._session.give_up()
                 self._inbox.put(error)
                 return
             except grpc.aio.AioRpcError as error:
-                log.info("%s: %s: %s", self._name, error.code().name, error.details())
+                self._unanswered(self._tries(attempt), f"{error.code().name}: {error.details()}")
             except OSError as error:
                 if not self._session.count:
                     raise
                 # The file of a token or a certificate may be missing while it is replaced.
                 log.warning("%s: cannot register again: %s", self._name, error)
-            attempt = 0 if self._session.is_registered else attempt
+            attempt = self._tries(attempt)
             self._session.is_registered, self._stream = False, None
             await asyncio.sleep(self._retry.wait(attempt, self._chance))
             attempt += 1
+
+    def _tries(self, attempt: int) -> int:
+        """Return the failed tries since the last registration, including this stream's."""
+        return 0 if self._session.is_registered else attempt
+
+    def _unanswered(self, attempt: int, why: str) -> None:
+        """Log a try, from 0, that ended without a registration; warn if many have in a row."""
+        is_long = attempt >= FIRST_WARNING and attempt.bit_count() == 1
+        log.log(
+            logging.WARNING if is_long else logging.INFO,
+            "%s: not registered at %s: %s; trying again until an instance answers",
+            self._name,
+            ", ".join(self.targets),
+            why,
+        )
 
     async def hold_one(self, patience_s: float) -> bool:
         """Register, and read until the stream ends.

@@ -63,6 +63,10 @@ async def test_a_job_is_done_by_one_process_through_a_freeze_and_a_stop(tmp_path
         running[second].terminate()
         await until(lambda: first in writers(count), "the first one takes over again")
         assert running[second].wait(20) == 0
+        running[first].terminate()
+        assert running[first].wait(20) == 0, (
+            "the last process has no successor, and ends all the same"
+        )
         rows = sink.rows()
         assert [epoch for epoch, *_ in rows] == sorted(epoch for epoch, *_ in rows)
         assert len({(epoch, name) for epoch, name, _ in rows}) == len({epoch for epoch, *_ in rows})
@@ -82,3 +86,4 @@ def test_the_sink_refuses_a_former_owner(tmp_path: Path) -> None:
             True,
         ]
         assert [epoch for epoch, *_ in sink.rows()] == [5, 7, 7]
+        assert [owner[:3] for owner in sink.owners()] == [(5, "a", 1), (7, "a", 2)]

@@ -278,7 +278,7 @@ async def test_an_operator_sees_plans_and_drains(service: Instance) -> None:
             {"topic": "orders", "partition": 0, "consumer": "b", "once": ""}
         ]
         assert await ask("unpin", "orders/0") == "orders/0: not pinned\n"
-        assert (await ask("drain", "b")) == "WAIT_FOR_DRAIN\n"
+        assert (await ask("drain", "b")).startswith("b: hands its partitions over;")
         await settled([first, second], [8, 0])
         assert second.task is not None
         await asyncio.wait_for(second.task, 10)

@@ -501,6 +501,85 @@ async def test_a_leave_that_nobody_answers_ends(caplog: pytest.LogCaptureFixture
     await calls_ended()
 
 
+async def test_a_process_that_never_registered_leaves_before_leave_s(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It has nothing to hand over: a pod that starts before the service would wait to be killed."""
+    client = AssignerClient("127.0.0.1:1", "a", retry=replace(QUICK, answer_s=0.2, leave_s=60.0))
+
+    async def listen() -> None:
+        async for _ in client.commands():
+            pass
+
+    listening = asyncio.create_task(listen())
+    assert await asyncio.wait_for(client.leave(), 20.0) is False
+    await asyncio.wait_for(listening, 10.0)
+    assert "a: leaves without an answer: no registration lives" in caplog.text
+    await calls_ended()
+
+
+async def test_a_registered_process_waits_longer_than_answer_s_for_its_handover() -> None:
+    """Only the end of its registration shortens its leave."""
+    part = _Draining()
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=replace(QUICK, answer_s=0.1, leave_s=60.0))
+        async with told_by(client) as told:
+            await until(lambda: bool(told))
+            assert await client.leave()
+            await asyncio.sleep(0.5)
+            assert client.may_work(AT)
+
+
+async def test_a_service_that_does_not_answer_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A program without a log configuration shows warnings alone, and waited in silence."""
+    client = AssignerClient("127.0.0.1:1", "a", retry=QUICK)
+    async with told_by(client):
+        await until(lambda: any(record.levelname == "WARNING" for record in caplog.records))
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"][:1]
+    assert warning.getMessage().startswith("a: not registered at 127.0.0.1:1: UNAVAILABLE: ")
+
+
+class _Dismissing(Part):
+    """Whoever leaves may stop at once, as no other consumer can take the partitions."""
+
+    async def Deregister(self, request: Any, context: Any) -> pb.DeregisterResponse:  # noqa: N802
+        """Stop."""
+        return pb.DeregisterResponse(action=pb.SHUTDOWN_NOW)
+
+
+class _Releases:
+    """Handlers that note the releases, and whether the consumer might still work."""
+
+    def __init__(self, client: AssignerClient) -> None:
+        self.client = client
+        self.done: list[tuple[Release, bool]] = []
+        self.owned = asyncio.Event()
+
+    async def assigned(self, command: Assigned) -> None:
+        """Note it."""
+        self.owned.set()
+
+    async def release(self, command: Release) -> int | None:
+        """Note it."""
+        self.done.append((command, self.client.may_work(command.partition)))
+        return None
+
+
+async def test_the_last_process_releases_before_run_ends() -> None:
+    """Its job went on after run(), because neither Release nor Lost came."""
+    async with serving(_Dismissing()) as target:
+        client = AssignerClient(target, "a", retry=QUICK)
+        handlers = _Releases(client)
+        running = asyncio.create_task(client.run(handlers))  # type: ignore[arg-type]
+        await asyncio.wait_for(handlers.owned.wait(), 20.0)
+        assert not await client.leave()
+        await asyncio.wait_for(running, 20.0)
+        assert handlers.done == [(Release(AT, ""), True)]
+        assert not client.may_work(AT)
+
+
 class _Expelling(Part):
     """It ends a stream as that of an expelled process, once it was told to."""
 

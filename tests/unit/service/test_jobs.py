@@ -13,6 +13,7 @@ from faust_assigner.service.client import (
     Assigned,
     AssignerClient,
     Grant,
+    Lost,
     Release,
     TopicPartition,
     Warm,
@@ -214,3 +215,36 @@ async def test_an_answer_to_a_handoff_that_is_over_does_not_end_the_consumer(
             await answers[answer]()
     else:
         assert await answers[answer]() is False
+
+
+async def test_the_last_consumer_releases_its_partitions_when_it_leaves() -> None:
+    """No other consumer takes them: without the call, the work went on after the end of run()."""
+    handlers = Slow()
+    handlers.go.set()
+    jobs = Jobs(Heard(), handlers)  # type: ignore[arg-type]
+    await jobs.finish([AT, TopicPartition("orders", 1)], 10.0)
+    assert handlers.done == ["release", "release"]
+
+
+async def test_a_last_release_that_outlasts_the_registration_ends_as_lost() -> None:
+    """Another consumer may own the partition from then on."""
+
+    class Losing(Slow):
+        async def lost(self, command: Lost) -> None:
+            self.done.append(f"lost {command.partitions}")
+
+    handlers = Losing()
+    jobs = Jobs(Heard(), handlers)  # type: ignore[arg-type]
+    await jobs.finish([AT], 0.05)
+    assert handlers.done == ["release", f"lost {(AT,)}"]
+
+
+async def test_a_release_under_way_is_not_called_twice_at_the_end() -> None:
+    """The consumer leaves while it flushes for a new owner that then dies."""
+    handlers = Slow()
+    jobs = Jobs(Heard(), handlers)  # type: ignore[arg-type]
+    await jobs.take(RELEASE)
+    await until(lambda: "release" in handlers.running)
+    asyncio.get_running_loop().call_later(0.05, handlers.go.set)
+    await jobs.finish([AT], 10.0)
+    assert (handlers.done, handlers.beside) == (["release"], [])
