@@ -8,7 +8,7 @@ that the weeks themselves leave wide.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from faust_assigner.pipeline.simulate.events import recorded_arm
 from faust_assigner.pipeline.simulate.policies import arms, load
 from faust_assigner.pipeline.simulate.recorded import DAY_S, Facts, Week
 from faust_assigner.pipeline.simulate.run import Run
+from faust_assigner.pipeline.simulate.settings import CHANGE
 from faust_assigner.simulation.fleet import Arm, Kind, Scenario
 from faust_assigner.simulation.simulator import simulate
 
@@ -69,8 +70,14 @@ def verdict(old: tuple[str, int], new: tuple[str, int], interval: Sequence[float
     if interval is None:
         return "keep: fewer than two whole weeks are recorded"
     if interval[1] < 0:
-        return "change"
+        return CHANGE
     return "keep: the interval over the weeks includes zero" if interval[0] <= 0 else "keep: worse"
+
+
+def of_all(rows: Sequence[Mapping[str, Any]]) -> str:
+    """``change`` if it is the verdict of each group, else the first reason to keep."""
+    kept = [row["verdict"] for row in rows if row["verdict"] != CHANGE]
+    return str(kept[0]) if kept else CHANGE
 
 
 def interval_of(values: Sequence[float]) -> list[float] | None:

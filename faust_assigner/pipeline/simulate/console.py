@@ -53,7 +53,7 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
             "other policy",
             "its s stopped/partition",
             "less it, paired",
-            "calmer",
+            "verdict",
             "rebalances",
             "moved",
             "cold",
@@ -70,20 +70,12 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
                 line["instead_of"],
                 _within(line[f"its_{STOPPED}"], line["its_interval"]),
                 _within(line["difference_s"], line["difference_interval"]),
-                line["calmer"],
+                line["verdict"],
                 *(_predicted(line.get("replay"), name) for name in REPLAYED),
             )
             for line in report["sim_settings"]
         ],
     )
-    lost = [
-        line
-        for line in report["sim_settings"]
-        if line["calmer"] not in ("", "even", line["policy"])
-    ]
-    if lost:
-        fleets = ", ".join(f"state {line['state']} on {line['racks']} racks" for line in lost)
-        print(f"\n{lost[0]['calmer']} stops less than what is named for it: {fleets}")
     for told in report["advice"]:
         old, new = told["recorded"], told["recommended"]
         print(

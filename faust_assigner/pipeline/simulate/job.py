@@ -23,7 +23,7 @@ from typing import Any
 from faust_assigner.pipeline.ledgers.current import Current, current_here
 from faust_assigner.pipeline.ledgers.refusals import Refused, Tolerance
 from faust_assigner.pipeline.progress import Progress
-from faust_assigner.pipeline.simulate.advice import advice
+from faust_assigner.pipeline.simulate.advice import advice, of_all
 from faust_assigner.pipeline.simulate.events import event_rows
 from faust_assigner.pipeline.simulate.measured import calibrated
 from faust_assigner.pipeline.simulate.policies import DEFAULT_POLICIES, DEFAULT_REPLICAS, arms
@@ -225,6 +225,10 @@ def _finish(
     events = (
         event_rows(run, facts.of_group(request.group_id), chosen_from) if facts is not None else []
     )
+    told = _advice(run, facts, request, lines[0]) if facts is not None else []
+    if told:
+        # Scenarios that are drawn from few weeks would make an interval narrow that the weeks leave wide.
+        lines = [line._replace(verdict=of_all(told)) for line in lines]
     scores = {(each["policy"], each["standbys"]): each for each in replay}
     report = {
         "options": {
@@ -243,7 +247,7 @@ def _finish(
         ],
         "replay": replay,
         "events": events,
-        "advice": _advice(run, facts, request, lines[0]) if facts is not None else [],
+        "advice": told,
     }
     _write_text(f"{request.out.rstrip('/')}/report.json", json.dumps(report, indent=1) + "\n")
     return report

@@ -12,7 +12,8 @@ The rule of the table, per class of fleet (size of the state x racks):
 
 The table compares the settings with another policy *under the same conditions*: as many standbys, and both
 with static members or both without. Both policies played the same scenarios, so differences are paired. A
-policy is called calmer only if the 95% interval of the difference excludes zero.
+policy is called calmer only if the 95% interval of the difference excludes zero. A change is recommended
+only if the recommended settings are calmer.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ Z95 = 1.96
 #: Settings within this factor of the best count as equal; the rule then chooses the cheapest setting.
 CLOSE = 1.10
 ALL_FLEETS = "all"
+#: The verdict that recommends a change of settings.
+CHANGE = "change"
 _STATES = (ALL_FLEETS, "none", "small", "medium", "large")
 #: The most changelog records of an average partition for a small state, and for a medium state.
 SMALL_STATE, MEDIUM_STATE = 10_000, 100_000
@@ -75,6 +78,8 @@ class Recommendation(NamedTuple):
     difference_interval: tuple[float, float] | None
     #: The policy that stops less, if the 95% interval of the difference excludes zero; else "even".
     calmer: str
+    #: ``change`` only if the settings stop less than the other policy beyond chance, else the reason to keep.
+    verdict: str
     #: The first figure in the scenarios that chose the settings; all other figures are from the scenarios
     #: that judge them. None: the same scenarios do both.
     chosen_at: float | None = None
@@ -246,6 +251,7 @@ def _choose(
     ]
     rival = min(rivals, key=lambda arm: (arm[STOPPED], arm["policy"]), default=None)
     pair = best["against"].get(rival["policy"]) if rival else None
+    calmer = _calmer(best["policy"], rival["policy"], pair["interval"]) if rival and pair else ""
     return Recommendation(
         state,
         racks,
@@ -262,7 +268,8 @@ def _choose(
         rival[f"{STOPPED}_interval"] if rival else None,
         pair["mean"] if pair else None,
         pair["interval"] if pair else None,
-        _calmer(best["policy"], rival["policy"], pair["interval"]) if rival and pair else "",
+        calmer,
+        _verdict(best["policy"], calmer),
         chosen_at,
     )
 
@@ -271,6 +278,16 @@ def _calmer(policy: str, rival: str, interval: Sequence[float] | None) -> str:
     if interval is None or interval[0] <= 0 <= interval[1]:
         return "even"
     return policy if interval[1] < 0 else rival
+
+
+def _verdict(policy: str, calmer: str) -> str:
+    if calmer == policy:
+        return CHANGE
+    if not calmer:
+        return "keep: no other policy was played under the same conditions"
+    if calmer == "even":
+        return "keep: the interval over the scenarios includes zero"
+    return f"keep: {calmer} stops less"
 
 
 def _close_to_best(arms: Sequence[Mapping[str, Any]], metric: str) -> list[Mapping[str, Any]]:

@@ -13,6 +13,7 @@ from faust_assigner.pipeline.simulate.advice import (
     WEEK_S,
     advice,
     interval_of,
+    of_all,
     verdict,
     whole_weeks,
 )
@@ -185,3 +186,19 @@ def test_advice_names_both_settings_and_counts_weeks() -> None:
     assert found[0]["recommended"] == {"policy": "ours", "standbys": 1}
     assert found[0]["interval"][0] <= found[0]["difference_s"] <= found[0]["interval"][1]
     assert found[1]["verdict"] == "keep: fewer than two whole weeks are recorded"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "wanted"),
+    [
+        (["change", "change"], "change"),
+        (["change", "keep: worse"], "keep: worse"),
+        (["keep: the interval over the weeks includes zero", "change"],
+         "keep: the interval over the weeks includes zero"),
+    ],
+)  # fmt: skip
+def test_the_table_recommends_a_change_only_if_each_group_does(
+    verdicts: list[str], wanted: str
+) -> None:
+    """One group whose weeks show no difference keeps the settings of all."""
+    assert of_all([{"verdict": verdict} for verdict in verdicts]) == wanted

@@ -243,4 +243,6 @@ def test_what_the_replay_predicts_stands_beside_what_was_recorded(
         predicted = line["replay"]["predicted"]["rebalances"]
         assert f"{predicted} / 4" in done.output
         assert line["chosen_at"] is not None
+        # Less than a week is recorded: the variations of this week recommend no change.
+        assert line["verdict"] == "keep: the recorded settings are the recommended settings"
         assert line["scenarios"] == 11  # of 23 variations those that are judged on

@@ -352,17 +352,24 @@ def test_the_other_policy_stands_beside_ours_under_the_same_conditions() -> None
 
 
 @pytest.mark.parametrize(
-    ("theirs", "calmer"), [(40.0, "stock+static"), (60.0, "ours+static"), (50.0, "even")]
+    ("theirs", "calmer", "verdict"),
+    [
+        (40.0, "stock+static", "keep: stock+static stops less"),
+        (60.0, "ours+static", "change"),
+        (50.0, "even", "keep: the interval over the scenarios includes zero"),
+    ],
 )
-def test_where_the_other_policy_stops_less_it_is_said(theirs: float, calmer: str) -> None:
-    """Who is calmer is told scenario by scenario; a difference that may be chance is none."""
+def test_a_change_is_recommended_only_if_the_interval_excludes_zero(
+    theirs: float, calmer: str, verdict: str
+) -> None:
+    """The differences are paired by scenario; a difference that may be chance recommends no change."""
     rows = [
         row(number, policy, 1, seconds + 10 * number + (number * 7 % 3) * (policy == "ours+static"))
         for number in range(40)
         for policy, seconds in (("ours+static", 49.0), ("stock+static", theirs))
     ]
     line = recommend(summarise(rows), policy="ours")[0]
-    assert line.calmer == calmer
+    assert (line.calmer, line.verdict) == (calmer, verdict)
     assert line.difference_interval is not None
     low, high = line.difference_interval
     assert low < line.difference_s < high  # type: ignore[operator]
@@ -387,6 +394,8 @@ def test_every_figure_of_the_table_has_an_interval_that_holds_it() -> None:
     assert few.intervals["unavailable_s_per_partition_p90"][1] == 0.4
     one = recommend(summarise([rows[0], row(0, "stock", 1, 1.0)]), policy="ours")[0]
     assert (one.difference_interval, one.calmer) == (None, "even")
+    assert one.verdict == "keep: the interval over the scenarios includes zero"
+    assert line.verdict == "keep: no other policy was played under the same conditions"
 
 
 def test_stock_is_played_with_static_members_too_unless_told_otherwise() -> None:
