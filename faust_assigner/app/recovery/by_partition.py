@@ -91,6 +91,7 @@ class PartitionRecovery(StandbyFollower):
         self.stop_assigning()
         self._before = frozenset(self.active_tps), frozenset(self.standby_tps)
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+        self._roles = frozenset(), frozenset()  # the round may assign no table partition
         self._put_aside()
 
     def begin_again(self) -> None:

@@ -119,6 +119,14 @@ async def test_what_comes_back_goes_on_where_its_last_owner_stopped() -> None:
         assert await worker.until(lambda: worker.of(1)[10:] == [15, 16, 17, 18, 19])
 
 
+async def test_after_an_eager_round_without_partitions_nothing_is_restored() -> None:
+    """The partitions of the round before are not assigned any more."""
+    async with worker_of([0]) as worker:
+        await worker.rebalance([])
+        assert await worker.until(lambda: worker.at_rest)
+        assert worker.app.tables.recovery.active_tps == set()
+
+
 async def test_the_databases_of_kept_partitions_are_not_opened_anew() -> None:
     """A second attempt begins by closing them, and agents write what is kept."""
     async with worker_of([0]) as worker:

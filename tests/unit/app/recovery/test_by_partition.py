@@ -687,6 +687,14 @@ async def test_each_restored_part_renews_the_time_and_opens_windows_anew(
     assert restored == [{A}, {B}]
 
 
+async def test_an_eager_round_without_partitions_leaves_nothing_to_restore(made: Any) -> None:
+    """Partitions of the round before are not assigned: a seek in one would end the worker."""
+    made._roles = frozenset({A}), frozenset({B})
+    made.active_tps, made.standby_tps = set(), set()
+    await made.on_rebalance({A}, {B}, {C}, 7)
+    assert made._roles == (frozenset(), frozenset())
+
+
 def test_a_recovery_that_begins_again_keeps_the_roles_of_the_last_round(made: Any) -> None:
     """Its books may have been put aside already."""
     made._roles = frozenset({A}), frozenset({B})
