@@ -182,12 +182,12 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
         return found
 
     async def _turn(self, partitions: Any, max_records: int | None) -> dict[Any, list[Any]]:
-        """Take up to half of the records from partitions that keep up, the rest from backlogs in turn.
+        """Take up to half of the records from partitions that keep up, the rest evenly from backlogs.
 
-        aiokafka begins each turn with the partition that was fetched first, until it is empty. A new
-        partition counts as a backlog until it has been read to its end once. If a partition cannot be read,
-        the turn returns no records: this partition is set aside, and the records of the other partitions are
-        fetched again.
+        aiokafka begins each turn with the partition that was fetched first, until it is empty. So in a busy
+        worker each partition stands still for the turns of all other partitions. A new partition counts as a
+        backlog until it has been read to its end once. If a partition cannot be read, the turn returns no
+        records: this partition is set aside, and the records of the other partitions are fetched again.
         """
         if self._subscriptions.reassignment_in_progress:
             await self._subscriptions.wait_for_assignment()
@@ -200,11 +200,17 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
             if max_records and max_records > 1 and 0 < len(keep_up) < len(there):
                 share = Share(partitions, only=keep_up)
                 found = await super().fetched_records(share, 0, max_records // 2)
-                rest = max_records - sum(map(len, found.values()))
-                share = Share(partitions, but_not=keep_up)
-                found |= await super().fetched_records(share, 0, rest)
-            else:
-                found |= await super().fetched_records(share, 0, max_records)
+                there -= keep_up
+            if max_records is None:
+                found = await super().fetched_records(share)
+                there.clear()
+            backlogs = [tp for tp in self._records if tp in there]
+            for waiting, tp in zip(range(len(backlogs), 0, -1), backlogs, strict=True):
+                left = (max_records or 0) - sum(map(len, found.values()))
+                if left <= 0:
+                    break
+                share = Share(partitions, only={tp})
+                found |= await super().fetched_records(share, 0, max(1, left // waiting))
         except Exception as error:
             self._put_back(states, before)
             # aiokafka has removed the partitions that it has finished: the first remaining one has failed.

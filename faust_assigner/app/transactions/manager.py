@@ -380,34 +380,58 @@ class PartitionTransactions(TransactionManager):
         self._shares[transactional_id] = Share(transactional_id, begun=False)
 
     async def commit(self, offsets: Mapping[Any, int], start_new_transaction: bool = True) -> bool:
-        """Commit the closed transactions, each after all of its sends."""
+        """Commit the closed transactions, each after all of its sends; return whether all are committed.
+
+        Stock commits in turn. Here all commit at the same time, and the sends of a partition wait for the
+        commit of their own transaction alone: a commit is five requests, and a worker may have many ids.
+        """
         closed = dict(self._closed)
         try:
-            for share in closed.values():
-                await share.tail
-                if self.is_fenced:
-                    return False
-                if share.error is not None:
-                    raise share.error
-            # In turn, as stock does; a share flushes its table changes right after its commit.
-            for transactional_id, some in self._by_id(offsets):
-                if transactional_id in closed and closed[transactional_id].abandoned:
-                    return False  # the worker stops, or has lost the partitions in a rebalance
-                try:
-                    await self.producer.commit_transactions(
-                        {transactional_id: some},
-                        self.app.conf.id,
-                        start_new_transaction=start_new_transaction,
+            outcomes = await asyncio.gather(
+                *(
+                    self._commit_one(
+                        transactional_id, closed.get(transactional_id), some, start_new_transaction
                     )
-                except Exception as error:
-                    if self._note_fence(transactional_id, error):
-                        return False
-                    raise
-                if transactional_id in self._closed:
-                    self._closed[transactional_id].commit()
-            return True
+                    for transactional_id, some in self._by_id(offsets)
+                ),
+                return_exceptions=True,
+            )
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+            return all(outcomes)
         finally:
             self.begin_next()
+
+    async def _commit_one(
+        self,
+        transactional_id: str,
+        share: Share | None,
+        offsets: Mapping[Any, int],
+        start_new_transaction: bool,
+    ) -> bool:
+        """Commit one transaction, flush its table changes, and let the sends of the next one go."""
+        if share is not None:
+            await share.tail
+            if share.error is not None and not self.is_fenced:
+                raise share.error
+        if self.is_fenced or (share is not None and share.abandoned):
+            return False  # the worker stops, or has lost the partitions in a rebalance
+        try:
+            await self.producer.commit_transactions(
+                {transactional_id: offsets},
+                self.app.conf.id,
+                start_new_transaction=start_new_transaction,
+            )
+        except Exception as error:
+            if self._note_fence(transactional_id, error):
+                return False
+            raise
+        if share is not None and self._closed.get(transactional_id) is share:
+            share.commit()
+            del self._closed[transactional_id]
+            self._shares[transactional_id].begin()
+        return True
 
     def _by_id(self, offsets: Mapping[Any, int]) -> list[tuple[str, dict[Any, int]]]:
         by_id: dict[str, dict[Any, int]] = {}

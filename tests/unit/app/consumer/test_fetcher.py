@@ -142,8 +142,17 @@ async def test_what_kept_up_and_has_nothing_now_takes_no_part() -> None:
     await turns.keeps_up(A)
     turns.fetched(B, 100)
     turns.fetched(C, 100)
-    assert await turns.take() == {1: 10}
-    assert await turns.take() == {2: 10}
+    assert await turns.take() == {1: 5, 2: 5}
+
+
+async def test_backlogs_share_a_turn_and_leave_what_they_do_not_need_to_the_later_ones() -> None:
+    """A busy worker processes a turn of records in seconds: no backlog waits for the turns of the others."""
+    turns = Turns(A, B, C)
+    for tp, count in ((A, 100), (B, 1), (C, 100)):
+        turns.fetched(tp, count)
+    assert await turns.take(9) == {0: 3, 1: 1, 2: 5}
+    assert await turns.take(3) == {0: 1, 2: 2}
+    assert [await turns.take(1) for _ in range(4)] == [{0: 1}, {2: 1}, {0: 1}, {2: 1}]
 
 
 async def test_who_kept_up_counts_among_those_that_have_records() -> None:
@@ -186,7 +195,7 @@ async def test_what_keeps_up_alone_takes_all_in_turns() -> None:
     await turns.keeps_up(A, B)
     turns.fetched(A, 30)
     turns.fetched(B, 4)
-    assert [await turns.take() for _ in range(3)] == [{0: 10}, {1: 4, 0: 6}, {0: 10}]
+    assert [await turns.take() for _ in range(3)] == [{0: 5, 1: 4}, {0: 10}, {0: 10}]
 
 
 async def test_only_what_is_asked_for_is_taken() -> None:
@@ -282,13 +291,14 @@ async def test_a_partition_that_comes_back_is_a_backlog_at_first(
 
 async def test_what_is_taken_without_reaching_its_end_keeps_up_no_more() -> None:
     """It has a backlog by now, and a turn of its own."""
-    turns = Turns(A, B)
+    turns = Turns(A, B, C)
     await turns.keeps_up(A)
     turns.fetched(A, 100)
     assert await turns.take(4) == {0: 4}
     turns.fetched(B, 100)
-    assert await turns.take(4) == {0: 4}
-    assert await turns.take(4) == {1: 4}
+    assert await turns.take(8) == {0: 4, 1: 4}
+    turns.fetched(C, 100)
+    assert await turns.take(9) == {0: 3, 1: 3, 2: 3}
 
 
 async def test_under_transactions_the_end_is_that_of_what_is_committed() -> None:

@@ -203,8 +203,11 @@ async def test_a_fenced_consumer_commits_nothing(made: Consumer) -> None:
     assert made.acts == []
 
 
-async def test_a_commit_waits_for_a_record_that_has_sent(made: Consumer) -> None:
+async def test_a_commit_waits_for_a_record_that_has_sent(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """New ones are held back meanwhile, and go on once it is closed."""
+    monkeypatch.setattr(whole_records, "PATIENCE_S", 60.0)
     made.done(ORDERS, 3)
     under_way = made.begin(ORDERS, 4)
     made.transactions.sent[ID][ORDERS] = 4

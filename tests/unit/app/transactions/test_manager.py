@@ -61,6 +61,9 @@ class Producer:
         self._trn_locks: dict[str, asyncio.Lock] = {}
         self.refusal: BaseException | None = None
         self.commit_refusal: BaseException | None = None
+        self.commit_refusals: dict[str, BaseException] = {}
+        #: Transactional id -> its commit ends when this is set.
+        self.commit_gates: dict[str, asyncio.Event] = {}
         self.start_refusal: BaseException | None = None
         self.begins_next: list[tuple[str, bool]] = []
         #: Key, timestamp and headers of each sent record.
@@ -108,8 +111,11 @@ class Producer:
         self, by_id: Mapping[str, Any], group: str, *, start_new_transaction: bool = True
     ) -> None:
         """Commit; the manager passes on whether the next transaction begins at once."""
-        if self.commit_refusal is not None:
-            raise self.commit_refusal
+        for name in by_id:
+            if name in self.commit_gates:
+                await self.commit_gates[name].wait()
+            if (refusal := self.commit_refusals.get(name, self.commit_refusal)) is not None:
+                raise refusal
         self.begins_next.append((group, start_new_transaction))
         self.acts.append(("commit", *by_id.items()))
 
@@ -422,10 +428,55 @@ async def test_a_change_is_sent_in_the_place_that_it_took(made: Manager) -> None
     assert [(act[2], act[4]) for act in made.producer.acts] == [(b"change", ID), (b"after", ID)]
 
 
-async def test_each_id_is_committed_by_itself_in_the_order_of_ids(made: Manager) -> None:
-    """One that is refused leaves those before it committed."""
+async def test_each_id_is_committed_by_itself_begun_in_the_order_of_ids(made: Manager) -> None:
+    """Kafka's transactions are of one id each."""
     assert await made.commit({PAYMENTS: 9, ORDERS: 5})
     assert made.producer.acts == [("commit", (ID, {ORDERS: 5})), ("commit", (OTHER, {PAYMENTS: 9}))]
+
+
+async def test_a_slow_commit_of_one_id_holds_up_no_send_of_another(made: Manager) -> None:
+    """A worker with many partitions stands still for one commit, not for the commits of all of them."""
+    shares = []
+    for tp in (ORDERS, PAYMENTS):
+        with processing(made, 4, tp):
+            shares.append(made.share_at_hand())
+    gate = made.producer.commit_gates[ID] = asyncio.Event()
+    made.close(ID)
+    made.close(OTHER)
+    committing = asyncio.ensure_future(made.commit({ORDERS: 5, PAYMENTS: 5}))
+    with processing(made, 5):
+        held = asyncio.ensure_future(send(made, b"orders"))
+    with processing(made, 5, PAYMENTS):
+        await asyncio.wait_for(send(made, b"payments"), 5.0)
+    assert [share is not None and share.committed for share in shares] == [False, True]
+    assert not held.done(), "its own commit is under way still"
+    gate.set()
+    assert await committing
+    await asyncio.wait_for(held, 5.0)
+    assert [act[:3:2] for act in made.producer.acts if act[0] == "send"] == [
+        ("send", b"payments"),
+        ("send", b"orders"),
+    ]
+
+
+async def test_an_error_of_one_commit_is_raised_after_the_other_commits(made: Manager) -> None:
+    """Each transaction ends by itself; the worker ends with the error, and nothing is left half committed."""
+    shares = []
+    for tp in (ORDERS, PAYMENTS):
+        with processing(made, 4, tp):
+            shares.append(made.share_at_hand())
+    gate = made.producer.commit_gates[OTHER] = asyncio.Event()
+    made.producer.commit_refusals[ID] = UnknownTopicOrPartitionError()
+    made.close(ID)
+    made.close(OTHER)
+    committing = asyncio.ensure_future(made.commit({ORDERS: 5, PAYMENTS: 5}))
+    await asyncio.sleep(0.01)
+    assert not committing.done()
+    gate.set()
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await committing
+    assert [share is not None and share.committed for share in shares] == [False, True]
+    assert not made._closed
 
 
 async def test_a_fence_gives_everything_up_once(made: Manager, caplog: Any) -> None:
