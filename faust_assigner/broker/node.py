@@ -133,7 +133,7 @@ class Node:
             for user, password in read_users(Path(settings.sasl_users_file)):
                 self.credentials.set_password(user, password)
         recovery.examine(self.store, self.catalogue, settings, progress)
-        self._topic_notifier = TopicNotifier(self.catalogue)
+        self._topic_notifier = TopicNotifier(self.catalogue, self.authorizer)
         self.group_configs = GroupConfigs(self.store, settings)
         self.groups = GroupService(
             self.store,
@@ -159,6 +159,8 @@ class Node:
             counters=self.counters,
         )
         self.catalogue.on_change = self._topics_changed
+        if self.authorizer is not None:
+            self.authorizer.acls.on_change = self._rights_changed
         self.compaction = Compaction(self, settings.log_cleaner_dedupe_buffer_size)
 
     def _fire(self, alarm: Key) -> None:
@@ -217,6 +219,14 @@ class Node:
     def _topics_changed(self, name: str) -> None:
         """Schedule the update of the groups; close changes share one update."""
         self._topic_notifier.changed(name)
+        self._tell_soon()
+
+    def _rights_changed(self) -> None:
+        """Schedule the same update: an expression matches the topics that its client may describe."""
+        self._topic_notifier.rights_changed()
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
         if self._loop is not None and self._telling is None:
             self._telling = self._loop.create_task(self._tell_groups())
 

@@ -235,7 +235,7 @@ class Settings:
         600_000,
         10,
         INT32_MAX,
-        "how often subscriptions by regex are resolved anew, besides topic changes",
+        "shown only: subscriptions by regex are resolved at once after changes of topics and rights",
     )
     group_consumer_migration_policy: str = _choice(
         "bidirectional",

@@ -6,13 +6,20 @@ A group never requests topics: each machine gets a :class:`Catalogue` at its cre
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Self
 
 TopicId = bytes
 Partitions = Mapping[TopicId, tuple[int, ...]]  # ascending, each once; no topic without partitions
+#: (principal, host) -> the names of the topics that this client may not describe.
+Hidden = Callable[[str, str], frozenset[str]]
+
+
+def nothing_hidden(principal: str, host: str) -> frozenset[str]:
+    """Hide no topic from any client: the broker has no authorizer."""
+    return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,8 @@ class Catalogue:
     by_name: Mapping[str, Topic] = field(default_factory=dict)
     by_id: Mapping[TopicId, Topic] = field(default_factory=dict)
     digests: Mapping[str, bytes] = field(default_factory=dict)
+    #: The topics that no expression of a client matches. A change of rights makes another catalogue.
+    hidden_from: Hidden = field(default=nothing_hidden, compare=False)
 
     @classmethod
     def of(cls, topics: Iterable[Topic]) -> Self:

@@ -137,6 +137,7 @@ class ConsumerGroupHeartbeat:
     client_host: str = ""
     new_member_id: str = ""
     api_version: int = 1
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

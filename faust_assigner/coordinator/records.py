@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from faust_assigner.coordinator.catalogue import Partitions, TopicId
 from faust_assigner.coordinator.events import Protocol
@@ -88,6 +88,14 @@ class ClassicSide:
     protocols: tuple[Protocol, ...]
 
 
+class Pattern(NamedTuple):
+    """A regular expression of a client; it matches only topics that the client may describe."""
+
+    text: str
+    principal: str = ""
+    host: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class MemberMetadata:
     """One member's metadata, as reported by the member."""
@@ -102,6 +110,17 @@ class MemberMetadata:
     topic_regex: str = ""
     server_assignor: str | None = None
     classic: ClassicSide | None = None
+    #: The principal of its connection; empty for a classic member and in older records.
+    principal: str = ""
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """Its regular expression with its reader; None if it subscribes to names alone."""
+        return (
+            Pattern(self.topic_regex, self.principal, self.client_host)
+            if self.topic_regex
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True)

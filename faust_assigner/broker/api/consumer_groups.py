@@ -61,6 +61,7 @@ async def consumer_group_heartbeat(call: Call, request: Any) -> Values | Encoded
             call.client_host,
             str(uuid.uuid4()) if not request.member_id else "",
             call.version,
+            call.peer.principal,
         )
 
     reply: fx.ConsumerHeartbeatReply = await asked(call, request.group_id, event)

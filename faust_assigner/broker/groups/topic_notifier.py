@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
+from faust_assigner.broker.security.authorizer import Authorizer
 from faust_assigner.broker.topics import Catalogue as BrokerCatalogue
-from faust_assigner.coordinator.catalogue import Catalogue, Topic
+from faust_assigner.coordinator.catalogue import Catalogue, Hidden, Topic, nothing_hidden
 
 
 class TopicNotifier:
     """The topics of one broker as one value per change; a change costs a copy of O(topics), one digest."""
 
-    def __init__(self, catalogue: BrokerCatalogue) -> None:
+    def __init__(self, catalogue: BrokerCatalogue, authorizer: Authorizer | None = None) -> None:
         self._catalogue = catalogue
+        self._authorizer = authorizer
         self._value = Catalogue.of(
             Topic(t.name, t.topic_id.bytes, len(t.partitions)) for t in catalogue
         )
+        self._value = replace(self._value, hidden_from=self._rights(self._value))
         self._changed: set[str] = set()
 
     def changed(self, name: str) -> None:
         """Record that a topic was created, deleted or extended."""
         self._changed.add(name)
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether a topic has changed since the last call of :meth:`now`."""
-        return bool(self._changed)
+    def rights_changed(self) -> None:
+        """Record that the access control lists have changed: the topics are the same, their readers not."""
+        self._value = replace(self._value, hidden_from=self._rights(self._value))
+
+    def _rights(self, value: Catalogue) -> Hidden:
+        return nothing_hidden if self._authorizer is None else hidden_by(self._authorizer, value)
 
     def now(self) -> Catalogue:
         """Return the current topics; the same object until a change."""
@@ -41,5 +49,28 @@ class TopicNotifier:
                 by_name[name] = by_id[told.topic_id] = told
                 digests[name] = told.digest()
         self._changed.clear()
-        self._value = Catalogue(by_name, by_id, digests)
+        value = Catalogue(by_name, by_id, digests)
+        self._value = replace(value, hidden_from=self._rights(value))
         return self._value
+
+
+def hidden_by(authorizer: Authorizer, topics: Catalogue) -> Hidden:
+    """Return the topics that a client may not describe.
+
+    Cost O(topics) once for each principal, and for each host that a rule names.
+    """
+    known_hosts = {acl.host for acl in authorizer.acls}
+    found: dict[tuple[str, str], frozenset[str]] = {}
+
+    def hidden_from(principal: str, host: str) -> frozenset[str]:
+        address = host.removeprefix("/")
+        client = principal, address if address in known_hosts else ""
+        if client not in found:
+            found[client] = frozenset(
+                name
+                for name in topics.by_name
+                if not authorizer.may(*client, DESCRIBE, TOPIC, name)
+            )
+        return found[client]
+
+    return hidden_from

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from faust_assigner.broker.limits import MAX_ACLS
@@ -113,6 +113,7 @@ class Acls:
         self._prefixed: dict[tuple[int, str], list[Acl]] = {}
         self._lengths: Counter[tuple[int, int]] = Counter()  # of prefixes, by resource type
         self.version = 0
+        self.on_change: Callable[[], None] = lambda: None
         for key, _ in store.scan(PREFIX):
             self._keep(Acl(*json.loads(key[len(PREFIX) :])))
 
@@ -141,6 +142,7 @@ class Acls:
         self._store.write([(_key(acl), b"") for acl in fresh])
         for acl in fresh:
             self._keep(acl)
+        self.on_change()
 
     def remove(self, acls: Iterable[Acl]) -> None:
         """Delete rules, all or nothing. Raises StoreFailed."""
@@ -154,6 +156,7 @@ class Acls:
                 del index[place]
                 self._count(acl, -1)
         self.version += 1
+        self.on_change()
 
     def _keep(self, acl: Acl) -> None:
         self._all[acl] = None

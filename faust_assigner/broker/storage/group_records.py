@@ -131,6 +131,7 @@ def _dump_member(value: MemberMetadata) -> Json:
                 [p.name, base64.b64encode(p.metadata).decode()] for p in classic.protocols
             ],
         },
+        "principal": value.principal,
     }
 
 
@@ -151,6 +152,7 @@ def _load_member(saved: Json) -> MemberMetadata:
             classic["session"],
             tuple(Protocol(name, base64.b64decode(data)) for name, data in classic["protocols"]),
         ),
+        saved.get("principal", ""),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 from faust_assigner.coordinator.catalogue import Partitions, TopicId
 from faust_assigner.coordinator.consumer.partitions import pairs
@@ -21,12 +21,14 @@ from faust_assigner.coordinator.records import (
     Kind,
     MemberMetadata,
     MemberState,
+    Pattern,
     Record,
     TargetAssignment,
     TargetEpoch,
     Value,
 )
 
+T = TypeVar("T")
 FIRST_EPOCH: Final = 1  # the epoch of a group without any join yet: member epoch 0 means joining
 NEWCOMER: Final = CurrentAssignment(0, 0, MemberState.STABLE, {}, {})
 
@@ -49,10 +51,10 @@ class Book:
         self.instances: dict[str, str] = {}
         #: The member that has a partition assigned or is revoking it: at most one at any time.
         self.owners: dict[TopicId, dict[int, str]] = {}
-        #: Members by preferred assignor, by topic name, by regular expression, by classic protocol.
+        #: Members by preferred assignor, by topic name, by expression and reader, by classic protocol.
         self.votes: Counter[str] = Counter()
         self.names: dict[str, int] = {}
-        self.regexes: Counter[str] = Counter()
+        self.patterns: Counter[Pattern] = Counter()
         self.classic_protocols: Counter[str] = Counter()
         self.classic_members: set[str] = set()
         #: Members that are not stable at the target epoch.
@@ -137,7 +139,7 @@ class Book:
         self._look_behind(member_id)
 
     def _count(self, member_id: str, metadata: MemberMetadata, step: int) -> None:
-        _add(self.regexes, [metadata.topic_regex] if metadata.topic_regex else [], step)
+        _add(self.patterns, [metadata.pattern] if metadata.pattern else [], step)
         _add(self.votes, [metadata.server_assignor] if metadata.server_assignor else [], step)
         if metadata.classic is not None:
             _add(self.classic_protocols, [p.name for p in metadata.classic.protocols], step)
@@ -196,9 +198,9 @@ def _exchange(counts: dict[str, int], old: frozenset[str], new: frozenset[str]) 
         counts[name] += 1
 
 
-def _add(counts: Counter[str], words: Iterable[str], step: int) -> None:
-    """Add ``step`` to the count of each word; words with count 0 are removed."""
-    for word in words:
-        counts[word] += step
-        if not counts[word]:
-            del counts[word]
+def _add(counts: Counter[T], things: Iterable[T], step: int) -> None:
+    """Add ``step`` to the count of each thing; things with count 0 are removed."""
+    for thing in things:
+        counts[thing] += step
+        if not counts[thing]:
+            del counts[thing]

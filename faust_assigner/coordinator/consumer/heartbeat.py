@@ -144,6 +144,8 @@ class Heartbeats(Targets):
             self._raise_epoch(f"{member_id} joined")
             return True
         reads_anew = (known.topic_names, known.topic_regex) != (said.topic_names, said.topic_regex)
+        if not reads_anew and said.pattern != known.pattern:  # another principal or host
+            reads_anew = self.topics.read_by(known) != self.topics.read_by(said)
         if reads_anew:
             self._raise_epoch(f"{member_id} changed its subscription")
         return reads_anew
@@ -240,6 +242,7 @@ def _said(event: ConsumerGroupHeartbeat, before: MemberMetadata) -> MemberMetada
         server_assignor=event.server_assignor
         if event.server_assignor is not None
         else before.server_assignor,
+        principal=event.principal,
     )
 
 

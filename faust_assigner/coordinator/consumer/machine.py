@@ -125,11 +125,11 @@ class ConsumerGroup(Migration):
 
     def subscribed_topics(self) -> frozenset[str] | None:
         """Every subscribed topic name, by name or by regular expression."""
-        return self.topics.all_names(self.book.names, self.book.regexes)
+        return self.topics.all_names(self.book.names, self.book.patterns)
 
     def retention(self) -> Retention:
         """Offsets expire from their commit on, unless a member subscribes to the topic."""
-        read = self.topics.all_names(self.book.names, self.book.regexes)
+        read = self.topics.all_names(self.book.names, self.book.patterns)
         return lambda topic, committed_at_ms: None if topic in read else committed_at_ms
 
     def records(self) -> tuple[Record, ...]:

@@ -54,9 +54,7 @@ class Targets(GroupCore):
     # -- the group epoch -------------------------------------------------------------------------
 
     def _fingerprint(self) -> int:
-        return self.catalogue.fingerprint(
-            self.topics.existing(self.book.names.keys(), self.book.regexes)
-        )
+        return self.topics.fingerprint(self.book.names.keys(), self.book.patterns)
 
     def _raise_epoch(self, why: str) -> None:
         """Raise the group epoch after a change of members, subscriptions or topics: a new target is due."""
@@ -64,7 +62,7 @@ class Targets(GroupCore):
         self._say("rebalance", detail=f"{why}: group epoch {self.book.epoch}")
 
     def _look_at_topics(self) -> None:
-        """Raise the epoch if a subscribed topic was created, deleted, grew or moved."""
+        """Raise the epoch if a subscribed topic was created, deleted, grew, moved, or was hidden or shown."""
         group = self.book.group
         if self.book.members and group is not None and self._fingerprint() != group.fingerprint:
             self._raise_epoch("topics changed")

@@ -89,7 +89,7 @@ RECORDS = (
         key(Kind.MEMBER, "m-2"),
         MemberMetadata(
             "i", "rack", "client", "/host", 300_000, frozenset({"a", "b"}), "a.*", "range",
-            ClassicSide(10_000, (Protocol("range", bytes(range(256))),)),
+            ClassicSide(10_000, (Protocol("range", bytes(range(256))),)), "User:ä",
         ),
     ),
     Record(key(Kind.TARGET, "m-2"), TargetAssignment({TOPIC: (0, 2)})),

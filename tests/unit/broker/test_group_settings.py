@@ -11,6 +11,8 @@ from faust_assigner.broker import limits
 from faust_assigner.broker.groups.books import GroupBooks
 from faust_assigner.broker.groups.configs import GroupConfigs
 from faust_assigner.broker.groups.topic_notifier import TopicNotifier
+from faust_assigner.broker.security.acls import ALLOW, DESCRIBE, LITERAL, READ, TOPIC, Acl, Acls
+from faust_assigner.broker.security.authorizer import Authorizer
 from faust_assigner.broker.settings import Settings
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.broker.topics import Refused
@@ -115,6 +117,32 @@ def test_nothing_new_is_the_same_object() -> None:
     topics.on_change = told.changed
     assert told.now() is told.now()
     topics.create("t", 1, {})
-    assert told.is_stale
     assert told.now() is told.now()
-    assert not told.is_stale
+    told.rights_changed()
+    assert told.now() is told.now()
+
+
+def test_topics_that_a_client_may_not_describe_are_hidden_from_it() -> None:
+    """Rights are of a principal at a host; without an authorizer nothing is hidden from anybody."""
+    topics = catalogue()
+    for name in ("open", "secret"):
+        topics.create(name, 1, {})
+    acls = Acls(MemoryStore())
+    told = TopicNotifier(topics, Authorizer(acls, frozenset({"User:root"})))
+    acls.on_change = told.rights_changed
+    topics.on_change = told.changed
+    both = frozenset(("open", "secret"))
+    assert told.now().hidden_from("User:alice", "/10.0.0.1") == both
+    assert told.now().hidden_from("User:root", "/10.0.0.1") == frozenset()
+    before = told.now()
+    acls.add([Acl(TOPIC, "open", LITERAL, "User:alice", "*", READ, ALLOW)])
+    acls.add([Acl(TOPIC, "secret", LITERAL, "User:alice", "10.0.0.1", DESCRIBE, ALLOW)])
+    assert told.now() is not before, "groups compare the objects"
+    assert told.now().hidden_from("User:alice", "/10.0.0.1") == frozenset()
+    assert told.now().hidden_from("User:alice", "/10.0.0.2") == {"secret"}
+    assert told.now().hidden_from("User:bob", "/10.0.0.1") == both
+    topics.create("later", 1, {})
+    assert told.now().hidden_from("User:alice", "/10.0.0.1") == {"later"}
+    acls.remove(list(acls))
+    assert told.now().hidden_from("User:alice", "/10.0.0.1") == {*both, "later"}
+    assert TopicNotifier(topics).now().hidden_from("User:alice", "/10.0.0.1") == frozenset()

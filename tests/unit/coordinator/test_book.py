@@ -24,6 +24,8 @@ def any_member(draw: random.Random, member_id: str) -> MemberMetadata | None:
         instance_id=f"i-{member_id}" if draw.random() < 0.5 else None,
         topic_names=frozenset(draw.sample(NAMES, draw.randrange(4))),
         topic_regex=draw.choice(("", *NAMES)),
+        client_host=draw.choice(("", "/10.0.0.1")),
+        principal=draw.choice(("", "User:alice")),
         server_assignor=draw.choice((None, *NAMES)),
         classic=classic if draw.random() < 0.5 else None,
     )
@@ -34,7 +36,7 @@ def check(book: Book) -> None:
     members = book.members
     said = members.values()
     assert book.names == Counter(name for one in said for name in one.topic_names)
-    assert book.regexes == Counter(one.topic_regex for one in said if one.topic_regex)
+    assert book.patterns == Counter(one.pattern for one in said if one.topic_regex)
     assert book.votes == Counter(one.server_assignor for one in said if one.server_assignor)
     assert book.classic_members == {m for m, one in members.items() if one.classic is not None}
     assert book.classic_protocols == Counter(

@@ -13,7 +13,7 @@ from faust_assigner.coordinator.consumer import targets
 from faust_assigner.coordinator.consumer.subscriptions import Topics
 from faust_assigner.coordinator.errors import Code
 from faust_assigner.coordinator.events import CatalogueChanged, TargetComputed
-from faust_assigner.coordinator.records import MemberMetadata
+from faust_assigner.coordinator.records import MemberMetadata, Pattern
 from faust_assigner.coordinator.settings import ConsumerLimits
 from tests.support.coordination.consumer_bench import Bench, catalogue, topic_id
 
@@ -78,11 +78,12 @@ def test_expressions_that_mean_the_same_are_kept_as_one() -> None:
     """Else a thousand strangers with a thousand patterns cost everybody a million names a heartbeat."""
     meaning = Topics(catalogue(**{f"t{n}": 1 for n in range(50)}))
     regexes = [f"t.*{'x?' * k}" for k in range(1, 20)]
+    patterns = [Pattern(regex) for regex in regexes]
     read = [meaning.read_by(MemberMetadata(topic_regex=regex)) for regex in regexes]
     assert len({id(ids) for ids in read}) == 1
     assert len(read[0]) == 50
-    assert meaning.all_names(["other"], regexes) == {"other", *(f"t{n}" for n in range(50))}
-    assert len(meaning.existing(set(), regexes[:1])) == 50
+    assert meaning.all_names(["other"], patterns) == {"other", *(f"t{n}" for n in range(50))}
+    assert len(meaning.existing(set(), patterns[:1])) == 50
     assert meaning.read_by(MemberMetadata(topic_regex=regexes[0])) is read[0]
     assert meaning.existing({"t1", "other"}, []) == {"t1"}
     assert meaning.all_names(["other"], []) == {"other"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import ssl
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -121,6 +123,70 @@ def test_an_identical_heartbeat_is_refused_once_its_right_is_gone() -> None:
         assert client.call(12, 4, **beat).error_code != GROUP_ERROR
         running.call(lambda node: node.authorizer and node.authorizer.acls.remove([right]))
         assert client.call(12, 4, **beat).error_code == GROUP_ERROR
+
+
+def test_an_expression_of_a_consumer_matches_only_topics_that_it_may_describe(
+    tmp_path: Path,
+) -> None:
+    """Later rights and later topics count at once, and the broker knows the reader after a restart."""
+    values: dict[str, Any] = {
+        "group_id": "g",
+        "member_id": "m",
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout": datetime.timedelta(minutes=1),
+        "subscribed_topic_names": [],
+        "subscribed_topic_regex": ".*",
+        "server_assignor": None,
+        "topic_partitions": [],
+    }
+    rights = [(2, "seen", 3, a.READ, a.ALLOW, "*"), (3, "g", 3, a.READ, a.ALLOW, "*")]
+    later = acl_values("alice", (2, "hidden", 3, a.DESCRIBE, a.ALLOW, "*"))
+
+    def follow(client: RawClient, known: int, topics: int) -> int:
+        """Send heartbeats until the member has so many topics; return its epoch."""
+        held: list[dict[str, Any]] = []
+        for _ in range(100):
+            beat = client.call(68, 1, **{**values, "member_epoch": known, "topic_partitions": held})
+            assert beat.error_code == 0, beat
+            known = beat.member_epoch
+            if beat.assignment is not None:
+                held = [
+                    {"topic_id": one.topic_id, "partitions": one.partitions}
+                    for one in beat.assignment.topic_partitions
+                ]
+                if len(held) == topics:
+                    return known
+            time.sleep(0.05)
+        raise AssertionError(f"{len(held)} topics, {topics} are expected")
+
+    at_once = {"group.consumer.assignment.interval.ms": "0"}
+    with broker(tmp_path, **at_once) as running:
+        for name in ("hidden", "seen"):
+            running.call(lambda node, name=name: node.catalogue.create(name, 1, {}))
+        with RawClient(running.address("PLAINTEXT")) as admin:
+            admin.call(30, 3, creations=[acl_values("alice", right) for right in rights])
+            with RawClient(running.address("SASL_PLAINTEXT")) as client:
+                log_in(client, "alice")
+                epoch = follow(client, 0, 1)
+                admin.call(30, 3, creations=[later])
+                epoch = follow(client, epoch, 2)
+    with (
+        broker(tmp_path, **at_once) as running,
+        RawClient(running.address("SASL_PLAINTEXT")) as client,
+    ):
+        log_in(client, "alice")
+        assert follow(client, epoch, 2) == epoch, "the same rights are no change"
+        assert running.call(lambda node: node.authorizer) is not None
+        running.call(
+            lambda node: (
+                node.authorizer
+                and node.authorizer.acls.remove(
+                    [acl for acl in node.authorizer.acls if acl.name == "hidden"]
+                )
+            )
+        )
+        follow(client, epoch, 1)
 
 
 def test_the_subject_of_a_certificate_is_the_principal(tmp_path: Path) -> None:
