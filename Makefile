@@ -23,9 +23,10 @@ $(VENV)/.dev: $(VENV)/.base
 		echo "installed what the tests need in $$(($$(date +%s) - began)) s"
 	@touch $@
 
-demo: $(VENV)/.base             ## real workers on the embedded broker, stock against ours; under two minutes on a quiet machine
+DEMO ?=
+demo: $(VENV)/.base             ## real workers on the embedded broker, stock against ours; under two minutes on a quiet machine; DEMO=--exactly-once
 	@rm -rf build/demo-ledger
-	$(RUN) -m examples.orders.demo --ledger build/demo-ledger
+	$(RUN) -m examples.orders.demo --ledger build/demo-ledger $(DEMO)
 
 # Most live tests wait more than they compute, so two cores do well with three processes.
 WORKERS ?= 3

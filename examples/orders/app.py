@@ -24,6 +24,7 @@ app = faust.App(
     consumer_group_instance_id=os.environ.get("ORDERS_INSTANCE"),
     datadir=os.environ.get("ORDERS_DATA", "shop-data"),
     store="rocksdb://",
+    processing_guarantee=os.environ.get("ORDERS_GUARANTEE", "at_least_once"),
     topic_partitions=PARTITIONS,
     table_standby_replicas=1,
     broker_session_timeout=float(os.environ.get("ORDERS_SESSION_TIMEOUT_S", "60")),

@@ -51,6 +51,8 @@ class Fleet(Processes[Worker]):
     session_timeout_s: float
     #: Where workers keep their ledger; None: they keep none.
     ledger: Path | None = None
+    #: Faust's processing_guarantee.
+    guarantee: str = "at_least_once"
     #: Ports of web servers by worker; a restarted worker keeps its URL.
     ports: dict[str, int] = field(default_factory=dict)
     workers: dict[str, Worker] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Fleet(Processes[Worker]):
                 "ORDERS_APP_ID": self.app_id,
                 "ORDERS_BROKER": self.bootstrap,
                 "ORDERS_ASSIGNOR": self.assignor,
+                "ORDERS_GUARANTEE": self.guarantee,
                 "ORDERS_INSTANCE": name,
                 "ORDERS_DATA": str(folder / "data"),
                 "ORDERS_JOURNAL": str(folder / "journal"),

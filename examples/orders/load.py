@@ -20,6 +20,9 @@ from aiokafka.partitioner import murmur2
 
 from examples.orders import PARTITIONS
 
+#: The most orders that wait for the workers: the orders of ten seconds. A busy machine gets fewer orders.
+MOST_WAITING = 2_400
+
 
 @dataclass
 class Load:
@@ -32,6 +35,8 @@ class Load:
     rates: dict[str, int] = field(default_factory=dict)
     amounts: dict[str, list[int]] = field(default_factory=dict)
     stopping: bool = False
+    #: The orders that the workers have processed so far; None: nobody counts them, and the pace is fixed.
+    processed: int | None = None
 
     async def create_topics(self) -> None:
         """Create the source topics; a broker would create them with a partition count of its own."""
@@ -74,13 +79,21 @@ class Load:
             bootstrap_servers=self.bootstrap, acks="all", linger_ms=5
         ) as producer:
             while not self.stopping:
-                due = int((clock() - began) * self.orders_per_s)
+                due = self.due(clock() - began)
                 for number in range(sent, due):
                     customer = rng.choice(customers[number % len(customers)])
                     await producer.send("orders", **self._next_order(customer, rng))
                 sent = max(due, sent)
+                began = max(
+                    began, clock() - (sent + 1) / self.orders_per_s
+                )  # no burst after a wait
                 await asyncio.sleep(0.02)
             await producer.flush()
+
+    def due(self, elapsed_s: float) -> int:
+        """The number of orders that are to be sent after ``elapsed_s`` seconds at full pace."""
+        due = int(elapsed_s * self.orders_per_s)
+        return due if self.processed is None else min(due, self.processed + MOST_WAITING)
 
     def _next_order(self, customer: str, rng: random.Random) -> dict[str, bytes]:
         amounts = self.amounts.setdefault(customer, [])

@@ -1,4 +1,4 @@
-"""The demo's script under our assignor, on both brokers: the tables equal the model's."""
+"""The demo's script under our assignor: its own broker and a given one, with and without transactions."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from faust_assigner.pipeline.simulate.policies import arms, load
 from faust_assigner.pipeline.simulate.recorded import facts_of, week
 from faust_assigner.simulation.fleet import Costs, Kind
 from faust_assigner.simulation.simulator import simulate
-from faust_assigner.testing.kafka import kafka_server
+from faust_assigner.testing.broker import broker_process
 from tests.support.browser import chromium, tab
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def run_demo(*arguments: str) -> str:
+def run_demo(*arguments: str, timeout_s: float = 380) -> str:
     """The demo's output; it must end by itself with exit code 0 whatever the machine does beside."""
     done = subprocess.run(
         [sys.executable, "-m", "examples.orders.demo", "--assignor", "ours", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=380,
+        timeout=timeout_s,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -87,12 +87,15 @@ def children_of(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.kafka
-def test_demo_ends_with_equal_tables_on_kafka() -> None:
-    """A join, a bounce, a SIGKILL and a return on Apache Kafka lose no order and count none twice."""
-    with kafka_server() as kafka:  # of its own: the demo's topics have fixed names
-        assert records_equal(run_demo("--bootstrap", kafka.bootstrap)) > 6_000
+@pytest.mark.timeout(600)
+@pytest.mark.processes
+def test_demo_with_exactly_once_processes_each_order_once_on_a_given_broker(tmp_path: Path) -> None:
+    """A join, a bounce, a SIGKILL and a return lose no order and process none twice."""
+    with broker_process(tmp_path, "group.initial.rebalance.delay.ms=500") as broker:
+        said = run_demo("--exactly-once", "--bootstrap", broker.bootstrap, timeout_s=580)
+    assert "static members, exactly_once" in said
+    assert records_equal(said) > 6_000
+    assert re.search(r"orders repeated\D+0\D", said), said
 
 
 @pytest.mark.processes

@@ -10,9 +10,9 @@ from aiokafka.partitioner import DefaultPartitioner
 from click.testing import CliRunner
 
 from examples.orders import PARTITIONS
-from examples.orders.demo import main, patience
+from examples.orders.demo import is_right, main, patience
 from examples.orders.fleet import Fleet, Worker
-from examples.orders.load import by_partition
+from examples.orders.load import MOST_WAITING, Load, Verdict, by_partition
 from examples.orders.screen import EACH_EVENT, INTRODUCTION, LEGEND
 
 
@@ -21,6 +21,24 @@ def test_two_assignors_are_not_played_on_one_broker() -> None:
     said = CliRunner().invoke(main, ["--bootstrap", "127.0.0.1:1"])
     assert said.exit_code == 2
     assert "one for each of stock, ours" in said.output
+
+
+def test_a_repeated_order_fails_the_demo_under_exactly_once_alone() -> None:
+    """Under at_least_once the orders in progress at a kill are repeated."""
+    repeated, right = Verdict(9, (), 0, 1), Verdict(9, (), 0, 0)
+    assert is_right(repeated, exactly_once=False)
+    assert not is_right(repeated, exactly_once=True)
+    assert is_right(right, exactly_once=True)
+    assert not is_right(Verdict(9, ("customer-1",), 0, 0), exactly_once=False)
+    assert not is_right(None, exactly_once=False)
+
+
+def test_orders_wait_for_workers_that_are_ten_seconds_behind() -> None:
+    """A busy machine gets fewer orders; nobody counts where the load runs alone."""
+    load = Load("nowhere:1", orders_per_s=240)
+    assert load.due(100.0) == 24_000
+    load.processed = 1_000
+    assert (load.due(10.0), load.due(100.0)) == (2_400, 1_000 + MOST_WAITING)
 
 
 def test_a_broker_that_is_not_there_is_one_line() -> None:
