@@ -10,264 +10,244 @@ unknown name or an invalid value raises :class:`~faust_assigner.errors.ConfigErr
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, fields
 from typing import Any
 
 from faust_assigner.broker.security.listeners import PLAINTEXT, Listener, parse_listeners
+from faust_assigner.broker.setting_kinds import (
+    as_text,
+    assignor_names,
+    choice,
+    convert,
+    flag,
+    names,
+    number,
+    ratio,
+    text,
+)
 from faust_assigner.errors import ConfigError
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 DAY_MS = 86_400_000
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-ASSIGNORS = ("uniform", "range", "copartition")
-_PLUG_IN = re.compile(r"[A-Za-z0-9._-]+=[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 WILDCARDS = ("0.0.0.0", "::")  # valid for listening, but not as an address to connect to
-
-
-def _number(default: int, low: int, high: int, doc: str) -> Any:
-    return field(default=default, metadata={"low": low, "high": high, "doc": doc})
-
-
-def _ratio(default: float, doc: str) -> Any:
-    return field(default=default, metadata={"doc": doc})
-
-
-def _flag(default: bool, doc: str) -> Any:
-    return field(default=default, metadata={"doc": doc})
-
-
-def _choice(default: str, choices: tuple[str, ...], doc: str) -> Any:
-    return field(default=default, metadata={"choices": choices, "doc": doc})
-
-
-def _names(default: str, choices: tuple[str, ...], doc: str) -> Any:
-    return field(default=default, metadata={"choices": choices, "doc": doc, "several": True})
-
-
-def _text(default: str, doc: str) -> Any:
-    return field(default=default, metadata={"doc": doc, "text": True})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """All settings of the embedded broker; the Kafka name of a field has dots for underscores."""
 
-    node_id: int = _number(1, 0, INT32_MAX, "this broker's id in metadata")
-    num_partitions: int = _number(
+    node_id: int = number(1, 0, INT32_MAX, "this broker's id in metadata")
+    num_partitions: int = number(
         1, 1, 10_000, "partitions of a topic whose creator names no number"
     )
-    auto_create_topics_enable: bool = _flag(
+    auto_create_topics_enable: bool = flag(
         True, "create a topic when a producer asks for its metadata"
     )
-    delete_topic_enable: bool = _flag(True, "allow DeleteTopics")
-    message_max_bytes: int = _number(
+    delete_topic_enable: bool = flag(True, "allow DeleteTopics")
+    message_max_bytes: int = number(
         1_048_588, 1, 2**30, "largest record batch, and largest group record"
     )
-    socket_request_max_bytes: int = _number(16_777_216, 1024, 2**30, "largest request frame")
-    queued_max_request_bytes: int = _number(
+    socket_request_max_bytes: int = number(16_777_216, 1024, 2**30, "largest request frame")
+    queued_max_request_bytes: int = number(
         67_108_864,
         65_536,
         2**40,
         "bytes of frames not served yet, of all connections; the oldest are closed beyond",
     )
-    listeners: str = _text(
+    listeners: str = text(
         "",
         "the listeners, PROTOCOL://HOST:PORT separated by commas; empty: PLAINTEXT at --host "
         "and --port",
     )
-    advertised_listeners: str = _text(
+    advertised_listeners: str = text(
         "",
         "the addresses that clients get, [PROTOCOL://]HOST:PORT; empty: the listener's address, "
         "or for 0.0.0.0 the address of the connection",
     )
-    ssl_keystore_location: str = _text(
+    ssl_keystore_location: str = text(
         "", "PEM file with the private key and the certificates; read again when it changes"
     )
-    ssl_truststore_location: str = _text(
+    ssl_truststore_location: str = text(
         "", "PEM file with the authorities of client certificates; read again when it changes"
     )
-    ssl_client_auth: str = _choice(
+    ssl_client_auth: str = choice(
         "none", ("none", "requested", "required"), "whether clients need a certificate"
     )
-    sasl_enabled_mechanisms: str = _names(
+    sasl_enabled_mechanisms: str = names(
         "SCRAM-SHA-256,SCRAM-SHA-512",
         ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
         "mechanisms for log-ins on SASL listeners; PLAIN only over TLS",
     )
-    sasl_plain_without_tls: bool = _flag(
+    sasl_plain_without_tls: bool = flag(
         False, "offer PLAIN on SASL_PLAINTEXT too; anyone on the network path can read the password"
     )
-    sasl_users_file: str = _text(
+    sasl_users_file: str = text(
         "", "file of NAME=PASSWORD lines, read at start; the store gets salted credentials only"
     )
-    connection_failed_authentication_delay_ms: int = _number(
+    connection_failed_authentication_delay_ms: int = number(
         100,
         0,
         10_000,
         "delay of the answer to a failed log-in; doubled each time, up to 5 s",
     )
-    authorizer_class_name: str = _choice(
+    authorizer_class_name: str = choice(
         "",
         ("", STANDARD_AUTHORIZER),
         "checks each request against access control lists; empty: every client may do everything",
     )
-    super_users: str = _text(
+    super_users: str = text(
         "", "principals that may do everything, separated by semicolons, such as User:admin"
     )
-    allow_everyone_if_no_acl_found: bool = _flag(
+    allow_everyone_if_no_acl_found: bool = flag(
         False, "allow access to resources for which no access control list exists"
     )
-    fetch_max_bytes: int = _number(
+    fetch_max_bytes: int = number(
         57_671_680, 1024, 2**30, "largest fetch answer, save for one larger batch"
     )
-    max_incremental_fetch_session_cache_slots: int = _number(
+    max_incremental_fetch_session_cache_slots: int = number(
         1_000, 0, INT32_MAX, "fetch sessions in all; further readers ask in full each time"
     )
-    max_connections: int = _number(8_192, 1, INT32_MAX, "connections in all")
-    max_connections_per_ip: int = _number(2_048, 1, INT32_MAX, "connections from one address")
-    connections_max_idle_ms: int = _number(
+    max_connections: int = number(8_192, 1, INT32_MAX, "connections in all")
+    max_connections_per_ip: int = number(2_048, 1, INT32_MAX, "connections from one address")
+    connections_max_idle_ms: int = number(
         600_000, 1_000, INT64_MAX, "a silent connection is closed"
     )
-    log_retention_ms: int = _number(
+    log_retention_ms: int = number(
         7 * DAY_MS, -1, INT64_MAX, "age at which batches are deleted; -1 keeps all"
     )
-    log_retention_bytes: int = _number(
+    log_retention_bytes: int = number(
         -1, -1, INT64_MAX, "size a partition is cut to; -1 has no limit"
     )
-    log_retention_check_interval_ms: int = _number(
+    log_retention_check_interval_ms: int = number(
         300_000, 10, INT64_MAX, "how often retention is applied"
     )
-    log_cleanup_policy: str = _choice(
+    log_cleanup_policy: str = choice(
         "delete",
         ("delete", "compact", "compact,delete", "delete,compact"),
         "default cleanup.policy of topics; 'compact' keeps the latest record of each key",
     )
-    log_cleaner_backoff_ms: int = _number(
+    log_cleaner_backoff_ms: int = number(
         15_000, 10, INT64_MAX, "the pause of the cleaner between two searches for logs to compact"
     )
-    log_cleaner_dedupe_buffer_size: int = _number(
+    log_cleaner_dedupe_buffer_size: int = number(
         134_217_728,
         4_096,
         2**40,
         "bytes of memory for the keys of one pass; a log with more keys is compacted in several passes",
     )
-    log_cleaner_delete_retention_ms: int = _number(
+    log_cleaner_delete_retention_ms: int = number(
         DAY_MS, 0, INT64_MAX, "default delete.retention.ms of topics"
     )
-    log_cleaner_max_compaction_lag_ms: int = _number(
+    log_cleaner_max_compaction_lag_ms: int = number(
         INT64_MAX, 1, INT64_MAX, "default max.compaction.lag.ms of topics"
     )
-    log_cleaner_min_cleanable_ratio: float = _ratio(
+    log_cleaner_min_cleanable_ratio: float = ratio(
         0.5, "default min.cleanable.dirty.ratio of topics"
     )
-    log_cleaner_min_compaction_lag_ms: int = _number(
+    log_cleaner_min_compaction_lag_ms: int = number(
         0, 0, INT64_MAX, "default min.compaction.lag.ms of topics"
     )
-    log_message_timestamp_type: str = _choice(
+    log_message_timestamp_type: str = choice(
         "CreateTime",
         ("CreateTime", "LogAppendTime"),
         "default message.timestamp.type of topics",
     )
-    log_flush_interval_messages: int = _number(
+    log_flush_interval_messages: int = number(
         INT64_MAX,
         1,
         INT64_MAX,
         "records between two fsyncs; 1 survives a power loss, any value survives kill -9",
     )
-    log_recovery_check_batches: bool = _flag(
+    log_recovery_check_batches: bool = flag(
         True,
         "read every batch at start, so that a damaged one is found then; costs a pass over the data",
     )
-    log_recovery_accept_loss: bool = _flag(
+    log_recovery_accept_loss: bool = flag(
         False, "start although acknowledged data is damaged or missing, and log each loss"
     )
-    group_initial_rebalance_delay_ms: int = _number(
+    group_initial_rebalance_delay_ms: int = number(
         3_000, 0, 1_800_000, "how long a new group waits for members"
     )
-    group_min_session_timeout_ms: int = _number(
+    group_min_session_timeout_ms: int = number(
         6_000, 1, INT32_MAX, "smallest session timeout a member may ask for"
     )
-    group_max_session_timeout_ms: int = _number(1_800_000, 1, INT32_MAX, "largest session timeout")
-    group_max_size: int = _number(INT32_MAX, 1, INT32_MAX, "members in one group")
-    group_coordinator_rebalance_protocols: str = _names(
+    group_max_session_timeout_ms: int = number(1_800_000, 1, INT32_MAX, "largest session timeout")
+    group_max_size: int = number(INT32_MAX, 1, INT32_MAX, "members in one group")
+    group_coordinator_rebalance_protocols: str = names(
         "classic,consumer", ("classic", "consumer"), "group protocols that are served"
     )
-    group_consumer_session_timeout_ms: int = _number(
+    group_consumer_session_timeout_ms: int = number(
         45_000,
         1,
         INT32_MAX,
         "a member of the consumer protocol that is silent for this time is removed",
     )
-    group_consumer_min_session_timeout_ms: int = _number(
+    group_consumer_min_session_timeout_ms: int = number(
         45_000, 1, INT32_MAX, "smallest session timeout a group's own config may set"
     )
-    group_consumer_max_session_timeout_ms: int = _number(60_000, 1, INT32_MAX, "largest one")
-    group_consumer_heartbeat_interval_ms: int = _number(
+    group_consumer_max_session_timeout_ms: int = number(60_000, 1, INT32_MAX, "largest one")
+    group_consumer_heartbeat_interval_ms: int = number(
         5_000,
         1,
         INT32_MAX,
         "the interval of heartbeats for members of the consumer protocol",
     )
-    group_consumer_min_heartbeat_interval_ms: int = _number(
+    group_consumer_min_heartbeat_interval_ms: int = number(
         5_000, 1, INT32_MAX, "smallest heartbeat interval a group's own config may set"
     )
-    group_consumer_max_heartbeat_interval_ms: int = _number(15_000, 1, INT32_MAX, "largest one")
-    group_consumer_max_size: int = _number(
+    group_consumer_max_heartbeat_interval_ms: int = number(15_000, 1, INT32_MAX, "largest one")
+    group_consumer_max_size: int = number(
         INT32_MAX, 1, INT32_MAX, "members in one group of the consumer protocol"
     )
-    group_consumer_assignors: str = field(
-        default=",".join(ASSIGNORS),
-        metadata={
-            "assignors": True,
-            "doc": "server-side assignors, own ones as NAME=MODULE:FUNCTION; the first is the default",
-        },
+    group_consumer_assignors: str = assignor_names(
+        "server-side assignors, own ones as NAME=MODULE:FUNCTION; the first is the default"
     )
-    group_consumer_assignment_interval_ms: int = _number(
+    group_consumer_assignment_interval_ms: int = number(
         1_000,
         0,
         INT32_MAX,
         "least time between two targets of one group (KIP-1263); 0 computes at once",
     )
-    group_consumer_regex_refresh_interval_ms: int = _number(
+    group_consumer_regex_refresh_interval_ms: int = number(
         600_000,
         10,
         INT32_MAX,
         "shown only: subscriptions by regex are resolved at once after changes of topics and rights",
     )
-    group_consumer_migration_policy: str = _choice(
+    group_consumer_migration_policy: str = choice(
         "bidirectional",
         ("bidirectional", "upgrade", "downgrade", "disabled", "until-empty"),
         "which live groups change their protocol; disabled, until-empty: none, and no classic member joins",
     )
-    offset_metadata_max_bytes: int = _number(
+    offset_metadata_max_bytes: int = number(
         4_096, 0, 2**20, "longest note beside a committed offset"
     )
-    offsets_topic_num_partitions: int = _number(
+    offsets_topic_num_partitions: int = number(
         50, 1, 10_000, "partitions of the empty topic __consumer_offsets that clients see"
     )
-    offsets_retention_minutes: int = _number(
+    offsets_retention_minutes: int = number(
         10_080, 1, INT32_MAX, "how long offsets outlive their use (KIP-211)"
     )
-    offsets_retention_check_interval_ms: int = _number(
+    offsets_retention_check_interval_ms: int = number(
         600_000,
         10,
         INT64_MAX,
         "how often offsets expire, and empty groups without offsets are removed",
     )
-    producer_id_expiration_ms: int = _number(
+    producer_id_expiration_ms: int = number(
         DAY_MS, 1, INT64_MAX, "how long an idle producer id is remembered"
     )
 
-    transaction_max_timeout_ms: int = _number(
+    transaction_max_timeout_ms: int = number(
         900_000, 1, INT32_MAX, "largest transaction timeout a producer may ask for"
     )
-    transaction_state_log_num_partitions: int = _number(
+    transaction_state_log_num_partitions: int = number(
         50, 1, 10_000, "partitions of the empty topic __transaction_state that clients see"
     )
-    transactional_id_expiration_ms: int = _number(
+    transactional_id_expiration_ms: int = number(
         7 * DAY_MS, 1, INT64_MAX, "how long an idle transactional id is remembered"
     )
 
@@ -285,7 +265,7 @@ class Settings:
                     else f"; known names: {', '.join(known)}"
                 )
                 raise ConfigError(f"unknown setting {name!r}{hint}")
-            values[known[name].name] = _convert(name, known[name], value)
+            values[known[name].name] = convert(name, known[name], value)
         settings = cls(**values)
         settings._check_pairs()
         return settings
@@ -405,77 +385,9 @@ def kafka_default(name: str) -> str:
     return as_text(next(f.default for f in fields(Settings) if kafka_name(f) == name))
 
 
-def as_text(value: object) -> str:
-    """Format a value as Kafka does."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def describe_settings() -> list[tuple[str, str, str]]:
     """Return (name, default, meaning) of every setting, for the reference page and ``--help``."""
     return [
         (kafka_name(f), as_text(f.default) or "(empty)", str(f.metadata["doc"]))
         for f in fields(Settings)
     ]
-
-
-def _convert(name: str, setting: Field[Any], value: object) -> object:
-    text = as_text(value).strip()
-    if isinstance(setting.default, bool):
-        if text.lower() not in ("true", "false"):
-            raise ConfigError(f"{name} must be true or false, not {text!r}")
-        return text.lower() == "true"
-    if isinstance(setting.default, float):
-        return _convert_ratio(name, text)
-    if "text" in setting.metadata:
-        return text
-    if "assignors" in setting.metadata:
-        return _assignors(name, text)
-    if "several" in setting.metadata:
-        return _several(name, setting, text)
-    if "choices" in setting.metadata:
-        if text not in setting.metadata["choices"]:
-            raise ConfigError(
-                f"{name} must be one of {', '.join(setting.metadata['choices'])}, not {text!r}"
-            )
-        return text
-    try:
-        number = int(text)
-    except ValueError:
-        raise ConfigError(f"{name} must be a whole number, not {text!r}") from None
-    low, high = setting.metadata["low"], setting.metadata["high"]
-    if not low <= number <= high:
-        raise ConfigError(f"{name} must be between {low} and {high}, not {number}")
-    return number
-
-
-def _convert_ratio(name: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ConfigError(f"{name} must be a number, not {text!r}") from None
-    if not 0.0 <= number <= 1.0:
-        raise ConfigError(f"{name} must be between 0 and 1, not {text}")
-    return number
-
-
-def _assignors(name: str, text: str) -> str:
-    items = [part.strip() for part in text.split(",")]
-    names = [item.partition("=")[0] for item in items]
-    is_known = [
-        item in ASSIGNORS or (_PLUG_IN.fullmatch(item) and one not in ASSIGNORS)
-        for item, one in zip(items, names, strict=True)
-    ]
-    if not all(is_known) or len(set(names)) < len(names):
-        raise ConfigError(
-            f"{name} must be some of {', '.join(ASSIGNORS)} and NAME=MODULE:FUNCTION, "
-            f"each name once, not {text!r}"
-        )
-    return ",".join(items)
-
-
-def _several(name: str, setting: Field[Any], text: str) -> str:
-    names = [part.strip() for part in text.split(",")]
-    choices = setting.metadata["choices"]
-    if not set(names) <= set(choices) or len(set(names)) < len(names):
-        raise ConfigError(f"{name} must be some of {', '.join(choices)}, each once, not {text!r}")
-    return ",".join(names)
