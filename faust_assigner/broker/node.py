@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +24,7 @@ from faust_assigner.broker.groups.configs import GroupConfigs
 from faust_assigner.broker.groups.plug_ins import load_plug_ins
 from faust_assigner.broker.groups.timers import GroupTimers, Key
 from faust_assigner.broker.groups.topic_notifier import TopicNotifier
+from faust_assigner.broker.metadata_cache import MetadataCache
 from faust_assigner.broker.security.acls import Acls
 from faust_assigner.broker.security.authorizer import Authorizer
 from faust_assigner.broker.security.credentials import Credentials, read_users
@@ -101,10 +102,7 @@ class Node:
         self.flushing = Flushing(self.store, self.aside)
         self.fetch_sessions: WeakSet[object] = WeakSet()  # each session's connection keeps it alive
         self.unsent_bytes = 0  # of answers that the peers have not read yet
-        self._metadata_cache: dict[object, bytes] = {}
-        self._metadata_jobs: dict[object, asyncio.Future[bytes]] = {}
-        self._cached_version = -1
-        self._cached_bytes = 0
+        self.metadata_cache = MetadataCache(lambda: self.catalogue.version)
         self.group_timers = GroupTimers(self.timer, self._fire)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._chores: list[asyncio.Task[None]] = []
@@ -380,44 +378,6 @@ class Node:
             int(self.config(topic, "message.timestamp.before.max.ms")),
             int(self.config(topic, "message.timestamp.after.max.ms")),
         )
-
-    async def cached_metadata(self, key: object, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return encoded metadata, made once per version of the catalogue; only the latest is kept.
-
-        Concurrent requests for the same key wait for one result.
-        """
-        version = self.catalogue.version
-        if self._cached_version != version:
-            self._metadata_cache.clear()
-            self._metadata_jobs = {}
-            self._cached_version, self._cached_bytes = version, 0
-        found = self._metadata_cache.get(key)
-        if found is not None:
-            return found
-        job = self._metadata_jobs.get(key)
-        if job is not None:
-            return await asyncio.shield(job)
-        job = self._metadata_jobs[key] = asyncio.get_running_loop().create_future()
-        try:
-            frame = await make()
-        except BaseException as error:
-            job.set_exception(error if isinstance(error, Exception) else TimeoutError())
-            job.exception()  # avoids asyncio's warning if no request waits for the job
-            raise
-        finally:
-            if self._metadata_jobs.get(key) is job:
-                del self._metadata_jobs[key]
-        job.set_result(frame)
-        if self.catalogue.version == version:
-            self._keep(key, frame)
-        return frame
-
-    def _keep(self, key: object, frame: bytes) -> None:
-        if self._cached_bytes + len(frame) > limits.CACHED_METADATA_BYTES:
-            self._metadata_cache.clear()
-            self._cached_bytes = 0
-        self._metadata_cache[key] = frame
-        self._cached_bytes += len(frame)
 
     def new_producer_id(self) -> int:
         """Return a producer id that this broker never assigned before; ids are reserved in blocks."""

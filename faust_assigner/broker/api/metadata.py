@@ -77,7 +77,7 @@ async def metadata(call: Call, request: Any) -> Encoded:
     if is_checked or (wanted is not None and len(wanted) > CACHED_TOPICS):
         return Encoded(await make())
     key = (call.version, wanted, host, port, wants_operations, for_cluster)
-    return Encoded(await node.cached_metadata(key, make))
+    return Encoded(await node.metadata_cache.get(key, make))
 
 
 async def _auto_create(call: Call, wanted: Sequence[Wanted]) -> frozenset[str]:

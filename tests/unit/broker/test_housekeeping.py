@@ -138,8 +138,8 @@ def test_kept_metadata_counts_its_bytes_from_nothing_after_it_was_dropped(
             return b"x" * 40
 
         for key in ("a", "b", "c", "d"):
-            await found.cached_metadata(key, make)
-        kept = set(found._metadata_cache)
+            await found.metadata_cache.get(key, make)
+        kept = set(found.metadata_cache._frames)
         found.close()
         return kept
 
@@ -159,10 +159,10 @@ def test_who_asks_after_a_change_does_not_wait_for_an_answer_begun_before_it() -
         async def fresh() -> bytes:
             return b"after"
 
-        first = asyncio.create_task(found.cached_metadata("key", slow))
+        first = asyncio.create_task(found.metadata_cache.get("key", slow))
         await asyncio.sleep(0)
         found.catalogue.create("t", 1, {})
-        second = asyncio.create_task(found.cached_metadata("key", fresh))
+        second = asyncio.create_task(found.metadata_cache.get("key", fresh))
         await asyncio.sleep(0.01)
         go_on.set()
         answers = await first, await second

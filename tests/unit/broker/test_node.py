@@ -117,7 +117,7 @@ def test_metadata_that_changed_while_it_was_made_is_not_kept() -> None:
         return f"version {made[-1]}".encode()
 
     async def story() -> list[bytes]:
-        return [await node.cached_metadata("key", make) for _ in range(3)]
+        return [await node.metadata_cache.get("key", make) for _ in range(3)]
 
     assert asyncio.run(story()) == [b"version 0", b"version 1", b"version 1"]
     node.close()

@@ -232,13 +232,13 @@ async def test_an_answer_begun_before_a_change_does_not_replace_one_made_after_i
     async def never() -> bytes:
         return b"made again"
 
-    first = asyncio.ensure_future(node.cached_metadata("key", lambda: slow))
+    first = asyncio.ensure_future(node.metadata_cache.get("key", lambda: slow))
     await asyncio.sleep(0)
     node.catalogue.create("t", 1, {})
-    assert await node.cached_metadata("key", fresh) == b"new"
+    assert await node.metadata_cache.get("key", fresh) == b"new"
     slow.set_result(b"old")
     assert await first == b"old"
-    assert await node.cached_metadata("key", never) == b"new"
+    assert await node.metadata_cache.get("key", never) == b"new"
     node.close()
 
 

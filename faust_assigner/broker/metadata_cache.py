@@ -1,0 +1,57 @@
+"""Encoded answers to metadata requests, kept until a topic changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from faust_assigner.broker import limits
+
+
+class MetadataCache:
+    """Answers by request, each made once per version of the catalogue; at most 32 MiB."""
+
+    def __init__(self, version: Callable[[], int]) -> None:
+        self._version = version
+        self._kept_version = -1
+        self._frames: dict[object, bytes] = {}
+        self._jobs: dict[object, asyncio.Future[bytes]] = {}
+        self._bytes = 0
+
+    async def get(self, key: object, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Return the answer of ``key``, made by ``make`` if it is not kept.
+
+        Concurrent requests for the same key wait for one result.
+        """
+        version = self._version()
+        if self._kept_version != version:
+            self._frames.clear()
+            self._jobs = {}
+            self._kept_version, self._bytes = version, 0
+        found = self._frames.get(key)
+        if found is not None:
+            return found
+        job = self._jobs.get(key)
+        if job is not None:
+            return await asyncio.shield(job)
+        job = self._jobs[key] = asyncio.get_running_loop().create_future()
+        try:
+            frame = await make()
+        except BaseException as error:
+            job.set_exception(error if isinstance(error, Exception) else TimeoutError())
+            job.exception()  # avoids asyncio's warning if no request waits for the job
+            raise
+        finally:
+            if self._jobs.get(key) is job:
+                del self._jobs[key]
+        job.set_result(frame)
+        if self._version() == version:
+            self._keep(key, frame)
+        return frame
+
+    def _keep(self, key: object, frame: bytes) -> None:
+        if self._bytes + len(frame) > limits.CACHED_METADATA_BYTES:
+            self._frames.clear()
+            self._bytes = 0
+        self._frames[key] = frame
+        self._bytes += len(frame)
