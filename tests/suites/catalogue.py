@@ -129,14 +129,13 @@ SUITES: Mapping[str, Suite] = {
         ),
         settings={"num.partitions": "2", "node.id": "0"},
     ),
-    # Its test of groups runs balancers of both protocols side by side. TestTxnEtl is left out: it is the same
-    # in transactions, and waits for half an hour where there are none.
+    # Its tests of groups run balancers of both protocols side by side: without and with transactions.
     "franz-go": Suite(
         revision="twmb/franz-go adb3a18abe14 (after v1.21.5)",
         folders=("./pkg/kgo",),
         runner="go",
         environment={"KGO_SEEDS": "{bootstrap}", "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "20000"},
-        arguments=("-run", "^TestGroupETL$"),
+        arguments=("-run", "^(TestGroupETL|TestTxnEtl)$"),
         protocols=("both",),
     ),
     # Its tests that talk to a broker, by the names in expected/, the quick form of each. Left out: share
