@@ -459,6 +459,22 @@ async def test_a_slow_commit_of_one_id_holds_up_no_send_of_another(made: Manager
     ]
 
 
+async def test_a_committed_share_is_not_undone_while_other_commits_go_on(made: Manager) -> None:
+    """A partition may go as soon as its own transaction has ended; its table changes are in Kafka."""
+    with processing(made, 4, PAYMENTS):
+        share = made.share_at_hand()
+    gate = made.producer.commit_gates[ID] = asyncio.Event()
+    made.close(ID)
+    made.close(OTHER)
+    committing = asyncio.ensure_future(made.commit({ORDERS: 5, PAYMENTS: 5}))
+    await asyncio.sleep(0.01)
+    await made.end([OTHER])
+    gate.set()
+    assert await committing
+    assert share is not None
+    assert (share.committed, share.abandoned) == (True, False)
+
+
 async def test_an_error_of_one_commit_is_raised_after_the_other_commits(made: Manager) -> None:
     """Each transaction ends by itself; the worker ends with the error, and nothing is left half committed."""
     shares = []
