@@ -77,17 +77,18 @@ async def taker() -> AsyncIterator[Taker]:
             await producer.stop()
 
 
-async def test_what_keeps_up_comes_first_and_backlogs_take_turns() -> None:
+async def test_what_keeps_up_comes_first_and_backlogs_share_the_rest() -> None:
     """aiokafka hands out what was fetched first until nothing of it is left."""
     async with taker() as one:
         await one.keep_up(0, 3)
         for gained, count in ((1, 100), (2, 14)):
             await one.sent(gained, count)
-        assert [await one.turn() for _ in range(2)] == [{1: 10}, {2: 10}]
+        assert [await one.turn() for _ in range(2)] == [{1: 5, 2: 5}, {1: 5, 2: 5}]
         await one.sent(3, 12)
         await one.sent(0, 1)
-        assert await one.turn() == {3: 5, 1: 5}
-        assert [await one.turn() for _ in range(3)] == [{0: 1, 2: 4, 3: 5}, {1: 10}, {3: 2, 1: 8}]
+        assert await one.turn() == {3: 5, 1: 2, 2: 3}
+        assert await one.turn() == {0: 1, 3: 3, 1: 3, 2: 1}
+        assert [await one.turn() for _ in range(2)] == [{3: 4, 1: 6}, {1: 10}]
 
 
 async def test_a_backlog_of_which_a_fetch_has_been_emptied_is_one_still() -> None:
