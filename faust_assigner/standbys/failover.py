@@ -146,7 +146,7 @@ def deaths(
     home = np.zeros(domains, dtype=np.int64)
     home[domain] = rack
     outside = members - np.bincount(rack, minlength=int(rack.max()) + 1)[home]
-    peers = np.maximum(np.where(outside > 0, outside, alive), 1)
+    peers = np.maximum(outside, 1)
     bound = load.max() + np.ceil(tasks / peers)
     for dead in np.flatnonzero(after.max(axis=1) > bound).tolist():
         if paths <= 0:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +215,27 @@ def test_a_deleted_topic_takes_its_offsets_from_every_group() -> None:
         desk.service.commit(group, {("gone", 0): Committed(1), ("stays", 0): Committed(1)})
     list(desk.service.topic_deleted("gone"))
     assert [list(desk.service.offsets(g).entries) for g in ("g1", "g2")] == [[("stays", 0)]] * 2
+
+
+@pytest.mark.parametrize("is_parked", [False, True])
+def test_a_request_is_kept_until_its_answer_and_then_forgotten(is_parked: bool) -> None:
+    """The connection and the bytes of the request become free; a parked request is answered by the clock."""
+
+    class Answers(list[fx.Reply]):
+        """The answers that one connection got."""
+
+    desk, answers = Desk(MemoryStore()), Answers()
+    request = JoinGroup(0, "", "m", (Protocol("range", b""),), needs_known_id=False)
+    group_id = "g" if is_parked else "not a group"
+    event = (lambda t: replace(request, token=t)) if is_parked else (lambda t: SyncGroup(t, "m", 1))
+    desk.service.ask(group_id, event, answers.append)
+    kept = weakref.ref(answers)
+    assert len(answers) == (0 if is_parked else 1)
+    del answers
+    assert (kept() is not None) == is_parked
+    desk.service.tick("g")
+    gc.collect()
+    assert kept() is None
 
 
 def test_the_number_of_groups_and_of_offsets_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from faust_assigner.broker.security import gate
 from faust_assigner.broker.security.credentials import (
+    ITERATIONS,
     MECHANISMS,
     Credentials,
     from_password,
@@ -91,6 +92,16 @@ def test_credentials_survive_a_start_and_never_hold_a_password() -> None:
     again.set_password("alice", "other")
     assert not again.is_password("alice", "canary")
     assert Credentials(store).is_password("alice", "other")
+
+
+def test_a_password_is_checked_with_the_iterations_of_its_user() -> None:
+    """A tool may store a credential with more iterations than the broker uses."""
+    users, mechanism = Credentials(MemoryStore()), MECHANISMS[0]
+    users.change(
+        {("alice", mechanism): from_password(mechanism, "secret", iterations=ITERATIONS + 1)}
+    )
+    assert users.is_password("alice", "secret")
+    assert not users.is_password("alice", "other")
 
 
 def test_a_credential_that_one_change_puts_and_deletes_is_gone() -> None:

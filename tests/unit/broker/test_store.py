@@ -37,12 +37,12 @@ from faust_assigner.broker.storage.recovery import (
     refuse_empty_after_loss,
 )
 from faust_assigner.broker.storage.store import MemoryStore, RecentBatches, RocksStore, prefix_range
-from faust_assigner.broker.storage.unpacking import TooMuch, unpack
+from faust_assigner.broker.storage.unpacking import TooMuch, Unreadable, pack, unpack
 from faust_assigner.broker.storage.write_audit import WriteAudit
 from tests.support.clients.raw_client import batch, one_record
 
 TOPIC = bytes(16)
-GZIP, SNAPPY, ZSTD = 1, 2, 4
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 
 def append(log: PartitionLog, timestamp: int) -> int:
@@ -266,6 +266,15 @@ def test_snappy_as_javas_streams_write_it_is_read() -> None:
     assert unpack(SNAPPY, blocks[0], 4) == b"one "
     with pytest.raises(TooMuch):
         unpack(SNAPPY, body, 6)
+
+
+def test_an_lz4_frame_that_is_cut_short_is_unreadable() -> None:
+    """At any byte: also within the length of a block, and where the length of the last block is missing."""
+    body = pack(LZ4, bytes(range(256)))
+    assert unpack(LZ4, body, 256) == bytes(range(256))
+    for end in range(len(body)):
+        with pytest.raises(Unreadable):
+            unpack(LZ4, body[:end], 256)
 
 
 # -- batches ---------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from faust_assigner.cli.service import asking
+from faust_assigner.cli.service import asking, looks
 from faust_assigner.service.client.channel import Access
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 
 
 @click.command()
@@ -50,3 +53,53 @@ def test_each_option_of_a_channel_reaches_it_alone(
     found = CliRunner().invoke(probe, [option, str(said), *more])
     assert (found.exit_code, found.output) == (0, "operator True\n")
     assert asked == [("127.0.0.1:7", "g", Access(**{field: said}))]
+
+
+AT = {"topic": "orders", "partition": 3}
+#: A list of the state -> one entry.
+ENTRIES: dict[str, dict[str, Any]] = {
+    "topics": {"topic": "orders", "partition_count": 4},
+    "consumers": {"consumer_name": "a"},
+    "assignments": {"partition": AT, "owner": "a"},
+    "handoffs": {"partition": AT, "old_owner": "a", "new_owner": "b"},
+    "pins": {"partition": AT, "consumer_name": "a"},
+}
+
+
+class Telling:
+    """An operator of a group whose lists are empty at first, and then have one entry each."""
+
+    first = pb.State()
+    later = pb.State(**{kind: [entry] for kind, entry in ENTRIES.items()})
+
+    async def state(self) -> pb.State:
+        """The group at first."""
+        return self.first
+
+    async def watch(self) -> AsyncIterator[pb.State]:
+        """The group at first and later."""
+        yield self.first
+        yield self.later
+
+
+@pytest.mark.parametrize("kind", sorted(ENTRIES))
+@pytest.mark.parametrize("watches", [False, True])
+@pytest.mark.parametrize("is_json", [False, True])
+def test_a_list_is_watched_or_written_as_json_only_on_demand(
+    kind: str, watches: bool, is_json: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first print has no entry; a command that watches prints the entry, too."""
+
+    async def with_operator(at: str, access: Access, group: str, work: Any) -> None:
+        await work(Telling())
+
+    monkeypatch.setattr(asking, "_with_operator", with_operator)
+    options = ["--watch"] * watches + ["--json"] * is_json
+    found = CliRunner().invoke(getattr(looks, kind), options)
+    assert found.exit_code == 0, found.output
+    lines = found.output.splitlines()
+    if is_json:
+        assert [len(json.loads(line)) for line in lines] == [0, 1][: 1 + watches]
+    else:
+        heads = [line for line in lines if line.split() == lines[0].split()]
+        assert (len(heads), len(lines)) == ((2, 3) if watches else (1, 1))

@@ -26,6 +26,7 @@ from faust_assigner.clients.redundant import _even_out
 from faust_assigner.clients.user_data import (
     LABELS,
     LAST_ROUND,
+    NUMBERS,
     UserData,
     decode_user_data,
     encode_user_data,
@@ -307,6 +308,19 @@ def test_as_many_topics_as_are_allowed_can_be_claimed() -> None:
         decode_user_data(encode_user_data(UserData(active=claims)))
     del claims["t0"]
     assert decode_user_data(encode_user_data(UserData(active=claims))).active == claims
+
+
+def test_the_limit_of_claimed_partitions_holds_for_all_topics_together() -> None:
+    """A short text of runs must not unfold into any number of partitions."""
+    half = NUMBERS // 2
+    full = {"clicks": range(half), "orders": range(NUMBERS - half)}
+    found = decode_user_data(encode_user_data(UserData(active=full))).active
+    assert {topic: len(numbers) for topic, numbers in found.items()} == {
+        topic: len(numbers) for topic, numbers in full.items()
+    }
+    beyond = full | {"orders": range(NUMBERS - half + 1)}
+    with pytest.raises(MetadataRefused, match="more than"):
+        decode_user_data(encode_user_data(UserData(active=beyond)))
 
 
 def test_capacity_weighs_a_share() -> None:

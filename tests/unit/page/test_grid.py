@@ -113,6 +113,13 @@ def test_a_grid_of_moderate_width_has_a_column_for_each_task() -> None:
     assert len(places) == len({key for key, _ in places}) == len({x for _, x in places})
 
 
+def test_a_family_that_is_narrower_than_its_name_has_a_shortened_name() -> None:
+    """One task beside a hundred others has 32 pixels, the room of four characters."""
+    found = grid(build(group(3, topics={"orders": 100, "settings": 1}).evidence()))
+    names = [text for head in found.heads for _, text in head.names[:1]]
+    assert names == ["orders", "set…"]
+
+
 @pytest.mark.parametrize("members", [100, 300])
 def test_a_grid_that_would_be_too_wide_lists_what_each_member_has(members: int) -> None:
     """With numbers; owned tasks to the left of all copies, and nothing is lost or overlaps."""

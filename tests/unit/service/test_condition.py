@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from grpc_health.v1 import health_pb2
@@ -18,7 +18,7 @@ from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import Assigned
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.health import LIVES, READY, SERVES, Health
-from faust_assigner.service.server.metrics import PrometheusMetrics
+from faust_assigner.service.server.metrics import LOOK_S, PrometheusMetrics
 from faust_assigner.service.store.base import Compare, KeyValue, Listing, Put, TxnResult, Write
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
@@ -165,6 +165,58 @@ def test_what_is_unowned_unreadable_and_silent_is_measured(
     assert f"1 values in the store cannot be read and count as absent: {ALL.handoff(AT)}" in (
         caplog.text
     )
+
+
+def test_the_gauge_of_a_pause_rises_and_falls_with_the_pause() -> None:
+    """One task measures all the while: an alert that never ends would be ignored."""
+
+    async def story() -> None:
+        kept, metrics = store(), PrometheusMetrics()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1}, metrics=metrics)
+            following = asyncio.ensure_future(metrics.follow(node.condition))
+            await eventually(lambda: node.leads)
+            await node.orders.pause("a release")
+            await eventually(lambda: node.condition.is_paused)
+            await asyncio.sleep(2 * LOOK_S)
+            assert _value(metrics, "paused") == 1
+            await node.orders.resume()
+            await eventually(lambda: not node.condition.is_paused)
+            await asyncio.sleep(2 * LOOK_S)
+            assert _value(metrics, "paused") == 0
+            following.cancel()
+        await kept.close()
+
+    virtually(story)
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "observe", "short_s", "long_s"),
+    [
+        ("rebalance", {}, lambda m, took_s: m.rebalanced(1, took_s), 0.004, 0.02),
+        ("store", {"operation": "get"}, lambda m, s: m.store_call("get", s, None), 0.004, 0.02),
+        ("handoff", {"outcome": "handed"}, lambda m, s: m.handoff_ended("handed", s), 50, 500),
+    ],
+)
+def test_buckets_tell_a_usual_duration_from_a_long_one(
+    name: str,
+    labels: dict[str, str],
+    observe: Callable[[PrometheusMetrics, float], None],
+    short_s: float,
+    long_s: float,
+) -> None:
+    """A plan and a call of the store take milliseconds; a hand-off takes minutes."""
+    metrics = PrometheusMetrics()
+    observe(metrics, short_s)
+    observe(metrics, long_s)
+    counts = {
+        sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == f"faust_assigner_service_{name}_seconds_bucket"
+        and labels.items() <= sample.labels.items()
+    }
+    assert counts == {0, 1, 2}
 
 
 def test_a_partition_of_an_earlier_process_counts_as_unowned() -> None:

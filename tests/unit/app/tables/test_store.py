@@ -52,6 +52,18 @@ async def test_a_row_and_its_offset_are_on_disk_once_the_changelog_has_it(it: Ma
     assert rows(it) == {b'"a"': b"1", OFFSET: b"7"}
 
 
+async def test_a_change_waits_for_the_restore_of_its_partition(it: MadeUp) -> None:
+    """Until then the file lacks records that the changelog has; the change lands with the restore."""
+    counts = it.tables["counts"]
+    process(1)
+    counts["a"] = 1
+    await answer((it.sent[0], 7))
+    file = counts.data._db_for_partition(1)
+    assert dict(file.items()) == {}
+    counts.data.resume(1)
+    assert dict(file.items()) == {b'"a"': b"1", OFFSET: b"7"}
+
+
 async def test_what_is_acknowledged_out_of_turn_waits(it: MadeUp) -> None:
     """A record may be sent again; the file never has the second without the first."""
     counts = it.tables["counts"]

@@ -156,3 +156,13 @@ def test_all_lines_may_be_refused_on_request() -> None:
     Tolerance.parse("100%").check(Refused(accepted=0, lines=7))
     with pytest.raises(ConfigError, match="--max-refused"):
         Tolerance.parse("100.1%")
+
+
+def test_a_batch_of_messages_gives_only_the_rows_of_its_own_messages() -> None:
+    """A topic is read in many batches: a row that comes again would be counted again."""
+    line = good(DECISION).data
+    batches = [
+        pa.RecordBatch.from_pydict({"file": ["t/0"], "pos": [at], "value": [line]})
+        for at in (7, 8, 9)
+    ]
+    assert [batch.to_pydict()["pos"] for batch in parse_messages(batches)] == [[7], [8], [9]]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from faust_assigner.pipeline.simulate import run
+from faust_assigner.pipeline.simulate.scenarios import Shape, generate
+from faust_assigner.simulation.fleet import Scenario
 
 
 def row(policy: str, standbys: int, rebalances: int, moved: int, cold_moves: int) -> Any:
@@ -48,3 +51,28 @@ def test_predictions_of_an_arm_are_the_sums_over_its_recordings(
         },
     ]
     assert asked == [(whole, [0, 1, 2])]
+
+
+class InOneRack:
+    """A fleet that starts in one rack; its later workers are in two more racks."""
+
+    def scenario(self, scenario_id: int, seed: int) -> Scenario:
+        """A generated scenario with other racks."""
+        made = generate(Shape(members=(3, 3), partitions=(4, 4)), scenario_id, seed)
+        workers = [
+            replace(one, rack_id="first" if one.member_id in made.start else f"rack-{n % 2}")
+            for n, one in enumerate(made.workers)
+        ]
+        return replace(made, workers=tuple(workers))
+
+    def part_of(self, scenario_id: int) -> int | None:
+        """No part."""
+        return None
+
+
+def test_a_row_has_the_members_and_racks_of_the_start() -> None:
+    """They choose the settings for a fleet: a worker of a later hour must not turn one rack into several."""
+    it = run.Run(1, InOneRack(), run.default_arms()[:1])
+    scenarios = [it.source.scenario(n, run.scenario_seed(it.seed, n)) for n in range(3)]
+    assert any(len({one.rack_id for one in made.workers}) == 3 for made in scenarios)
+    assert {(row.members, row.racks) for row in run.play(it, range(3))} == {(3, 1)}
