@@ -119,25 +119,40 @@ async def test_an_old_request_line_and_one_of_further_words_are_theirs() -> None
             assert await ask(port, line) == b"theirs " + line
 
 
-async def test_a_waiting_connection_is_closed_with_the_takeover() -> None:
+@pytest.fixture
+def awaited(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set as soon as the first line of a connection is waited for."""
+    seen, real = asyncio.Event(), takeover._path_of
+
+    async def noted(connection: socket.socket) -> str | None:
+        seen.set()
+        return await real(connection)
+
+    monkeypatch.setattr(takeover, "_path_of", noted)
+    return seen
+
+
+async def test_a_waiting_connection_is_closed_with_the_takeover(awaited: asyncio.Event) -> None:
     """Its client asks again, and the worker's next process answers."""
     async with taking() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.sleep(3 * takeover.TICK_S)
+        await asyncio.wait_for(awaited.wait(), 20)
     found = asyncio.ensure_future(reader.read())
-    done, _ = await asyncio.wait({found}, timeout=2)
+    done, _ = await asyncio.wait({found}, timeout=20)
     found.cancel()
     writer.close()
     assert done
     assert found.result() == b""
 
 
-async def test_only_so_many_connections_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_connections_are_waited_for(
+    awaited: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next one stays in the kernel's queue until a place is free."""
     monkeypatch.setattr(takeover, "MOST_WAITING", 1)
     async with taking() as port:
         _, silent = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.sleep(3 * takeover.TICK_S)
+        await asyncio.wait_for(awaited.wait(), 20)
         asking = asyncio.ensure_future(ask(port, b"GET /assignor/ HTTP/1.1\r\n\r\n"))
         done, _ = await asyncio.wait({asking}, timeout=3 * takeover.TICK_S)
         assert not done

@@ -292,7 +292,7 @@ async def test_a_page_that_is_opened_while_the_connections_close_is_looked_at() 
     await until(lambda: looks.asked)
     clock.now += IDLE_S
     found = asyncio.create_task(until(lambda: opened == 2))
-    await asyncio.wait({found}, timeout=2)
+    await asyncio.wait({found}, timeout=20)
     found.cancel()
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -309,7 +309,7 @@ async def test_a_look_while_an_event_is_written_is_the_next_event() -> None:
     listener()
     await asyncio.sleep(0)
     following = asyncio.ensure_future(anext(changes))
-    done, _ = await asyncio.wait({following}, timeout=2)
+    done, _ = await asyncio.wait({following}, timeout=20)
     following.cancel()
     await changes.aclose()
     assert done
