@@ -21,6 +21,14 @@ from faust_assigner.cli.options import Number
     help="A ledger: file, folder, glob, URL, or kafka://host:port/topic. May be repeated.",
 )
 @click.option("--out", required=True, metavar="DIR", help="Folder for tables, plots and report.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["parquet", "delta"]),
+    default="parquet",
+    show_default=True,
+    help="Also write the tables as Delta tables; needs --packages with Delta for this Spark.",
+)
 @click.option("--stream", is_flag=True, help="Read only the new lines since the last run.")
 @click.option(
     "--every",
@@ -61,6 +69,7 @@ from faust_assigner.cli.options import Number
 def history(
     ledgers: tuple[str, ...],
     out: str,
+    kind: str,
     stream: bool,
     every: float | None,
     since: str | None,
@@ -107,6 +116,7 @@ def history(
             Period.parse(since, until, now=datetime.now(UTC)),
             tuple(filter(None, packages.split(","))),
             Gates(min_days, duration_ms(max_age) / 1000 if max_age else None),
+            kind,
         )
         with shown(Progress("history")) as progress:
             if no_spark:

@@ -60,7 +60,7 @@ def run(path: Path, check: bool, master: str | None) -> None:
     if check:
         click.echo(f"{path}: {', '.join(name for name, _ in steps) or 'no section'}")
         return
-    with reported_errors(), _session(shared):
+    with reported_errors(), _session(shared, told.get("history", {})):
         codes = [_run(name, arguments) for name, arguments in steps]
     failed = [code for code in codes if code]
     raise SystemExit(next((code for code in _WORST_FIRST if code in failed), max([0, *failed])))
@@ -121,17 +121,22 @@ def _parsed(path: Path, name: str, arguments: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def _session(shared: Mapping[str, Any]) -> Iterator[None]:
-    """One session for all sections; none with ``no-spark``."""
+def _session(shared: Mapping[str, Any], history: Any) -> Iterator[None]:
+    """One session for all sections, with the settings for ``history``'s format; none with ``no-spark``."""
     if shared.get("no-spark"):
         yield
         return
+    from faust_assigner.pipeline.history.delta import settings_of
     from faust_assigner.pipeline.jars import cached_connector_jars
     from faust_assigner.pipeline.session import held_session
 
     packages = tuple(filter(None, str(shared.get("packages", "")).split(",")))
     master = str(shared.get("master", "local[*]")) or None
-    with held_session(master, "faust-assigner pipeline", cached_connector_jars(), packages):
+    settings: dict[str, str] = {}
+    for entry in history if isinstance(history, list) else [history]:
+        settings |= settings_of(entry.get("format", ""))
+    jars = cached_connector_jars()
+    with held_session(master, "faust-assigner pipeline", jars, packages, settings):
         yield
 
 

@@ -103,10 +103,14 @@ _held: list[SparkSession] = []
 
 @contextlib.contextmanager
 def held_session(
-    master: str | None, app_name: str, jars: Iterable[str | Path], packages: Sequence[str]
+    master: str | None,
+    app_name: str,
+    jars: Iterable[str | Path],
+    packages: Sequence[str],
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """A session that all commands inside the block share; stopped at the end of the block."""
-    spark = spark_session(master, app_name, jars=jars, packages=packages)
+    spark = spark_session(master, app_name, jars=jars, packages=packages, settings=settings)
     _held.append(spark)
     try:
         yield spark

@@ -3,7 +3,8 @@
 For each version it installs PySpark into a folder below build/, starts a session there and compares the
 history, two visits of a stream, the weights and a snapshot with those of the run without Spark. ``connect``
 does so through a local Spark Connect server, ``standalone`` on a cluster of a master and two workers on
-loopback whose Python lacks this package. Prints a table and ends with 1 if any of them differs.
+loopback whose Python lacks this package. ``delta`` compares the tables of ``--format delta``, with Delta's
+jars by Maven. Prints a table and ends with 1 if any of them differs.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from faust_assigner.pipeline.jars import installed_spark
+from faust_assigner.pipeline.maven import fetch_jars
 from faust_assigner.testing.kafka import free_port
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "build" / "spark"
+DELTA_POM = Path(__file__).with_name("delta-pom.xml")
 VERSIONS = ("3.5", "4.0", "4.1", "4.2")
 #: What Spark Connect's client needs beside what the extra brings.
 CONNECT = ("grpcio-status", "googleapis-common-protos", "zstandard")
@@ -43,7 +46,7 @@ sys.path[:] = [p for p in sys.path if p != {root!r}]
 def main(wanted: list[str]) -> int:
     """Run the entries that are named, or all; the exit code."""
     outcomes = []
-    for name in wanted or (*VERSIONS, "connect", "standalone"):
+    for name in wanted or (*VERSIONS, "connect", "standalone", "delta"):
         version, said, seconds = _entry(name)
         print(f"{name:<11} {version:<8} {said:<60} {seconds:>5.0f} s", flush=True)
         outcomes.append(said)
@@ -60,9 +63,13 @@ def _entry(name: str) -> tuple[str, str, float]:
     path = os.pathsep.join([*map(str, folders), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
     with _cluster(folders[0], environment) if name == "standalone" else _own(name) as master:
+        command = [sys.executable, "-m", "tests.support.spark_matrix", "--one", master]
+        if name == "delta":
+            jars = sorted(fetch_jars(DELTA_POM, "delta-4.4.0").glob("*.jar"))
+            command[2:] = ["tests.support.delta", ",".join(map(str, jars))]
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "tests.support.spark_matrix", "--one", master],
+                command,
                 capture_output=True,
                 text=True,
                 env=environment,

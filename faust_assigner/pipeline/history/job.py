@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history import output
+from faust_assigner.pipeline.history.delta import PARQUET, DeltaTables, settings_of
 from faust_assigner.pipeline.history.merge import tables_again
 from faust_assigner.pipeline.history.quality import Gates, say
 from faust_assigner.pipeline.history.refused import RefusedLines, joined, table_of
@@ -47,6 +49,8 @@ class HistoryOptions:
     packages: tuple[str, ...] = ()
     #: The conditions on the written history; the report has the verdicts.
     gates: Gates = field(default_factory=Gates)
+    #: The format of the tables for other readers, ``parquet`` or ``delta``.
+    format: str = PARQUET
 
 
 class Work(Protocol):
@@ -89,53 +93,71 @@ def run(spark: SparkSession, options: HistoryOptions, progress: Progress | None 
         EmptyLedger: no line was accepted, and the options do not allow this.
         TooManyRefused: more lines were refused than the options accept.
         FolderInUse: another run uses the folder.
+        ConfigError: the session cannot write the format of the options.
     """
     from faust_assigner.pipeline.history.on_spark import OnSpark
 
     progress = progress or Progress()
     progress.ui = ui_of(spark)
-    return _run(options, progress, lambda visit: OnSpark(spark, visit, options))
+    tables = None
+    if options.format != PARQUET:
+        tables = DeltaTables(spark, Store(options.out))
+        tables.check()
+    return _run(options, progress, lambda visit: OnSpark(spark, visit, options), tables)
 
 
 def run_here(options: HistoryOptions, progress: Progress | None = None) -> Report:
-    """:func:`run` without Spark."""
+    """:func:`run` without Spark. Raises ConfigError for a format other than plain Parquet."""
     from faust_assigner.pipeline.history.here import Here
 
+    if options.format != PARQUET:
+        raise ConfigError(f"--format {options.format} needs Spark, so --no-spark must be left out")
     progress = progress or Progress()
-    return _run(options, progress, lambda visit: Here(visit, options, progress))
+    return _run(options, progress, lambda visit: Here(visit, options, progress), None)
 
 
-def _run(options: HistoryOptions, progress: Progress, work: Callable[[Visit], Work]) -> Report:
+def _run(
+    options: HistoryOptions,
+    progress: Progress,
+    work: Callable[[Visit], Work],
+    tables: DeltaTables | None,
+) -> Report:
     with only_writer(options.out):
         check(options)
-        report = _visit(options, progress, work)
-        while options.every_s is not None:
+        while True:
+            store = Store(options.out)
+            manifest, refused = _visit(store, options, progress, work)
+            if tables is not None:
+                progress.enter("writing the Delta tables")
+                tables.publish(manifest)
+            progress.enter("writing the page")
+            report = output.publish(store, manifest, options, refused)
+            if options.every_s is None:
+                return report
             print_line(report)
             progress.enter("waiting")
             time.sleep(options.every_s)
-            report = _visit(options, progress, work)
-        return report
 
 
-def _visit(options: HistoryOptions, progress: Progress, work: Callable[[Visit], Work]) -> Report:
+def _visit(
+    store: Store, options: HistoryOptions, progress: Progress, work: Callable[[Visit], Work]
+) -> tuple[Manifest, Refused]:
+    """The manifest with the new lines, and the counts of these lines."""
     progress.enter("listing the ledgers")
-    store = Store(options.out)
     before = _current(store, progress)
     if options.stream:
         visit = news(options.ledgers, before.sources, options.properties)
         if not visit and before.generation:
             store.tidy(before)
-            return output.publish(store, before, options, Refused())
+            return before, Refused()
     else:
         visit = whole(options.ledgers, options.period, options.properties)
     progress.enter("reading the lines")
     held = work(visit)
     try:
-        after, refused = _merge(store, before, visit, held, options, progress)
+        return _merge(store, before, visit, held, options, progress)
     finally:
         held.close()
-    progress.enter("writing the page")
-    return output.publish(store, after, options, refused)
 
 
 def _current(store: Store, progress: Progress) -> Manifest:
@@ -196,4 +218,10 @@ def session_for(options: HistoryOptions, master: str | None) -> SparkSession:
     """A session that can read the ledgers of ``options``: for topics with the connector's jars, if cached."""
     wants_topics = any(ledger.startswith("kafka://") for ledger in options.ledgers)
     jars = cached_connector_jars() if wants_topics and options.connector != "python" else []
-    return spark_session(master, "faust-assigner history", jars=jars, packages=options.packages)
+    return spark_session(
+        master,
+        "faust-assigner history",
+        jars=jars,
+        packages=options.packages,
+        settings=settings_of(options.format),
+    )

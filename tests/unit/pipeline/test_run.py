@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from faust_assigner.cli import jobs, main
+from faust_assigner.cli import pipeline as command
+from faust_assigner.pipeline import session
 from faust_assigner.pipeline.history import plots
 from tests.integration.spark.ledgers import ASSIGNMENT, DECISION, SAMPLE, Ledger, good
 
@@ -96,3 +101,26 @@ def test_the_main_for_spark_submit_takes_the_commands_options(home: Path) -> Non
     assert jobs.main(["history", *arguments]) == 0
     assert (home / "history" / "report.json").exists()
     assert jobs.main(["history", "--no-such-option"]) == 2
+
+
+@pytest.mark.parametrize(("kind", "is_set"), [("delta", True), ("parquet", False)])
+def test_the_shared_session_has_the_settings_of_deltas_tables(
+    home: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_set: bool
+) -> None:
+    """A session takes them at its start alone, before the section of the history is run."""
+    started: list[Any] = []
+
+    @contextlib.contextmanager
+    def held(*given: Any) -> Iterator[None]:
+        started.append(given)
+        yield
+
+    monkeypatch.setattr(session, "held_session", held)
+    monkeypatch.setattr(command, "_run", lambda name, arguments: 0)
+    text = f'[pipeline]\npackages = "a:b:1"\n{HISTORY}format = "{kind}"\n'
+    (home / "pipeline.toml").write_text(text)
+    done = CliRunner().invoke(main, ["pipeline", "run", "--config", str(home / "pipeline.toml")])
+    assert done.exit_code == 0, done.output
+    (given,) = started
+    assert given[3] == ("a:b:1",)
+    assert ("spark.sql.catalog.spark_catalog" in given[4]) is is_set

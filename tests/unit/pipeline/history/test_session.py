@@ -31,4 +31,5 @@ def test_the_connectors_jars_come_where_spark_reads_a_topic(
     )
     options = HistoryOptions(ledgers, "out", connector=connector, packages=("a:b:1",))
     session_for(options, "local[2]")
-    assert asked == {"master": "local[2]", "jars": jars, "packages": ("a:b:1",)}
+    wanted = {"master": "local[2]", "jars": jars, "packages": ("a:b:1",), "settings": {}}
+    assert asked == wanted
