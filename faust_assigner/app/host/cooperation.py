@@ -24,7 +24,7 @@ _LOOKED_UP = _FETCHED + "what_is_kept_flows_while_what_is_gained_is_looked_up"
 _FOLLOWED = _FETCHED + "a_fetch_that_ends_while_records_are_taken_is_followed_by_the_next"
 _TURNS = (
     "tests/integration/app/consumer/test_turns.py::"
-    "test_what_keeps_up_comes_first_and_backlogs_take_turns"
+    "test_what_keeps_up_comes_first_and_backlogs_share_the_rest"
 )
 _AT_END = (
     "tests/integration/app/consumer/test_turns.py::"
