@@ -30,19 +30,17 @@ ASSIGNOR = "assignor"
 #: The parts of ``compose.py``, which is imported after the check of the host, and the page.
 PARTS: tuple[str, ...] = (
     "repairs",
-    "restore",
     "driver_assignor",
     "router",
     "weights",
     "ledger",
     "follow_up",
-    "cooperative",
     "reads",
     "metrics",
     "page",
 )
 #: The parts that an app can work without; a missing part is logged.
-OPTIONAL = frozenset({"cooperative", "metrics", "page"})
+OPTIONAL = frozenset({"metrics", "page"})
 
 
 class Fixup(FaustFixup):  # type: ignore[misc]

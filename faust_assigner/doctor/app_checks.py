@@ -11,7 +11,7 @@ from faust_assigner.doctor.times import Times, check_grace, check_times
 from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions
 from faust_assigner.doctor.words import size
 from faust_assigner.settings.places import is_loopback, is_loopback_url
-from faust_assigner.settings.table import BATCHED_REPLAY, COOPERATIVE, REPAIRS
+from faust_assigner.settings.table import COOPERATIVE, REPAIRS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,6 @@ def _eager(facts: AppFacts) -> Iterator[Finding]:
     off = {
         COOPERATIVE.name: facts.is_cooperative,
         REPAIRS.name: facts.has_repairs,
-        BATCHED_REPLAY.name: facts.has_batched_replay,
     }
     named = [name for name, is_on in off.items() if not is_on]
     if named:

@@ -96,7 +96,6 @@ def facts_of(app: Any) -> AppFacts:
         rack=settings.read_or_default(app, settings_table.RACK),
         is_cooperative=settings.read_or_default(app, settings_table.COOPERATIVE),
         has_repairs=settings.read_or_default(app, settings_table.REPAIRS),
-        has_batched_replay=settings.read_or_default(app, settings_table.BATCHED_REPLAY),
         ledger=_text(settings.read_or_default(app, settings_table.LEDGER)),
         disk_free_bytes=_free(folder),
         stores_bytes=tuple(sorted(tree_bytes(path) for path in folder.glob("*-*.db"))),

@@ -176,9 +176,8 @@ CODES: Final[tuple[Code, ...]] = (
         title="Rebalances stop all workers",
         level=WARNING,
         why="Rebalances are cooperative where every member offers that. One worker with "
-        "`FAUST_ASSIGNER_COOPERATIVE=0`, `FAUST_ASSIGNER_REPAIRS=0`, "
-        "`FAUST_ASSIGNER_BATCHED_REPLAY=0` or another driver makes each rebalance stop the whole "
-        "group.",
+        "`FAUST_ASSIGNER_COOPERATIVE=0`, `FAUST_ASSIGNER_REPAIRS=0` or another driver makes each "
+        "rebalance stop the whole group.",
         fix="Remove the setting on the workers that the finding names and roll them.",
     ),
     Code(

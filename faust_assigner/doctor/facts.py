@@ -51,7 +51,6 @@ class AppFacts:
     rack: str | None = None
     is_cooperative: bool = True
     has_repairs: bool = True
-    has_batched_replay: bool = True
     ledger: str | None = None
     disk_free_bytes: int | None = None
     stores_bytes: tuple[int, ...] = ()

@@ -14,7 +14,6 @@ from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_part
 from faust_assigner.doctor.words import listed, size
 from faust_assigner.settings.places import is_loopback, is_loopback_url
 from faust_assigner.settings.table import (
-    BATCHED_REPLAY,
     COOPERATIVE,
     GROUP_RECORD_BYTES,
     LEDGER,
@@ -286,9 +285,7 @@ def _eager(views: Sequence[View]) -> Iterator[Finding]:
             continue
         settings = {} if view.status is None else view.status.settings
         off = [
-            setting.name
-            for setting in (COOPERATIVE, REPAIRS, BATCHED_REPLAY)
-            if settings.get(setting.name) == "0"
+            setting.name for setting in (COOPERATIVE, REPAIRS) if settings.get(setting.name) == "0"
         ]
         why = f"off: {', '.join(off)}" if off else "its log says why, at its start"
         yield finding("FA014", why, subject=view.name)

@@ -163,9 +163,10 @@ REPAIRS: Final = Setting(
     SWITCH,
     True,
     "",
-    "whether Faust's faults in rebalances are repaired. Without repairs, rebalances are eager, and a part "
-    "that does not fit the host is left out instead of failing the app's start",
-    "app/fixup.py, app/compose.py",
+    "whether Faust's faults in rebalances are repaired. Without repairs, rebalances are eager, tables are "
+    "restored by Faust alone, and a part that does not fit the host is left out instead of failing the "
+    "app's start",
+    "app/fixup.py, app/assignor.py",
 )
 COOPERATIVE: Final = Setting(
     "FAUST_ASSIGNER_COOPERATIVE",
@@ -174,7 +175,7 @@ COOPERATIVE: Final = Setting(
     "",
     "whether workers keep processing their retained partitions during a rebalance; a single worker of the "
     "group without this makes every rebalance eager",
-    "app/compose.py",
+    "app/rebalance/consumer_thread.py",
 )
 OVERLAY: Final = Setting(
     "FAUST_ASSIGNER_OVERLAY",
@@ -220,7 +221,7 @@ SNAPSHOTS: Final = Setting[str | None](
     None,
     "",
     "folder or URL of changelog snapshots to restore tables from",
-    "app/recovery/restoring.py",
+    "app/recovery/restore_settings.py",
     "none",
 )
 BATCHED_REPLAY: Final = Setting(
@@ -229,7 +230,7 @@ BATCHED_REPLAY: Final = Setting(
     True,
     "",
     "whether changelogs are replayed in batches; otherwise by Faust's own loop",
-    "app/recovery/restoring.py",
+    "app/recovery/restore_settings.py",
 )
 RESTORE_SHARE: Final = Setting(
     "FAUST_ASSIGNER_RESTORE_SHARE",

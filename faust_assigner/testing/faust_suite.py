@@ -75,7 +75,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     parts = fixup.PARTS
     if any(item.nodeid.endswith(end) for end in ASSIGNOR_ALONE):
         # Not through the environment: Faust's tests check that the environment is unchanged.
-        left_out = ("repairs", "restore", "router", "cooperative", "reads", "ledger", "metrics")
+        left_out = ("repairs", "router", "reads", "ledger", "metrics")
         fixup.PARTS = tuple(part for part in parts if part not in left_out)
     yield
     fixup.PARTS = parts

@@ -224,13 +224,7 @@ class KnownPartitions(Consumer):
 
 
 class FlowGate(KnownPartitions):
-    """A part of the consumer: no partition resumes from the revocation until the next recovery begins.
-
-    Within a recovery, source partitions resume only after the seek to their committed offsets.
-    """
-
-    #: Partitions whose resumption waits for the end of ``sources_held()``; None outside of that block.
-    _held: set[Any] | None = None
+    """A part of the consumer: no partition resumes from the revocation until the next recovery begins."""
 
     #: True from the revocation until the recovery of the next generation begins.
     _between_generations: bool = False
@@ -325,12 +319,8 @@ class FlowGate(KnownPartitions):
             super().resume_flow()
 
     def resume_partitions(self, tps: Iterable[Any]) -> None:
-        """Fetch from ``tps`` again, at once or after ``sources_held()``; not between generations."""
-        if self._between_generations:
-            return
-        if self._held is not None:
-            self._held |= ensure_TPset(tps)
-        else:
+        """Fetch from ``tps`` again, unless the next generation is about to begin."""
+        if not self._between_generations:
             super().resume_partitions(ensure_TPset(tps))
             self._resumed.set()
 
@@ -340,36 +330,3 @@ class FlowGate(KnownPartitions):
             self._buffered_partitions.discard(tp)
         else:
             super().on_buffer_drop(tp)
-
-    @contextlib.contextmanager
-    def sources_held(self) -> Iterator[None]:
-        """Delay calls of ``resume_partitions`` to the end of the block; drop them if the block raises."""
-        self._held = set()
-        try:
-            yield
-            held, self._held = self._held, None
-            self.resume_partitions(held)
-        finally:
-            self._held = None
-
-
-class Unrepaired(KnownPartitions):
-    """A part of other drivers' consumers: the methods that the recovery calls, without effect."""
-
-    fetch_rounds: int = 0
-    between_generations: bool = False
-
-    def begin_generation(self) -> None:
-        """Ignore the begin of a recovery."""
-
-    def record_ended(self, tp: Any) -> None:
-        """Ignore the end of a record."""
-
-    def may_fetch(self, tp: Any) -> bool:
-        """Return False, as the answer is unknown: the recovery then waits as stock does."""
-        return False
-
-    @contextlib.contextmanager
-    def sources_held(self) -> Iterator[None]:
-        """Have no effect: partitions resume within the block."""
-        yield

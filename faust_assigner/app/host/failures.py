@@ -123,20 +123,6 @@ FAILURES: Final[tuple[PrivateApi, ...]] = (
             _PASSED,
         ),
         (
-            "_build_highwaters",
-            "async (self, consumer, tps, destination, title)",
-            "repairs",
-            "overridden: asked again while the broker is silent, tables opened first",
-            _SILENT,
-        ),
-        (
-            "_seek_offsets",
-            "async (self, consumer, tps, offsets, title)",
-            "repairs",
-            "overridden: asked again while the broker is silent",
-            _SILENT,
-        ),
-        (
             "_resume_streams",
             "async (self, generation_id=)",
             "repairs",
@@ -181,6 +167,7 @@ FAILURES: Final[tuple[PrivateApi, ...]] = (
             _PASSED,
         ),
         ("_actives_span", "class attribute", "repairs", "tagged when actives are ready", _SPANS),
+        ("_recovery_span", "class attribute", "repairs", "the parent of both spans", _SPANS),
         (
             "_standbys_span",
             "class attribute",
@@ -432,7 +419,7 @@ FAILURES: Final[tuple[PrivateApi, ...]] = (
     *rows_of(
         "aiokafka:AIOKafkaConsumer",
         ("_closed", "set in __init__", "repairs", "whether it has been stopped", _WATCHED),
-        ("_fetcher", "set in __init__", "repairs restore", "whether it fetches", _WATCHED),
+        ("_fetcher", "set in __init__", "repairs", "whether it fetches", _WATCHED),
     ),
     *rows_of(
         "aiokafka.consumer.group_coordinator:GroupCoordinator",

@@ -28,13 +28,10 @@ A shape is a signature (`=` marks a default), a property, a class attribute, or 
 name. The parts are:
 
 - `assignor`: every app needs it.
-- `repairs`: no record is lost or repeated at a rebalance.
-- `restore`: snapshots and batched replay.
+- `repairs`: no record is lost or repeated at a rebalance, and retained partitions continue during it.
 - `driver_assignor`: the driver asks the app's assignor.
 - `router`, `reads`: requests for keys.
 - `weights`, `ledger`, `metrics`: the parts of these names.
-- `cooperative`: retained partitions continue during a rebalance. If a row of this part does not fit,
-  rebalances are eager.
 - `stock`: comparisons with stock Faust only.
 
 The test is the one that fails if the name gets another meaning.

@@ -93,17 +93,18 @@ class Listener(Protocol):
 class CooperativeMember:
     """The state of a cooperative member between two requests.
 
-    ``chosen`` is the protocol name of the last round. ``gave_up``: all partitions were revoked before this
-    round, and the app has had no assignment since. ``lost``: other members may own this member's partitions;
-    the member commits no offsets until it has revoked all partitions. ``round`` is done when SyncGroup has
-    been answered, and None outside of a round. ``telling`` is the task that notifies the app of the last
-    answer.
+    ``offers``: the member offers cooperative rounds beside eager rounds. ``chosen`` is the protocol name of
+    the last round. ``gave_up``: all partitions were revoked before this round, and the app has had no
+    assignment since. ``lost``: other members may own this member's partitions; the member commits no offsets
+    until it has revoked all partitions. ``round`` is done when SyncGroup has been answered, and None outside
+    of a round. ``telling`` is the task that notifies the app of the last answer.
     """
 
     fetcher: FairFetcher
     assignor: Any
     listener: Listener
     fence: HeartbeatFence
+    offers: bool = True
     chosen: str = EAGER
     gave_up: bool = False
     lost: bool = False
@@ -150,7 +151,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         if isinstance(request, JoinGroupRequest):
             # aiokafka sends one JoinGroup for each assignor name; put both names into one request.
             said = [metadata for name, metadata in request._group_protocols if name == EAGER]
-            request._group_protocols = [(COOPERATIVE, said[0]), (EAGER, said[0])]
+            names = (COOPERATIVE, EAGER) if self.membership.offers else (EAGER,)
+            request._group_protocols = [(name, said[0]) for name in names]
         kind = type(request).__name__.removesuffix("Request")
         beating = create_task(self._beat_in_round())
         try:
@@ -445,14 +447,17 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
 
 
 async def take_over(
-    consumer: Any, assignor: Any, listener: Listener, fence: HeartbeatFence
+    consumer: Any, assignor: Any, listener: Listener, fence: HeartbeatFence, *, offers: bool = True
 ) -> CooperativeCoordinator:
-    """Make ``consumer`` cooperative, an AIOKafkaConsumer after its start and before its subscription."""
+    """Replace the coordinator of ``consumer``, an AIOKafkaConsumer between its start and its subscription.
+
+    It ``offers`` cooperative rounds, or eager rounds only.
+    """
     fetcher = await replace_fetcher(consumer, FairFetcher)
-    membership = CooperativeMember(fetcher, assignor, listener, fence)
+    membership = CooperativeMember(fetcher, assignor, listener, fence, offers)
     make = partial(CooperativeCoordinator, membership=membership)
     coordinator = await replace_coordinator(consumer, make)
     watch(coordinator, fence)
-    assignor.cooperative = True
+    assignor.cooperative = offers
     membership.watching = create_task(coordinator._watch())
     return coordinator

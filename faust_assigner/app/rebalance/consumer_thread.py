@@ -1,4 +1,4 @@
-"""The driver's consumer thread: one class for each set of installed parts, named by ``compose.py``.
+"""The driver's consumer thread: with the repairs, and without.
 
 Everything here runs on the consumer's thread, except ``seek_to_committed`` and
 ``verify_event_path``.
@@ -18,6 +18,8 @@ from faust_assigner.app.membership.instance import guard_instance
 from faust_assigner.app.membership.leader_guard import guard_leader
 from faust_assigner.app.membership.shutdown import EndsWithItsProcess
 from faust_assigner.app.rebalance.incremental import ThreadListener
+from faust_assigner.app.settings import read_or_default
+from faust_assigner.settings.table import COOPERATIVE
 
 
 class AssigningThread(AIOKafkaConsumerThread):  # type: ignore[misc]
@@ -78,16 +80,14 @@ class RepairedThread(AssigningThread):
         """Stop the client within the shutdown's time limit."""
         await self.consumer.stop_client(self, super().on_thread_stop)
 
-
-class IncrementalThread(RepairedThread):
-    """The thread of a consumer whose rebalances stop only the partitions that move."""
-
     async def _replace_parts(self, client: Any) -> None:
-        """Make the client cooperative, unless it is in no group, as the one of a client-only app."""
+        """Give the client our coordinator and fetcher; the client of a client-only app is in no group."""
         if not hasattr(client._coordinator, "ensure_active_group"):
             return
         app, consumer, listener = self.app, self.consumer, ThreadListener(self)
-        coordinator = await take_over(client, app.assignor, listener, consumer.fence)
+        coordinator = await take_over(
+            client, app.assignor, listener, consumer.fence, offers=read_or_default(app, COOPERATIVE)
+        )
         fetcher = coordinator.membership.fetcher
         fetcher.is_wanted, fetcher.is_hurried = consumer.is_wanted, listener.is_taking_on
         fetcher.counters = app.assignor.counters

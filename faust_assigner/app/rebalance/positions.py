@@ -17,8 +17,7 @@ import rocksdict
 from faust.types import TP
 from mode import get_logger
 
-from faust_assigner.app.recovery.restoring import is_writable
-from faust_assigner.app.tables.disk import known, stored_offsets
+from faust_assigner.app.tables.disk import is_writable, known, stored_offsets
 from faust_assigner.app.tables.files import store_of
 
 logger = get_logger(__name__)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mode import get_logger
 
@@ -20,17 +21,12 @@ from faust_assigner.app.recovery.bring_up import Stop
 from faust_assigner.app.recovery.callbacks import RecoverCallbacks
 from faust_assigner.app.recovery.following import StandbyFollower
 from faust_assigner.app.recovery.order import chunks, ready_sources
-from faust_assigner.app.recovery.restoring import SILENT_SHARE, is_writable
+from faust_assigner.app.recovery.restoring import SILENT_SHARE
 from faust_assigner.app.retry import retry
 from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.disk import known
+from faust_assigner.app.tables.disk import is_writable, known
 from faust_assigner.app.tables.files import close_all, open_for_streams, store_of
-
-if TYPE_CHECKING:
-    from faust_assigner.app.recovery.bases import Recovery
-else:
-    Recovery = object
 
 logger = get_logger(__name__)
 
@@ -91,6 +87,8 @@ class PartitionRecovery(StandbyFollower):
         self.stop_assigning()
         self._before = frozenset(self.active_tps), frozenset(self.standby_tps)
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+        if self.signal_recovery_start.is_set():
+            self.app.consumer.begin_generation()
         self._roles = frozenset(), frozenset()  # the round may assign no table partition
         self._put_aside()
 
@@ -122,9 +120,6 @@ class PartitionRecovery(StandbyFollower):
         self.stop_assigning()
         super().tables_failed(table, error)
 
-    async def _open_tables(self) -> None:
-        """Open no table yet; ``_take_roles`` opens them."""
-
     def _to_open(self) -> set[Any]:
         """The partitions to open, without the kept ones.
 
@@ -135,6 +130,7 @@ class PartitionRecovery(StandbyFollower):
 
     async def _resume_streams(self, generation_id: int = 0) -> None:
         await super()._resume_streams(generation_id)
+        self.completed_generation = generation_id
         self._flows(generation_id)
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
@@ -156,6 +152,7 @@ class PartitionRecovery(StandbyFollower):
             and not self.app.consumer.between_generations
         ):
             self._complete, self._followed, self.is_flowing = set(), set(), True
+            self.restored = {}
             # As in Faust: of every table, even if this worker has no partition of it.
             self._callbacks.owe(self.tables.values())
 
@@ -203,7 +200,8 @@ class PartitionRecovery(StandbyFollower):
         began = monotonic()
         try:
             pending, fresh = await self._take_roles(actives, standbys)
-            await self._restore_actives(pending)
+            with self._trace_actives() if pending else nullcontext():
+                await self._restore_actives(pending)
             await self._finish()
             # Streams do not wait until the files of copies are open.
             await self._open_copies(fresh)
@@ -279,7 +277,7 @@ class PartitionRecovery(StandbyFollower):
             self.standby_tps.add(tp)
             self.standbys_for_table[of[tp.topic]].add(tp)
         self._taken = frozenset(pending)
-        await super()._open_tables()
+        await self._open_tables()
         for tp in pending & was.keys():
             # A table in memory stores no offset; its standby has been read up to this offset.
             if not is_writable(store_of(of[tp.topic])):
@@ -294,7 +292,7 @@ class PartitionRecovery(StandbyFollower):
         for tp in sorted(fresh):
             self.add_standby(self.tables._changelogs[tp.topic], tp)
         self._taken = frozenset(fresh)
-        await super()._open_tables()
+        await self._open_tables()
 
     async def _open(self, tps: Iterable[Any], *, breath: float = 0.0) -> None:
         """Open databases in a thread; ``_open_tables`` waits for those that fail to open.

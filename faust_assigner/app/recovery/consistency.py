@@ -21,7 +21,7 @@ from typing import Any
 from faust.exceptions import ConsistencyError
 from mode import get_logger
 
-from faust_assigner.app.recovery.restoring import connection_of
+from faust_assigner.app.recovery.restore_settings import connection_of
 from faust_assigner.app.tables.disk import known
 from faust_assigner.snapshots.changelog import extents_of
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faust_assigner.app.recovery.bring_up import MIN_STANDBY_GAP, Stop
 from faust_assigner.app.recovery.consistency import begin_anew
-from faust_assigner.app.recovery.restoring import is_writable, settings_of
+from faust_assigner.app.recovery.restore_settings import settings_of
+from faust_assigner.app.recovery.restoring import RestoringRecovery
 from faust_assigner.app.retry import retry
-from faust_assigner.app.tables.disk import known
-
-if TYPE_CHECKING:
-    from faust_assigner.app.recovery.bases import Recovery
-else:
-    Recovery = object
+from faust_assigner.app.tables.disk import is_writable, known
 
 
-class StandbyFollower(Recovery):
+class StandbyFollower(RestoringRecovery):
     """The part of the table manager's recovery that follows partitions while streams flow."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -43,6 +39,7 @@ class StandbyFollower(Recovery):
             start = {tp: known(self.standby_offsets[tp]) + 1 for tp in fresh}
             await retry(self, "Seek in standby changelogs", partial(consumer.seek_wait, start))
             self._followed |= fresh.difference(behind)
+            self._trace_standbys()
         consumer.resume_partitions(self.standby_tps.difference(behind))
         if behind:
             self._catching_up = asyncio.ensure_future(self._catch_up(behind))

@@ -18,7 +18,6 @@ from faust_assigner.app.recovery.replay_loop import ReplayLoop
 from faust_assigner.app.retry import pause_s, retry
 from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables import write_behind as overlay
-from faust_assigner.app.tables.disk import known
 from faust_assigner.app.tables.files import (
     TableStore,
     is_storage_error,
@@ -54,51 +53,10 @@ class RecoveryLoop(ReplayLoop):
         super().__init__(*args, **kwargs)
         self.consistency = Consistency(self.app)
 
-    # -- Faust's steps, in an order that loses no records
-
-    async def on_rebalance(
-        self,
-        assigned: set[Any],
-        revoked: set[Any],
-        newly_assigned: set[Any],
-        generation_id: int = 0,
-    ) -> None:
-        """Take the new partitions; from now on this generation's recovery may resume them."""
-        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
-        if self.signal_recovery_start.is_set():
-            self.app.consumer.begin_generation()
-
-    async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """Seek to the committed offsets, then resume the source partitions; Faust resumes first."""
-        overlay.resume(self.app, self.active_tps)
-        windows.restored(self.tables.closings, self.active_tps)
-        with self.app.consumer.sources_held():
-            await super().on_recovery_completed(generation_id)
-        self.completed_generation = generation_id
-
-    async def _resume_streams(self, generation_id: int = 0) -> None:
-        await super()._resume_streams(generation_id)
-        self.completed_generation = generation_id
-
     def revoke(self, tp: Any) -> None:
         """Forget the partition's offset and its windows."""
         super().revoke(tp)
         windows.revoked(self.tables.closings, tp)
-
-    def is_restored(self, tp: Any) -> bool:
-        """Whether the table of this active changelog partition is completely restored."""
-        app = self.app
-        return bool(
-            tp in self.active_tps
-            and self.completed_generation == app.consumer_generation_id
-            and not (
-                self.in_recovery
-                or tp in self._reopen
-                or self._tables_failed.is_set()
-                or self.signal_recovery_start.is_set()
-                or app.consumer.between_generations
-            )
-        )
 
     def is_doubtful(self, tp: Any) -> bool:
         """Whether its database may lack records that count as read; it is opened and read anew."""
@@ -118,8 +76,8 @@ class RecoveryLoop(ReplayLoop):
     async def _wait(self, coro: Any, timeout: Any = None) -> None:
         """Wait without a time limit until the step is done, the service stops or a recovery begins.
 
-        Faust treats a timeout as a stop of the service. Each request has its own timeout, and the
-        steps below repeat their requests.
+        Faust treats a timeout as a stop of the service. Each request has its own timeout and is
+        repeated.
         """
         with self._waits_for(coro):
             await super()._wait(coro, timeout=None)
@@ -143,42 +101,6 @@ class RecoveryLoop(ReplayLoop):
             return bool(await super().wait_for_stopped(*coros, timeout=timeout))
         finally:
             self.idle = False
-
-    async def _build_highwaters(
-        self, consumer: Any, tps: Any, destination: Any, title: str
-    ) -> None:
-        if title == "active":
-            await self._open_tables()
-        await retry(
-            self,
-            f"Ends of {title} changelogs",
-            partial(super()._build_highwaters, consumer, tps, destination, title),
-        )
-        if title == "standby":
-            await self._compare(consumer, tps, self.standby_offsets, destination)
-
-    async def _build_offsets(self, consumer: Any, tps: Any, destination: Any, title: str) -> None:
-        await retry(
-            self,
-            f"Beginnings of {title} changelogs",
-            partial(super()._build_offsets, consumer, tps, destination, title),
-        )
-        if title == "active":
-            await self._compare(consumer, tps, destination, self.active_highwaters)
-
-    async def _compare(self, consumer: Any, tps: Any, offsets: Any, highwaters: Any) -> None:
-        """Make Faust's check before Faust does, and raise each end to the table's offset.
-
-        A table that is not behind is complete, even if readers do not see all its records yet.
-        """
-        ends = {tp: known(highwaters[tp]) + 1 for tp in tps}
-        if ahead := await self._ahead(offsets, ends):
-            firsts = await consumer.earliest_offsets(*ahead)
-            for tp in sorted(ahead):
-                begin_anew(self.tp_to_table[tp], tp, firsts[tp])
-                offsets[tp] = firsts[tp] - 1
-        for tp in tps:
-            highwaters[tp] = max(known(highwaters[tp]), known(offsets[tp]))
 
     async def _ahead(self, offsets: Any, ends: Any) -> frozenset[Any]:
         """The partitions of tables ahead of changelogs; raises ConsistencyError if checked."""
@@ -229,13 +151,6 @@ class RecoveryLoop(ReplayLoop):
             self.consistency.doubted.pop(tp, None)
         self._reopen |= ahead
         self.begin_again()
-
-    async def _seek_offsets(self, consumer: Any, tps: Any, offsets: Any, title: str) -> None:
-        await retry(
-            self,
-            f"Seek in {title} changelogs",
-            partial(super()._seek_offsets, consumer, tps, offsets, title),
-        )
 
     # -- tables that cannot be read or written
 
@@ -307,17 +222,6 @@ class RecoveryLoop(ReplayLoop):
             await self.sleep(pause_s(self._troubles))
             self._last_trouble = monotonic()
             self.begin_again()
-
-    # -- restores beside the loop, which this recovery has none of
-
-    def stop_assigning(self) -> None:
-        """Have no effect: this recovery restores all partitions together."""
-
-    def stop_restoring(self) -> None:
-        """Have no effect: this recovery has no restore threads."""
-
-    async def stop_and_wait(self) -> None:
-        """Have no effect: this recovery has no restore threads."""
 
     def begin_again(self) -> None:
         """Recover this generation once more, unless the next generation is about to begin."""

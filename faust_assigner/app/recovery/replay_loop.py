@@ -9,6 +9,8 @@ matter.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -127,8 +129,6 @@ class ReplayLoop(RecoveryBase):
         # Not after a failed flush, which begins the recovery again.
         if self.in_recovery and not self.need_recovery():
             self._set_recovery_ended()
-            if self._actives_span is not None:
-                self._actives_span.set_tag("Actives-Ready", True)
             self.signal_recovery_end.set()
         if (
             (self._standbys_span is not None or not self.tables.standbys_ready)
@@ -139,6 +139,40 @@ class ReplayLoop(RecoveryBase):
             finish_span(self._standbys_span)
             self._standbys_span: Any = None
             self.tables.on_standbys_ready()
+
+    @contextmanager
+    def _trace_actives(self) -> Iterator[None]:
+        """Trace the block, which restores actives, as Faust traces its own recovery."""
+        self._actives_span = span = self._begin_span("actives")
+        try:
+            yield
+        except BaseException as error:
+            finish_span(span, error=error)
+            raise
+        else:
+            if span is not None:
+                span.set_tag("Actives-Ready", True)
+            finish_span(span)
+        finally:
+            self._actives_span = None
+
+    def _trace_standbys(self) -> None:
+        """Begin the span of standbys that are read; ``_maybe_end`` finishes it."""
+        finish_span(self._standbys_span)
+        self._standbys_span = self._begin_span("standbys")
+
+    def _begin_span(self, name: str) -> Any:
+        """Begin a span below that of the last eager round; None without a tracer."""
+        if self.app.tracer is None:
+            return None
+        if name == "actives":
+            tags = {"Active-Stats": self.active_stats()}
+        else:
+            tags = {"Standby-Stats": self.standby_stats()}
+        tracer = self.app.tracer.get_tracer("_faust")
+        span = tracer.start_span(f"recovery-{name}", child_of=self._recovery_span, tags=tags)
+        self.app._span_add_default_tags(span)
+        return span
 
     async def _look_for_the_end(self) -> None:
         """Declare partitions restored that are fetched to the end with all records applied.

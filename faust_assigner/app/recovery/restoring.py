@@ -19,13 +19,11 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from faust.stores.rocksdb import Store as RocksDBStore
-from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 from faust.types import TP
 from mode import Service, get_logger
 
@@ -39,23 +37,16 @@ from faust_assigner.app.recovery.bring_up import (
     Stop,
     bring_up,
     scratch_folder,
-    sweep_scratch,
 )
 from faust_assigner.app.recovery.decoding import decoding_of
+from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.progress import Progress
+from faust_assigner.app.recovery.restore_settings import settings_of
 from faust_assigner.app.recovery.restore_throttle import RestoreThrottle
-from faust_assigner.app.recovery.unreadable import unreadable_of
 from faust_assigner.app.settings import read_or_default
-from faust_assigner.app.tables.disk import known
-from faust_assigner.settings.table import BATCHED_REPLAY, RESTORE_SHARE, SNAPSHOTS
-from faust_assigner.snapshots.asking import Connection
+from faust_assigner.app.tables.disk import is_writable, known, takes_files
+from faust_assigner.settings.table import RESTORE_SHARE
 from faust_assigner.snapshots.sst import ingest
-
-if TYPE_CHECKING:
-    # compose.py names the class below at run time.
-    from faust_assigner.app.host.bases import RecoveryBase as Recovery
-else:
-    Recovery = object
 
 logger = get_logger(__name__)
 
@@ -73,60 +64,19 @@ def restored_partitions(app: Any) -> Mapping[TP, Restored]:
     return getattr(app.tables.recovery, "restored", {})
 
 
-class RestoringRecovery(Recovery):
+class RestoringRecovery(RecoveryLoop):
     """The part of the table manager's recovery that restores databases before offsets are read."""
 
     restored: dict[TP, Restored]
     _stop: Stop
     _working: set[asyncio.Future[Any]]
-    _patient: bool
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.restored = {}
         self.progress = Progress()
         self._stop = Stop()
         self._working = set()
-        self._patient = False
         super().__init__(*args, **kwargs)
-
-    # -- the hooks
-
-    def _build_offsets(
-        self, consumer: Any, tps: set[TP], destination: Any, title: str
-    ) -> Awaitable[None]:
-        """Build the offsets, then restore the active partitions.
-
-        Not ``async``: the call itself tells ``_wait`` that the next wait may be long.
-        """
-        self._patient = title == "active"
-        return self._build_and_restore(consumer, tps, destination, title)
-
-    async def _wait(self, coro: Any, timeout: Any = None) -> None:
-        if self._patient:
-            # Faust limits this step to one request timeout; downloads and replays end by
-            # themselves.
-            self._patient, timeout = False, None
-        await super()._wait(coro, timeout=timeout)
-
-    async def _build_and_restore(
-        self, consumer: Any, tps: set[TP], destination: Any, title: str
-    ) -> None:
-        await super()._build_offsets(consumer, tps, destination, title)
-        if title != "active":
-            return
-        self.restored = {}
-        try:
-            await self._restore(frozenset(tps), destination)
-        except Exception:
-            logger.exception("Could not restore from snapshots; tables are replayed")
-
-    async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """Resume the streams, then exchange standbys for snapshots: faster than a replay."""
-        await super().on_recovery_completed(generation_id)
-        if self.app.consumer_generation_id == generation_id and read_or_default(
-            self.app, SNAPSHOTS
-        ):
-            self.add_future(self._exchange_standbys(generation_id))
 
     async def on_stop(self) -> None:
         """Stop using the databases before the tables close them."""
@@ -150,12 +100,6 @@ class RestoringRecovery(Recovery):
             was_idle = idle
 
     # -- active partitions
-
-    async def _restore(self, tps: frozenset[TP], offsets: Any) -> None:
-        limit = self.app.conf.broker_max_poll_interval
-        stop = Stop(limit * SILENT_SHARE if limit else None)
-        async for _ in self._in_batches(sorted(tps), offsets, self.active_highwaters, stop):
-            pass
 
     async def _in_batches(
         self, tps: Sequence[TP], offsets: Any, highwaters: Any, stop: Stop
@@ -199,7 +143,12 @@ class RestoringRecovery(Recovery):
                 ours.discard(tp)
                 self._note(tp, restored, offsets, highwaters)
                 yield tp
-        await working
+        try:
+            await working
+        except Exception:
+            logger.exception("Could not restore in batches or from snapshots; tables are replayed")
+            for tp in sorted(ours):
+                yield tp
 
     def _pace(self) -> RestoreThrottle:
         app = self.app
@@ -331,41 +280,6 @@ class RestoringRecovery(Recovery):
         # If the waiting task was cancelled, asyncio would report the error as never retrieved.
         if not work.cancelled():
             work.exception()
-
-
-def is_writable(store: Any) -> bool:
-    """Whether the store is RocksDB through rocksdict, ours to write; not for sets or memory."""
-    return isinstance(store, RocksDBStore) and store.use_rocksdict and not store.read_only
-
-
-def takes_files(store: Any) -> bool:
-    """Whether SST files with plain values fit: a database with a TTL stores times with values."""
-    return is_writable(store) and store.rocksdb_options.ttl is None
-
-
-def connection_of(app: Any) -> Connection:
-    """The app's connection to its cluster; reads the app's configuration only."""
-    conf, transport = app.conf, app.transport
-    return {
-        "bootstrap_servers": server_list(transport.url, transport.default_port),
-        "client_id": f"{conf.broker_client_id}-restore",
-        "request_timeout_ms": int(conf.broker_request_timeout * 1000),
-        **credentials_to_aiokafka_auth(conf.broker_credentials, conf.ssl_context),
-    }
-
-
-def settings_of(app: Any) -> Settings:
-    """The app's connection and restore settings, from its configuration; removes old scratch."""
-    folder = Path(app.conf.tabledir)
-    sweep_scratch(folder)
-    return Settings(
-        read_or_default(app, SNAPSHOTS),
-        read_or_default(app, BATCHED_REPLAY),
-        connection_of(app),
-        "read_committed" if app.in_transaction else "read_uncommitted",
-        folder,
-        unreadable_of(app),
-    )
 
 
 def _build_database(finder: Finder, tp: TP, folder: Path, table: Any) -> tuple[Path, Any] | None:

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 from faust.tables.recovery import Recovery
 
 from faust_assigner.app.host.mixing import over
-from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.replay_loop import ChangelogQueue
-from faust_assigner.app.recovery.restoring import RestoringRecovery
 from faust_assigner.app.tables import window_closing as windows
 from faust_assigner.app.tables.files import take_care_of
 
@@ -25,7 +23,7 @@ class RecoveringTables(TableManager):
     _changelog_queue: ChangelogQueue | None
     _recovery: Any
     #: The class of the recovery to make.
-    recovery_class: type = RecoveryLoop
+    recovery_class: type
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: The closing of windows, one for each windowed table.
@@ -93,37 +91,3 @@ class RecoveringTables(TableManager):
         await super()._update_channels()
         for channel in self._channels.values():
             channel.on_decode_error = self.recovery.name_unreadable
-
-
-class RestoringTables(TableManager):
-    """The part of Faust's unrepaired table manager that restores; rebalances wait for its threads."""
-
-    _recovery: Any
-
-    @property
-    def recovery(self) -> Any:
-        """The recovery service, made at first use: ours, derived from the app's own."""
-        if self._recovery is None:
-            theirs = super().recovery
-            if not isinstance(theirs, RestoringRecovery):
-                theirs.beacon.detach(self.beacon)
-                kind = over(RestoringRecovery, type(theirs))
-                theirs = kind(self.app, self, beacon=self.beacon, loop=self.loop)
-            self._recovery = theirs
-        return self._recovery
-
-    def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Stop restoring first: other workers may soon own the partitions."""
-        self.recovery.stop_restoring()
-        super().on_partitions_revoked(revoked)
-
-    async def on_rebalance(
-        self,
-        assigned: set[Any],
-        revoked: set[Any],
-        newly_assigned: set[Any],
-        generation_id: int = 0,
-    ) -> None:
-        """Open and close databases only while no restore thread holds a database."""
-        await self.recovery.stop_and_wait()
-        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)

@@ -191,3 +191,13 @@ def _stored_offset(database: Any) -> int | None:
 def known(offset: int | None) -> int:
     """The last read offset; -1 before the first record."""
     return -1 if offset is None else offset
+
+
+def is_writable(store: Any) -> bool:
+    """Whether the store is RocksDB through rocksdict, ours to write; not for sets or memory."""
+    return isinstance(store, Store) and store.use_rocksdict and not store.read_only
+
+
+def takes_files(store: Any) -> bool:
+    """Whether SST files with plain values fit: a database with a TTL stores times with values."""
+    return is_writable(store) and store.rocksdb_options.ttl is None

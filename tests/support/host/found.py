@@ -19,7 +19,6 @@ from faust.tables.base import Collection
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types.enums import ProcessingGuarantee
 
-from faust_assigner.app import compose
 from faust_assigner.app.assignor import PartitionAssignor
 from faust_assigner.app.host.mixing import over
 from faust_assigner.app.tables.scope import ScopedTable
@@ -67,7 +66,6 @@ def composed() -> tuple[type, ...]:
         classes += [object.__getattribute__(app.conf, name) for name in ("Router", "Stream")]
         found.update(dict.fromkeys(classes))
     found[over(ScopedTable, Collection)] = None
-    found[compose.ReplayingTables] = None
     found[type("Assignor", (PartitionAssignor, StockAssignor), {})] = None
     modules()
     found.update(dict.fromkeys(_ours_under(GroupCoordinator)))

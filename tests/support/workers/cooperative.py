@@ -9,7 +9,6 @@ from typing import Any
 
 from faust.types import TP
 
-from faust_assigner.app import compose
 from faust_assigner.app.rebalance.incremental import ThreadListener
 from tests.support.workers.virtual import Worker, running
 
@@ -26,8 +25,6 @@ class CooperativeWorker(Worker):
 
     def install_more(self) -> None:
         """As the fixup does it."""
-        compose.restore(self.app)
-        compose.rebalance_incrementally(self.app)
         self.declare()
 
     def declare(self) -> None:
@@ -107,7 +104,6 @@ def log_of(table: Any, partition: int) -> TP:
 async def owning(worker: CooperativeWorker, actives: Iterable[int]) -> AsyncIterator[None]:
     """``worker`` runs, owns ``actives`` and is at rest."""
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance(actives)
         assert await worker.until(lambda: worker.at_rest)
         yield

@@ -112,8 +112,14 @@ class VirtualConsumer:
         self._max_poll_records = max_poll_records
         self._fetcher = VirtualFetcher(self)
         self._coordinator = SimpleNamespace(
-            generation=0, _metadata_snapshot=defaultdict(lambda: logs.partitions)
+            generation=0,
+            _metadata_snapshot=defaultdict(lambda: logs.partitions),
+            fetch_committed_offsets=self._committed,
         )
+
+    async def _committed(self, tps: Iterable[TP]) -> dict[TP, Any]:
+        """All committed offsets, as the group tells them at once."""
+        return {tp: SimpleNamespace(offset=self.logs.committed.get(tp, -1)) for tp in tps}
 
     async def start(self) -> None:
         """Remember the thread's loop."""
@@ -318,14 +324,6 @@ class Worker:
         """The virtual client."""
         client: VirtualConsumer = self.app.consumer._thread._consumer
         return client
-
-    def start_rounds(self) -> None:
-        """Once the worker runs: the group tells all committed offsets at once."""
-
-        async def fetch(tps: Iterable[TP]) -> dict[TP, Any]:
-            return {tp: SimpleNamespace(offset=self.logs.committed.get(tp, -1)) for tp in tps}
-
-        self.consumer._coordinator.fetch_committed_offsets = fetch
 
     def source(self, partition: int = 0) -> TP:
         """Orders."""

@@ -17,7 +17,6 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust_assigner.app import compose as module
 from faust_assigner.app import fixup
 from faust_assigner.app.compose import repair
-from faust_assigner.app.host.mixing import parts_of
 from faust_assigner.app.queries.forwarding import AllowlistRouter
 from faust_assigner.app.recovery.table_manager import RecoveringTables
 from faust_assigner.app.tables.scope import ScopedTable
@@ -37,7 +36,14 @@ def app_in(folder: Path, **options: Any) -> Any:
 def parts(app: Any) -> list[Any]:
     """What a repair puts in place of Faust's."""
     conf = app.conf
-    return [conf.TableManager, conf.Stream, app.flow_control, app._new_consumer]
+    return [
+        conf.TableManager,
+        conf.Stream,
+        app.flow_control,
+        app._new_consumer,
+        app.FlowControlQueue,
+        app._stop_consumer,
+    ]
 
 
 async def test_a_second_repair_changes_nothing(
@@ -49,10 +55,11 @@ async def test_a_second_repair_changes_nothing(
     once = parts(app)
     assert issubclass(once[0], RecoveringTables)
     repair(app)
-    assert [a is b for a, b in zip(parts(app), once, strict=True)] == [True] * 4
+    assert [a is b for a, b in zip(parts(app), once, strict=True)] == [True] * 6
     assert app.tables is not None
     repair(app)
     assert "could be repaired" not in caplog.text
+    assert "Rebalances are eager" not in caplog.text
 
 
 async def test_an_app_that_is_in_use_is_warned_about_once(
@@ -83,32 +90,17 @@ async def test_only_the_parts_that_are_named_are_installed(tmp_path: Path) -> No
     assert issubclass(app.conf.TableManager, RecoveringTables)
 
 
-async def test_a_second_call_for_incremental_rebalances_changes_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its hooks are installed once; no warning, even when the tables are made."""
-    app = app_in(tmp_path)
-    module.install(app, ("repairs", "restore", "cooperative"))
-    made = [*parts(app), app.FlowControlQueue, app._stop_consumer]
-    for _ in range(2):
-        module.rebalance_incrementally(app)
-        now = [*parts(app), app.FlowControlQueue, app._stop_consumer]
-        assert [a is b for a, b in zip(now, made, strict=True)] == [True] * 6
-        assert app.tables is not None
-    assert "Rebalances are eager" not in caplog.text
-
-
 class OwnTables(TableManager):
     """An app's own."""
 
 
 async def test_an_apps_own_class_stays_below_ours(tmp_path: Path) -> None:
-    """Once, however many parts the table manager takes part in; under its own name."""
+    """Once; under its own name."""
     app = app_in(tmp_path, TableManager=OwnTables)
-    module.install(app, ("repairs", "restore", "cooperative"))
+    module.install(app, ("repairs", "driver_assignor"))
     made = app.conf.TableManager
-    assert made.__mro__.index(module.TablesByPartition) < made.__mro__.index(OwnTables)
-    assert made.__bases__ == (module.TablesByPartition, OwnTables)
+    assert made.__mro__.index(module.RepairedTables) < made.__mro__.index(OwnTables)
+    assert made.__bases__ == (module.RepairedTables, OwnTables)
     assert made.__name__ == "OwnTables"
 
 
@@ -160,7 +152,7 @@ def transport_of(app: Any, **attributes: Any) -> None:
     [
         (("driver_assignor",), "AssigningThread"),
         (("repairs",), "RepairedThread"),
-        (("repairs", "restore", "cooperative"), "IncrementalThread"),
+        (("repairs", "driver_assignor"), "RepairedThread"),
     ],
 )
 async def test_an_apps_own_thread_of_the_consumer_stays_below_ours(
@@ -203,19 +195,12 @@ class OwnSets(SetTable):  # type: ignore[misc]
 @pytest.mark.parametrize(
     ("installed", "tables", "recovery", "consumer"),
     [
-        (("repairs",), "RepairedTables", "RepairedRecovery", "EagerConsumer"),
-        (("restore",), "ReplayingTables", "RestoringRecovery", None),
+        (("repairs",), "RepairedTables", "RepairedRecovery", "RepairedConsumer"),
         (
-            ("repairs", "restore"),
-            "RestoringRepairedTables",
-            "RestoringRepairedRecovery",
-            "EagerConsumer",
-        ),
-        (
-            ("repairs", "restore", "driver_assignor", "cooperative"),
-            "TablesByPartition",
-            "RecoveryByPartition",
-            "IncrementalConsumer",
+            ("repairs", "driver_assignor"),
+            "RepairedTables",
+            "RepairedRecovery",
+            "RepairedConsumer",
         ),
         (("driver_assignor",), None, None, "AssigningConsumer"),
     ],
@@ -252,29 +237,6 @@ async def test_streams_take_batches_as_the_guarantee_asks(
     app = app_in(tmp_path, processing_guarantee=guarantee)
     module.install(app, ("repairs",))
     assert issubclass(app.conf.Stream, getattr(module, ours))
-
-
-@pytest.mark.parametrize(
-    ("settings", "installed", "line"),
-    [
-        ({"faust_assigner_cooperative": "0"}, ("repairs", "restore"), "COOPERATIVE is off"),
-        ({}, ("restore",), "need the repairs and the batched replay"),
-        ({}, ("repairs",), "need the repairs and the batched replay"),
-        ({"broker": "memory://"}, ("repairs", "restore"), "not the driver of memory:"),
-    ],
-    ids=["switched off", "no repairs", "no restore", "another driver"],
-)
-async def test_rebalances_that_stay_eager_are_logged_with_the_reason(
-    tmp_path: Path, caplog: Any, settings: dict[str, Any], installed: tuple[str, ...], line: str
-) -> None:
-    """No hook of the cooperative rounds is installed."""
-    caplog.set_level("INFO")
-    app = app_in(tmp_path, **settings)
-    module.install(app, (*installed, "cooperative"))
-    assert "Rebalances are eager and stop all partitions" in caplog.text
-    assert line in caplog.text
-    assert "cooperative" not in parts_of(app)
-    assert not isinstance(app._stop_consumer, partial)
 
 
 async def test_copies_are_watched_only_where_they_may_answer(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_on_a_host_that_a_needed_part_does_not_know_the_app_does_not_start(
     app = make_app("http://w", assignor=OURS, broker="kafka://127.0.0.1:1")
     with pytest.raises(HostMismatch, match="another Faust"):
         assert app.conf.id
-    assert asked == [{"assignor", *fixup.PARTS} - {"cooperative", "metrics", "page"}]
+    assert asked == [{"assignor", *fixup.PARTS} - {"metrics", "page"}]
 
 
 def test_a_failing_part_stops_the_app_at_every_try(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,6 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("another version", {"misfits": ("aiokafka 0.9",)}, "FA013 error", {}),
     ("cooperative off", {"is_cooperative": False}, "FA014 warning", {"is_cooperative": True}),
     ("repairs off", {"has_repairs": False}, "FA014 warning", {"has_repairs": True}),
-    ("replay off", {"has_batched_replay": False}, "FA014 warning", {}),
     (
         "full disk",
         {"disk_free_bytes": GIB - 1},

@@ -23,8 +23,9 @@ CALLS: Final[Mapping[str, str]] = {
     "consumer.batches:TransactionalBatches": "__aiter__",
     "consumer.commits:FinalCommit": "_filter_committable_offsets commit_and_end_transactions",
     "rebalance.consumer_thread:AssigningThread": "_create_worker_consumer on_start",
-    "rebalance.consumer_thread:RepairedThread": "_fetch_records on_thread_stop seek_to_committed",
-    "rebalance.consumer_thread:IncrementalThread": "verify_event_path",
+    "rebalance.consumer_thread:RepairedThread": (
+        "_fetch_records on_thread_stop seek_to_committed verify_event_path"
+    ),
     "consumer.fetching:FlowControl": "is_active",
     "consumer.fetching:KnownPartitions": "topic_partitions",
     "consumer.fetching:FlowGate": (
@@ -32,10 +33,7 @@ CALLS: Final[Mapping[str, str]] = {
     ),
     "membership.shutdown:BoundedShutdown": "maybe_wait_for_commit_to_finish wait_empty",
     "membership.fence:MembershipFence": "_commit on_partitions_assigned",
-    "recovery.loop:RecoveryLoop": (
-        "_add _build_highwaters _build_offsets _resume_streams _seek_offsets _wait "
-        "on_rebalance on_recovery_completed revoke wait_for_stopped"
-    ),
+    "recovery.loop:RecoveryLoop": "_add _wait revoke wait_for_stopped",
     "recovery.table_manager:RecoveringTables": (
         "_update_channels add on_commit on_partitions_revoked on_rebalance on_stop"
     ),
@@ -45,7 +43,6 @@ CALLS: Final[Mapping[str, str]] = {
     "consumer.whole_records:RecordBoundaryCommits": "on_partitions_revoked",
     "consumer.waits:DeadlineWaits": "_commit force_commit on_partitions_assigned on_partitions_revoked",
     "recovery.batched_replay:BareFetcher": "_proc_fetch_request",
-    "recovery.restoring:RestoringRecovery": "_wait on_recovery_completed on_stop",
-    "recovery.table_manager:RestoringTables": "on_partitions_revoked on_rebalance",
+    "recovery.restoring:RestoringRecovery": "on_stop",
     "tables.files:TableStore": "_dbs_for_actives _del _open_for_partition _set apply_changelog_batch",
 }

@@ -100,7 +100,7 @@ CONSUMER: Final[tuple[Taken, ...]] = (
     ),
     *alike(
         "faust.transport.drivers.aiokafka:Consumer",
-        "compose:IncrementalConsumer",
+        "compose:RepairedConsumer",
         "_new_consumer_thread",
         "Stock names the thread's class in its code; ours stands over the class that the app names.",
     ),

@@ -35,7 +35,7 @@ _RECOVERY_ROWS = (
         ("sets _standbys_span", f"{_LOOP}._maybe_end"),
         ("calls on_standbys_ready", f"{_LOOP}._maybe_end"),
         ("logs Error in recovery", f"{_LOOP}._take {_LOOP}.name_unreadable"),
-        ("also tags the span of actives", f"{_LOOP}._maybe_end"),
+        ("also tags the span of actives", f"{_LOOP}._trace_actives"),
     ),
     taken(
         f"{_RECOVERY}.flush_buffers",
@@ -43,15 +43,6 @@ _RECOVERY_ROWS = (
         "A batch that a disk refuses is replayed, one that a table refuses is applied record by record.",
         ("event buffer.clear", HERE),
         ("sets _last_flush_at", HERE),
-    ),
-    taken(
-        f"{_RECOVERY}._build_offsets",
-        "recovery.restoring:RestoringRecovery._build_offsets",
-        "The original is called by what this returns.",
-        (
-            "logs %s offsets at start of reading: %s",
-            "recovery.restoring:RestoringRecovery._build_and_restore",
-        ),
     ),
     taken(
         f"{_RECOVERY}.on_recovery_completed",
@@ -123,19 +114,11 @@ _RECOVERY_ROWS = (
             "recovery.restoring:RestoringRecovery._tell_progress",
         ),
         ("logs Resuming flow...", "", "The flow is not stopped."),
-        (
-            "sets _actives_span",
-            "",
-            "The rebalance has a span; of what is restored progress and metrics tell.",
-        ),
+        ("sets _actives_span", f"{_LOOP}._trace_actives"),
         ("logs Done reading from changelog topics", f"{_BY_STATE}._take_on"),
         ("logs Recovery complete", f"{_BY_STATE}._take_on"),
         ("logs Starting standby partitions...", f"{_BY_STATE}._take_on"),
-        (
-            "sets _standbys_span",
-            "",
-            "The rebalance has a span; of what is restored progress and metrics tell.",
-        ),
+        ("sets _standbys_span", f"{_LOOP}._trace_standbys"),
         ("calls on_recovery_completed", f"{_BY_STATE}._tell_tables {_BY_STATE}._begin_callbacks"),
         ("also flushes the producer", "rebalance.incremental:IncrementalRebalance.revoke"),
     ),
@@ -148,17 +131,11 @@ _MANAGER_ROWS = (
         "The queue leaves out records of other generations.",
         ("sets _changelog_queue", HERE),
     ),
-    *(
-        taken(
-            f"{_MANAGER}.recovery",
-            f"{ours}.recovery",
-            "The recovery is of our class.",
-            ("sets _recovery", HERE),
-        )
-        for ours in (
-            "recovery.table_manager:RecoveringTables",
-            "recovery.table_manager:RestoringTables",
-        )
+    taken(
+        f"{_MANAGER}.recovery",
+        "recovery.table_manager:RecoveringTables.recovery",
+        "The recovery is of our class.",
+        ("sets _recovery", HERE),
     ),
     taken(
         f"{_MANAGER}.on_rebalance",

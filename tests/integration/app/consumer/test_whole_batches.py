@@ -116,7 +116,7 @@ async def test_records_read_for_a_batch_outlive_an_agent_that_fails() -> None:
         await worker.rebalance([0, 1])
         worker.send_orders(4, 0)
         worker.send_orders(3, 1)
-        assert await worker.until(lambda: len(worker.processed) >= 3)
+        assert await worker.until(lambda: sum(map(len, worker.batches)) >= 7)
         assert sorted(pair for batch in worker.batches for pair in batch) == [
             (p, o) for p, count in ((0, 4), (1, 3)) for o in range(count)
         ]

@@ -97,7 +97,6 @@ async def test_after_a_table_failed_at_its_first_records_they_are_read_again(
     """Nothing is committed yet, and all that was fetched was dropped with the flow."""
     worker = worker_of_kind(partitions=1)
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0])
         assert await worker.until(lambda: worker.recovered)
         worker.send_orders(10)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, ClassVar
@@ -260,29 +259,11 @@ async def test_no_pause_or_full_buffer_outlives_its_generation() -> None:
         consumer = worker.app.consumer
         await worker.rebalance([0, 1])
         assert await worker.until(lambda: worker.recovered)
-        for kept, gone in ((0, 1), (1, 0)):
+        for kept in (0, 1):
             consumer._buffered_partitions |= {worker.source(0), worker.source(1)}
-            consumer._held = {worker.source(gone)}
             await worker.rebalance([kept])
             assert await worker.until(lambda: worker.recovered)
             assert consumer._active_partitions == {worker.source(kept)}
             assert consumer._paused_partitions == {worker.changelog(kept)}
             assert not consumer._buffered_partitions
-            assert consumer._held is None
             assert not consumer._between_generations
-
-
-async def test_partitions_held_for_a_seek_that_fails_resume_later() -> None:
-    """The seek raised; the next recovery's resumption is not held for the one that failed."""
-    worker = Worker(repaired=True)
-    async with running(worker):
-        consumer = worker.app.consumer
-        await worker.rebalance([0])
-        assert await worker.until(lambda: worker.recovered)
-        consumer.pause_partitions([worker.source()])
-        with contextlib.suppress(ConnectionError), consumer.sources_held():
-            consumer.resume_partitions([worker.source()])
-            raise ConnectionError
-        assert worker.source() not in consumer._active_partitions
-        consumer.resume_partitions([worker.source()])
-        assert worker.source() in consumer._active_partitions

@@ -50,7 +50,7 @@ async def test_committed_offsets_are_asked_for_at_once(caplog: pytest.LogCapture
         with caplog.at_level(logging.WARNING):
             await worker.rebalance([0, 1, 2])
             assert await worker.until(lambda: worker.offsets == [5, 6, 7, 8, 9])
-        assert [len(tps) for tps in asked] == [6]
+        assert [len(tps) for tps in asked] == [3]
 
 
 @pytest.mark.parametrize("failure", [asyncio.CancelledError(), RuntimeError("of a client"), None])

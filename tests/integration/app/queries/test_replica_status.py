@@ -111,5 +111,5 @@ async def test_in_eager_groups_a_table_is_read_once_its_recovery_is_over() -> No
     async with running(worker):
         await worker.rebalance([0])
         assert await worker.until(lambda: restored(worker) == [0])
-        worker.app.tables.recovery.signal_recovery_start.set()
+        worker.app.tables.on_partitions_revoked({worker.changelog(0)})
         assert restored(worker) == []

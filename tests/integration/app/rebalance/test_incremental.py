@@ -251,7 +251,6 @@ async def test_isolated_partitions_get_an_actor_when_they_come() -> None:
     """And lose it when they go; the others' actors go on."""
     worker = Isolated(partitions=3)
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0, 1])
         for given, there in (([0, 1], (0, 1)), ([0, 2], (0, 2)), ([0, 1, 2], (0, 1, 2))):
             await worker.give(given)

@@ -51,7 +51,6 @@ async def test_what_is_regrouped_comes_once_though_its_source_goes_and_comes_bac
             if (name := topic.get_topic_name()).endswith("-parity-repartition")
         )
         worker.topics = (again,)
-        worker.start_rounds()
         await worker.rebalance([0, 1])
         assert await worker.until(lambda: worker.at_rest)
         worker.send("orders", 1, range(100, 140))
@@ -118,7 +117,6 @@ async def test_apps_of_one_process_have_rounds_of_their_own() -> None:
     one, other = CooperativeWorker(partitions=2), CooperativeWorker(partitions=2)
     async with running(one), running(other):
         for worker in (one, other):
-            worker.start_rounds()
             await worker.rebalance([0, 1])
             assert await worker.until(lambda worker=worker: worker.at_rest)  # type: ignore[misc]
         await one.give([0])

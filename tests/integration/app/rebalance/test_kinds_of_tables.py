@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from faust_assigner.app import compose
 from tests.support.workers.cooperative import CooperativeWorker, log_of, owning
 from tests.support.workers.virtual import running
 
@@ -98,7 +97,6 @@ async def test_a_round_during_a_callback_of_on_recover_costs_neither_it_nor_sets
         worker.logs.append(log_of(worker.seen, 0), b'[1, "all"]', str(100 + offset).encode())
     worker.counts.on_recover(worker.on_recover)
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0])
         assert await worker.until(lambda: worker.called == 1)
         await (worker.rebalance([0, 1]) if eager else worker.give([0, 1]))
@@ -122,7 +120,6 @@ async def test_a_worker_without_a_part_of_a_table_is_called_back_all_the_same() 
 
     worker.counts.on_recover(on_recover)
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([])
         assert await worker.until(lambda: called == [0])
 
@@ -148,7 +145,6 @@ async def test_windows_go_on_through_rounds() -> None:
     """Those of what is kept, and those of what comes."""
     worker = Windows(partitions=2)
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0])
         worker.send_orders(5)
         assert await worker.until(lambda: len(worker.of(0)) == 5)
@@ -203,7 +199,6 @@ async def test_a_copy_in_memory_is_whole_when_its_worker_becomes_the_owner() -> 
     """Faust forgets what is not active whenever something is restored; a copy is not read again."""
     worker = CooperativeWorker(partitions=4)
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0])
         await worker.give([0], [1])
         assert await worker.until(lambda: worker.at_rest)
@@ -265,7 +260,6 @@ class EagerByAll(ByAll):
 
     def install_more(self) -> None:
         """Restoring, as with ``FAUST_ASSIGNER_COOPERATIVE=0``."""
-        compose.restore(self.app)
         self.declare()
 
 

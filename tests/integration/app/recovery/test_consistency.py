@@ -16,7 +16,6 @@ from confluent_kafka.admin import NewTopic
 from faust.exceptions import ConsistencyError
 from faust.types import TP
 
-from faust_assigner.app import compose
 from faust_assigner.app.recovery import loop as recovery_loop
 from faust_assigner.testing.broker import broker_process
 from faust_assigner.testing.kafka import KafkaServer
@@ -74,7 +73,6 @@ class EagerRows(Rows):
     def install_more(self) -> None:
         """As with ``FAUST_ASSIGNER_COOPERATIVE=0``."""
         self.stable = {}
-        compose.restore(self.app)
 
 
 Kind = Callable[..., Rows]
@@ -109,7 +107,6 @@ async def test_a_partition_that_comes_back_ahead_of_its_changelog_is_refused(
     worker = kind(partitions=2, store="rocksdb://")
     worker.begin()
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0])
         await counted(worker, 9)
         await given(worker, [1])
@@ -131,7 +128,6 @@ async def test_a_standby_ahead_of_its_changelog_is_refused(
     worker = kind(partitions=2, store="rocksdb://")
     worker.begin()
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0])
         await counted(worker, 9)
         await given(worker, [1])
@@ -147,7 +143,6 @@ async def test_without_the_check_rows_are_kept_and_the_changelog_is_applied(kind
     worker = kind(partitions=2, store="rocksdb://", recovery_consistency_check=False)
     worker.begin()
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0])
         await counted(worker, 9)
         await given(worker, [1])
@@ -170,7 +165,6 @@ async def test_a_file_beyond_an_open_transaction_is_not_refused(kind: Kind) -> N
     worker = kind(partitions=2, store="rocksdb://")
     worker.begin()
     async with running(worker):
-        worker.start_rounds()
         await worker.watch_ends()
         await worker.rebalance([0])
         await counted(worker, 9)
@@ -191,7 +185,6 @@ async def test_a_changelog_made_again_beside_streams_ends_the_worker_at_its_next
     worker = Rows(partitions=2, store="rocksdb://")
     worker.begin()
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0])
         await counted(worker, 9)
 
@@ -212,8 +205,6 @@ async def test_a_changelog_made_again_beside_streams_is_found_without_a_change(
     worker = Rows(partitions=2, store="rocksdb://")
     worker.begin()
     async with running(worker):
-        worker.start_rounds()
-
         await worker.rebalance([0])
         await counted(worker, 9)
         if standby:
@@ -229,7 +220,6 @@ async def test_without_the_check_a_changelog_made_again_beside_streams_is_applie
     worker = Rows(partitions=2, store="rocksdb://", recovery_consistency_check=False)
     worker.begin()
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0])
         await counted(worker, 9)
         worker.make_again(0)

@@ -35,7 +35,6 @@ async def test_at_a_first_start_a_stream_waits_for_its_own_table_only() -> None:
     """One cold partition does not stop a worker's warm ones, in eager rounds neither."""
     worker = CooperativeWorker(partitions=2)
     async with running(worker):
-        worker.start_rounds()
         worker.replay_delay_s = 0.01
         worker.send_changelog(80, partition=1)
         for partition in (0, 1):
@@ -145,7 +144,6 @@ async def test_a_round_that_comes_while_the_first_recovery_begins_is_the_one_tha
     """The eager round's partitions are not taken on after the cooperative one's."""
     worker = CooperativeWorker(partitions=2)
     async with running(worker):
-        worker.start_rounds()
         recovery, may_go = worker.app.tables.recovery, asyncio.Event()
         stop_and_wait, waiting = recovery.stop_and_wait, list[bool]()
 

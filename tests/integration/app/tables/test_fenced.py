@@ -45,7 +45,6 @@ async def test_a_fence_met_while_a_window_is_closed_ends_no_worker(
     worker = Closes(partitions=1, store="memory://", **QUICK)
     await worker.begin()
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0])
         lost = asyncio.Event()
         monkeypatch.setattr(worker.app.consumer, "lose_membership", lost.set)
@@ -66,7 +65,6 @@ async def test_a_window_whose_partition_goes_while_it_is_closed_ends_no_worker()
     worker = Closes(partitions=1, store="memory://", stream_wait_empty=False, **QUICK)
     await worker.begin()
     async with running(worker):
-        worker.start_rounds()
         await worker.rebalance([0])
         await worker.old_window()
         await worker.rebalance([])
@@ -97,7 +95,6 @@ class Ends(Windows, PassingOn):
         """Run until a callback has sent, and a little longer; then stop."""
         self.app._create_directories()
         async with running(self):
-            self.start_rounds()
             await self.rebalance([0])
             await self.at(1000)
             await self.at(1030)

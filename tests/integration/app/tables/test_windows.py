@@ -112,7 +112,6 @@ async def owner(store: str, *, at_rest: bool = True) -> AsyncIterator[Windows]:
     made = Windows(partitions=4, store=store, **QUICK)
     made.app._create_directories()
     async with running(made):
-        made.start_rounds()
         if at_rest:
             await given(made, [0], eager=True)
         yield made
@@ -375,7 +374,6 @@ async def test_windows_of_before_a_restart_are_closed_although_no_record_comes(
     made = Windows(partitions=4, store=store, **QUICK)
     made.app._create_directories()
     async with running(made):
-        made.start_rounds()
         steps = hurry(made, 0.0)
         made.logs.append(log_of(made.recent.table, 0), row("before"), b"4")
         await given(made, [0], eager=True)

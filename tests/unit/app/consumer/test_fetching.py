@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -337,24 +336,6 @@ def test_nothing_wanted_is_not_everything() -> None:
     assert (list(wanted), len(wanted), SOURCE in wanted) == ([], 0, False)
     active |= {SOURCE, STANDBY}
     assert (list(wanted), len(wanted), STANDBY in wanted) == ([SOURCE], 1, False)
-
-
-def test_partitions_held_for_their_seek_resume_together_at_its_end() -> None:
-    """Where the seek fails none does, and the next ones are not held any more."""
-    consumer = Steady()
-    with consumer.sources_held():
-        consumer.resume_partitions({SOURCE})
-        consumer.resume_partitions({STANDBY})
-        assert consumer.acts == []
-        assert not consumer._resumed.is_set()
-    assert consumer.acts == [("resume", {SOURCE, STANDBY})]
-    assert consumer._resumed.is_set(), "a fetch may wait for some"
-    with contextlib.suppress(ValueError), consumer.sources_held():
-        consumer.resume_partitions({SOURCE})
-        raise ValueError("no broker")
-    assert len(consumer.acts) == 1
-    consumer.resume_partitions({SOURCE})
-    assert len(consumer.acts) == 2
 
 
 def test_the_recovery_asks_whether_records_are_fetched_at_all() -> None:

@@ -19,6 +19,7 @@ from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from faust.assignor.copartitioned_assignor import CopartitionedAssignor
 from faust.tables.manager import TableManager
+from faust.tables.recovery import Recovery
 from faust.transport.consumer import Consumer
 from mode.utils.queues import FlowControlEvent, ThrowableQueue
 
@@ -161,7 +162,6 @@ def _hosts() -> dict[str, tuple[type, ...]]:
     from faust.app.router import Router
     from faust.stores import rocksdb
     from faust.tables.base import Collection
-    from faust.tables.recovery import Recovery
     from faust.tables.sets import ChangeloggedSetManager
     from faust.transport.consumer import TransactionManager
     from faust.transport.drivers import aiokafka as driver
@@ -185,7 +185,6 @@ def _hosts() -> dict[str, tuple[type, ...]]:
         "TableStore": (rocksdb.Store,),
         "WriteBehindStore": (rocksdb.Store,),
         "WriteBehindSets": (ChangeloggedSetManager,),
-        "RestoringTables": (TableManager,),
         "RecoveryLoop": (Recovery,),
         "RestoringRecovery": (Recovery,),
         "AllowlistRouter": (Router,),
@@ -202,7 +201,6 @@ def _hosts() -> dict[str, tuple[type, ...]]:
         "BareFetcher": (Fetcher,),
         "AssigningThread": (driver.AIOKafkaConsumerThread,),
         "RepairedThread": (driver.AIOKafkaConsumerThread,),
-        "IncrementalThread": (driver.AIOKafkaConsumerThread,),
     }
 
 
@@ -314,10 +312,10 @@ async def test_without_repairs_the_app_starts_without_what_does_not_fit(
 ) -> None:
     """As the error promises: each part is there in full, or left out and said."""
     monkeypatch.setattr(Consumer, "_commit_offsets", another_commit)
-    monkeypatch.setattr(TableManager, "on_rebalance", another_commit)
+    monkeypatch.setattr(Recovery, "on_rebalance", another_commit)
     app = fresh_app(faust_assigner_repairs="0")
     app.finalize()
-    assert "Without restore: faust-streaming 0.15.3: TableManager.on_rebalance" in caplog.text
+    assert "Without ledger: faust-streaming 0.15.3: Recovery._generation_id" in caplog.text
     assert object.__getattribute__(app.conf, "TableManager") is TableManager
     assert type(app.flow_control) is FlowControlEvent
     assert "_new_consumer" in vars(app), "the driver still asks the app's assignor"
@@ -369,26 +367,19 @@ class Kinds:
         self.made = 1
 
 
-async def test_where_cooperative_rounds_do_not_fit_the_app_starts_with_eager_ones(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_where_cooperative_rounds_do_not_fit_the_app_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One line says what is missing; the repairs are there all the same."""
+    """One coordinator serves eager and cooperative rounds."""
     monkeypatch.setattr(GroupCoordinator, "_on_join_complete", another_commit)
-    app = fresh_app()
-    app.finalize()
-    lines = [record.message for record in caplog.records if "Without cooperative" in record.message]
-    assert len(lines) == 1
-    assert "GroupCoordinator._on_join_complete: expected async (self, generation, " in lines[0]
-    tables = object.__getattribute__(app.conf, "TableManager")
-    assert "TablesByPartition" not in tables.__qualname__
-    assert "RestoringRepairedTables" in tables.__qualname__
+    expected = r"GroupCoordinator\._on_join_complete: expected async \(self, generation, "
+    with pytest.raises(HostMismatch, match=expected):
+        fresh_app().finalize()
 
 
-def test_cooperative_rounds_are_there_by_default_and_one_setting_turns_them_off() -> None:
+@pytest.mark.parametrize("options", [{}, {"faust_assigner_cooperative": False}])
+def test_one_recovery_serves_cooperative_and_eager_rounds(options: dict[str, Any]) -> None:
     """By the name of what tables are mixed from."""
-    for options, there in (({}, True), ({"faust_assigner_cooperative": False}, False)):
-        app = fresh_app(**options)
-        app.finalize()
-        assert (
-            "TablesByPartition" in object.__getattribute__(app.conf, "TableManager").__qualname__
-        ) is there
+    app = fresh_app(**options)
+    app.finalize()
+    assert "RepairedTables" in object.__getattribute__(app.conf, "TableManager").__qualname__

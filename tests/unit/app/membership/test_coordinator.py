@@ -362,6 +362,13 @@ async def test_rounds_have_a_connection_of_their_own_and_heartbeats_beside_it(ma
     assert made.acts.count("heartbeat") == beats, "they end with the answer"
 
 
+async def test_a_member_of_eager_rounds_offers_no_cooperative_protocol(made: Made) -> None:
+    """One such member makes the rounds of the whole group eager."""
+    made.member.offers, request = False, request_of(JoinGroupRequest)
+    await made.it._send_req(request)
+    assert request._group_protocols == [(EAGER, b"said")]
+
+
 async def test_heartbeats_beside_a_round_go_on_after_one_that_was_refused(made: Made) -> None:
     """The round itself will tell."""
     made.beats, made.refusals = 2, [errors.GroupCoordinatorNotAvailableError()]

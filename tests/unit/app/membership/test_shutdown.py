@@ -18,7 +18,7 @@ from faust_assigner.app.membership.shutdown import (
     ShutdownBudget,
     _done_within,
 )
-from faust_assigner.app.rebalance.consumer_thread import IncrementalThread, RepairedThread
+from faust_assigner.app.rebalance.consumer_thread import RepairedThread
 
 
 async def test_what_one_wait_uses_the_next_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,9 +125,8 @@ def test_a_consumers_thread_that_nobody_stopped_keeps_no_process_alive(kind: str
 
 
 def test_the_consumers_thread_is_of_that_kind() -> None:
-    """Both threads of a repaired consumer name it."""
-    kinds = (IncrementalThread, RepairedThread)
-    assert [kind.Worker for kind in kinds] == [shutdown.EndsWithItsProcess] * 2
+    """The thread of a repaired consumer names it."""
+    assert RepairedThread.Worker is shutdown.EndsWithItsProcess
 
 
 class Stock:

@@ -517,8 +517,9 @@ def test_who_waits_for_room_is_woken_where_there_is_some() -> None:
     assert queue.acts == ["room", "first", "second"]
 
 
+@pytest.mark.parametrize("cooperative", [True, False])
 async def test_a_client_that_has_started_is_told_whom_to_ask(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, cooperative: bool
 ) -> None:
     """What is wanted, whether more is about to be, and whether all must stand still."""
     fetcher = SimpleNamespace()
@@ -528,11 +529,18 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
 
     taken: list[Any] = []
 
-    async def take_over(client: Any, assignor: Any, listener: Any, fence: Any) -> Any:
-        taken.append((client, assignor, listener._thread, fence))
+    async def take_over(
+        client: Any, assignor: Any, listener: Any, fence: Any, *, offers: bool
+    ) -> Any:
+        taken.append((client, assignor, listener._thread, fence, offers))
         return coordinator
 
     monkeypatch.setattr(consumer_thread, "take_over", take_over)
+    monkeypatch.setattr(
+        consumer_thread,
+        "read_or_default",
+        lambda _, setting: setting is consumer_thread.COOPERATIVE and cooperative,
+    )
     recovery = SimpleNamespace(is_taking_on=False)
     app = SimpleNamespace(
         assignor=SimpleNamespace(counters=Counter()),
@@ -540,12 +548,12 @@ async def test_a_client_that_has_started_is_told_whom_to_ask(
         tables=SimpleNamespace(recovery=recovery),
     )
     thread = SimpleNamespace(app=app, consumer=SimpleNamespace(is_wanted="wanted", fence="fence"))
-    replace = consumer_thread.IncrementalThread._replace_parts
+    replace = consumer_thread.RepairedThread._replace_parts
     await replace(thread, SimpleNamespace(_coordinator=SimpleNamespace()))  # type: ignore[arg-type]
     assert not hasattr(thread.consumer, "fetcher"), "a client without a group stays as it is"
     client = SimpleNamespace(_coordinator=SimpleNamespace(ensure_active_group=None))
     await replace(thread, client)  # type: ignore[arg-type]
-    assert taken == [(client, app.assignor, thread, "fence")]
+    assert taken == [(client, app.assignor, thread, "fence", cooperative)]
     assert thread.consumer.fetcher is fetcher
     assert (fetcher.is_wanted, app.flow_control.must_stand_still) == ("wanted", "still")
     assert fetcher.counters is app.assignor.counters

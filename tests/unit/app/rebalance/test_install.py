@@ -1,7 +1,8 @@
-"""Where cooperative rounds cannot be: eager ones, and one line that says so."""
+"""An app is repaired as a whole or not at all, and one line tells why its rounds are eager."""
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +13,13 @@ from faust.transport.drivers import aiokafka as driver
 from faust_assigner.app import compose
 from faust_assigner.app.consumer.lanes import Lanes
 from faust_assigner.app.host.mixing import parts_of
+from faust_assigner.app.membership.leave import MARK as LEAVES
+from faust_assigner.errors import ConfigError
 
-EAGER = "Rebalances are eager and stop all partitions: cooperative rounds need "
 
-
-def app_of(**settings: Any) -> Any:
+def app_of(broker: str = "kafka://nowhere", **settings: Any) -> Any:
     """An app that nobody uses yet."""
-    return faust.App("made-up", broker="kafka://nowhere", store="memory://", **settings)
+    return faust.App("made-up", broker=broker, store="memory://", **settings)
 
 
 def tables_of(app: Any) -> str:
@@ -27,78 +28,75 @@ def tables_of(app: Any) -> str:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Of cooperative rounds."""
-    return [record.message for record in caplog.records if "ooperative" in record.message]
+    """Lines about rounds."""
+    return [record.message for record in caplog.records if "rebalance" in record.message.lower()]
 
 
-@pytest.mark.parametrize("part", [compose.repair, compose.restore])
-def test_without_repairs_or_replay_rounds_are_eager(
-    part: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is built upon both: with the replay alone, FAUST_ASSIGNER_REPAIRS=0, a worker's recovery crashed."""
-    app = app_of()
-    part(app)
-    compose.rebalance_incrementally(app)
-    assert "ByPartition" not in tables_of(app)
-    assert said(caplog) == [
-        EAGER + "the repairs and the batched replay, installed before the app is in use"
-    ]
-
-
-def test_in_an_app_that_is_in_use_rounds_are_eager(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_app_that_is_in_use_is_not_repaired(caplog: pytest.LogCaptureFixture) -> None:
     """Its tables have been made."""
     app = app_of()
-    compose.repair(app)
-    compose.restore(app)
     assert app.tables == {}
-    compose.rebalance_incrementally(app)
-    assert "ByPartition" not in tables_of(app)
+    compose.repair(app)
+    assert "RepairedTables" not in tables_of(app)
     assert len(said(caplog)) == 1
 
 
-def test_with_another_driver_rounds_are_eager(caplog: pytest.LogCaptureFixture) -> None:
-    """Only aiokafka's coordinator is known."""
+def test_an_app_of_another_driver_is_not_repaired(caplog: pytest.LogCaptureFixture) -> None:
+    """Repaired tables ask their consumer for what only ours has."""
+    app = app_of("confluent://nowhere")
+    before = tables_of(app), app._new_consumer, app._stop_consumer
+    compose.repair(app)
+    assert (tables_of(app), app._new_consumer, app._stop_consumer) == before
+    assert said(caplog) == [
+        "Records may be lost or repeated at a rebalance, and rebalances stop all partitions: only "
+        "Faust's aiokafka driver is repaired, and the app uses the driver of confluent://nowhere"
+    ]
+
+
+def test_a_driver_that_comes_after_the_repairs_is_refused() -> None:
+    """The repaired tables would end the worker at its first recovery."""
+    app = app_of()
+    compose.repair(app)
+    app.transport = SimpleNamespace(Consumer=object, url="confluent://nowhere")
+    with pytest.raises(ConfigError, match="driver of confluent://nowhere after its configuration"):
+        app._new_consumer()
+
+
+def test_another_driver_is_not_asked_for_our_assignor(caplog: pytest.LogCaptureFixture) -> None:
+    """Its consumer is made as before."""
     app = app_of()
     app.transport = SimpleNamespace(Consumer=object, url="confluent://nowhere")
-    parts_of(app).add("cooperative")
+    parts_of(app).add("driver_assignor")
     assert compose._new_consumer(app, lambda: "a consumer") == "a consumer"
-    assert app.transport.Consumer is object
-    assert said(caplog) == [
-        EAGER + "Faust's aiokafka driver, not the driver of confluent://nowhere"
-    ]
+    assert issubclass(app.transport.Consumer, compose.IgnoresAppAssignor)
 
 
-def test_the_tables_of_another_drivers_app_do_not_go_by_state(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """They ask their consumer for what only ours has, and ended the worker at its first recovery."""
-    app = faust.App("made-up", broker="confluent://nowhere", store="memory://")
-    compose.repair(app)
-    compose.restore(app)
-    compose.rebalance_incrementally(app)
-    assert "ByPartition" not in tables_of(app)
-    assert said(caplog) == [
-        EAGER + "Faust's aiokafka driver, not the driver of confluent://nowhere"
-    ]
-
-
-def test_where_rounds_are_cooperative_queues_take_from_each_partition_in_turn() -> None:
+@pytest.mark.parametrize("cooperative", [True, False])
+def test_a_repaired_app_takes_from_each_partition_in_turn(cooperative: bool) -> None:
     """A backlog that is taken over would hold up what was here all the time."""
-    app = app_of()
+    app = app_of(faust_assigner_cooperative=cooperative)
     compose.repair(app)
-    compose.restore(app)
-    compose.rebalance_incrementally(app)
     assert isinstance(app.FlowControlQueue(maxsize=3)._queue, Lanes)
+    assert getattr(app, LEAVES)
 
 
-def test_twice_is_once_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_repair_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """Where all is there."""
     app = app_of()
-    compose.repair(app)
-    compose.restore(app)
     for _ in range(2):
-        compose.rebalance_incrementally(app)
-    assert tables_of(app).count("TablesByPartition") == 1
+        compose.repair(app)
+    assert tables_of(app).count("RepairedTables") == 1
     app.transport.Consumer = driver.Consumer
     assert issubclass(app._new_consumer().__class__, driver.Consumer)
     assert said(caplog) == []
+
+
+def test_eager_rounds_are_logged_with_their_setting(caplog: pytest.LogCaptureFixture) -> None:
+    """The same repairs serve them."""
+    caplog.set_level(logging.INFO)
+    app = app_of(faust_assigner_cooperative=False)
+    compose.repair(app)
+    assert "RepairedTables" in tables_of(app)
+    assert said(caplog) == [
+        "Rebalances are eager and stop all partitions: FAUST_ASSIGNER_COOPERATIVE is off"
+    ]

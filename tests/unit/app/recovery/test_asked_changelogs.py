@@ -11,11 +11,12 @@ from faust.types import TP
 
 from faust_assigner.app.recovery import following
 from faust_assigner.app.recovery.following import StandbyFollower
+from faust_assigner.app.recovery.restoring import RestoringRecovery
 
 A, B = (TP("app-table-changelog", number) for number in range(2))
 
 
-class Base:
+class Base(RestoringRecovery):  # type: ignore[misc]
     """Of the recovery beneath."""
 
     def __init__(self, app: Any) -> None:

@@ -13,12 +13,13 @@ from faust.types import TP
 
 from faust_assigner.app.recovery import by_partition as by_state
 from faust_assigner.app.recovery.by_partition import PartitionRecovery
+from faust_assigner.app.recovery.restoring import RestoringRecovery
 
 A, B, C, D = (TP("log", number) for number in range(4))
 SOURCES = [TP("orders", number) for number in range(4)]
 
 
-class Host:
+class Host(RestoringRecovery):  # type: ignore[misc]
     """What of Faust's recovery and of ours below is asked, with every call in ``acts``."""
 
     def __init__(self, app: Any, table: Any) -> None:
@@ -40,7 +41,9 @@ class Host:
             finish=lambda tp: self.acts.append(("finished", tp)),
         )
         self.restored: dict[TP, int] = {}
+        self._standbys_span = None
         self.completed = asyncio.Event()
+        self.signal_recovery_start = asyncio.Event()  # type: ignore[misc]
         self.lacking = 0
 
     def add_active(self, table: Any, tp: TP) -> None:
@@ -88,6 +91,9 @@ class Host:
 
     def _note_end(self, what: str) -> None:
         self.acts.append((what, self.is_taking_on, self.is_flowing))  # type: ignore[attr-defined]
+
+    async def _resume_streams(self, generation_id: int = 0) -> None:
+        self.acts.append(("resumed", generation_id))
 
     async def _take(self, event: Any) -> None:
         self.acts.append(("take", event.message.tp))
@@ -150,6 +156,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         consumer=consumer,
         consumer_generation_id=7,
         should_stop=False,
+        tracer=None,
         in_recovery=False,
         conf=SimpleNamespace(broker_max_poll_interval=0),
         on_rebalance_complete=SimpleNamespace(send=note("complete")),
@@ -687,12 +694,33 @@ async def test_each_restored_part_renews_the_time_and_opens_windows_anew(
     assert restored == [{A}, {B}]
 
 
+@pytest.mark.parametrize("begins", [True, False])
+async def test_a_generation_begins_with_its_recovery(made: Any, begins: bool) -> None:
+    """A round that came meanwhile has its own: then nothing may resume."""
+    made.app.consumer.begin_generation = lambda: made.acts.append("begin generation")
+    if begins:
+        made.signal_recovery_start.set()
+    await made.on_rebalance({A}, {B}, {C}, 7)
+    assert [act if isinstance(act, str) else act[0] for act in made.acts] == [
+        "on_rebalance",
+        *["begin generation"] * begins,
+    ]
+
+
 async def test_an_eager_round_without_partitions_leaves_nothing_to_restore(made: Any) -> None:
     """Partitions of the round before are not assigned: a seek in one would end the worker."""
     made._roles = frozenset({A}), frozenset({B})
     made.active_tps, made.standby_tps = set(), set()
     await made.on_rebalance({A}, {B}, {C}, 7)
     assert made._roles == (frozenset(), frozenset())
+
+
+async def test_a_recovery_without_tables_is_complete_as_well(made: Any) -> None:
+    """The watchdog begins one again that is not, and sources flow."""
+    made.is_flowing, made.completed_generation, made.restored = False, None, {A: 1}
+    await made._resume_streams(7)
+    assert made.acts == [("resumed", 7)]
+    assert (made.is_flowing, made.completed_generation, made.restored) == (True, 7, {})
 
 
 def test_a_recovery_that_begins_again_keeps_the_roles_of_the_last_round(made: Any) -> None:

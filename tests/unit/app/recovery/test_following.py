@@ -105,12 +105,13 @@ def recovery(monkeypatch: pytest.MonkeyPatch) -> Any:
         following, "settings_of", lambda app: SimpleNamespace(batched=True, snapshots=None)
     )
     vars(made).update(
-        app=SimpleNamespace(consumer=Consumer()),
+        app=SimpleNamespace(consumer=Consumer(), tracer=None),
         standby_offsets={A: None, B: 9, C: None, D: 3},
         standby_highwaters={D: 3},
         standby_tps={A, B, C, D},
         _followed={D},
         _catching_up=None,
+        _standbys_span=None,
         tp_to_table={tp: SimpleNamespace(data=store) for tp, store in stores.items()},
         _ends=asked,
         _firsts=none,

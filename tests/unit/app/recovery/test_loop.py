@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,17 +53,6 @@ class Consumer:
         self.first: dict[TP, int] = defaultdict(int)
         self.ends: dict[TP, int] = {}
 
-    def begin_generation(self) -> None:
-        """Begin."""
-        self.acts.append("begin generation")
-
-    @contextmanager
-    def sources_held(self) -> Any:
-        """Hold."""
-        self.acts.append("hold")
-        yield
-        self.acts.append("held")
-
     async def earliest_offsets(self, *tps: TP) -> dict[TP, int]:
         """Where logs begin."""
         return {tp: self.first[tp] for tp in tps}
@@ -105,25 +93,6 @@ class Host:
         self.tp_to_table: dict[TP, Any] = {}
         self.buffers: dict[Any, list[Any]] = {}
         self.named: list[Any] = []
-
-    async def on_rebalance(self, *round_: Any) -> None:
-        """As Faust's."""
-        self.round = round_
-
-    async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """As Faust's."""
-        self.acts.append("completed")
-        self.told_generation = generation_id
-
-    async def _resume_streams(self, generation_id: int = 0) -> None:
-        self.acts.append("resumed")
-        self.told_generation = generation_id
-
-    async def _build_highwaters(self, consumer: Any, tps: Any, into: Any, title: str) -> None:
-        self.acts.append(("ends", title))
-
-    async def _build_offsets(self, consumer: Any, tps: Any, into: Any, title: str) -> None:
-        self.acts.append(("offsets", title))
 
     def revoke(self, tp: TP) -> None:
         """As Faust's."""
@@ -228,70 +197,17 @@ def table_of(made: Recovery) -> Any:
 # -- what may flow, and when
 
 
-@pytest.mark.parametrize("begins", [True, False])
-async def test_a_generation_begins_with_its_recovery(made: Recovery, begins: bool) -> None:
-    """A round that came meanwhile has its own: then nothing may resume."""
-    if begins:
-        made.signal_recovery_start.set()
-    await made.on_rebalance({A}, {B}, set(), 3)
-    assert made.round == ({A}, {B}, set(), 3)
-    assert ("begin generation" in made.acts) == begins
-
-
-async def test_sources_are_held_until_their_offsets_were_sought(made: Recovery) -> None:
-    """Rows may be written and windows closed of what was restored."""
-    made.completed_generation = None
-    await made.on_recovery_completed(4)
-    assert made.acts == [
-        ("resume", {A}),
-        ("restored", {A}),
-        "hold",
-        "completed",
-        "held",
-    ]
-    assert made.completed_generation == made.told_generation == 4
-
-
-async def test_a_recovery_with_nothing_to_do_is_complete_as_well(made: Recovery) -> None:
-    """The watchdog begins one again that is not."""
-    await made._resume_streams(5)
-    assert made.completed_generation == made.told_generation == 5
-
-
 def test_a_partition_that_goes_loses_its_windows(made: Recovery) -> None:
     """Its next owner closes them."""
     made.revoke(A)
     assert made.acts == [("revoked", A)]
 
 
-def test_an_active_partition_of_this_generation_is_restored(made: Recovery) -> None:
-    """A copy is not."""
-    assert made.is_restored(A)
-    assert not made.is_restored(B)
-
-
-@pytest.mark.parametrize(
-    "reason", ["generation", "recovery", "reopen", "failed", "due", "between generations"]
-)
-def test_a_partition_is_not_restored_while_anything_is_left_to_do(
-    made: Recovery, reason: str
-) -> None:
-    """Readers would get rows that lack changes, and windows would be closed without them."""
-    if reason == "generation":
-        made.completed_generation = 2
-    elif reason == "recovery":
-        made.in_recovery = True
-    elif reason == "reopen":
-        made._reopen = frozenset({A})
-        assert made.is_doubtful(A)
-        assert not made.is_doubtful(B)
-    elif reason == "failed":
-        made._tables_failed.set()
-    elif reason == "due":
-        made.signal_recovery_start.set()
-    else:
-        made.app.consumer.between_generations = True
-    assert not made.is_restored(A)
+def test_a_database_that_is_opened_anew_is_doubtful(made: Recovery) -> None:
+    """It may lack records that count as read."""
+    made._reopen = frozenset({A})
+    assert made.is_doubtful(A)
+    assert not made.is_doubtful(B)
 
 
 async def test_no_step_of_the_recovery_has_a_time_limit_of_fausts(made: Recovery) -> None:
@@ -348,46 +264,6 @@ async def test_what_standbys_have_read_is_written_every_second(
 
 
 # -- tables ahead of their changelogs
-
-
-async def test_a_table_ahead_begins_before_the_first_record_there_is(made: Recovery) -> None:
-    """The file says so at once, or a kill would leave it ahead."""
-    made.app.consumer.first[A] = 5
-    made.ahead_are(A)
-    offsets, highwaters = {A: 40}, {A: 12}
-    await made._compare(made.app.consumer, {A}, offsets, highwaters)
-    assert (offsets, highwaters, table_of(made).persisted[A]) == ({A: 4}, {A: 12}, 4)
-
-
-async def test_a_table_that_is_not_behind_is_at_the_end(made: Recovery) -> None:
-    """Readers may not see yet what an open transaction ends with."""
-    made.ahead_are()
-    highwaters = {A: 12}
-    await made._compare(made.app.consumer, {A}, {A: 14}, highwaters)
-    assert highwaters == {A: 14}
-
-
-@pytest.mark.parametrize("title", ["active", "standby"])
-async def test_owned_and_followed_tables_are_compared_once_both_sides_are_known(
-    made: Recovery, title: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Offsets of actives are built last, ends of standbys."""
-    compared: list[Any] = []
-
-    async def compare(consumer: Any, tps: Any, offsets: Any, highwaters: Any) -> None:
-        compared.append((title, list(made.acts)))
-
-    async def opened() -> None:
-        made.acts.append("opened")
-
-    made._compare, made._open_tables = compare, opened  # type: ignore[method-assign]
-    for build in (made._build_highwaters, made._build_offsets):
-        await build(made.app.consumer, {A}, {}, title)
-    if title == "active":
-        assert made.acts[0] == "opened"
-        assert compared == [(title, ["opened", ("ends", title), ("offsets", title)])]
-    else:
-        assert compared == [(title, [("ends", title)])]
 
 
 async def compared_once(made: Recovery) -> None:

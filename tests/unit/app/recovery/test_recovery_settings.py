@@ -1,4 +1,4 @@
-"""A restore's settings, the time of exchanges of standbys, log lines of progress, and sizes on disk."""
+"""A restore's settings, its stop, log lines of progress, and sizes on disk."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import faust
 import pytest
 from faust.types import TP
 
-from faust_assigner.app.recovery import restoring as recovery
-from faust_assigner.app.recovery.restoring import RestoringRecovery, connection_of, settings_of
+from faust_assigner.app.recovery import restore_settings
+from faust_assigner.app.recovery.restore_settings import connection_of, settings_of
+from faust_assigner.app.recovery.restoring import RestoringRecovery
 from faust_assigner.app.tables.disk import in_memory, state_sizes, tree_bytes
 from faust_assigner.settings.table import BATCHED_REPLAY, SNAPSHOTS
 
@@ -35,10 +36,10 @@ def test_a_restore_reads_as_the_app_does(
 ) -> None:
     """Its cluster, its tables' folder, its settings; under transactions what is committed alone."""
     said = {SNAPSHOTS: "s3://bucket", BATCHED_REPLAY: False}
-    monkeypatch.setattr(recovery, "read_or_default", lambda app, setting: said[setting])
+    monkeypatch.setattr(restore_settings, "read_or_default", lambda app, setting: said[setting])
     swept: list[Path] = []
-    monkeypatch.setattr(recovery, "sweep_scratch", swept.append)
-    monkeypatch.setattr(recovery, "unreadable_of", lambda app: "unreadable")
+    monkeypatch.setattr(restore_settings, "sweep_scratch", swept.append)
+    monkeypatch.setattr(restore_settings, "unreadable_of", lambda app: "unreadable")
     app = app_in(tmp_path)
     app.in_transaction = in_transaction
     found = settings_of(app)
@@ -60,10 +61,6 @@ def test_a_restore_reads_as_the_app_does(
 class Base:
     """Of the recovery beneath."""
 
-    async def on_recovery_completed(self, generation_id: int = 0) -> None:
-        """It is complete."""
-        self.acts.append("completed")  # type: ignore[attr-defined]
-
     async def on_stop(self) -> None:
         """It stops."""
         self.acts.append("stopped")  # type: ignore[attr-defined]
@@ -73,14 +70,8 @@ class Made(RestoringRecovery, Base):  # type: ignore[misc]
     """Ours over it, of a worker in generation 3."""
 
     def __init__(self) -> None:
-        self.app = SimpleNamespace(consumer_generation_id=3)
         self.acts = list[Any]()
         self.looks = 0
-
-    def add_future(self, future: Any) -> None:  # type: ignore[override]
-        """Begin it."""
-        self.acts.append("exchange")
-        future.close()
 
     async def stop_and_wait(self) -> None:
         """Wait."""
@@ -98,18 +89,6 @@ class Made(RestoringRecovery, Base):  # type: ignore[misc]
     async def sleep(self, seconds: float) -> None:  # type: ignore[override]
         """Pause."""
         self.looks += 1
-
-
-@pytest.mark.parametrize(("generation", "snapshots"), [(3, "s3://b"), (2, "s3://b"), (3, None)])
-async def test_standbys_are_exchanged_once_the_streams_run(
-    monkeypatch: pytest.MonkeyPatch, generation: int, snapshots: str | None
-) -> None:
-    """In the generation that was recovered, where snapshots are named."""
-    monkeypatch.setattr(recovery, "read_or_default", lambda app, setting: snapshots)
-    it = Made()
-    await it.on_recovery_completed(generation)
-    is_exchanged = generation == 3 and snapshots is not None
-    assert it.acts == ["completed", *(["exchange"] if is_exchanged else [])]
 
 
 async def test_a_stop_lets_go_of_databases_before_the_tables_close_them() -> None:

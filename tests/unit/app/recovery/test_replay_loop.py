@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter, defaultdict, deque
 from types import SimpleNamespace
 from typing import Any
@@ -260,6 +261,46 @@ def test_standbys_are_ready_once_the_actives_are_and_nothing_is_lacking(
     made.tables.standbys_ready = True
     made._maybe_end()
     assert len(made.tables.ready) == (state == "ready")
+
+
+class Span:
+    """One of a tracer's."""
+
+    def __init__(self) -> None:
+        self.tags: dict[str, Any] = {}
+        self.ends: list[str] = []
+
+    def set_tag(self, name: str, value: Any) -> None:
+        """As OpenTracing's."""
+        self.tags[name] = value
+
+    def finish(self) -> None:
+        """As OpenTracing's."""
+        self.ends.append("finished")
+
+    def __exit__(self, kind: type, *_: Any) -> None:
+        self.ends.append(kind.__name__)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_the_span_of_actives_tells_whether_they_are_ready(made: Recovery, fails: bool) -> None:
+    """It begins below the recovery's span, and an error ends it."""
+    begun, span = list[Any](), Span()
+    tracer = SimpleNamespace(
+        start_span=lambda name, **details: begun.append((name, details)) or span
+    )
+    made.app.tracer = SimpleNamespace(get_tracer=lambda name: tracer)
+    made.app._span_add_default_tags = lambda span: span.set_tag("app", "x")
+    made._recovery_span = "parent"
+    made.active_stats = lambda: {A: 3}  # type: ignore[method-assign]
+    with contextlib.suppress(KeyError), made._trace_actives():
+        assert made._actives_span is span
+        if fails:
+            raise KeyError
+    assert begun == [("recovery-actives", {"child_of": "parent", "tags": {"Active-Stats": {A: 3}}})]
+    assert span.tags == {"app": "x"} | ({} if fails else {"Actives-Ready": True})
+    assert span.ends == ["KeyError" if fails else "finished"]
+    assert made._actives_span is None
 
 
 def test_the_span_of_standbys_ends_once(made: Recovery) -> None:

@@ -10,18 +10,14 @@ from typing import Any
 import faust
 import pytest
 from aiokafka import TopicPartition
-from faust.tables.recovery import ServiceStopped
 from faust.types import TP
 
-from faust_assigner.app.compose import restore
+from faust_assigner.app.compose import RepairedRecovery, repair
 from faust_assigner.app.recovery import bring_up
 from faust_assigner.app.recovery import restoring as recovery
 from faust_assigner.app.recovery.bring_up import SNAPSHOT, Cold, Extent, Restored, Settings
-from faust_assigner.app.recovery.restoring import (
-    RestoringRecovery,
-    takes_files,
-)
-from faust_assigner.app.recovery.table_manager import RestoringTables
+from faust_assigner.app.recovery.restoring import RestoringRecovery
+from faust_assigner.app.tables.disk import takes_files
 
 HERE = TP("app-table-changelog", 0)
 
@@ -32,7 +28,7 @@ async def app() -> Any:
     made = faust.App(
         "restoring", broker="kafka://127.0.0.1:1", store="rocksdb://", web_enabled=False
     )
-    restore(made)
+    repair(made)
     return made
 
 
@@ -41,14 +37,6 @@ async def restoring(app: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The app's recovery with one lagging partition, Faust's own steps replaced by their results."""
     service = app.tables.recovery
     service.active_highwaters[HERE] = 9
-
-    async def build_offsets(
-        self: Any, consumer: Any, tps: Any, destination: Any, title: str
-    ) -> None:
-        destination.update(dict.fromkeys(tps, -1))
-
-    base = type(service).__mro__[2]
-    monkeypatch.setattr(base, "_build_offsets", build_offsets)
     monkeypatch.setattr(
         RestoringRecovery,
         "_cold",
@@ -69,10 +57,11 @@ def answer(offset: int) -> Any:
     }
 
 
-async def build(service: Any, title: str = "active") -> dict[TP, int]:
-    """Faust's call, as it makes it."""
-    offsets: dict[TP, int] = {}
-    await service._wait(service._build_offsets(None, {HERE}, offsets, title), timeout=60.0)
+async def build(service: Any) -> dict[TP, int]:
+    """Restore in batches from the beginning; every partition is reported once."""
+    offsets, stop = {HERE: -1}, recovery.Stop(None)
+    highwaters = service.active_highwaters
+    assert [tp async for tp in service._in_batches([HERE], offsets, highwaters, stop)] == [HERE]
     return offsets
 
 
@@ -97,17 +86,19 @@ async def test_an_offset_beyond_the_known_highwater_raises_the_highwater(
     assert restoring.active_highwaters[HERE] == 12
 
 
-async def test_a_restore_that_raises_leaves_fausts_offsets(
+async def test_a_restore_that_raises_leaves_the_offsets_to_the_replay(
     restoring: Any,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Then Faust replays."""
+    """The worker goes on, and the partition is replayed by Faust's loop."""
 
     def broken(*_: Any) -> None:
         raise RuntimeError("of any kind")
 
     monkeypatch.setattr(recovery, "bring_up", broken)
     assert await build(restoring) == {HERE: -1}
+    assert "Could not restore in batches" in caplog.text
 
 
 async def test_a_partition_is_reported_once_though_it_was_told_before_the_end(
@@ -126,30 +117,6 @@ async def test_a_partition_is_reported_once_though_it_was_told_before_the_end(
     highwaters = restoring.active_highwaters
     told = [tp async for tp in restoring._in_batches([HERE], offsets, highwaters, stop)]
     assert (told, offsets) == ([HERE], {HERE: 7})
-
-
-async def test_standbys_wait_for_nothing(restoring: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their offsets are built as Faust builds them, within Faust's time."""
-    monkeypatch.setattr(recovery, "bring_up", answer(7))
-    assert await build(restoring, "standby") == {HERE: -1}
-
-
-async def test_a_restore_may_take_longer_than_a_request(
-    restoring: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Faust gives offsets one request timeout, and at its end leaves recovery for good."""
-
-    def slow(*arguments: Any) -> Any:
-        time.sleep(0.3)
-        return answer(7)(*arguments)
-
-    monkeypatch.setattr(recovery, "bring_up", slow)
-    offsets: dict[TP, int] = {}
-    await restoring._wait(restoring._build_offsets(None, {HERE}, offsets, "active"), timeout=0.05)
-    assert offsets == {HERE: 7}
-    with pytest.raises(ServiceStopped):  # what comes next has its time limit again
-        await restoring._wait(asyncio.sleep(5), timeout=0.05)
 
 
 async def test_a_rebalance_stops_the_thread_and_waits_for_it(
@@ -205,34 +172,9 @@ async def test_the_recovery_is_made_once_and_keeps_fausts_tasks(app: Any) -> Non
     """Every loop of Faust's recovery runs in ours."""
     service = app.tables.recovery
     assert app.tables.recovery is service
-    assert isinstance(app.tables, RestoringTables)
+    assert isinstance(service, RepairedRecovery)
     names = {task.fun.__name__ for task in service._get_tasks()}
     assert {"_restart_recovery", "_slurp_changelogs", "_publish_stats"} <= names
-
-
-def test_installing_twice_is_installing_once(app: Any) -> None:
-    """Whoever calls it, the fixup or a person."""
-    chosen = app.conf.TableManager
-    restore(app)
-    assert app.conf.TableManager is chosen
-
-
-def test_installing_late_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """A table manager that exists is left as it is."""
-    late = faust.App("late", broker="kafka://127.0.0.1:1", web_enabled=False)
-    assert late.tables is not None
-    restore(late)
-    assert "in use before" in caplog.text
-    assert not isinstance(late.tables, RestoringTables)
-
-
-def test_nothing_is_installed_where_nothing_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No snapshots, no batches: Faust as it is."""
-    monkeypatch.setenv("FAUST_ASSIGNER_BATCHED_REPLAY", "0")
-    monkeypatch.delenv("FAUST_ASSIGNER_SNAPSHOTS", raising=False)
-    plain = faust.App("plain", broker="kafka://127.0.0.1:1", web_enabled=False)
-    restore(plain)
-    assert not issubclass(plain.conf.TableManager, RestoringTables)
 
 
 def test_stores_whose_values_are_not_the_changelogs_take_no_files(tmp_path: Any) -> None:
@@ -271,21 +213,6 @@ def test_the_last_offset_to_reach_is_the_one_before_the_committed_end(
             settings, [Cold(tp, None, -1, 9, True)], bring_up.Stop()
         )
         assert cold.highwater == reached
-
-
-async def test_a_restore_that_fails_forgets_what_the_one_before_did(
-    restoring: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The ledger would count it twice."""
-    monkeypatch.setattr(recovery, "bring_up", answer(7))
-    await build(restoring)
-
-    def broken(*_: Any) -> None:
-        raise RuntimeError("of any kind")
-
-    monkeypatch.setattr(recovery, "bring_up", broken)
-    await build(restoring)
-    assert restoring.restored == {}
 
 
 @pytest.mark.parametrize(
