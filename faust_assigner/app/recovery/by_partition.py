@@ -89,20 +89,18 @@ class PartitionRecovery(StandbyFollower):
         await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
         if self.signal_recovery_start.is_set():
             self.app.consumer.begin_generation()
-        self._roles = frozenset(), frozenset()  # the round may assign no table partition
-        self._put_aside()
+        self._roles = frozenset(self.active_tps), frozenset(self.standby_tps)
+        self._clear_books()
 
     def begin_again(self) -> None:
-        """Restore everything once more."""
-        self.stop_assigning()
-        self._put_aside()
-        super().begin_again()
+        """Restore everything once more.
 
-    def _put_aside(self) -> None:
-        """Move the roles from Faust's books to ``_roles``."""
-        if self.active_tps or self.standby_tps:
-            self._roles = frozenset(self.active_tps), frozenset(self.standby_tps)
+        ``_roles`` are of the last round. Faust's books may still be of the round before: a round
+        fills them only after it has opened databases.
+        """
+        self.stop_assigning()
         self._clear_books()
+        super().begin_again()
 
     def _clear_books(self) -> None:
         for book in (
@@ -144,7 +142,10 @@ class PartitionRecovery(StandbyFollower):
         await app._fetcher.maybe_start()
         self.completed_generation = generation_id
         self._flows(generation_id)
-        await self.assign(*self._roles, frozenset())
+        async with self._in_turn:
+            await self.interrupt()
+            self.flush_buffers()
+            self._begin_to_take_on()
 
     def _flows(self, generation_id: int) -> None:
         if (
@@ -175,12 +176,15 @@ class PartitionRecovery(StandbyFollower):
                 frozenset(tp for tp in actives if tp.topic in of),
                 frozenset(tp for tp in standbys if tp.topic in of),
             )
-            if not self.is_flowing:
-                # A table failed since: Faust's recovery restores these, and its books must be
-                # empty.
-                self._clear_books()
-                return
+            self._begin_to_take_on()
+
+    def _begin_to_take_on(self) -> None:
+        """Restore and follow ``_roles``, which are of the last round by now."""
+        if self.is_flowing:
             self._taking_on = asyncio.ensure_future(self._take_on(*self._roles))
+        else:
+            # A table failed since: Faust's recovery restores these, and its books must be empty.
+            self._clear_books()
 
     async def interrupt(self) -> None:
         """Stop restoring and resuming partitions until the next ``assign()``."""

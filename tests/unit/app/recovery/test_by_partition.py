@@ -290,6 +290,7 @@ async def test_whatever_begins_everything_anew_stops_what_is_restored_first(
 ) -> None:
     """Faust's own part comes after that; what is owned is kept aside from it, for the time after."""
     made._taking_on, made.active_tps = asyncio.ensure_future(asyncio.sleep(3600)), {A}
+    made._roles = frozenset({A}), frozenset()
     ended = getattr(made, end)(
         *{"tables_failed": ("totals", OSError()), "on_rebalance": ({A}, {B}, {C}, 7)}.get(end, ())
     )
@@ -723,14 +724,48 @@ async def test_a_recovery_without_tables_is_complete_as_well(made: Any) -> None:
     assert (made.is_flowing, made.completed_generation, made.restored) == (True, 7, {})
 
 
-def test_a_recovery_that_begins_again_keeps_the_roles_of_the_last_round(made: Any) -> None:
-    """Its books may have been put aside already."""
-    made._roles = frozenset({A}), frozenset({B})
-    made.begin_again()
-    assert made._roles == (frozenset({A}), frozenset({B}))
+async def test_a_recovery_that_begins_again_keeps_the_roles_of_the_last_round(made: Any) -> None:
+    """A table that fails while the round opens databases finds the books of the round before."""
     made.active_tps, made.standby_tps = {B}, {C}
+    opening = asyncio.Event()
+
+    async def drop_records(_: Any) -> None:
+        opening.set()
+        await asyncio.sleep(3600)
+
+    made.app.consumer.pause_and_drop = drop_records
+    await made.assign({A, B}, {C}, set())
+    await opening.wait()
     made.begin_again()
-    assert made._roles == (frozenset({B}), frozenset({C}))
+    assert made._roles == (frozenset({A, B}), frozenset({C}))
+    assert (made.active_tps, made.standby_tps) == (set(), set())
+
+
+async def test_a_recovery_that_waits_for_a_round_takes_the_round_s_roles(made: Any) -> None:
+    """A partition that the round gained would be processed without its table."""
+    taken, may_end = list[Any](), asyncio.Event()
+
+    async def take_on(*roles: Any) -> None:
+        taken.append(roles)
+
+    async def settle() -> None:
+        await may_end.wait()
+
+    async def start() -> None:
+        pass
+
+    made._take_on, made.stop_and_wait, made._roles = take_on, settle, (frozenset({B}), frozenset())
+    made.app.flow_control = SimpleNamespace(resume=lambda: None)
+    made.app.consumer.resume_flow = lambda: None
+    made.app._fetcher = SimpleNamespace(maybe_start=start)
+    round_ = asyncio.ensure_future(made.assign({A, B}, {C}, set()))
+    await asyncio.sleep(0)
+    completed = asyncio.ensure_future(made.on_recovery_completed(7))
+    await asyncio.sleep(0)
+    may_end.set()
+    await asyncio.gather(round_, completed)
+    await made._taking_on
+    assert taken[-1] == (frozenset({A, B}), frozenset({C}))
 
 
 @pytest.mark.parametrize("reason", [None, "generation", "between"])
@@ -743,19 +778,20 @@ async def test_faust_s_own_recovery_opens_the_flow_of_its_generation_alone(
     async def start() -> None:
         acts.append("fetcher")
 
-    async def assign(*roles: Any) -> None:
+    async def take_on(*roles: Any) -> None:
         taken.append(roles)
 
     app.flow_control = SimpleNamespace(resume=lambda: acts.append("flow"))
     app.consumer.resume_flow = lambda: acts.append("consumer")
     app._fetcher = SimpleNamespace(maybe_start=start)
     app.consumer.between_generations = reason == "between"
-    made.assign, made._roles = assign, (frozenset({A}), frozenset({B}))
+    made._take_on, made._roles = take_on, (frozenset({A}), frozenset({B}))
     made.is_flowing, made.completed_generation = False, None
     await made.on_recovery_completed(6 if reason == "generation" else 7)
     if reason is None:
-        assert acts == ["ended", "flow", "consumer", "fetcher"]
-        assert taken == [(frozenset({A}), frozenset({B}), frozenset())]
+        await made._taking_on
+        assert acts == ["ended", "flow", "consumer", "fetcher", "stop_and_wait", "flush"]
+        assert taken == [(frozenset({A}), frozenset({B}))]
         assert (made.is_flowing, made.completed_generation) == (True, 7)
     else:
         assert (acts, taken, made.is_flowing) == (["ended"], [], False)
