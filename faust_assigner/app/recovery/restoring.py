@@ -148,6 +148,7 @@ class RestoringRecovery(RecoveryLoop):
         except Exception:
             logger.exception("Could not restore in batches or from snapshots; tables are replayed")
             for tp in sorted(ours):
+                self.progress.finish(tp)  # Faust's loop does not report a standby's progress
                 yield tp
 
     def _pace(self) -> RestoreThrottle:

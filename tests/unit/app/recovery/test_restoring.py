@@ -91,14 +91,16 @@ async def test_a_restore_that_raises_leaves_the_offsets_to_the_replay(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The worker goes on, and the partition is replayed by Faust's loop."""
+    """The worker goes on, and Faust's loop replays the partition; its restore is not under way any more."""
 
-    def broken(*_: Any) -> None:
+    def broken(settings: Any, *_: Any) -> None:
+        settings.progress.begin({HERE: (0, 10)})
         raise RuntimeError("of any kind")
 
     monkeypatch.setattr(recovery, "bring_up", broken)
     assert await build(restoring) == {HERE: -1}
     assert "Could not restore in batches" in caplog.text
+    assert restoring.progress.is_idle
 
 
 async def test_a_partition_is_reported_once_though_it_was_told_before_the_end(
