@@ -264,6 +264,8 @@ class PartitionRecovery(StandbyFollower):
         # as applied.
         await self.app.consumer.pause_and_drop(pending | fresh)
         self.flush_buffers()
+        for tp in self._reopen:  # the failure of a table dropped records that count as read
+            self.standby_offsets.pop(tp, None)
         was = dict(self.standby_offsets)
         owned, followed = (
             frozenset(self.active_tps) or self._before[0],

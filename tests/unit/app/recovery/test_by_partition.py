@@ -41,7 +41,7 @@ class Host(RestoringRecovery):  # type: ignore[misc]
             finish=lambda tp: self.acts.append(("finished", tp)),
         )
         self.restored: dict[TP, int] = {}
-        self._standbys_span = None
+        self._standbys_span, self._reopen = None, frozenset[TP]()
         self.completed = asyncio.Event()
         self.signal_recovery_start = asyncio.Event()  # type: ignore[misc]
         self.lacking = 0
@@ -595,6 +595,17 @@ async def test_a_table_in_memory_goes_on_from_the_later_of_its_two_offsets(
     monkeypatch.setattr(Host, "_open_tables", opened)
     await made._take_roles(frozenset({B}), frozenset())
     assert made.active_offsets[B] == 60
+
+
+async def test_a_copy_in_memory_that_lost_records_to_a_failed_table_is_read_anew(made: Any) -> None:
+    """Its records waited to be applied and count as read; the failure dropped them."""
+    made.standby_offsets.update({A: 30, B: 40})
+    made._reopen = frozenset({B})
+    await made._take_roles(frozenset({A, B}), frozenset())
+    assert (made.active_offsets[A], made.active_offsets[B]) == (30, None)
+    made._reopen = frozenset()
+    await made._take_roles(frozenset({A, B}), frozenset())
+    assert made.active_offsets[B] is None, "after an interrupt, too"
 
 
 async def test_copies_are_opened_apart_from_what_is_kept(made: Any) -> None:
