@@ -15,6 +15,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from faust.tables.recovery import RecoveryStats
 from mode import get_logger
 
 from faust_assigner.app.recovery.bring_up import Stop
@@ -332,6 +333,13 @@ class PartitionRecovery(StandbyFollower):
         await self._let_flow(pending | held, alone)
         highwaters = {tp: ends[tp] - 1 for tp in pending}
         left = {tp: highwaters[tp] - known(self.active_offsets[tp]) for tp in pending}
+        self._tag_actives(
+            {
+                tp: RecoveryStats(highwaters[tp], known(self.active_offsets[tp]), records)
+                for tp, records in left.items()
+                if records
+            }
+        )
         self.progress.begin(
             {tp: (known(self.active_offsets[tp]) + 1, ends[tp]) for tp in sorted(pending)}
         )

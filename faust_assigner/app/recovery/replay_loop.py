@@ -9,7 +9,7 @@ matter.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -159,18 +159,21 @@ class ReplayLoop(RecoveryBase):
     def _trace_standbys(self) -> None:
         """Begin the span of standbys that are read; ``_maybe_end`` finishes it."""
         finish_span(self._standbys_span)
-        self._standbys_span = self._begin_span("standbys")
+        self._standbys_span = span = self._begin_span("standbys")
+        if span is not None:
+            span.set_tag("Standby-Stats", self.standby_stats())
+
+    def _tag_actives(self, stats: Mapping[Any, Any]) -> None:
+        """Tag the span of actives, if there is one, with the records that each partition lacks."""
+        if self._actives_span is not None:
+            self._actives_span.set_tag("Active-Stats", stats)
 
     def _begin_span(self, name: str) -> Any:
         """Begin a span below that of the last eager round; None without a tracer."""
         if self.app.tracer is None:
             return None
-        if name == "actives":
-            tags = {"Active-Stats": self.active_stats()}
-        else:
-            tags = {"Standby-Stats": self.standby_stats()}
         tracer = self.app.tracer.get_tracer("_faust")
-        span = tracer.start_span(f"recovery-{name}", child_of=self._recovery_span, tags=tags)
+        span = tracer.start_span(f"recovery-{name}", child_of=self._recovery_span)
         self.app._span_add_default_tags(span)
         return span
 

@@ -41,7 +41,8 @@ class Host(RestoringRecovery):  # type: ignore[misc]
             finish=lambda tp: self.acts.append(("finished", tp)),
         )
         self.restored: dict[TP, int] = {}
-        self._standbys_span, self._reopen = None, frozenset[TP]()
+        self._actives_span = self._standbys_span = None
+        self._reopen = frozenset[TP]()
         self.completed = asyncio.Event()
         self.signal_recovery_start = asyncio.Event()  # type: ignore[misc]
         self.lacking = 0
@@ -499,10 +500,17 @@ async def test_each_part_flows_as_soon_as_it_is_restored(made: Any, by_all: bool
     async def firsts(tps: Any) -> dict[TP, int]:
         return dict.fromkeys(tps, 4)
 
-    made._brought_up, made._ends, made._firsts = brought_up, ends, firsts
+    tags = list[Any]()
+    made._brought_up, made._ends, made._firsts, made._tag_actives = (
+        brought_up,
+        ends,
+        firsts,
+        tags.append,
+    )
     made.restored, made._complete, made.active_offsets = {C: 1}, {C}, {A: None, B: 7}
     made.app.consumer._paused_partitions = {SOURCES[0], SOURCES[1], SOURCES[2]}
     await made._restore_actives({A, B})
+    assert tags == [{A: (9, 3, 6), B: (9, 7, 2)}], "the tag of the restore's span"
     flows = [act for act in made.acts if act[0] == "resume"]
     assert flows == (
         [("resume", {B}), ("resume", {A}), ("resume", set(SOURCES[:3]))]

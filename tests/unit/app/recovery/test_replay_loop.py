@@ -292,15 +292,31 @@ def test_the_span_of_actives_tells_whether_they_are_ready(made: Recovery, fails:
     made.app.tracer = SimpleNamespace(get_tracer=lambda name: tracer)
     made.app._span_add_default_tags = lambda span: span.set_tag("app", "x")
     made._recovery_span = "parent"
-    made.active_stats = lambda: {A: 3}  # type: ignore[method-assign]
+    made._tag_actives({A: 2})  # without a span
     with contextlib.suppress(KeyError), made._trace_actives():
         assert made._actives_span is span
+        made._tag_actives({A: 3})
         if fails:
             raise KeyError
-    assert begun == [("recovery-actives", {"child_of": "parent", "tags": {"Active-Stats": {A: 3}}})]
-    assert span.tags == {"app": "x"} | ({} if fails else {"Actives-Ready": True})
+    assert begun == [("recovery-actives", {"child_of": "parent"})]
+    ready = {} if fails else {"Actives-Ready": True}
+    assert span.tags == {"app": "x", "Active-Stats": {A: 3}} | ready
     assert span.ends == ["KeyError" if fails else "finished"]
     assert made._actives_span is None
+
+
+def test_the_span_of_standbys_tells_what_they_lack(made: Recovery) -> None:
+    """The span before it has ended by then."""
+    before, span = Span(), Span()
+    made.app.tracer = SimpleNamespace(
+        get_tracer=lambda _: SimpleNamespace(start_span=lambda name, **_: span)
+    )
+    made.app._span_add_default_tags = lambda span: None
+    made._recovery_span, made._standbys_span = None, before
+    made.standby_stats = lambda: {B: 3}  # type: ignore[method-assign]
+    made._trace_standbys()
+    assert (before.ends, made._standbys_span) == (["finished"], span)
+    assert span.tags == {"Standby-Stats": {B: 3}}
 
 
 def test_the_span_of_standbys_ends_once(made: Recovery) -> None:
