@@ -19,7 +19,7 @@ from faust.tables.recovery import RecoveryStats
 from mode import get_logger
 
 from faust_assigner.app.recovery.bring_up import Stop
-from faust_assigner.app.recovery.callbacks import RecoverCallbacks
+from faust_assigner.app.recovery.callbacks import RecoverCallbacks, call_callbacks, is_overridden
 from faust_assigner.app.recovery.following import StandbyFollower
 from faust_assigner.app.recovery.order import chunks, ready_sources
 from faust_assigner.app.recovery.restoring import SILENT_SHARE
@@ -55,7 +55,7 @@ class PartitionRecovery(StandbyFollower):
         #: Owned and followed partitions before the last eager round.
         self._before: tuple[frozenset[Any], frozenset[Any]] = frozenset(), frozenset()
         self._in_turn = asyncio.Lock()
-        self._callbacks = RecoverCallbacks()
+        self._callbacks = RecoverCallbacks(self._call_back)
         #: Measures each restored partition for the ledger; None without a ledger.
         self.meter: Any = None
         super().__init__(*args, **kwargs)
@@ -226,8 +226,8 @@ class PartitionRecovery(StandbyFollower):
     async def _tell_stores(self, assigned: set[Any], revoked: Collection[Any]) -> None:
         """Close databases of revoked partitions, in a thread: closing takes time and streams flow.
 
-        A store of any other kind opens and closes by itself: its ``on_rebalance`` is called, as in
-        Faust.
+        A store of any other kind opens and closes by itself: its table's ``on_rebalance`` is called,
+        as in Faust, and so is that of an app's own table class.
         """
         came = assigned.difference(*self._roles)
         self.flush_buffers()  # a later flush would open them again
@@ -242,7 +242,8 @@ class PartitionRecovery(StandbyFollower):
             if gone and is_writable(store):
                 databases = [store._dbs.pop(tp.partition, None) for tp in sorted(gone)]
                 await asyncio.to_thread(close_all, databases)
-            elif not is_writable(store) and (gone or gained):
+            told = not is_writable(store) or is_overridden(table, "on_rebalance")
+            if told and (gone or gained):
                 generation = self.app.consumer_generation_id
                 await table.on_rebalance(assigned, gone, gained, generation)
 
@@ -421,11 +422,20 @@ class PartitionRecovery(StandbyFollower):
         """Report restored partitions and copies to the tables: sets are read from their rows."""
         for table in self.tables.values():
             if any(tp.topic in table.changelog_topic.topics for tp in chunk):
-                copies = self.standbys_for_table[table]
-                await table.data.on_recovery_completed(
-                    self.actives_for_table[table] | copies, copies
-                )
+                await table.data.on_recovery_completed(*self._parts_of(table))
                 self._callbacks.owe([table])
+
+    def _parts_of(self, table: Any) -> tuple[set[Any], set[Any]]:
+        """All of the table's partitions here, and the copies: a table in memory forgets the rest."""
+        copies = self.standbys_for_table[table]
+        return self.actives_for_table[table] | copies, copies
+
+    async def _call_back(self, table: Any) -> None:
+        """Call the table's callbacks; a method of the app's own class calls them itself, as in Faust."""
+        if is_overridden(table, "on_recovery_completed"):
+            await table.on_recovery_completed(*self._parts_of(table))
+        else:
+            await call_callbacks(table)
 
     def _begin_callbacks(self, pending: Collection[Any]) -> None:
         """Begin the callbacks of tables without ``pending`` partitions."""

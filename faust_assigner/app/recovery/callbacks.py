@@ -1,13 +1,17 @@
-"""The callbacks of ``@table.on_recover``: each runs to its end, even if rounds come meanwhile."""
+"""The callbacks of ``@table.on_recover``: each runs to its end, even if rounds come meanwhile.
+
+Also: which of Faust's methods an app's own table class has overridden.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from time import monotonic
 from typing import Any
 
+from faust.tables.base import Collection
 from mode import get_logger
 
 from faust_assigner.app.retry import SAY_EVERY_S
@@ -15,15 +19,28 @@ from faust_assigner.app.retry import SAY_EVERY_S
 logger = get_logger(__name__)
 
 
+def is_overridden(table: Any, *names: str) -> bool:
+    """Whether the class of ``table`` has its own method of one of these ``names`` instead of Faust's."""
+    kind = type(table)
+    return any(getattr(kind, name, None) not in (None, getattr(Collection, name)) for name in names)
+
+
+def call_callbacks(table: Any) -> Awaitable[None]:
+    """Call the table's callbacks of ``@table.on_recover``."""
+    called: Awaitable[None] = table.call_recover_callbacks()
+    return called
+
+
 class RecoverCallbacks:
     """The tables whose callbacks are due, and the tables whose callbacks run.
 
     A round neither cancels a callback nor forgets a due callback. A round interrupts the restore,
     and partitions restored by then are not restored again. As in Faust a failing callback does not
-    end the worker, but here its error is logged.
+    end the worker, but here its error is logged. ``call(table)`` calls the table's callbacks.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, call: Callable[[Any], Awaitable[None]] = call_callbacks) -> None:
+        self._call_back = call
         #: Tables with partitions restored since their callbacks began last, in this order.
         self._due: dict[Any, None] = {}
         self._running: dict[Any, asyncio.Task[None]] = {}
@@ -54,7 +71,7 @@ class RecoverCallbacks:
         if before is not None:
             await asyncio.wait({before})
         try:
-            await table.call_recover_callbacks()
+            await self._call_back(table)
         except Exception:
             logger.exception(
                 "Table %s: a callback of on_recover failed; the worker continues",

@@ -38,6 +38,7 @@ from faust_assigner.app.recovery.bring_up import (
     bring_up,
     scratch_folder,
 )
+from faust_assigner.app.recovery.callbacks import is_overridden
 from faust_assigner.app.recovery.decoding import decoding_of
 from faust_assigner.app.recovery.loop import RecoveryLoop
 from faust_assigner.app.recovery.progress import Progress
@@ -169,7 +170,7 @@ class RestoringRecovery(RecoveryLoop):
         table = self.tp_to_table[tp]
         store = table.data
         highwater, offset = highwaters[tp], offsets[tp]
-        if not is_writable(store) or table._on_changelog_event is not None:
+        if not is_writable(store) or _sees_records(table):
             return None
         if (
             highwater is None
@@ -195,7 +196,9 @@ class RestoringRecovery(RecoveryLoop):
         behind = [
             tp
             for tp in sorted(self.standby_tps)
-            if self._standby_gap(tp) >= MIN_STANDBY_GAP and takes_files(self.tp_to_table[tp].data)
+            if self._standby_gap(tp) >= MIN_STANDBY_GAP
+            and takes_files((table := self.tp_to_table[tp]).data)
+            and not _sees_records(table)
         ]
         if not behind:
             return
@@ -281,6 +284,13 @@ class RestoringRecovery(RecoveryLoop):
         # If the waiting task was cancelled, asyncio would report the error as never retrieved.
         if not work.cancelled():
             work.exception()
+
+
+def _sees_records(table: Any) -> bool:
+    """Whether the app gets each changelog record, by a callback or by its own table class."""
+    return table._on_changelog_event is not None or is_overridden(
+        table, "on_changelog_event", "apply_changelog_batch"
+    )
 
 
 def _build_database(finder: Finder, tp: TP, folder: Path, table: Any) -> tuple[Path, Any] | None:

@@ -258,6 +258,36 @@ async def test_a_store_that_is_not_ours_is_told_of_what_came(made: Any, writable
     assert told == ([] if writable else [("rebalance", {A, B, C}, set(), {B, C}, 7)])
 
 
+def own_class(made: Any, name: str) -> None:
+    """Make the table one of the app's own class, which overrides the method ``name``."""
+
+    async def own(self: Any, *args: Any) -> None:
+        made.acts.append(("own", *args))
+
+    (table,) = made.tables.values()
+    vars(table).pop(name, None)
+    table.__class__ = type("Own", (Table,), {name: own})
+
+
+async def test_an_app_s_own_table_is_told_of_a_round_s_partitions(made: Any) -> None:
+    """Although its store is ours."""
+    own_class(made, "on_rebalance")
+    made._roles, made.writable = (frozenset({A}), frozenset()), True
+    await made._tell_stores({B}, {A})
+    assert made.acts[-1] == ("own", {B}, {A}, {B}, 7)
+
+
+async def test_an_app_s_own_table_is_told_of_the_end_of_its_recovery(made: Any) -> None:
+    """Its method calls the callbacks, as Faust's does."""
+    own_class(made, "on_recovery_completed")
+    (table,) = made.tables.values()
+    made.actives_for_table[table], made.standbys_for_table[table] = {A}, {C}
+    made._callbacks.owe([table])
+    made._begin_callbacks(set())
+    await made._callbacks.over()
+    assert made.acts == [("own", {A, C}, {C})]
+
+
 async def test_an_interrupted_restore_has_ended_before_anything_else_begins(made: Any) -> None:
     """It may take a step to its end, and leaves the tables settled."""
 

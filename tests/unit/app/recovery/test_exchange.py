@@ -158,7 +158,10 @@ class Standbys(RestoringRecovery):
         self.standby_highwaters, self.standby_offsets, self.tp_to_table = {}, {}, {}
         for name, (highwater, offset) in standbys.items():
             tp = TP(name, 0)
-            self.standby_offsets[tp], self.tp_to_table[tp] = offset, SimpleNamespace(data=name)
+            self.standby_offsets[tp] = offset
+            self.tp_to_table[tp] = SimpleNamespace(
+                data=name, _on_changelog_event="callback" if name == "callback" else None
+            )
             if highwater is not None:
                 self.standby_highwaters[tp] = highwater
         self.standby_tps = set(self.standby_offsets)
@@ -189,8 +192,11 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_settings")
 async def test_standbys_far_behind_are_exchanged_in_order() -> None:
-    """Not one that lacks fewer records, of which the end is not known, or whose files are of another kind."""
-    far = {"b": (150, 50), "a": (1000, -1)}
+    """Not one that lacks fewer records, of which the end is not known, or whose files are of another kind.
+
+    Nor one whose app gets each record by a callback: a snapshot has no records.
+    """
+    far = {"b": (150, 50), "a": (1000, -1), "callback": (1000, 0)}
     one = Standbys(**far, near=(150, 51), unknown=(None, 5), fresh=(900, None), ttl=(1000, 0))
     await one._exchange_standbys(3)
     assert one.exchanged == ["a", "b"]

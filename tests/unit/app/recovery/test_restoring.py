@@ -10,6 +10,7 @@ from typing import Any
 import faust
 import pytest
 from aiokafka import TopicPartition
+from faust.tables.base import Collection
 from faust.types import TP
 
 from faust_assigner.app.compose import RepairedRecovery, repair
@@ -20,6 +21,13 @@ from faust_assigner.app.recovery.restoring import RestoringRecovery
 from faust_assigner.app.tables.disk import takes_files
 
 HERE = TP("app-table-changelog", 0)
+
+
+class Table(SimpleNamespace):
+    """A table with Faust's methods."""
+
+    on_changelog_event = Collection.on_changelog_event
+    apply_changelog_batch = Collection.apply_changelog_batch
 
 
 @pytest.fixture
@@ -252,6 +260,14 @@ async def test_a_partition_is_read_from_its_file_or_from_the_first_record_there_
     assert (None if found is None else found.offset) == start
     table._on_changelog_event = "callback"
     assert service._cold(HERE, {HERE: offset}, {HERE: highwater}) is None, "it sees each record"
+
+
+@pytest.mark.parametrize("method", ["on_changelog_event", "apply_changelog_batch"])
+def test_an_app_s_own_table_class_gets_each_record(method: str) -> None:
+    """A restore in batches would write the rows beside its method."""
+    own = type("Own", (Table,), {method: lambda self, *args: None})
+    assert recovery._sees_records(own(_on_changelog_event=None))
+    assert not recovery._sees_records(Table(_on_changelog_event=None))
 
 
 async def test_settling_stops_the_threads_that_it_waits_for(app: Any) -> None:
