@@ -233,9 +233,9 @@ class TableStore(WriteBehindStore):
         return super()._dbs_for_actives()
 
     def doubt(self, partition: int, offset: int) -> bool:
-        """Report the doubt to the recovery, unless the table's own records are read back."""
+        """Report the doubt to the recovery, unless the table is global: its own records are read back."""
         consistency = getattr(self.app.tables.recovery, "consistency", None)
-        if consistency is None or self.table.is_global or self.table.recovery_buffer_size == 1:
+        if consistency is None or self.table.is_global:
             return False
         consistency.doubt(TP(self.table.changelog_topic.get_topic_name(), partition), offset)
         return True
