@@ -17,6 +17,7 @@ from typing import Any
 
 from faust.tables.recovery import RecoveryStats
 from mode import get_logger
+from yarl import URL
 
 from faust_assigner.app.recovery.bring_up import Stop
 from faust_assigner.app.recovery.callbacks import RecoverCallbacks, call_callbacks, is_overridden
@@ -31,6 +32,8 @@ from faust_assigner.app.tables.files import close_all, open_for_streams, store_o
 
 logger = get_logger(__name__)
 
+#: The store of tables in a shared database; neither Faust nor this recovery restores them.
+SHARED = URL("aerospike:")
 #: Seconds between two checks of a replay by Faust's loop.
 LOOK_S = 0.01
 
@@ -131,6 +134,8 @@ class PartitionRecovery(StandbyFollower):
         await super()._resume_streams(generation_id)
         self.completed_generation = generation_id
         self._flows(generation_id)
+        if self.is_flowing:
+            self._complete = set(self._roles[0])  # tables that Faust does not restore
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Open the flow, with every partition paused, and begin to restore."""
@@ -203,6 +208,8 @@ class PartitionRecovery(StandbyFollower):
 
     async def _take_on(self, actives: frozenset[Any], standbys: frozenset[Any]) -> None:
         began = monotonic()
+        if self.app.conf.store == SHARED:
+            self._complete, standbys = set(actives), frozenset()
         try:
             pending, fresh = await self._take_roles(actives, standbys)
             with self._trace_actives() if pending else nullcontext():

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from faust.types import TP
+from yarl import URL
 
 from faust_assigner.app.recovery import by_partition as by_state
 from faust_assigner.app.recovery.by_partition import PartitionRecovery
@@ -159,7 +160,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         should_stop=False,
         tracer=None,
         in_recovery=False,
-        conf=SimpleNamespace(broker_max_poll_interval=0),
+        conf=SimpleNamespace(broker_max_poll_interval=0, store=URL("memory:")),
         on_rebalance_complete=SimpleNamespace(send=note("complete")),
         crash=note("crash"),
     )
@@ -768,9 +769,26 @@ async def test_an_eager_round_without_partitions_leaves_nothing_to_restore(made:
 async def test_a_recovery_without_tables_is_complete_as_well(made: Any) -> None:
     """The watchdog begins one again that is not, and sources flow."""
     made.is_flowing, made.completed_generation, made.restored = False, None, {A: 1}
+    made._roles = frozenset({A}), frozenset()
     await made._resume_streams(7)
     assert made.acts == [("resumed", 7)]
     assert (made.is_flowing, made.completed_generation, made.restored) == (True, 7, {})
+    assert made.is_restored(A), "a table in a shared database"
+
+
+async def test_tables_in_a_shared_database_are_neither_restored_nor_followed(made: Any) -> None:
+    """A replay would put old rows into it; sources flow at once."""
+    asked = list[Any]()
+
+    async def ask(tps: Any = None) -> None:
+        asked.append(tps)
+
+    made.app.conf.store = by_state.SHARED
+    made._restore_actives = made._open_copies = made._follow = made._finish = ask
+    await made._take_on(frozenset({A}), frozenset({B}))
+    assert asked == [set(), None, set(), set()]
+    assert (made.active_tps, made.standby_tps) == ({A}, set())
+    assert made.is_restored(A)
 
 
 async def test_a_recovery_that_begins_again_keeps_the_roles_of_the_last_round(made: Any) -> None:
