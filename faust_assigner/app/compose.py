@@ -62,7 +62,7 @@ from faust_assigner.app.tables.scope import ScopedTable
 from faust_assigner.app.transactions.manager import PartitionTransactions
 from faust_assigner.app.weights import provider
 from faust_assigner.errors import ConfigError
-from faust_assigner.settings.table import COOPERATIVE, STALE_READS
+from faust_assigner.settings.table import COOPERATIVE, SNAPSHOTS, STALE_READS
 
 logger = get_logger(__name__)
 
@@ -217,6 +217,11 @@ def install(app: Any, parts: Collection[str]) -> None:
     for part, installer in INSTALLERS.items():
         if part in parts:
             installer(app)
+    if "repairs" not in parts_of(app) and read_or_default(app, SNAPSHOTS):
+        logger.warning(
+            "%s is not used: Faust alone restores the tables of an app without the repairs",
+            SNAPSHOTS.name,
+        )
 
 
 def _add(app: Any, part: str) -> None:

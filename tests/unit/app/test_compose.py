@@ -94,6 +94,19 @@ class OwnTables(TableManager):
     """An app's own."""
 
 
+@pytest.mark.parametrize("repaired", [True, False])
+async def test_snapshots_that_faust_s_recovery_cannot_use_are_named_in_the_log(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    repaired: bool,
+) -> None:
+    """Without the repairs nothing restores from them."""
+    monkeypatch.setenv("FAUST_ASSIGNER_SNAPSHOTS", str(tmp_path))
+    module.install(app_in(tmp_path), ["repairs"] if repaired else [])
+    assert ("FAUST_ASSIGNER_SNAPSHOTS is not used" in caplog.text) == (not repaired)
+
+
 async def test_an_apps_own_class_stays_below_ours(tmp_path: Path) -> None:
     """Once; under its own name."""
     app = app_in(tmp_path, TableManager=OwnTables)
