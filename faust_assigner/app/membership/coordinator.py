@@ -152,7 +152,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             # aiokafka sends one JoinGroup for each assignor name; put both names into one request.
             said = [metadata for name, metadata in request._group_protocols if name == EAGER]
             names = (COOPERATIVE, EAGER) if self.membership.offers else (EAGER,)
-            request._group_protocols = [(name, said[0]) for name in names]
+            if said:  # else a class of the app has a name of its own, whose rounds are eager
+                request._group_protocols = [(name, said[0]) for name in names]
         kind = type(request).__name__.removesuffix("Request")
         beating = create_task(self._beat_in_round())
         try:

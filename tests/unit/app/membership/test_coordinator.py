@@ -369,6 +369,14 @@ async def test_a_member_of_eager_rounds_offers_no_cooperative_protocol(made: Mad
     assert request._group_protocols == [(EAGER, b"said")]
 
 
+async def test_an_assignor_with_a_name_of_its_own_joins_by_this_name(made: Made) -> None:
+    """An error here would end the coordinator's task for good."""
+    request = request_of(JoinGroupRequest)
+    request._group_protocols = [("shop", b"said")]
+    await made.it._send_req(request)
+    assert request._group_protocols == [("shop", b"said")]
+
+
 async def test_heartbeats_beside_a_round_go_on_after_one_that_was_refused(made: Made) -> None:
     """The round itself will tell."""
     made.beats, made.refusals = 2, [errors.GroupCoordinatorNotAvailableError()]
