@@ -77,10 +77,10 @@ class Rounds:
             return False
         self.answered()
         self.app.on_rebalance_end()
-        self._subscribe_what_came_meanwhile()
+        self.subscribe_what_came_meanwhile()
         return True
 
-    def _subscribe_what_came_meanwhile(self) -> None:
+    def subscribe_what_came_meanwhile(self) -> None:
         """Wake Faust's conductor, which ignores topics that are added during a rebalance."""
         topics = self.app.topics
         changed = getattr(topics, "_subscription_changed", None)

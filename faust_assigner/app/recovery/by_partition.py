@@ -136,6 +136,7 @@ class PartitionRecovery(StandbyFollower):
         self._flows(generation_id)
         if self.is_flowing:
             self._complete = set(self._roles[0])  # tables that Faust does not restore
+        self.app.consumer.rounds.subscribe_what_came_meanwhile()
 
     async def on_recovery_completed(self, generation_id: int = 0) -> None:
         """Open the flow, with every partition paused, and begin to restore."""

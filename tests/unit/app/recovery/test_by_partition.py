@@ -150,7 +150,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Any:
         seek_wait=note("seek to"),
         resume_partitions=lambda tps: acts.append(("resume", set(tps))),
         pause_partitions=lambda tps: acts.append(("pause", set(tps))),
-        rounds=SimpleNamespace(restored=lambda: acts.append("rebalance end")),
+        rounds=SimpleNamespace(
+            restored=lambda: acts.append("rebalance end"),
+            subscribe_what_came_meanwhile=lambda: acts.append("subscribe"),
+        ),
     )
     app = SimpleNamespace(
         acts=acts,
@@ -767,11 +770,11 @@ async def test_an_eager_round_without_partitions_leaves_nothing_to_restore(made:
 
 
 async def test_a_recovery_without_tables_is_complete_as_well(made: Any) -> None:
-    """The watchdog begins one again that is not, and sources flow."""
+    """The watchdog begins one again that is not, and sources flow; also of topics added meanwhile."""
     made.is_flowing, made.completed_generation, made.restored = False, None, {A: 1}
     made._roles = frozenset({A}), frozenset()
     await made._resume_streams(7)
-    assert made.acts == [("resumed", 7)]
+    assert made.acts == [("resumed", 7), "subscribe"]
     assert (made.is_flowing, made.completed_generation, made.restored) == (True, 7, {})
     assert made.is_restored(A), "a table in a shared database"
 
