@@ -210,6 +210,8 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
                 if left <= 0:
                     break
                 share = Share(partitions, only={tp})
+                # First in the queue: aiokafka otherwise checks each partition before ``tp``, in each step.
+                self._records.move_to_end(tp, last=False)
                 found |= await super().fetched_records(share, 0, max(1, left // waiting))
         except Exception as error:
             self._put_back(states, before)

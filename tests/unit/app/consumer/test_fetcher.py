@@ -155,6 +155,18 @@ async def test_backlogs_share_a_turn_and_leave_what_they_do_not_need_to_the_late
     assert [await turns.take(1) for _ in range(4)] == [{0: 1}, {2: 1}, {0: 1}, {2: 1}]
 
 
+async def test_a_turn_of_many_backlogs_passes_over_no_partition() -> None:
+    """Else a worker with a thousand partitions would check fifty thousand of them for fifty records."""
+    turns = Turns(*(TopicPartition("t", number) for number in range(40)))
+    for tp in turns.states:
+        turns.fetched(tp, 100)
+    passed_over: list[TopicPartition] = []
+    turns.fetcher._subscriptions.is_assigned = lambda tp: passed_over.append(tp) or True
+    assert await turns.take(20) == dict.fromkeys(range(20), 1)
+    assert await turns.take(20) == dict.fromkeys(range(20, 40), 1)
+    assert passed_over == []
+
+
 async def test_who_kept_up_counts_among_those_that_have_records() -> None:
     """However many others keep up and have none."""
     turns = Turns(A, B, C, D)
