@@ -65,6 +65,8 @@ class Topics:
         self._uses: Counter[Key] = Counter()
         #: For each key with hidden topics, a digest of its result.
         self._seals: dict[Key, bytes] = {}
+        #: The digests of all patterns with hidden topics, combined by exclusive or.
+        self._seal = 0
         #: Each distinct result with its topic ids, and the number of keys with this result.
         self._distinct: dict[frozenset[str], tuple[frozenset[str], frozenset[TopicId]]] = {}
         self._shared: Counter[frozenset[str]] = Counter()
@@ -81,6 +83,7 @@ class Topics:
                 self._results[key] = self._search(key)
             found = self._matches[wanted] = self._results[key]
             self._uses[key] += 1
+            self._seal ^= self._sealed(wanted, key)
         return found
 
     def _search(self, key: Key) -> frozenset[str]:
@@ -94,6 +97,12 @@ class Topics:
             told = repr((text, sorted(found))).encode()
             self._seals[key] = blake2b(told, digest_size=8).digest()
         return self._distinct[found][0]
+
+    def _sealed(self, wanted: Pattern, key: Key) -> int:
+        """Return a digest of the client and its topics; 0 if no topic is hidden from the client."""
+        if key not in self._seals:
+            return 0
+        return _number(self._seals[key] + repr(tuple(wanted)).encode())
 
     def read_by(self, member: MemberMetadata) -> frozenset[TopicId]:
         """Return the ids of the existing topics of a member; cost O(its names)."""
@@ -109,12 +118,8 @@ class Topics:
         )
 
     def fingerprint(self, names: Set[str], patterns: Collection[Pattern]) -> int:
-        """Return a number that changes with these topics, and with the rights of the clients to see them."""
-        number = self.catalogue.fingerprint(self.existing(names, patterns))
-        if self._seals:
-            joined = b"".join(sorted(self._seals.values()))
-            number ^= int.from_bytes(blake2b(joined, digest_size=8).digest(), "big") >> 1
-        return number
+        """Return a number that changes with these topics, and with the rights of each client to see them."""
+        return self.catalogue.fingerprint(self.existing(names, patterns)) ^ self._seal
 
     def existing(self, names: Set[str], patterns: Collection[Pattern]) -> frozenset[str]:
         """Return every existing topic of these subscriptions, and forget results of all other expressions.
@@ -130,6 +135,7 @@ class Topics:
         for wanted in self._matches.keys() - set(kept):
             del self._matches[wanted]
             key = self._key(wanted)
+            self._seal ^= self._sealed(wanted, key)
             self._uses[key] -= 1
             if self._uses[key]:
                 continue
@@ -139,3 +145,7 @@ class Topics:
             del self._uses[key]
             if not self._shared[found]:
                 del self._shared[found], self._distinct[found]
+
+
+def _number(told: bytes) -> int:
+    return int.from_bytes(blake2b(told, digest_size=8).digest(), "big") >> 1

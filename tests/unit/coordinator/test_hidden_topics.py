@@ -80,6 +80,18 @@ def test_a_withdrawn_right_moves_the_partitions_to_a_client_that_has_it() -> Non
     assert after == {"a": {"secret": (0, 1)}, "b": {"open": (0, 1)}}
 
 
+def test_two_clients_that_exchange_their_rights_exchange_their_partitions() -> None:
+    """The group matches the same sets of topics as before, but each for the other client."""
+    group = Group(alice="open", bob="secret")
+    group.read("a", ALICE)
+    group.read("b", BOB)
+    before = group.settle(("a", ALICE), ("b", BOB))
+    assert before == {"a": {"secret": (0, 1)}, "b": {"open": (0, 1)}}
+    group.rights(alice="secret", bob="open")
+    after = group.settle(("a", ALICE), ("b", BOB))
+    assert after == {"a": {"open": (0, 1)}, "b": {"secret": (0, 1)}}
+
+
 def test_a_new_right_is_followed_without_a_new_subscription() -> None:
     """The member repeats no expression; the broker knows it."""
     group = Group(alice="secret")
