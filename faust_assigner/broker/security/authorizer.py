@@ -46,6 +46,10 @@ class Authorizer:
         self._super_users = super_users
         self._allows_without_acl = allows_without_acl
 
+    def is_super_user(self, principal: str) -> bool:
+        """Whether the principal may do everything, whatever the rules are."""
+        return principal in self._super_users
+
     def may(self, principal: str, host: str, operation: int, resource_type: int, name: str) -> bool:
         """Whether the principal, connected from ``host``, may perform the operation on a resource."""
         if principal in self._super_users:
