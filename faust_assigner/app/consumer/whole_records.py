@@ -62,6 +62,9 @@ class RecordBoundaryCommits(Consumer):
     #: The task of a commit that starts as soon as the records that delayed the last commit are done.
     _soon: Any = None
 
+    #: The commit under way. It goes on if its caller is cancelled.
+    _whole_commit: asyncio.Task[bool] | None = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._late_since: dict[str, float] = {}
@@ -69,11 +72,28 @@ class RecordBoundaryCommits(Consumer):
             self.app.sensors.add(RecordsEnd(self.record_ended))
 
     async def _commit_tps(self, tps: Iterable[Any], start_new_transaction: bool) -> bool:
-        """Commit each transaction at a moment when all records that sent into it are done."""
+        """Commit each transaction at a moment when all records that sent into it are done.
+
+        If the caller is cancelled, the commit goes on. While too many changes wait, the fetch loop commits,
+        and a rebalance or the stop cancels it. After half a commit no transaction would be open in aiokafka,
+        and the next send would end the worker.
+        """
         committed: bool
         if not self.in_transaction:
             committed = await super()._commit_tps(tps, start_new_transaction=start_new_transaction)
             return committed
+        if (earlier := self._whole_commit) is not None:
+            await asyncio.wait({earlier})
+        task = self._whole_commit = asyncio.create_task(self._commit_all(start_new_transaction))
+        try:
+            return await _outcome(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                self.add_future(_outcome(task))  # an error of the commit still ends the worker
+            raise
+
+    async def _commit_all(self, start_new_transaction: bool) -> bool:
+        committed: bool
         if self.transactions.is_fenced:
             return False
         self._cut, self._open = {}, defaultdict(list)
@@ -210,3 +230,8 @@ class RecordBoundaryCommits(Consumer):
         if self.in_transaction:
             self._late_since.clear()
             await self.transactions.abandon(fenced=self.fence.lost)
+
+
+async def _outcome(task: asyncio.Task[bool]) -> bool:
+    """Wait for ``task`` without cancelling it."""
+    return await asyncio.shield(task)

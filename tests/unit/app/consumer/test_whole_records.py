@@ -95,6 +95,9 @@ class Stock:
         self._committed_offset: Any = defaultdict(lambda: None)
         self._unacked_messages: list[Any] = []
         self.error: BaseException | None = None
+        #: Commits wait for it.
+        self.gate = asyncio.Event()
+        self.gate.set()
         self.fence = SimpleNamespace(lost=False, lose=lambda: self.acts.append("lost"))
         super().__init__()
 
@@ -125,6 +128,7 @@ class Stock:
         self.acts.append(("attached", dict(offsets)))
 
     async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool) -> bool:
+        await self.gate.wait()
         self.acts.append(("commit", dict(offsets)))
         if self.error is not None:
             raise self.error
@@ -201,6 +205,45 @@ async def test_a_fenced_consumer_commits_nothing(made: Consumer) -> None:
     made.done(ORDERS, 3)
     assert not await made.commit_all()
     assert made.acts == []
+
+
+async def test_a_commit_goes_on_if_its_caller_is_cancelled(made: Consumer) -> None:
+    """Half a commit leaves no transaction open, and the next send ends the worker. The next commit waits."""
+    made.gate.clear()
+    made.done(ORDERS, 3)
+    caller = asyncio.ensure_future(made.commit_all())
+    await asyncio.sleep(0.01)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert "begin next" not in made.acts
+    made.done(ORDERS, 4)
+    following = asyncio.ensure_future(made.commit_all())
+    await asyncio.sleep(0.01)
+    assert made.acts.count(("close", ID)) == 1
+    made.gate.set()
+    assert await following
+    assert made.commits == [{ORDERS: 4}, {ORDERS: 5}]
+
+
+async def test_an_error_of_a_commit_without_a_caller_ends_the_worker(
+    made: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is raised in a future of the consumer, as the error of the commit's timer."""
+    futures: list[Any] = []
+    monkeypatch.setattr(
+        made, "add_future", lambda coro: futures.append(asyncio.ensure_future(coro))
+    )
+    made.gate.clear()
+    made.error = KeyError("no such producer")
+    made.done(ORDERS, 3)
+    caller = asyncio.ensure_future(made.commit_all())
+    await asyncio.sleep(0.01)
+    caller.cancel()
+    await asyncio.wait({caller})
+    made.gate.set()
+    with pytest.raises(KeyError):
+        await futures[0]
 
 
 async def test_a_commit_waits_for_a_record_that_has_sent(
