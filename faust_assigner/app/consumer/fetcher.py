@@ -205,14 +205,16 @@ class FairFetcher(Fetcher):  # type: ignore[misc]
                 found = await super().fetched_records(share)
                 there.clear()
             backlogs = [tp for tp in self._records if tp in there]
+            left = (max_records or 0) - sum(map(len, found.values()))
             for waiting, tp in zip(range(len(backlogs), 0, -1), backlogs, strict=True):
-                left = (max_records or 0) - sum(map(len, found.values()))
                 if left <= 0:
                     break
                 share = Share(partitions, only={tp})
                 # First in the queue: aiokafka otherwise checks each partition before ``tp``, in each step.
                 self._records.move_to_end(tp, last=False)
-                found |= await super().fetched_records(share, 0, max(1, left // waiting))
+                some = await super().fetched_records(share, 0, max(1, left // waiting))
+                left -= sum(map(len, some.values()))
+                found |= some
         except Exception as error:
             self._put_back(states, before)
             # aiokafka has removed the partitions that it has finished: the first remaining one has failed.
