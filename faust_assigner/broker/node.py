@@ -158,7 +158,7 @@ class Node:
         )
         self.catalogue.on_change = self._topics_changed
         if self.authorizer is not None:
-            self.authorizer.acls.on_change = self._rights_changed
+            self.authorizer.acls.on_topic_change = self._rights_changed
         self.compaction = Compaction(self, settings.log_cleaner_dedupe_buffer_size)
 
     def _fire(self, alarm: Key) -> None:

@@ -113,7 +113,8 @@ class Acls:
         self._prefixed: dict[tuple[int, str], list[Acl]] = {}
         self._lengths: Counter[tuple[int, int]] = Counter()  # of prefixes, by resource type
         self.version = 0
-        self.on_change: Callable[[], None] = lambda: None
+        #: Called after a change of rules of topics.
+        self.on_topic_change: Callable[[], None] = lambda: None
         for key, _ in store.scan(PREFIX):
             self._keep(Acl(*json.loads(key[len(PREFIX) :])))
 
@@ -142,7 +143,7 @@ class Acls:
         self._store.write([(_key(acl), b"") for acl in fresh])
         for acl in fresh:
             self._keep(acl)
-        self.on_change()
+        self._tell(fresh)
 
     def remove(self, acls: Iterable[Acl]) -> None:
         """Delete rules, all or nothing. Raises StoreFailed."""
@@ -156,7 +157,11 @@ class Acls:
                 del index[place]
                 self._count(acl, -1)
         self.version += 1
-        self.on_change()
+        self._tell(gone)
+
+    def _tell(self, changed: Iterable[Acl]) -> None:
+        if any(acl.resource_type == TOPIC for acl in changed):
+            self.on_topic_change()
 
     def _keep(self, acl: Acl) -> None:
         self._all[acl] = None

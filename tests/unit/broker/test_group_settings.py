@@ -129,7 +129,7 @@ def test_topics_that_a_client_may_not_describe_are_hidden_from_it() -> None:
         topics.create(name, 1, {})
     acls = Acls(MemoryStore())
     told = TopicNotifier(topics, Authorizer(acls, frozenset({"User:root"})))
-    acls.on_change = told.rights_changed
+    acls.on_topic_change = told.rights_changed
     topics.on_change = told.changed
     both = frozenset(("open", "secret"))
     assert told.now().hidden_from("User:alice", "/10.0.0.1") == both

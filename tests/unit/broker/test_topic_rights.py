@@ -12,6 +12,7 @@ from faust_assigner.broker.security.acls import (
     ALLOW,
     DENY,
     DESCRIBE,
+    GROUP,
     LITERAL,
     PREFIXED,
     READ,
@@ -66,6 +67,21 @@ def test_a_topic_is_hidden_exactly_if_the_client_may_not_describe_it(
         for host in [*HOSTS, "10.0.0.3"]:
             may = {n for n in NAMES if authorizer.may(user, host, DESCRIBE, TOPIC, n)}
             assert hidden_from(user, f"/{host}") == frozenset(NAMES) - may, (user, host)
+
+
+def test_only_a_change_of_rules_of_topics_is_told() -> None:
+    """Each causes an update of O(topics); a rule for a group, or one that exists already, causes none."""
+    acls, told = Acls(MemoryStore()), list[int]()
+    acls.on_topic_change = lambda: told.append(len(acls))
+    rule = Acl(TOPIC, "t", LITERAL, USERS[0], WILDCARD, READ, ALLOW)
+    other = rule._replace(resource_type=GROUP)
+    acls.add([other])
+    acls.remove([other, rule])
+    assert told == []
+    acls.add([rule])
+    acls.add([rule])
+    acls.remove([rule])
+    assert told == [1, 0]
 
 
 def test_a_client_costs_the_topics_that_a_rule_opens_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
