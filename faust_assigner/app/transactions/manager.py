@@ -210,10 +210,9 @@ class PartitionTransactions(TransactionManager):
     ) -> Awaitable[Any]:
         """Send within the transaction of the current record, to any topic, in the order of the calls."""
         place = _place.get() or self._take_place()
-        sent: Awaitable[Any]
+        sent: asyncio.Future[Any]
         if place is None:
-            sent = await super().send(topic, key, value, partition, timestamp, headers)
-            return sent
+            return await super().send(topic, key, value, partition, timestamp, headers)
         try:
             await asyncio.shield(place.before)
             if place.share.abandoned or self.is_fenced:
@@ -231,6 +230,8 @@ class PartitionTransactions(TransactionManager):
                 headers,
                 transactional_id=place.transactional_id,
             )
+            place.share.sent()
+            sent.add_done_callback(partial(self._answered, place.share))
             return sent
         except Exception as exc:  # aiokafka's IllegalOperation is no KafkaError
             if self._note_fence(place.transactional_id, exc):
@@ -259,6 +260,20 @@ class PartitionTransactions(TransactionManager):
                 await self.crash(exc)
         finally:
             place.leave()
+
+    def _answered(self, share: Share, sent: asyncio.Future[Any]) -> None:
+        """End the worker if the broker refuses a record, such as one that is too large for its topic.
+
+        aiokafka commits a transaction without its refused records, unlike Kafka's own producer.
+        """
+        error = None if sent.cancelled() else sent.exception()
+        share.answer(error)
+        if error is None or share.abandoned or self.is_fenced or self.app.should_stop:
+            return
+        if not self._note_fence(share.transactional_id, error):
+            task = asyncio.get_running_loop().create_task(self.crash(error))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
 
     def _note_fence(self, transactional_id: str, error: BaseException) -> bool:
         """Whether Kafka fenced this producer; if so, give up all partitions and join again.
@@ -363,7 +378,11 @@ class PartitionTransactions(TransactionManager):
 
     def fail(self, tp: Any, error: BaseException) -> None:
         """Mark the open transaction of ``tp`` as failed: it lacks a send, so it is never committed."""
-        share = self._shares.get(self.id_of(tp) or "")
+        self.fail_id(self.id_of(tp) or "", error)
+
+    def fail_id(self, transactional_id: str, error: BaseException) -> None:
+        """Mark the open transaction of an id as failed."""
+        share = self._shares.get(transactional_id)
         if share is not None:
             share.error = error
 
@@ -412,8 +431,11 @@ class PartitionTransactions(TransactionManager):
     ) -> bool:
         """Commit one transaction, flush its table changes, and let the sends of the next one go."""
         if share is not None:
-            await share.tail
+            await asyncio.shield(share.tail)
+            await share.wait_for_answers(self._end_of(transactional_id))
             if share.error is not None and not self.is_fenced:
+                # Kafka's transaction stays open without the failed send, so it must never be committed.
+                self.fail_id(transactional_id, share.error)
                 raise share.error
         if self.is_fenced or (share is not None and share.abandoned):
             return False  # the worker stops, or has lost the partitions in a rebalance
@@ -432,6 +454,11 @@ class PartitionTransactions(TransactionManager):
             del self._closed[transactional_id]
             self._shares[transactional_id].begin()
         return True
+
+    def _end_of(self, transactional_id: str) -> asyncio.Future[Any] | None:
+        """aiokafka's future for the end of the open transaction; None if there is none."""
+        producer = self.producer._transaction_producers.get(transactional_id)
+        return None if producer is None else producer._txn_manager.wait_for_transaction_end()
 
     def _by_id(self, offsets: Mapping[Any, int]) -> list[tuple[str, dict[Any, int]]]:
         by_id: dict[str, dict[Any, int]] = {}

@@ -19,6 +19,10 @@ class Share:
         self.changed: set[tuple[Any, int]] = set()
         #: Source partition -> the last offset whose record sent into this share; offsets only grow.
         self.reached: dict[Any, int] = {}
+        #: The number of sent records for which the broker has not answered yet.
+        self.unanswered = 0
+        #: Done once ``unanswered`` is 0; None if no commit waits for it.
+        self.answered: asyncio.Future[None] | None = None
         #: The error of a failed send or window callback; a share with an error is never committed.
         self.error: BaseException | None = None
         #: Whether Kafka has committed this share; never reset.
@@ -32,6 +36,24 @@ class Share:
         """Let the sends of this share go to the producer."""
         if not self.begun.done():
             self.begun.set_result(None)
+
+    def sent(self) -> None:
+        """Count a record that the producer has taken."""
+        self.unanswered += 1
+
+    def answer(self, error: BaseException | None) -> None:
+        """Note the broker's answer for a record."""
+        self.unanswered -= 1
+        self.error = self.error or error
+        if not self.unanswered and self.answered is not None and not self.answered.done():
+            self.answered.set_result(None)
+
+    async def wait_for_answers(self, transaction: asyncio.Future[Any] | None) -> None:
+        """Wait for all answers, or until ``transaction`` has failed: aiokafka then keeps its records."""
+        if self.unanswered:
+            self.answered = asyncio.get_running_loop().create_future()
+            ends = {self.answered} if transaction is None else {self.answered, transaction}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
     def commit(self) -> None:
         """Mark this share as committed and flush its table changes."""

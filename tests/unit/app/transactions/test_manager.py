@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import (
+    MessageSizeTooLargeError,
     ProducerFenced,
+    TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartitionError,
 )
@@ -36,7 +38,10 @@ class Client:
             is_in_transaction=lambda: is_open,
             is_fatal_error=lambda: self.is_fatal,
             _transaction_waiter=SimpleNamespace(exception=lambda: self.error),
+            wait_for_transaction_end=lambda: self.end,
         )
+        #: aiokafka's future for the end of the open transaction.
+        self.end: asyncio.Future[None] | None = None
 
     async def _close(self) -> None:
         self.acts.append(("close", self.name))
@@ -65,6 +70,9 @@ class Producer:
         #: Transactional id -> its commit ends when this is set.
         self.commit_gates: dict[str, asyncio.Event] = {}
         self.start_refusal: BaseException | None = None
+        #: Whether the broker answers later; and the answers that are still due.
+        self.holds_answers = False
+        self.answers: list[asyncio.Future[str]] = []
         self.begins_next: list[tuple[str, bool]] = []
         #: Key, timestamp and headers of each sent record.
         self.beside: list[tuple[Any, Any, Any]] = []
@@ -105,7 +113,12 @@ class Producer:
             raise self.refusal
         self.acts.append(("send", topic, value, partition, transactional_id))
         self.beside.append((key, timestamp, headers))
-        return "sent"
+        answer = asyncio.get_running_loop().create_future()
+        if self.holds_answers:
+            self.answers.append(answer)
+        else:
+            answer.set_result("sent")
+        return answer
 
     async def commit_transactions(
         self, by_id: Mapping[str, Any], group: str, *, start_new_transaction: bool = True
@@ -162,6 +175,7 @@ def made() -> Manager:
     assignor = SimpleNamespace(group_for_topic=groups.__getitem__, is_standby=lambda tp: tp == COPY)
     app = SimpleNamespace(
         in_transaction=True,
+        should_stop=False,
         producer=Producer(),
         assignor=assignor,
         conf=SimpleNamespace(id="shop"),
@@ -317,7 +331,7 @@ async def test_a_record_is_sent_with_all_that_it_was_given(made: Manager) -> Non
     """Within a transaction and outside of any; the caller gets the producer's answer."""
     record_of = "out", b"k", b"v", 3, 12.5, {"trace": b"1"}
     with processing(made, 5):
-        assert await made.send(*record_of) == "sent"
+        assert await (await made.send(*record_of)) == "sent"
     assert await made.send(*record_of) == ("out", b"v", 3)
     assert made.producer.beside == [(b"k", 12.5, {"trace": b"1"})] * 2
 
@@ -473,6 +487,72 @@ async def test_a_committed_share_is_not_undone_while_other_commits_go_on(made: M
     assert await committing
     assert share is not None
     assert (share.committed, share.abandoned) == (True, False)
+
+
+async def closed_with_one_send(made: Manager) -> tuple[Any, asyncio.Future[bool]]:
+    """A record of orders has sent, and its commit waits for the broker's answer."""
+    made.producer.holds_answers = True
+    with processing(made, 4):
+        await send(made)
+        share = made.share_at_hand()
+    made.close(ID)
+    committing = asyncio.ensure_future(made.commit({ORDERS: 5}))
+    await asyncio.sleep(0.01)
+    assert not committing.done()
+    assert ("commit", (ID, {ORDERS: 5})) not in made.producer.acts
+    return share, committing
+
+
+async def test_a_commit_waits_for_the_answers_to_its_sends(made: Manager) -> None:
+    """Only an answer shows whether the record is in its topic."""
+    share, committing = await closed_with_one_send(made)
+    made.producer.answers[0].set_result("sent")
+    assert await committing
+    assert share.committed
+
+
+async def test_a_record_that_the_broker_refuses_is_never_skipped(made: Manager) -> None:
+    """aiokafka would commit the offset of its source without it."""
+    share, committing = await closed_with_one_send(made)
+    made.producer.answers[0].set_exception(MessageSizeTooLargeError())
+    with pytest.raises(MessageSizeTooLargeError):
+        await committing
+    assert not share.committed
+    assert made.has_failed(ID), "the last commit before the end must not commit the rest either"
+    assert [type(error) for error in made.crashes] == [MessageSizeTooLargeError]
+    assert not [act for act in made.producer.acts if act[0] == "commit"]
+
+
+async def test_a_fence_in_an_answer_gives_the_partitions_up(made: Manager) -> None:
+    """The worker goes on in its next generation."""
+    _, committing = await closed_with_one_send(made)
+    made.producer.answers[0].set_exception(ProducerFenced())
+    assert not await committing
+    assert made.is_fenced
+    assert (made.crashes, made.consumer.lost) == ([], 1)
+
+
+async def test_an_answer_to_an_abandoned_send_ends_no_worker(made: Manager) -> None:
+    """Its transaction was aborted, and its record is processed again."""
+    made.producer.holds_answers = True
+    with processing(made, 4):
+        await send(made)
+    await made.end({ID})
+    made.producer.answers[0].set_exception(ProducerFenced())
+    await asyncio.sleep(0.01)
+    assert not made.is_fenced
+    assert made.crashes == []
+
+
+async def test_a_commit_waits_for_no_answer_in_a_transaction_that_failed(made: Manager) -> None:
+    """Without a right to the topic aiokafka sends nothing, and raises at the commit."""
+    made.producer._transaction_producers[ID].end = end = asyncio.get_running_loop().create_future()
+    made.producer.commit_refusal = UnknownTopicOrPartitionError()
+    _, committing = await closed_with_one_send(made)
+    end.set_exception(TopicAuthorizationFailedError("out"))
+    with pytest.raises(UnknownTopicOrPartitionError):
+        await committing
+    assert isinstance(end.exception(), TopicAuthorizationFailedError)
 
 
 async def test_an_error_of_one_commit_is_raised_after_the_other_commits(made: Manager) -> None:
