@@ -184,18 +184,21 @@ class Mirror:
             event.kv is not None and event.kv.mod_revision <= self.revision for event in differences
         )
 
-    async def _raise_epochs(self, seen: int) -> None:
-        """Raise the base of epochs above ``seen``, unless a different instance has done so."""
-        await self._put_base(seen, seen + AHEAD)
+    async def _raise_epochs(self, seen: int) -> int:
+        """Raise the base of epochs above ``seen``, unless a different instance has done so.
 
-    async def _put_base(self, least: int, base: int) -> None:
-        """Write ``base`` if the stored base is below ``least``."""
+        Return a revision with the base.
+        """
+        return await self._put_base(seen, seen + AHEAD)
+
+    async def _put_base(self, least: int, base: int) -> int:
+        """Write ``base`` if the stored base is below ``least``; return a revision with the base."""
 
         async def above(kv: KeyValue | None) -> Put | None:
             known = (kv and codec.readable(codec.load_base, kv.value)) or 0
             return None if known >= least else Put(self._keys.epochs, codec.dump_base(base))
 
-        await rewritten(self._store, self._keys.epochs, above)
+        return await rewritten(self._store, self._keys.epochs, above)
 
     async def begin_epochs(self, wall_s: float) -> None:
         """Raise the base of epochs so that epochs are at least ``wall_s`` in milliseconds.
@@ -211,6 +214,7 @@ class Mirror:
         Call it after the mirror has seen a write of this consumer. If epochs rise, the mirror has
         then seen every grant to the consumer. Epochs fall if the store has lost all its data and the
         former base was ahead of the clock. An epoch far ahead of the clock is a client's fault.
+        Return when the copy has the raised base: the consumer's first grants would be below it.
         """
         if epoch <= self.dated:
             return
@@ -228,7 +232,7 @@ class Mirror:
             epoch,
             self.dated,
         )
-        await self._raise_epochs(epoch)
+        await self.reached(await self._raise_epochs(epoch))
 
     def _forget(self) -> None:
         """Prepare for a restored store's listing: accept any revision, and end the old watch."""

@@ -71,6 +71,24 @@ def test_a_consumer_that_had_a_higher_epoch_raises_the_epochs_of_a_new_store(
     virtually(story)
 
 
+def test_a_registration_that_raises_the_epochs_begins_above_them() -> None:
+    """Its first grants were below, and a client that compares before it works ended with an error."""
+
+    async def story() -> None:
+        await asyncio.sleep(20_000.0)
+        kept = MemoryStore(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 4})
+            had = int(LoopClock().wall() * 1000) + 500_000
+            await b.consumer(node, "a")
+            stream = await node.register(Consumer(name="b", epoch=had))
+            assert node.view.base > had
+            await stream.close()
+        await kept.close()
+
+    virtually(story)
+
+
 def test_a_consumer_that_reports_its_present_epoch_raises_no_epochs() -> None:
     """Raised epochs interrupt every owner; the instance of its next stream may be late."""
 
