@@ -153,7 +153,9 @@ class AssignerClient:
             async with contextlib.aclosing(self.commands()) as commands:
                 async for command in commands:
                     await jobs.take(command)
-            await jobs.finish(tuple(self.holdings.owned), max(self._session.left_s, 0.0))
+            for command in self._inbox.rest():
+                await jobs.take(command)
+            await jobs.finish(self.holdings.at_work(), max(self._session.left_s, 0.0))
             self._session.give_up()
         finally:
             await jobs.close()
@@ -223,7 +225,10 @@ class AssignerClient:
         except (TimeoutError, NotFound):
             return False
         if answer.action == pb.SHUTDOWN_NOW:
-            self._inbox.put(None)
+            # A first registration under way may still succeed. It ends by _leave_again(), or after
+            # Retry.answer_s; otherwise the service would give partitions to a process that ended.
+            if self._session.is_alive or not self._streams.is_open:
+                self._inbox.put(None)
             return False
         return True
 
@@ -279,8 +284,8 @@ class AssignerClient:
 
     async def _leave_again(self) -> None:
         """Deregister again: the first Deregister went to a session that is over."""
-        with contextlib.suppress(ServiceRefused, grpc.aio.AioRpcError):
-            answer = await self._calls.once("Deregister", self._requests.farewell())
+        with contextlib.suppress(ServiceRefused):
+            answer = await self._calls.retried("Deregister", self._requests.farewell())
             if answer.action == pb.SHUTDOWN_NOW:
                 self._inbox.put(None)
 

@@ -136,10 +136,18 @@ class Jobs:
     async def _forget(self, command: Warm) -> None:
         """Drop the state of a hand-off that is over, if neither AbortWarm nor a grant arrives.
 
-        Both cancel this task.
+        Both cancel this task. They wait for a drop that has begun: half of the state may be gone.
         """
         await asyncio.sleep(MISSED_S)
         log.info("%s: its hand-off is over; dropping the warmed state", command.partition)
+        dropping = asyncio.create_task(self._drop(command))
+        try:
+            await asyncio.shield(dropping)
+        except asyncio.CancelledError:
+            await asyncio.wait((dropping,))
+            raise
+
+    async def _drop(self, command: Warm) -> None:
         try:
             await self._handlers.abort(AbortWarm(command.partition, command.handoff_id))
         except Exception:
@@ -163,8 +171,8 @@ class Jobs:
         if (task := jobs.pop(partition, None)) is not None:
             await end([task])
 
-    async def finish(self, owned: Collection[TopicPartition], within_s: float) -> None:
-        """Release the partitions of a consumer that leaves them without a new owner.
+    async def finish(self, at_work: Collection[TopicPartition], within_s: float) -> None:
+        """Release the partitions of a consumer that leaves, and wait for releases under way.
 
         They stay this consumer's for ``within_s`` seconds. Partitions that are not released by then
         are reported as lost; a release that fails is logged.
@@ -172,7 +180,7 @@ class Jobs:
         tasks = {
             partition: self._releasing.get(partition)
             or asyncio.create_task(self._release_last(partition))
-            for partition in owned
+            for partition in at_work
         }
         if not tasks:
             return

@@ -116,6 +116,10 @@ class Holdings:
         """Return the owned partitions; if there are none, the partitions of the last session."""
         return tuple(sorted(self.owned)) or self._lost
 
+    def at_work(self) -> tuple[TopicPartition, ...]:
+        """Return the owned and the releasing partitions, on which the consumer may be working."""
+        return tuple(sorted({*self.owned, *self._releasing}))
+
     def epoch(self, partition: TopicPartition) -> int:
         """Return the epoch of the partition's grant, 0 without a grant."""
         grant = self.owned.get(partition)
@@ -129,7 +133,7 @@ class Holdings:
         """Return the partitions lost at the end of the session, or None if none are lost."""
         if now < self.until or not (self.owned or self._releasing):
             return None
-        lost = tuple(sorted({*self.owned, *self._releasing}))
+        lost = self.at_work()
         self._lost = tuple(sorted(self.owned))
         self.owned, self._releasing, self._held = {}, {}, None
         return Lost(lost)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from faust_assigner.service.client.commands import (
@@ -45,6 +45,13 @@ class Inbox:
         if isinstance(said, BaseException):
             raise said
         return said
+
+    def rest(self) -> Iterator[Command]:
+        """Yield the commands behind the end, which came while a handler delayed the reader."""
+        while not self._queue.empty():
+            said = self._queue.get_nowait()
+            if said is not None and not isinstance(said, BaseException):
+                yield said
 
     def put(self, said: Command | BaseException | None) -> None:
         """Add a command, an error, or the end (None)."""

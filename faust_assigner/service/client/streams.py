@@ -68,6 +68,11 @@ class Streams:
         self._stream: Any = None
         self._turn = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a registration is under way or has its stream."""
+        return self._stream is not None
+
     def cancel(self) -> None:
         """End the stream, if there is one: the next one follows."""
         if self._stream is not None:

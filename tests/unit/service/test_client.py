@@ -546,6 +546,7 @@ class _Dismissing(Part):
 
     async def Deregister(self, request: Any, context: Any) -> pb.DeregisterResponse:  # noqa: N802
         """Stop."""
+        self.heard.append(request)
         return pb.DeregisterResponse(action=pb.SHUTDOWN_NOW)
 
 
@@ -578,6 +579,82 @@ async def test_the_last_process_releases_before_run_ends() -> None:
         await asyncio.wait_for(running, 20.0)
         assert handlers.done == [(Release(AT, ""), True)]
         assert not client.may_work(AT)
+
+
+class _Loses(_Releases):
+    """Handlers whose first call takes until :attr:`go`; they note the partitions that are taken away."""
+
+    def __init__(self, client: AssignerClient) -> None:
+        super().__init__(client)
+        self.go = asyncio.Event()
+        self.lost_: list[TopicPartition] = []
+
+    async def assigned(self, command: Assigned) -> None:
+        """Slowly."""
+        self.owned.set()
+        self.lost_ += command.removed
+        await self.go.wait()
+
+    async def lost(self, command: Lost) -> None:
+        """Note it."""
+        self.lost_ += command.partitions
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["another owns it", "the session is over"])
+async def test_a_partition_that_goes_after_the_end_of_a_leave_is_taken_away(is_lost: bool) -> None:
+    """A slow handler reads the end late; the message behind the end was dropped: the work went on."""
+    part = _Dismissing()
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK)
+        handlers = _Loses(client)
+        running = asyncio.create_task(client.run(handlers))  # type: ignore[arg-type]
+        await asyncio.wait_for(handlers.owned.wait(), 20.0)
+        assert not await client.leave()
+        if is_lost:
+            client._session.give_up()
+        else:
+            gone = pb.AssignmentUpdate(unassigned=[pb.TopicPartition(topic=AT[0], partition=AT[1])])
+            client._inbox.take(pb.AssignmentCommand(assignment=gone), is_first=False)
+        handlers.go.set()
+        await asyncio.wait_for(running, 20.0)
+        assert (handlers.lost_, handlers.done) == ([AT], [])
+
+
+class _Forgetful(_Draining):
+    """It has forgotten the leave at the second registration, and is busy at that moment."""
+
+    async def Deregister(self, request: Any, context: Any) -> pb.DeregisterResponse:  # noqa: N802
+        """The second call fails."""
+        answer = await super().Deregister(request, context)
+        if len(self.heard) == 2:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "busy")
+        return answer
+
+
+async def test_a_leave_is_repeated_until_the_next_session_has_heard_it() -> None:
+    """One failed call left the consumer registered for ten minutes, and it got partitions again."""
+    part = _Forgetful()
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK)
+        async with told_by(client) as told:
+            await until(lambda: bool(told))
+            assert await client.leave()
+            part.end.set()
+            await until(lambda: len(part.heard) == 3)
+
+
+async def test_a_leave_beside_a_registration_ends_that_registration_too() -> None:
+    """It succeeded after the leave: the service gave partitions to a process that had ended."""
+    part = _Dismissing()
+    part.answers = False
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK)
+        async with told_by(client):
+            await until(lambda: part.asked == 1)
+            assert not await client.leave()
+            part.answers = True
+            await until(lambda: len(part.heard) == 2)
+            assert part.streams == 1
 
 
 class _Expelling(Part):

@@ -101,6 +101,17 @@ def test_an_answer_that_comes_late_does_not_shorten_the_session() -> None:
     assert holdings.may_work(P[0], now=13.0)
 
 
+def test_a_releasing_partition_of_another_owner_is_still_at_work() -> None:
+    """A process that leaves cut its release off, and was not told that the partition is lost."""
+    holdings = holding(Grant(P[0], 1), Grant(P[1], 1))
+    release = Release(P[0], "b", 9)
+    holdings.release(release)
+    holdings.update((), [P[0]])
+    assert holdings.at_work() == (P[0], P[1])
+    holdings.released(release)
+    assert holdings.at_work() == (P[1],)
+
+
 def test_a_release_that_is_called_off_leaves_the_partition_at_work() -> None:
     """Its new owner died: it is given again under the same epoch, and the release in hand ends nothing."""
     holdings = holding(Grant(P[0], 1), Grant(P[1], 1))

@@ -165,6 +165,35 @@ async def test_a_warmed_partition_waits_for_the_message_that_follows(
     await jobs.close()
 
 
+class Drops(Forgets):
+    """Handlers that drop a partition slowly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_end = asyncio.Event()
+
+    async def abort(self, command: AbortWarm) -> None:
+        """Slowly."""
+        with self._call("abort"):
+            await self.may_end.wait()
+            self.dropped.append(command)
+
+
+async def test_a_partition_that_is_granted_while_it_is_dropped_is_opened_after_the_drop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A drop that was cancelled half way left half of the state for the new owner."""
+    monkeypatch.setattr("faust_assigner.service.client.handlers.MISSED_S", 0.01)
+    handlers = Drops()
+    jobs = Jobs(Late(), handlers)  # type: ignore[arg-type]
+    await jobs.take(WARM)
+    await until(lambda: "abort" in handlers.running)
+    asyncio.get_running_loop().call_later(0.05, handlers.may_end.set)
+    await jobs.take(Assigned({AT: Grant(AT, 5)}, (Grant(AT, 5),)))
+    assert (handlers.dropped, handlers.done[-1]) == ([AbortWarm(AT, 7)], "assigned")
+    await jobs.close()
+
+
 async def test_a_release_that_raises_is_told_with_its_reason() -> None:
     """And is not told as released: the service would take it for flushed."""
     told: list[tuple[str, object]] = []
