@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import signal
 import time
 from pathlib import Path
@@ -32,7 +31,9 @@ class Job:
     def __init__(self, client: AssignerClient, job: str, sink: Sink) -> None:
         self._client, self._at, self._sink = client, (job, 0), sink
         self._task: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Future[bool] | None = None
         self._is_registered = False
+        self.error: BaseException | None = None
 
     async def _work(self, epoch: int) -> None:
         while self._client.may_work(self._at):
@@ -42,13 +43,23 @@ class Job:
                 return
             await asyncio.sleep(0.1)
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Leave if the work failed: the service hears only heartbeats, and would name no other owner."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.error = error
+            print(f"the work failed: {error}", flush=True)
+            self.leave()
+
+    def leave(self) -> None:
+        """Hand the job over; run() ends then."""
+        self._leaving = asyncio.ensure_future(self._client.leave())
+
     async def stop(self) -> None:
         """End the work, if there is any; a row that is being written is finished."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait((task,))
             print("stopped", flush=True)
 
     async def assigned(self, command: Assigned) -> None:
@@ -62,6 +73,7 @@ class Job:
         if grant is not None and self._task is None:
             print(f"working under epoch {grant.epoch}", flush=True)
             self._task = asyncio.create_task(self._work(grant.epoch))
+            self._task.add_done_callback(self._ended)
 
     async def warm(self, command: Warm) -> None:
         """Load what the job needs, while the old owner still works."""
@@ -83,7 +95,7 @@ class Job:
 
 
 async def main(options: argparse.Namespace) -> int:
-    """Run until SIGTERM; 1 if the service refuses this process or a file cannot be read."""
+    """Run until SIGTERM; 1 if the work or a file fails, or the service refuses this process."""
     access = Access(ca=options.ca, token_file=options.token_file)
     sink = Sink(options.sink)
     targets = options.service.split(",")
@@ -93,9 +105,7 @@ async def main(options: argparse.Namespace) -> int:
         ) as client:
             job = Job(client, options.job, sink)
             for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(
-                    number, lambda: asyncio.ensure_future(client.leave())
-                )
+                asyncio.get_running_loop().add_signal_handler(number, job.leave)
             try:
                 await client.run(job)
             finally:
@@ -105,7 +115,7 @@ async def main(options: argparse.Namespace) -> int:
         return 1
     finally:
         sink.close()
-    return 0
+    return 0 if job.error is None else 1
 
 
 def read_arguments() -> argparse.Namespace:
