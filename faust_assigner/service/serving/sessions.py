@@ -31,10 +31,10 @@ from faust_assigner.service.records import (
     Consumer,
     Ended,
     Status,
-    names_itself,
 )
 from faust_assigner.service.serving.admission import Admission
 from faust_assigner.service.serving.beats import Beats
+from faust_assigner.service.serving.fences import fences, may_share
 from faust_assigner.service.serving.registry import Registry, Stream, followed_by
 from faust_assigner.service.serving.relay import snapshot, tell
 from faust_assigner.service.settings import ServiceSettings
@@ -48,16 +48,6 @@ logger = logging.getLogger(__name__)
 
 class _Changed(Exception):
     """The present registration has changed since it was read."""
-
-
-def _may_share(before: Consumer, after: Consumer) -> bool:
-    """Whether both are registrations of one process, whose lease only its heartbeats renew."""
-    return (
-        names_itself(after.incarnation)
-        and before.incarnation == after.incarnation
-        and HEARTBEATS in before.capabilities
-        and HEARTBEATS in after.capabilities
-    )
 
 
 class Sessions:
@@ -147,7 +137,7 @@ class Sessions:
         """
         kv = await self._store.get(self._keys.consumer(consumer.name))
         before = None if kv is None else codec.readable(codec.load_consumer, kv.value)
-        if kv is None or before is None or not _may_share(before, consumer):
+        if kv is None or before is None or not may_share(before, consumer):
             return None
         ttl_s = self._settings.consumer_ttl_s
         try:
@@ -181,12 +171,9 @@ class Sessions:
                 after = replace(after, former={})
             if kv is not None and before is not None:
                 after = self._following(before, after)
-                is_other = before.incarnation != after.incarnation
-                old = kv.lease if _may_share(before, after) else 0
-                if self._settings.strict and is_other and kv.lease:
-                    # The replaced process may work until its lease expires; the fence ends then.
-                    fence = self._keys.fence(before.name, before.incarnation)
-                    beside.append(Put(fence, before.session.encode(), kv.lease))
+                old = kv.lease if may_share(before, after) else 0
+                if self._settings.strict:
+                    beside += await fences(self._store, self._keys, kv, before, after, lease)
             await asyncio.sleep(0)  # large claims take long to encode: other tasks run
             value = codec.dump_consumer(after)
             await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from faust_assigner.service.errors import WrongCaller
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.records import HEARTBEATS, Consumer
 from faust_assigner.service.store.memory import MemoryStore
-from tests.support.assigning.consumers import Bench, virtually
+from tests.support.assigning.consumers import Bench, eventually, virtually
 from tests.unit.service.stories import ALL, store
 
 TIMES: dict[str, Any] = {"consumer_ttl_s": 30.0, "consumer_keepalive_s": 5.0, "strict": True}
@@ -202,5 +202,24 @@ def test_a_process_registers_again_by_three_calls_of_the_store() -> None:
             counted(name)
         await node.register(beating())
         assert calls == ["get", "keep_alive", "txn"]
+
+    staged(story)
+
+
+def test_a_lowered_time_to_live_ends_no_promise_of_the_longer_lease() -> None:
+    """The process does not get the answer to its registration, and works on by the answer before it."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        first = await b.node({"t": 1}, **TIMES)
+        changed = await b.node(**{**TIMES, "consumer_ttl_s": 6.0, "consumer_keepalive_s": 1.0})
+        stream = await first.register(beating())
+        await eventually(lambda: first.view.owned.get("a") is not None)
+        lives_s = await first.heartbeat("a", stream.session, incarnation="one")
+        assert lives_s is not None
+        await (await changed.register(beating())).close()
+        other = await b.consumer(first, "b")
+        await asyncio.sleep(lives_s)
+        assert not other.owned
+        await eventually(lambda: bool(other.owned))
 
     staged(story)
