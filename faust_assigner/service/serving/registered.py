@@ -64,6 +64,10 @@ class Registered:
         entry = self._mirror.view.consumers.get(name)
         if entry is None:
             return Action.SHUTDOWN_NOW
+        if entry.value.status is not Status.DRAINING:
+            return (
+                Action.WAIT_FOR_DRAIN
+            )  # a later process has the name, or the drain was taken back
         if has_more(self._mirror.view, name):
             if not waits_in_vain(self._mirror.view, name):
                 return Action.WAIT_FOR_DRAIN
@@ -71,7 +75,7 @@ class Registered:
             # over before the process has stopped.
             await self.change(
                 name,
-                lambda consumer: replace(consumer, dismissed=True),
+                lambda now: replace(now, dismissed=now.status is Status.DRAINING),
                 beside=[Put(self._keys.departed(name), b"dismissed")],
             )
             return Action.SHUTDOWN_NOW

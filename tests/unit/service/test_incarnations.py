@@ -235,6 +235,27 @@ def test_a_drain_ends_with_its_process_unless_an_operator_drained_the_name(
     staged(story)
 
 
+def test_a_leave_beside_the_registration_of_a_successor_does_not_end_that_registration() -> None:
+    """The instance reads both at once: it deleted the successor's key, and sent it away."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node()
+        await begin(b, node, "a", "one")
+        reached = node._mirror.reached
+
+        async def late(revision: int) -> None:
+            node._mirror.reached = reached  # type: ignore[method-assign]
+            await begin(b, node, "a", "two")
+            await reached(revision)
+
+        node._mirror.reached = late  # type: ignore[method-assign]
+        assert await node.deregister("a", incarnation="one") is Action.WAIT_FOR_DRAIN
+        await asyncio.sleep(1.0)
+        assert node.incarnation("a") == "two"
+
+    staged(story)
+
+
 def test_a_process_that_was_away_too_long_does_not_replace_its_successor() -> None:
     """Its lease ran out before the successor registered: the store has forgotten it."""
 
