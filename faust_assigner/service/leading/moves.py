@@ -21,7 +21,7 @@ from faust_assigner.service.leading.targets import Targets, bound_topics, copart
 from faust_assigner.service.records import FORGOTTEN, PlannedMove
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Delete, Put, Write
-from faust_assigner.service.view import View, awaited, has_more
+from faust_assigner.service.view import View, awaited, has_more, waits_in_vain
 
 
 def rebalance(
@@ -219,6 +219,10 @@ def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
             key = view.keys.consumer(name)
             told = (name, "drained: it owns no partitions any longer, and its stream ends")
             yield Bundle((view.same(key),), (Delete(key),), (told,))
+        elif name not in view.departed and waits_in_vain(view, name):
+            # Its stream ends, and its partitions stay: after an outage the group does not await it.
+            key = view.keys.consumer(name)
+            yield Bundle((view.same(key),), (Put(view.keys.departed(name), b"dismissed"),))
     for key in _over(view):
         yield Bundle((view.same(key),), (Delete(key),))
     yield from _moved_once(view)

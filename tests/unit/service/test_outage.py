@@ -12,7 +12,7 @@ from faust_assigner.service import values as codec
 from faust_assigner.service.commands import Warm
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.node import AssignerNode
-from faust_assigner.service.records import Action, Consumer
+from faust_assigner.service.records import Action, Consumer, Ended
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, Helper, eventually, virtually
 from tests.unit.service.stories import ALL, put, store
@@ -175,6 +175,24 @@ def test_a_consumer_that_said_goodbye_is_not_awaited() -> None:
         assert await node.deregister("old", incarnation="one") is Action.SHUTDOWN_NOW
         await outage(b, [last])
         assert await kept.get(ALL.departed("old")) is not None
+        new = await begin(b, node, "new")
+        await asyncio.sleep(2.0)
+        assert len(new.owned) == 60
+        await eventually(lambda: not node._mirror.view.departed)
+
+    staged(story)
+
+
+def test_consumers_that_said_goodbye_together_are_not_awaited() -> None:
+    """A deployment is scaled to none: the first one is told to wait for the second, which leaves, too."""
+
+    async def story(b: Bench, node: AssignerNode, kept: MemoryStore) -> None:
+        both = [await begin(b, node, name) for name in ("a", "b")]
+        await b.settles(30, 30)
+        assert await node.deregister("a", incarnation="one") is Action.WAIT_FOR_DRAIN
+        assert await node.deregister("b", incarnation="one") is Action.SHUTDOWN_NOW
+        await eventually(lambda: all(one.ended is Ended.DRAINED for one in both))
+        await outage(b, both)
         new = await begin(b, node, "new")
         await asyncio.sleep(2.0)
         assert len(new.owned) == 60
