@@ -94,6 +94,7 @@ class Jobs:
         self._handlers = handlers
         self._warming: dict[TopicPartition, asyncio.Task[None]] = {}
         self._releasing: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._dropping: dict[TopicPartition, asyncio.Task[None]] = {}
 
     async def take(self, command: Command) -> None:
         """Start the command's handler."""
@@ -136,16 +137,11 @@ class Jobs:
     async def _forget(self, command: Warm) -> None:
         """Drop the state of a hand-off that is over, if neither AbortWarm nor a grant arrives.
 
-        Both cancel this task. They wait for a drop that has begun: half of the state may be gone.
+        Both cancel this task. They wait for a drop that has begun (:meth:`_stop`).
         """
         await asyncio.sleep(MISSED_S)
         log.info("%s: its hand-off is over; dropping the warmed state", command.partition)
-        dropping = asyncio.create_task(self._drop(command))
-        try:
-            await asyncio.shield(dropping)
-        except asyncio.CancelledError:
-            await asyncio.wait((dropping,))
-            raise
+        self._dropping[command.partition] = asyncio.create_task(self._drop(command))
 
     async def _drop(self, command: Warm) -> None:
         try:
@@ -170,6 +166,8 @@ class Jobs:
     ) -> None:
         if (task := jobs.pop(partition, None)) is not None:
             await end([task])
+        if (dropping := self._dropping.pop(partition, None)) is not None:
+            await asyncio.wait((dropping,))  # half of the state may be gone
 
     async def finish(self, at_work: Collection[TopicPartition], within_s: float) -> None:
         """Release the partitions of a consumer that leaves, and wait for releases under way.
@@ -199,4 +197,5 @@ class Jobs:
 
     async def close(self) -> None:
         """Cancel all tasks."""
-        await end([*self._warming.values(), *self._releasing.values()])
+        tasks = (self._warming, self._releasing, self._dropping)
+        await end(task for some in tasks for task in some.values())
