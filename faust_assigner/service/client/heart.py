@@ -83,8 +83,11 @@ class Heart:
             return self._session.left_s > self._session.lives_s / 2
         if self._session.check_time():
             return False  # too late: the lost partitions need a new registration
-        if answer.known and session == self._session.id:
-            self._holdings.confirm(sent_at + answer.lives_ms / 1000)
+        if session == self._session.id:
+            if answer.known:
+                self._holdings.confirm(sent_at + answer.lives_ms / 1000)
+            else:
+                self._session.give_up()  # other consumers may own the partitions
         return bool(answer.known)
 
     async def fence(self) -> None:

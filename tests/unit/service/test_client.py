@@ -394,6 +394,27 @@ async def test_a_consumer_hears_by_a_heartbeat_that_it_is_replaced() -> None:
     await calls_ended()
 
 
+async def test_a_consumer_whose_registration_is_over_stops_before_it_registers_again() -> None:
+    """Other consumers may own its partitions: it worked on until its next registration was answered."""
+
+    class Over(Part):
+        async def Register(self, request: Any, context: Any) -> AsyncIterator[pb.AssignmentCommand]:  # noqa: N802
+            self.answers = self.asked == 0
+            async with contextlib.aclosing(super().Register(request, context)) as commands:
+                async for command in commands:
+                    yield command
+
+        async def Heartbeat(self, request: Any, context: Any) -> pb.HeartbeatResponse:  # noqa: N802
+            return pb.HeartbeatResponse(known=False)
+
+    part = Over(lives_ms=1_200)
+    async with serving(part) as target:
+        client = AssignerClient(target, "a", retry=QUICK, clock=lambda: 100.0)
+        async with told_by(client) as told:
+            await until(lambda: part.asked == 2)
+            assert (told[-1], client.may_work(AT)) == (Lost((AT,)), False)
+
+
 async def test_a_session_is_confirmed_from_when_its_heartbeat_was_sent() -> None:
     """The answer may be long on its way: the service counts from when the heartbeat came."""
     now = [100.0]
