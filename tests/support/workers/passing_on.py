@@ -52,6 +52,7 @@ class VirtualAIOProducer:
             is_in_transaction=lambda: self.open is not None and not self.fenced,
             is_fatal_error=lambda: self.fenced,
             _transaction_waiter=SimpleNamespace(exception=ProducerFenced),
+            wait_for_transaction_end=lambda: None,
         )
 
     async def start(self) -> None:
