@@ -18,7 +18,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from aiokafka.errors import KafkaConnectionError
 from rich.console import Console
 
 from examples.orders import PARTITIONS
-from examples.orders.fleet import Fleet
+from examples.orders.fleet import Done, Fleet
 from examples.orders.kept import EXTRA, further, program, recorded, status_file, to_try
 from examples.orders.load import Load, Verdict, compare
 from examples.orders.score import EventScore, Settled, score, standstill
@@ -178,7 +178,9 @@ class Script:
                 self.copies[w.name] = self.copies.get(w.name, frozenset()) | w.standbys
             self.screen.show(event, workers, time.time() - since)
             loads = [len(owned) for owned in now.values()]
-            if now != last or not self._all_flow(now, len(workers)):
+            done = self.fleet.done("orders")
+            self.load.processed = len(done)
+            if now != last or not self._all_flow(now, len(workers), done):
                 last, calm_since = now, time.time()
             elif time.time() - since < least_s:
                 continue
@@ -204,11 +206,14 @@ class Script:
             )
         return self.longest_s
 
-    def _all_flow(self, actives: dict[str, frozenset[int]], workers: int) -> bool:
+    def _all_flow(
+        self,
+        actives: dict[str, frozenset[int]],
+        workers: int,
+        done: Sequence[Done],
+    ) -> bool:
         owned = [p for partitions in actives.values() for p in partitions]
         since = time.time() - FLOWING_S * patience(os.getloadavg()[0], os.cpu_count() or 1)
-        done = self.fleet.done("orders")
-        self.load.processed = len(done)
         recent = {p for at, p, _ in done[-4000:] if at > since}
         return len(actives) == workers and sorted(owned) == list(range(PARTITIONS)) == sorted(
             recent

@@ -84,9 +84,8 @@ class Load:
                     customer = rng.choice(customers[number % len(customers)])
                     await producer.send("orders", **self._next_order(customer, rng))
                 sent = max(due, sent)
-                began = max(
-                    began, clock() - (sent + 1) / self.orders_per_s
-                )  # no burst after a wait
+                # No burst follows a wait for the workers.
+                began = max(began, clock() - (sent + 1) / self.orders_per_s)
                 await asyncio.sleep(0.02)
             await producer.flush()
 

@@ -82,7 +82,7 @@ class RecordBoundaryCommits(Consumer):
         if not self.in_transaction:
             committed = await super()._commit_tps(tps, start_new_transaction=start_new_transaction)
             return committed
-        if (earlier := self._whole_commit) is not None:
+        while (earlier := self._whole_commit) is not None and not earlier.done():
             await asyncio.wait({earlier})
         task = self._whole_commit = asyncio.create_task(self._commit_all(start_new_transaction))
         try:

@@ -342,16 +342,7 @@ class PartitionRecovery(StandbyFollower):
         await self._let_flow(pending | held, alone)
         highwaters = {tp: ends[tp] - 1 for tp in pending}
         left = {tp: highwaters[tp] - known(self.active_offsets[tp]) for tp in pending}
-        self._tag_actives(
-            {
-                tp: RecoveryStats(highwaters[tp], known(self.active_offsets[tp]), records)
-                for tp, records in left.items()
-                if records
-            }
-        )
-        self.progress.begin(
-            {tp: (known(self.active_offsets[tp]) + 1, ends[tp]) for tp in sorted(pending)}
-        )
+        self._report_begin(left, highwaters)
         limit = self.app.conf.broker_max_poll_interval
         stop, before = Stop(limit * SILENT_SHARE if limit else None), self.restored
         self.restored = {}
@@ -379,6 +370,20 @@ class PartitionRecovery(StandbyFollower):
         if held:
             await self._let_flow(pending, alone)
         self.restored = {**before, **self.restored}
+
+    def _report_begin(self, left: Mapping[Any, int], highwaters: Mapping[Any, int]) -> None:
+        """Tell the span and the progress how many records each partition lacks."""
+        offsets = {tp: known(self.active_offsets[tp]) for tp in sorted(left)}
+        self._tag_actives(
+            {
+                tp: RecoveryStats(highwaters[tp], offset, left[tp])
+                for tp, offset in offsets.items()
+                if left[tp]
+            }
+        )
+        self.progress.begin(
+            {tp: (offset + 1, highwaters[tp] + 1) for tp, offset in offsets.items()}
+        )
 
     async def _brought_up(
         self, waiting: list[frozenset[Any]], left: Mapping[Any, int], highwaters: Any, stop: Stop

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 from faust_assigner.broker.security.acls import DESCRIBE, TOPIC
@@ -34,7 +35,7 @@ class TopicNotifier:
         self._value = replace(self._value, hidden_from=self._rights(self._value))
 
     def _rights(self, value: Catalogue) -> Hidden:
-        return nothing_hidden if self._authorizer is None else hidden_by(self._authorizer, value)
+        return nothing_hidden if self._authorizer is None else HiddenTopics(self._authorizer, value)
 
     def now(self) -> Catalogue:
         """Return the current topics; the same object until a change."""
@@ -57,35 +58,51 @@ class TopicNotifier:
         return self._value
 
 
-def hidden_by(authorizer: Authorizer, topics: Catalogue) -> Hidden:
-    """Return the topics that a client may not describe.
+class HiddenTopics:
+    """The topics that each client may not describe, by an authorizer's present rules.
 
     Most rules name other principals. So each client differs from a client without rules of its own in few
     topics. Cost O(topics) once; then, for each principal, O(the topics for which a rule names it) and a copy
     of the set. A host counts as another client only if a rule names it.
     """
-    found: dict[tuple[str, str], frozenset[str]] = {}
-    seen: list[_Named] = []
 
-    def hidden_from(principal: str, host: str) -> frozenset[str]:
-        if not seen:
-            seen.append(_named(authorizer, topics))
-        named = seen[0]
-        address = host.removeprefix("/")
-        place = address if address in named.hosts else ""
-        if authorizer.is_super_user(principal):
+    def __init__(self, authorizer: Authorizer, topics: Catalogue) -> None:
+        self._authorizer = authorizer
+        self._topics = topics
+        self._found: dict[tuple[str, str], frozenset[str]] = {}
+
+    def __call__(self, principal: str, host: str) -> frozenset[str]:
+        """Return the names of the topics that are hidden from a client."""
+        if self._authorizer.is_super_user(principal):
             return frozenset()
-        own = named.topics.get(principal, frozenset())
+        address = host.removeprefix("/")
+        place = address if address in self._named.hosts else ""
+        own = self._named.topics.get(principal, frozenset())
         client = principal if own else "", place
-        if client not in found:
-            if own:
-                others = hidden_from("", place)
-                found[client] = (others - own) | _refused(authorizer, client, own)
-            else:
-                found[client] = _refused(authorizer, client, topics.by_name)
-        return found[client]
+        if client not in self._found:
+            self._found[client] = (
+                (self("", place) - own) | self._refused(client, own)
+                if own
+                else self._refused(client, self._topics.by_name)
+            )
+        return self._found[client]
 
-    return hidden_from
+    @cached_property
+    def _named(self) -> _Named:
+        named: defaultdict[str, set[str]] = defaultdict(set)
+        acls = self._authorizer.acls
+        for name in self._topics.by_name:
+            for acl in acls.for_resource(TOPIC, name):
+                if acl.principal != EVERYBODY:
+                    named[acl.principal].add(name)
+        return _Named(
+            {principal: frozenset(names) for principal, names in named.items()},
+            frozenset(acl.host for acl in acls),
+        )
+
+    def _refused(self, client: tuple[str, str], names: Iterable[str]) -> frozenset[str]:
+        may = self._authorizer.may
+        return frozenset(name for name in names if not may(*client, DESCRIBE, TOPIC, name))
 
 
 class _Named(NamedTuple):
@@ -93,21 +110,3 @@ class _Named(NamedTuple):
 
     topics: dict[str, frozenset[str]]
     hosts: frozenset[str]
-
-
-def _named(authorizer: Authorizer, topics: Catalogue) -> _Named:
-    named: defaultdict[str, set[str]] = defaultdict(set)
-    for name in topics.by_name:
-        for acl in authorizer.acls.for_resource(TOPIC, name):
-            if acl.principal != EVERYBODY:
-                named[acl.principal].add(name)
-    return _Named(
-        {principal: frozenset(names) for principal, names in named.items()},
-        frozenset(acl.host for acl in authorizer.acls),
-    )
-
-
-def _refused(
-    authorizer: Authorizer, client: tuple[str, str], names: Iterable[str]
-) -> frozenset[str]:
-    return frozenset(name for name in names if not authorizer.may(*client, DESCRIBE, TOPIC, name))

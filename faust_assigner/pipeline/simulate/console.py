@@ -38,6 +38,23 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
         ],
     )
     print()
+    _show_settings(report["sim_settings"])
+    for told in report["advice"]:
+        old, new = told["recorded"], told["recommended"]
+        print(
+            f"\nGroup {told['group_id']}: {old['policy']}, standbys {old['standbys']} -> {new['policy']}, "
+            f"standbys {new['standbys']}, over {told['weeks']} whole weeks "
+            f"{_within(told['difference_s'], told['interval'])} s stopped per partition and week: "
+            f"{told['verdict']}"
+        )
+    if report["events"]:
+        print()
+        _show_events(report["events"])
+    print(f"\nWritten to {out}: sim_result, report.json")
+
+
+def _show_settings(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print the recommended settings of each class of fleet, beside the best other policy."""
     show(
         "Settings: the fewest standbys and switches within 10% of the calmest and the evenest; p90 and its "
         "95% interval, in other scenarios than those they were chosen on; beside it the best other policy "
@@ -73,21 +90,9 @@ def show_simulation(report: Mapping[str, Any], out: str) -> None:
                 line["verdict"],
                 *(_predicted(line.get("replay"), name) for name in REPLAYED),
             )
-            for line in report["sim_settings"]
+            for line in lines
         ],
     )
-    for told in report["advice"]:
-        old, new = told["recorded"], told["recommended"]
-        print(
-            f"\nGroup {told['group_id']}: {old['policy']}, standbys {old['standbys']} -> {new['policy']}, "
-            f"standbys {new['standbys']}, over {told['weeks']} whole weeks "
-            f"{_within(told['difference_s'], told['interval'])} s stopped per partition and week: "
-            f"{told['verdict']}"
-        )
-    if report["events"]:
-        print()
-        _show_events(report["events"])
-    print(f"\nWritten to {out}: sim_result, report.json")
 
 
 def _show_events(events: Sequence[Mapping[str, Any]]) -> None:
@@ -202,32 +207,7 @@ def show_weights(report: Mapping[str, Any]) -> None:
     )
     if report["shadow"]:
         print()
-        show(
-            "In shadow: the newest decisions again, counted and weighted (loads are relative to the mean)",
-            (
-                "group",
-                "decision",
-                "heaviest now",
-                "counted",
-                "weighted",
-                "tasks moved counted",
-                "tasks moved weighted",
-                "weighted / counted",
-            ),
-            [
-                (
-                    found["group_id"],
-                    found["ts"][:16],
-                    f"{found['before']:.2f}",
-                    f"{found['counted']:.2f}",
-                    f"{found['weighted']:.2f}",
-                    str(found["counted_moves"]),
-                    str(found["weighted_moves"]),
-                    f"{found['ratio']:.2f}",
-                )
-                for found in report["shadow"]
-            ],
-        )
+        _show_shadow(report["shadow"])
     if report["quarantined"]:
         print(f"\n{report['quarantined']} lines refused; `faust-assigner history` says why")
     if report["stale_samples"]:
@@ -238,6 +218,36 @@ def show_weights(report: Mapping[str, Any]) -> None:
         if target
     ]
     print(f"\nWritten to {' and '.join(targets)}")
+
+
+def _show_shadow(scores: Sequence[Mapping[str, Any]]) -> None:
+    """Print how the newest decisions would have been with these weights."""
+    show(
+        "In shadow: the newest decisions again, counted and weighted (loads are relative to the mean)",
+        (
+            "group",
+            "decision",
+            "heaviest now",
+            "counted",
+            "weighted",
+            "tasks moved counted",
+            "tasks moved weighted",
+            "weighted / counted",
+        ),
+        [
+            (
+                found["group_id"],
+                found["ts"][:16],
+                f"{found['before']:.2f}",
+                f"{found['counted']:.2f}",
+                f"{found['weighted']:.2f}",
+                str(found["counted_moves"]),
+                str(found["weighted_moves"]),
+                f"{found['ratio']:.2f}",
+            )
+            for found in scores
+        ],
+    )
 
 
 def _spread(found: Mapping[str, Any], metric: str) -> str:

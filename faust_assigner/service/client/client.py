@@ -155,7 +155,9 @@ class AssignerClient:
                     await jobs.take(command)
             for command in self._inbox.rest():
                 await jobs.take(command)
-            await jobs.finish(self.holdings.at_work(), max(self._session.left_s, 0.0))
+            # Without heartbeats the registration has no time of its own.
+            within_s = min(max(self._session.left_s, 0.0), self._retry.leave_s)
+            await jobs.finish(self.holdings.at_work(), within_s)
             self._session.give_up()
         finally:
             await jobs.close()

@@ -65,9 +65,8 @@ class Registered:
         if entry is None:
             return Action.SHUTDOWN_NOW
         if entry.value.status is not Status.DRAINING:
-            return (
-                Action.WAIT_FOR_DRAIN
-            )  # a later process has the name, or the drain was taken back
+            # A later process has the name, or an operator has ended the drain.
+            return Action.WAIT_FOR_DRAIN
         if has_more(self._mirror.view, name):
             if not waits_in_vain(self._mirror.view, name):
                 return Action.WAIT_FOR_DRAIN

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
@@ -151,13 +150,10 @@ class Sessions:
         self, consumer: Consumer, present: KeyValue | None, lease: HeldLease
     ) -> tuple[int, Consumer]:
         """Write the registration; raise _Changed if ``present`` is given and not the present one."""
-        key, session = self._keys.consumer(consumer.name), f"{self._node_id}-{lease.lease_id:x}"
-        if present is not None:
-            session += f"-{present.mod_revision:x}"
-        incarnation = consumer.incarnation or (
-            f"~{session}" if HEARTBEATS in consumer.capabilities else ""
+        consumer, key = (
+            self._identified(consumer, present, lease),
+            self._keys.consumer(consumer.name),
         )
-        consumer = replace(consumer, incarnation=incarnation, session=session)
         old = 0  # the process's lease before this one
 
         async def registered(kv: KeyValue | None) -> list[Write]:
@@ -180,16 +176,15 @@ class Sessions:
             put = Put(key, codec.checked_size(consumer.name, value), lease.lease_id)
             return [put, *beside]
 
-        mark = self._keys.expelled(consumer.name, incarnation)
-        refusal = expelled_as(consumer.name, incarnation)
+        mark = self._keys.expelled(consumer.name, consumer.incarnation)
+        refusal = expelled_as(consumer.name, consumer.incarnation)
         while True:
             try:
                 revision = await rewritten(
                     self._store, key, registered, unless={mark: refusal}, known=present
                 )
                 if old and old != lease.lease_id:
-                    with contextlib.suppress(StoreError):
-                        await self._store.revoke(old)
+                    await self._revoke(old)
                 return revision, consumer
             except Replaced:
                 # This process is expelled, and another process registered since: report Expelled.
@@ -200,6 +195,24 @@ class Sessions:
                 # Retry if the lease of the replaced process expired, raise if our own did.
                 if await self._store.keep_alive(lease.lease_id) <= 0:
                     raise
+
+    def _identified(
+        self, consumer: Consumer, present: KeyValue | None, lease: HeldLease
+    ) -> Consumer:
+        """Return the request with the new session, and with an incarnation if it has none."""
+        session = f"{self._node_id}-{lease.lease_id:x}"
+        if present is not None:
+            session += f"-{present.mod_revision:x}"
+        incarnation = consumer.incarnation or (
+            f"~{session}" if HEARTBEATS in consumer.capabilities else ""
+        )
+        return replace(consumer, incarnation=incarnation, session=session)
+
+    async def _revoke(self, lease_id: int) -> None:
+        try:
+            await self._store.revoke(lease_id)
+        except StoreError as error:
+            logger.info("lease %x: not revoked, so it expires: %s", lease_id, error)
 
     async def _returning(self, consumer: Consumer) -> list[Write]:
         """Return the additional writes of a registration after a leave or an outage.

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from faust_assigner.broker.groups.topic_notifier import hidden_by
+from faust_assigner.broker.groups.topic_notifier import HiddenTopics
 from faust_assigner.broker.security.acls import (
     ALL,
     ALLOW,
@@ -62,7 +62,7 @@ def test_a_topic_is_hidden_exactly_if_the_client_may_not_describe_it(
     acls = Acls(MemoryStore())
     acls.add([some_rule(pick) for _ in range(seed // 2)])
     authorizer = Authorizer(acls, ROOT, allows_without_acl=is_open)
-    hidden_from = hidden_by(authorizer, topics(*NAMES))
+    hidden_from = HiddenTopics(authorizer, topics(*NAMES))
     for user in [*USERS, "User:carol", ""]:
         for host in [*HOSTS, "10.0.0.3"]:
             may = {n for n in NAMES if authorizer.may(user, host, DESCRIBE, TOPIC, n)}
@@ -96,7 +96,7 @@ def test_a_client_costs_the_topics_that_a_rule_opens_to_it(monkeypatch: pytest.M
         return may(self, *asked)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Authorizer, "may", counted)
-    hidden_from = hidden_by(Authorizer(acls, ROOT), topics(*(f"t{n}" for n in range(50))))
+    hidden_from = HiddenTopics(Authorizer(acls, ROOT), topics(*(f"t{n}" for n in range(50))))
     for number in range(50):
         assert len(hidden_from(f"User:{number}", "/10.0.0.1")) == 49
     assert len(decided) == 50 + 50, "once for strangers, then once for each client"

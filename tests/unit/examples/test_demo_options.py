@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from aiokafka.partitioner import DefaultPartitioner
 from click.testing import CliRunner
 
 from examples.orders import PARTITIONS
-from examples.orders.demo import is_right, main, patience
+from examples.orders.demo import Result, Script, is_right, main, patience
 from examples.orders.fleet import Fleet, Worker
 from examples.orders.load import MOST_WAITING, Load, Verdict, by_partition
 from examples.orders.screen import EACH_EVENT, INTRODUCTION, LEGEND
@@ -39,6 +42,27 @@ def test_orders_wait_for_workers_that_are_ten_seconds_behind() -> None:
     assert load.due(100.0) == 24_000
     load.processed = 1_000
     assert (load.due(10.0), load.due(100.0)) == (2_400, 1_000 + MOST_WAITING)
+
+
+async def test_orders_do_not_wait_while_partitions_change_their_owners() -> None:
+    """A load that waits for an old count would look like partitions that stand still."""
+    load, looks = Load("nowhere:1"), itertools.count(1)
+
+    def done(topic: str) -> list[tuple[float, int, int]]:
+        return [(0.0, 0, n) for n in range(100 * next(looks))]
+
+    def living() -> list[Any]:
+        owned = frozenset({next(looks)})  # another partition at each look
+        return [SimpleNamespace(name="a", actives=owned, standbys=frozenset())]
+
+    fleet: Any = SimpleNamespace(workers={"a": None}, living=living, done=done)
+    screen: Any = SimpleNamespace(show=lambda *told: None)
+    script = Script(fleet, load, screen, Result("ours"))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await script._settle("join")
+    assert load.processed is not None
+    assert load.processed > 200
 
 
 def test_a_broker_that_is_not_there_is_one_line() -> None:

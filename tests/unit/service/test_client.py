@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -600,6 +601,36 @@ async def test_the_last_process_releases_before_run_ends() -> None:
         await asyncio.wait_for(running, 20.0)
         assert handlers.done == [(Release(AT, ""), True)]
         assert not client.may_work(AT)
+
+
+class _Stuck(_Releases):
+    """Handlers whose release never ends."""
+
+    def __init__(self, client: AssignerClient) -> None:
+        super().__init__(client)
+        self.lost_: list[TopicPartition] = []
+
+    async def release(self, command: Release) -> int | None:
+        """Wait."""
+        await asyncio.Event().wait()
+        return None
+
+    async def lost(self, command: Lost) -> None:
+        """Note it."""
+        self.lost_ += command.partitions
+
+
+async def test_a_release_at_the_end_is_given_up_after_leave_s_without_heartbeats() -> None:
+    """Such a registration has no time to live that could end the wait."""
+    async with serving(_Dismissing()) as target:
+        client = AssignerClient(target, "a", retry=replace(QUICK, leave_s=0.3))
+        handlers = _Stuck(client)
+        running = asyncio.create_task(client.run(handlers))  # type: ignore[arg-type]
+        await asyncio.wait_for(handlers.owned.wait(), 20.0)
+        client.holdings.confirm(math.inf)
+        assert not await client.leave()
+        await asyncio.wait_for(running, 20.0)
+        assert handlers.lost_ == [AT]
 
 
 class _Loses(_Releases):

@@ -226,6 +226,21 @@ async def test_a_commit_goes_on_if_its_caller_is_cancelled(made: Consumer) -> No
     assert made.commits == [{ORDERS: 4}, {ORDERS: 5}]
 
 
+async def test_two_commits_that_wait_for_a_third_follow_one_another(made: Consumer) -> None:
+    """Side by side each would close the transactions that the other one commits."""
+    made.gate.clear()
+    made.done(ORDERS, 3)
+    waiting = [asyncio.ensure_future(made.commit_all()) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    assert made.acts.count(("close", ID)) == 1
+    made.done(ORDERS, 4)
+    made.gate.set()
+    await asyncio.gather(*waiting)
+    ends = [act for act in made.acts if act in (("close", ID), "begin next")]
+    assert ends == [("close", ID), "begin next"] * (len(ends) // 2)
+    assert made.commits == [{ORDERS: 4}, {ORDERS: 5}]
+
+
 async def test_an_error_of_a_commit_without_a_caller_ends_the_worker(
     made: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
