@@ -27,6 +27,11 @@ class Paged(Measured):
 
     module: str = "tests.support.workers.paged"
 
+    def shows_all(self, name: str) -> bool:
+        """Whether the page of a worker has one good row for each worker that lives, and no other row."""
+        page, living = self.page(name), len(self.living())
+        return page.count('<tr class="good"') == page.count("data-name=") == living
+
     def page(self, name: str, path: str = "") -> str:
         """What the page answers; "" where it does not within ten seconds."""
         try:
@@ -62,7 +67,7 @@ def test_each_worker_shows_the_whole_group(fleet: Paged) -> None:
     """Any of them can be asked, at the address with and without a slash."""
     for name in "ab":
         wait_until(
-            lambda name=name: fleet.page(name).count('<tr class="good"') == 2,
+            lambda name=name: fleet.shows_all(name),
             lambda name=name: fleet.page(name)[-3000:],
             seconds=60,
         )
@@ -73,7 +78,7 @@ def test_each_worker_shows_the_whole_group(fleet: Paged) -> None:
 @pytest.mark.timeout(280)
 def test_the_page_answers_while_the_workers_loop_is_held_up(fleet: Paged) -> None:
     """On the worker's own port, new pages and open ones; the worker's other pages wait, and lose nothing."""
-    wait_until(lambda: fleet.page("a").count('<tr class="good"') == 2, seconds=60)
+    wait_until(lambda: fleet.shows_all("a"), seconds=60)
     held: list[str] = []
 
     def hold() -> None:
@@ -94,7 +99,7 @@ def test_the_page_answers_while_the_workers_loop_is_held_up(fleet: Paged) -> Non
     page = fleet.page("a")
     assert time.monotonic() - began < 9, "it was answered when the loop went on"
     assert held == other == []
-    assert page.count("data-name=") == 2
+    assert page.count("data-name=") == len(fleet.living())
     assert json.loads(fleet.page("a", "parts"))["parts"]["grid"]
     with urllib.request.urlopen(f"{fleet.url('a')}/assignor/events", timeout=9) as stream:
         assert stream.readline() == b"retry: 2000\n"
@@ -111,19 +116,22 @@ def test_the_page_answers_while_the_workers_loop_is_held_up(fleet: Paged) -> Non
 async def test_an_open_page_follows_a_join(
     fleet: Paged, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A third row appears, and the round with its reason."""
+    """A third row appears, and the round with its reason; the row goes with its worker."""
     folder = tmp_path_factory.mktemp("chromium")
     with chromium(folder) as port:
         async with tab(port) as found:
             await found.look()
             await found.open(f"{fleet.url('a')}/assignor/")
-            await found.until("document.querySelectorAll('.grid tbody tr').length === 2")
+            rows = "document.querySelectorAll('.grid tbody tr').length"
+            await found.until(f"{rows} === 2")
             fleet.start("c")
-            await found.until(
-                "document.querySelectorAll('.grid tbody tr').length === 3", seconds=120
-            )
-            await found.until(
-                "document.querySelector('#rounds').innerText.includes('members joined')",
-                seconds=60,
-            )
+            try:
+                await found.until(f"{rows} === 3", seconds=120)
+                await found.until(
+                    "document.querySelector('#rounds').innerText.includes('members joined')",
+                    seconds=60,
+                )
+            finally:
+                fleet.terminate("c")
+            await found.until(f"{rows} === 2", seconds=60)
             assert found.complaints == []
