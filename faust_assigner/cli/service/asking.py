@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: The prefix of the service's environment variables.
 ENVIRONMENT = "FAUST_ASSIGNER_"
+#: Seconds without an answer of the store after which a state counts as old.
+OLD_S = 15.0
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -142,13 +144,25 @@ async def show(
     """Print one part of the state as a table or as JSON, once or after every change."""
     before: list[Sequence[Any]] | None = None
     if not watch:
-        print_rows([row(one) for one in getattr(await operator.state(), kind)], heads, as_json)
+        state = await operator.state()
+        warn_if_old(state)
+        print_rows([row(one) for one in getattr(state, kind)], heads, as_json)
         return
     async for state in operator.watch():
         rows = [row(one) for one in getattr(state, kind)]
         if rows != before:
             print_rows(rows, heads, as_json)
         before = rows
+
+
+def warn_if_old(state: Any) -> None:
+    """Warn on stderr if the instance has had no answer of its store for :data:`OLD_S` seconds."""
+    if state.age_s >= OLD_S:
+        click.echo(
+            f"Warning: the store has not answered this instance for {state.age_s:.0f} s; the last "
+            "known state is shown. Ask a different instance, or see whether etcd runs",
+            err=True,
+        )
 
 
 def print_rows(rows: Iterable[Sequence[Any]], heads: Sequence[str], as_json: bool) -> None:

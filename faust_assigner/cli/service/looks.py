@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from faust_assigner.cli.failure import reported_errors
-from faust_assigner.cli.service.asking import CHANNEL, offered, print_rows, shared, show, watched
+from faust_assigner.cli.service.asking import (
+    CHANNEL,
+    offered,
+    print_rows,
+    shared,
+    show,
+    warn_if_old,
+    watched,
+)
 
 if TYPE_CHECKING:
     from faust_assigner.service.client.operator import Operator
@@ -127,12 +135,17 @@ async def pins(operator: Operator, watch: bool, as_json: bool) -> None:
 @click.command()
 @shared
 async def status(operator: Operator, as_json: bool) -> None:
-    """Show the group's state: the leader, a pause, and the numbers of its topics, consumers and moves."""
+    """Show the group's state: the leader, a pause, and the numbers of its topics, consumers and moves.
+
+    ``age_s``: the seconds since the store last answered the instance. Some seconds are usual.
+    """
     state = await operator.state()
+    warn_if_old(state)
     owned = sum(not one.absent for one in state.assignments)
     rows: dict[str, Any] = {
         "leader": state.leader,
         "revision": state.revision,
+        "age_s": round(state.age_s, 1),
         "paused": state.HasField("paused"),
         "reason": state.paused.reason,
         "paused_since": _time(state.paused.since) if state.HasField("paused") else "",

@@ -507,7 +507,7 @@ class Topic(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition_count: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
 
 class State(_message.Message):
-    __slots__ = ("leader", "topics", "consumers", "assignments", "handoffs", "more", "revision", "paused", "pins", "group")
+    __slots__ = ("leader", "topics", "consumers", "assignments", "handoffs", "more", "revision", "paused", "pins", "group", "age_s")
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
@@ -518,6 +518,7 @@ class State(_message.Message):
     PAUSED_FIELD_NUMBER: _ClassVar[int]
     PINS_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
     leader: str
     topics: _containers.RepeatedCompositeFieldContainer[Topic]
     consumers: _containers.RepeatedCompositeFieldContainer[Consumer]
@@ -528,7 +529,8 @@ class State(_message.Message):
     paused: Paused
     pins: _containers.RepeatedCompositeFieldContainer[Pinned]
     group: str
-    def __init__(self, leader: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., handoffs: _Optional[_Iterable[_Union[Handoff, _Mapping]]] = ..., more: _Optional[bool] = ..., revision: _Optional[int] = ..., paused: _Optional[_Union[Paused, _Mapping]] = ..., pins: _Optional[_Iterable[_Union[Pinned, _Mapping]]] = ..., group: _Optional[str] = ...) -> None: ...
+    age_s: float
+    def __init__(self, leader: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., consumers: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., assignments: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., handoffs: _Optional[_Iterable[_Union[Handoff, _Mapping]]] = ..., more: _Optional[bool] = ..., revision: _Optional[int] = ..., paused: _Optional[_Union[Paused, _Mapping]] = ..., pins: _Optional[_Iterable[_Union[Pinned, _Mapping]]] = ..., group: _Optional[str] = ..., age_s: _Optional[float] = ...) -> None: ...
 
 class Paused(_message.Message):
     __slots__ = ("reason", "since")

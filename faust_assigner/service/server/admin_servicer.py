@@ -90,6 +90,7 @@ class AdminServicer:
                     [entry.value for _, entry in sorted(node.view.pins.items())],
                     node.view.pause,
                     group=group,
+                    age_s=node.condition.silence_s,
                 )
             )
             self._made[group] = (revision, now, parts)

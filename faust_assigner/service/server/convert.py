@@ -264,8 +264,9 @@ def states(
     pause: Pause | None = None,
     *,
     group: str = "",
+    age_s: float = 0.0,
 ) -> Iterator[pb.State]:
-    """Yield the whole state, in parts."""
+    """Yield the whole state, in parts. ``age_s``: seconds since the store's last answer."""
     counts = {one.topic: one.partition_count for one in topics}
     rows: Iterator[pb.Topic | pb.Consumer | pb.Handoff | pb.Assignment | pb.Pinned] = chain(
         (pb.Topic(topic=one.topic, partition_count=one.partition_count) for one in topics),
@@ -276,7 +277,8 @@ def states(
     )
     paused = None if pause is None else pb.Paused(reason=pause.reason, since=pause.since)
     for part, more in _parts(rows):
-        state = pb.State(leader=leader, revision=revision, more=more, paused=paused, group=group)
+        state = pb.State(leader=leader, revision=revision, more=more, paused=paused)
+        state.group, state.age_s = group, age_s
         for kind, some in groupby(part, type):
             getattr(state, _FIELD[kind]).extend(some)
         yield state

@@ -103,3 +103,28 @@ def test_a_list_is_watched_or_written_as_json_only_on_demand(
     else:
         heads = [line for line in lines if line.split() == lines[0].split()]
         assert (len(heads), len(lines)) == ((2, 3) if watches else (1, 1))
+
+
+@pytest.mark.parametrize(("age_s", "is_old"), [(14.9, False), (15.0, True), (412.34, True)])
+@pytest.mark.parametrize("command", ["assignments", "status"])
+def test_a_command_warns_if_the_instance_has_not_heard_from_its_store(
+    command: str, age_s: float, is_old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On stderr: scripts still read the table or the JSON. ``status`` shows the age in both."""
+
+    class Silent(Telling):
+        first = pb.State(age_s=age_s)
+
+    async def with_operator(at: str, access: Access, group: str, work: Any) -> None:
+        await work(Silent())
+
+    monkeypatch.setattr(asking, "_with_operator", with_operator)
+    found = CliRunner().invoke(getattr(looks, command), ["--json"])
+    warned = f"has not answered this instance for {age_s:.0f} s" in found.stderr
+    assert (found.exit_code, warned, bool(found.stderr)) == (0, is_old, is_old)
+    said = json.loads(found.stdout)
+    if command == "status":
+        assert said["age_s"] == round(age_s, 1)
+        table = CliRunner().invoke(looks.status, []).stdout
+        [row] = [line.split() for line in table.splitlines() if line.startswith("age_s")]
+        assert float(row[1]) == round(age_s, 1)

@@ -15,7 +15,10 @@ from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.leading import bundles
 from faust_assigner.service.leading.bundles import Bundle, lines
 from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
 from faust_assigner.service.records import Assigned
+from faust_assigner.service.server.admin_servicer import AdminServicer
+from faust_assigner.service.server.auth import NoAuthentication
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.health import LIVES, READY, SERVES, Health
 from faust_assigner.service.server.metrics import LOOK_S, PrometheusMetrics
@@ -103,6 +106,33 @@ def test_readiness_falls_when_the_store_is_silent_and_liveness_does_not() -> Non
             kept.silent = False
             await eventually(lambda: node.leads and node.condition.hears_store)
             assert await _well_as(node) == {LIVES, READY, SERVES}
+        await kept.close()
+
+    virtually(story)
+
+
+def test_an_operators_state_has_the_age_of_the_instances_view() -> None:
+    """While etcd is silent the last known state looked like the present one."""
+
+    async def story() -> None:
+        kept = _Failing(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            await eventually(lambda: node.leads)
+            servicer = AdminServicer(Groups.of_one(node), NoAuthentication())
+
+            async def age_s() -> float:
+                parts = [part async for part in servicer.GetState(pb.GetStateRequest(), None)]
+                return parts[-1].age_s
+
+            assert await age_s() < 2.0
+            kept.silent = True
+            for silent_s in (20.0, 40.0):  # the second answer is not the first one, kept
+                await asyncio.sleep(20.0)
+                assert silent_s - 2.0 < await age_s() < silent_s + 2.0
+            kept.silent = False
+            await eventually(lambda: node.condition.hears_store)
+            assert await age_s() < 2.0
         await kept.close()
 
     virtually(story)
