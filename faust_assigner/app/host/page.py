@@ -12,7 +12,7 @@ from faust_assigner.app.host.private_apis import PRIVATE_APIS, VERSIONS, Private
 HEAD = """\
 # Private names of Faust in use
 
-Generated from `faust_assigner/app/host/private_apis.py`:
+Generated from `faust_assigner/app/host/private_apis.toml`:
 `python -m faust_assigner.app.host.page docs/reference/host.md`.
 
 Faust has no extension points for the parts of an app that this package replaces. The parts therefore use
@@ -46,11 +46,7 @@ def page() -> str:
         for name, (first, beyond) in VERSIONS.items()
     )
     text = HEAD.format(count=len(PRIVATE_APIS), versions=versions)
-    owners = list(
-        dict.fromkeys(api.owner for api in PRIVATE_APIS)
-    )  # in the order of their first rows
-    rows = sorted(PRIVATE_APIS, key=lambda api: owners.index(api.owner))
-    for owner, apis in groupby(rows, key=lambda api: api.owner):
+    for owner, apis in groupby(PRIVATE_APIS, key=lambda api: api.owner):
         text += f"\n## `{owner}`\n{COLUMNS}" + "".join(map(_row, apis))
     return text
 
