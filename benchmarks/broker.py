@@ -8,7 +8,7 @@ a transactional producer with one record and one offset in each transaction; and
 with a heartbeat of 0.3 s: from the start of all until each owns its two partitions, and from one leave until
 all partitions are owned again. Latencies are a bystander's, under load from processes of their own: one
 record of 100 bytes while four readers fetch the same MiB again and again, ApiVersions while 1,000 members
-beat without a pause; of several rounds the medians. Our broker runs as a process, as users start it.
+beat without a pause. Each figure is the median of ``--rounds``. Our broker runs as a process of its own.
 """
 
 from __future__ import annotations
@@ -78,18 +78,19 @@ def consume(client: Mapping[str, str], topic: str, records: int) -> float:
     """Records a second, from the first to the last."""
     consumer = Consumer({**client, "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    read, began = 0, 0.0
+    while not (read := len(consumer.consume(1, timeout=1.0))):
+        pass
+    began = time.monotonic()
     while read < records:
-        found = consumer.consume(10_000, timeout=1.0)
-        began = began or (time.monotonic() if found else 0.0)
-        read += len(found)
+        # The call waits for as many as it asks for: more than there are would cost the whole timeout.
+        read += len(consumer.consume(min(10_000, records - read), timeout=1.0))
     took = time.monotonic() - began
     consumer.close()
     return records / took
 
 
-def transact(client: Mapping[str, str], topic: str) -> str:
-    """Transactions of one record and one offset, for LOAD_S: how many a second, and p50 / p99 of one."""
+def transact(client: Mapping[str, str], topic: str) -> tuple[float, float, float]:
+    """Transactions of one record and one offset, for LOAD_S: their rate, and p50 and p99 of one in ms."""
     producer = Producer({**client, "transactional.id": uuid.uuid4().hex, "linger.ms": 0})
     member = Consumer({**client, "group.id": uuid.uuid4().hex})
     producer.init_transactions(30)
@@ -107,7 +108,7 @@ def transact(client: Mapping[str, str], topic: str) -> str:
     p50, p99 = quantiles(one)
     rate = (next(numbers) - 1) / (time.monotonic() - began)
     member.close()
-    return f"{rate:,.0f}/s, {p50:.1f} / {p99:.1f} ms"
+    return rate, p50, p99
 
 
 async def rebalance(bootstrap: str, members: int) -> tuple[float, float]:
@@ -178,18 +179,8 @@ def quantiles(ask: Callable[[], object], pause_s: float = 0.0) -> tuple[float, f
     return times[len(times) // 2] * 1000, times[len(times) * 99 // 100] * 1000
 
 
-def latencies(bootstrap: str, rounds: int) -> list[str]:
-    """One record beside readers, one question beside members: the medians of so many rounds."""
-    found = [one_round(bootstrap) for _ in range(rounds)]
-    cells = []
-    for row in zip(*found, strict=True):
-        p50, p99 = (statistics.median(times) for times in zip(*row, strict=True))
-        cells.append(f"{p50:.1f} / {p99:.1f} ms")
-    return cells
-
-
-def one_round(bootstrap: str) -> list[tuple[float, float]]:
-    """Both questions, once."""
+def latencies(bootstrap: str) -> list[tuple[float, float]]:
+    """One record beside readers, one question beside members: p50 and p99 in ms."""
     read, written = create(bootstrap, 1), create(bootstrap, 1)
     with RawClient(bootstrap, 60) as client:
         for _ in range(11):
@@ -208,40 +199,50 @@ def one_round(bootstrap: str) -> list[tuple[float, float]]:
             return [beside_readers, quantiles(ask)]
 
 
-#: The rows of the table: the first ones only with records.
+SECOND, RATE, MS = "{:.2f} s", "{:,.0f}/s", "{:.1f} / {:.1f} ms"
+#: The rows of the table with their formats; without records only those of the latencies.
 RATES = (
-    "start of the process",
-    "produced",
-    "produced with TLS",
-    "consumed",
-    "consumed with TLS",
-    "transactions, p50 / p99",
-    "transactions with TLS, p50 / p99",
-    "10 members join",
-    "1 of 10 leaves",
-    "50 members join",
-    "1 of 50 leaves",
+    ("start of the process", SECOND),
+    ("produced", RATE),
+    ("produced with TLS", RATE),
+    ("consumed", RATE),
+    ("consumed with TLS", RATE),
+    ("transactions, p50 / p99", f"{RATE}, {MS}"),
+    ("transactions with TLS, p50 / p99", f"{RATE}, {MS}"),
+    ("10 members join", SECOND),
+    ("1 of 10 leaves", SECOND),
+    ("50 members join", SECOND),
+    ("1 of 50 leaves", SECOND),
 )
 LATENCIES = (
-    "record beside 4 readers, p50 / p99",
-    "ApiVersions beside 1,000 members, p50 / p99",
+    ("record beside 4 readers, p50 / p99", MS),
+    ("ApiVersions beside 1,000 members, p50 / p99", MS),
 )
 
 
-def measure(peer: Peer, records: int, rounds: int) -> list[str]:
-    """One column of the table; 0 records: latencies alone."""
-    if not records:
-        return latencies(peer.bootstrap, rounds)
+def rates(peer: Peer, records: int) -> list[tuple[float, ...]]:
+    """The figures of ``RATES``, once."""
     topics = {client: create(peer.bootstrap, PARTITIONS) for client in ("plain", "tls")}
-    cells = [f"{peer.start_s:.2f} s"]
+    found: list[tuple[float, ...]] = [(peer.start_s,)]
     for step in (produce, consume):
         for client, topic in topics.items():
-            cells.append(f"{step(getattr(peer, client), topic, records):,.0f}/s")
-    cells += [transact(getattr(peer, client), topic) for client, topic in topics.items()]
+            found.append((step(getattr(peer, client), topic, records),))
+    found += [transact(getattr(peer, client), topic) for client, topic in topics.items()]
     for members in (10, 50):
-        joined, left = asyncio.run(rebalance(peer.bootstrap, members))
-        cells += [f"{joined:.2f} s", f"{left:.2f} s"]
-    return cells + latencies(peer.bootstrap, rounds)
+        found += [(seconds,) for seconds in asyncio.run(rebalance(peer.bootstrap, members))]
+    return found
+
+
+def measure(peer: Peer, records: int, rounds: int) -> list[tuple[float, ...]]:
+    """One column of the table, the medians of so many rounds; 0 records: latencies alone."""
+    found = [
+        [*(rates(peer, records) if records else ()), *latencies(peer.bootstrap)]
+        for _ in range(rounds)
+    ]
+    return [
+        tuple(statistics.median(figures) for figures in zip(*row, strict=True))
+        for row in zip(*found, strict=True)
+    ]
 
 
 def start_in_process_ms() -> float:
@@ -259,13 +260,13 @@ def main() -> None:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     parser = argparse.ArgumentParser()
     parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=1, help="latencies are medians of so many")
+    parser.add_argument("--rounds", type=int, default=3, help="figures are medians of so many")
     parser.add_argument("--only-latencies", action="store_true")
     parser.add_argument("--no-kafka", action="store_true")
     options = parser.parse_args()
     records, rounds = 0 if options.only_latencies else options.records, options.rounds
     rows = (*RATES, *LATENCIES) if records else LATENCIES
-    columns: dict[str, list[str]] = {}
+    columns: dict[str, list[tuple[float, ...]]] = {}
     with tempfile.TemporaryDirectory() as folder, embedded(Path(folder)) as peer:
         columns["embedded, on disk"] = measure(peer, records, rounds)
     with embedded(None) as peer:
@@ -277,8 +278,8 @@ def main() -> None:
     table.add_column("")
     for name in columns:
         table.add_column(name, justify="right")
-    for number, row in enumerate(rows):
-        table.add_row(row, *(column[number] for column in columns.values()))
+    for number, (row, form) in enumerate(rows):
+        table.add_row(row, *(form.format(*column[number]) for column in columns.values()))
     with contextlib.suppress(BrokenPipeError):
         Console().print(table)
         print(
