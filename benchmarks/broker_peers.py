@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faust_assigner.pipeline.maven import fetch_jars
-from faust_assigner.testing.kafka import free_port, kafka_server
+from faust_assigner.testing.kafka import kafka_server
+from faust_assigner.testing.ports import free_port
 from tests.support.certificates import Authority
 
 KAFKA_VERSION = "4.4.0"

@@ -28,7 +28,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from faust_assigner.testing.broker import broker_process
-from faust_assigner.testing.kafka import free_port
+from faust_assigner.testing.ports import free_port
 
 WORKER = Path(__file__).parent / "workers" / "busy.py"
 KEYS = 2_000

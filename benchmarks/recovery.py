@@ -35,7 +35,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from faust_assigner.pipeline.cluster import Cluster
-from faust_assigner.testing.kafka import free_port, kafka_server
+from faust_assigner.testing.kafka import kafka_server
+from faust_assigner.testing.ports import free_port
 
 APP_ID = "shop"
 CHANGELOG = f"{APP_ID}-balances-changelog"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
-from faust_assigner.testing.kafka import free_port
+from faust_assigner.testing.ports import free_port
 from faust_assigner.testing.processes import Journaled, Processes, on_loopback
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+from faust_assigner.testing.ports import free_port
+
 START_TIMEOUT_S = 180.0
 
 
@@ -163,18 +165,10 @@ def etcd_server(
 ) -> Iterator[EtcdServer]:
     """Start a member with additional ``options``; stop it and drop its data at exit."""
     data = Path(tempfile.mkdtemp(prefix="faust-assigner-etcd-"))
-    server = EtcdServer(
-        data, _free_port(), _free_port(), program or binary(), tuple(options), scheme
-    )
+    server = EtcdServer(data, free_port(), free_port(), program or binary(), tuple(options), scheme)
     try:
         server.start()
         yield server
     finally:
         server.kill()
         shutil.rmtree(data, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -30,6 +30,7 @@ from faust_assigner.testing.kafka_security import (
     SecuredListener,
     plain_settings,
 )
+from faust_assigner.testing.ports import free_port
 
 KAFKA_VERSION = "4.3.1"
 POM = Path(__file__).with_name("kafka-pom.xml")
@@ -62,13 +63,6 @@ class KafkaUnavailable(RuntimeError):
 def kafka_jars() -> Path:
     """Return the folder of Apache Kafka's jars; fetches missing jars."""
     return fetch_jars(POM, f"kafka-{KAFKA_VERSION}")
-
-
-def free_port() -> int:
-    """Return a currently free TCP port on loopback."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

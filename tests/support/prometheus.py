@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from faust_assigner.pipeline.maven import cache_dir
-from faust_assigner.testing.kafka import free_port
+from faust_assigner.testing.ports import free_port
 
 
 def why_not() -> str | None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from faust_assigner.pipeline.jars import installed_spark
 from faust_assigner.pipeline.maven import fetch_jars
-from faust_assigner.testing.kafka import free_port
+from faust_assigner.testing.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "build" / "spark"

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from faust_assigner.broker import EmbeddedBroker
-from faust_assigner.testing.kafka import free_port
+from faust_assigner.testing.ports import free_port
 
 pytestmark = pytest.mark.processes
 APP = """

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -28,13 +27,6 @@ SERVES = {
     re.compile(r"python -m examples\.leased_job\.job\b"): re.compile(r"^registered", re.MULTILINE),
 }
 PATIENCE_S = 120
-
-
-def free_port() -> int:
-    """A port of loopback that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

@@ -18,7 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from faust_assigner import Member, plan
 from faust_assigner.ledger import encode
-from tests.integration.docs.stage import Stage, free_port
+from faust_assigner.testing.ports import free_port
+from tests.integration.docs.stage import Stage
 from tests.support.pages import ALL, ROOT, Block
 
 SHELL = [block for block in ALL if block.language in ("sh", "console") and not block.reason]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.integration.docs.stage import Service, Stage, free_port
+from faust_assigner.testing.ports import free_port
+from tests.integration.docs.stage import Service, Stage
 from tests.support.pages import ALL, ROOT, Block
 
 BLOCKS = [block for block in ALL if block.page == "docs/tutorial/first-app.md"

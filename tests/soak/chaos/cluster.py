@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from faust_assigner.service.store.etcd import loses_leases
 from faust_assigner.testing.etcd import EtcdUnavailable, binary
+from faust_assigner.testing.ports import free_port
 from tests.support.clients.tcp_proxy import Proxy
 
 MEMBERS = 3
@@ -46,7 +47,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.cut_off: int | None = None
         self._folder = folder
-        self._ports = [_free_port() for _ in range(2 * MEMBERS)]
+        self._ports = [free_port() for _ in range(2 * MEMBERS)]
         self.endpoints = [f"127.0.0.1:{port}" for port in self._ports[:MEMBERS]]
         self._proxies = [_PeerProxy(self, n, self._ports[MEMBERS + n]) for n in range(MEMBERS)]
         self.members: list[subprocess.Popen[bytes] | None] = [None] * MEMBERS
@@ -154,12 +155,6 @@ def _sockets(process_id: int) -> set[str]:
         with contextlib.suppress(OSError):
             found.add(os.readlink(link).removeprefix("socket:[").removesuffix("]"))
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager
