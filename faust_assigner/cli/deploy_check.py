@@ -199,9 +199,12 @@ async def _until_safe(
             found = await _one_look(
                 looks, question, budget, known, must_answer=_is_over(end, every_s)
             )
-            if found is not None and (found.exit_code == 0 or _is_over(end, every_s)):
+            if isinstance(found, str):
+                why = found
+            elif found.exit_code == 0 or _is_over(end, every_s):
                 return found
-            why = "the brokers or the group do not answer" if found is None else _reason(found)
+            else:
+                why = _reason(found)
             if why != said:
                 said = why
                 left = max(0.0, end - time.monotonic())
@@ -215,8 +218,8 @@ def _is_over(end: float, every_s: float) -> bool:
 
 async def _one_look(
     looks: Looks, question: Question, budget: Budget, known: Known, *, must_answer: bool
-) -> Report | None:
-    """Return None if no worker answers or the worker is still missing, and time remains for a retry."""
+) -> Report | str:
+    """Return the reason of an error (a silent broker, a missing worker) if time remains for a retry."""
     from faust_assigner.deploy.judge import judge
     from faust_assigner.deploy.read import seen
     from faust_assigner.pipeline.failure import verdict
@@ -226,9 +229,10 @@ async def _one_look(
         known = await _with_recoveries(known, looks, evidence)
         return judge(seen(evidence), question, budget, known)
     except Exception as error:
-        if must_answer or verdict(error) is None:
+        said = verdict(error)
+        if must_answer or said is None:
             raise
-        return None
+        return said[0]
 
 
 def _reason(found: Report) -> str:

@@ -30,12 +30,15 @@ def quiet_kafka() -> Iterator[None]:
 
 @contextlib.contextmanager
 def reported_errors() -> Iterator[None]:
-    """Report errors of this package, Spark, Kafka and storage as a line and an exit code, not a traceback."""
+    """Report errors of this package, Spark, Kafka and storage as a line and an exit code, not a traceback.
+
+    A closed standard output (``| head``) is not reported: click ends the command silently.
+    """
     from faust_assigner.pipeline.failure import verdict
 
     try:
         yield
-    except (click.ClickException, click.exceptions.Exit):
+    except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
         found = verdict(error)

@@ -142,12 +142,14 @@ async def _line(looks: Looks, with_partitions: bool, as_json: bool) -> None:
     from faust_assigner.status.build import build
 
     try:
-        _show(build(await looks.look()), with_partitions, as_json)
+        report = build(await looks.look())
     except Exception as error:
         found = verdict(error)
         if found is None:
             raise
         click.echo(f"faust-assigner: {found[0]}", err=True)
+        return
+    _show(report, with_partitions, as_json)
 
 
 async def _live(looks: Looks, screen: Console, every: float, with_partitions: bool) -> None:

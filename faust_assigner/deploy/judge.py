@@ -148,7 +148,9 @@ def _round(seen: Seen) -> Check:
         for view in seen.views
         if view.member.given is not None and view.member.given.among
     ]
-    if not status.is_settled:
+    if not status.members:
+        state, text = FAILED, "the group has no members"
+    elif not status.is_settled:
         state, text = FAILED, f"a rebalance is in progress ({status.state})"
     elif second:
         state, text = FAILED, "the second of two rounds is about to begin"

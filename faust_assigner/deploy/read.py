@@ -71,10 +71,10 @@ def _settings(status: Report, views: Sequence[View]) -> Mapping[str, str]:
 
 
 def _fleet(evidence: Evidence, views: Sequence[View], status: Report) -> Fleet:
-    if not evidence.group.is_settled:
-        raise NotKnown(f"the group is in state {evidence.group.state}, a rebalance is in progress")
     if not views:
         raise NotKnown("the group has no members")
+    if not evidence.group.is_settled:
+        raise NotKnown(f"the group is in state {evidence.group.state}, a rebalance is in progress")
     others = [
         view.name for view in views if view.member.said is None or not view.member.said.is_ours
     ]

@@ -83,7 +83,10 @@ def check_group(facts: GroupFacts) -> tuple[Finding, ...]:
 def unchecked(facts: GroupFacts) -> tuple[str, ...]:
     """Return sentences about failed checks."""
     found = []
-    if not facts.evidence.group.is_settled:
+    group = facts.evidence.group
+    if not group.members:
+        found.append("The group has no members: no worker runs, or no worker has joined yet")
+    elif group.is_rebalancing:
         found.append(
             "A rebalance is in progress: the coordinator hides the members' versions, racks and URLs and "
             "the size of their assignments. Run the doctor again after the rebalance"

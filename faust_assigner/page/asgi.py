@@ -51,6 +51,8 @@ def assignor_asgi(app: Any) -> Callable[[Mapping[str, Any], Receive, Send], Awai
                 found = Answer(200, lines, LINES)
         elif page is None:
             found = Answer(404, b"FAUST_ASSIGNER_PAGE is 0.", HEADERS)
+        elif path == EVENTS and scope["method"] == "HEAD":
+            found = Answer(200, b"", EVENT_HEADERS)
         elif path == EVENTS:
             await _stream(page.watch, receive, send)
             return

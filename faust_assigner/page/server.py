@@ -18,6 +18,8 @@ async def respond(
 ) -> web.StreamResponse:
     """Return aiohttp's answer for a path below the page's; ``closes`` ends the connection afterwards."""
     if path == EVENTS:
+        if request.method == "HEAD":
+            return web.Response(headers=EVENT_HEADERS)
         return await _stream(watch, request)
     headers = {name.lower(): value for name, value in request.headers.items()}
     found = await answer(watch, path, request.query, headers)

@@ -23,6 +23,8 @@ from types import MappingProxyType
 from typing import Any
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.kafka_properties import check_names
+from faust_assigner.settings.known import is_of_kubernetes
 
 ENVIRONMENT = "FAUST_ASSIGNER_KAFKA_"
 _CONFIG = f"{ENVIRONMENT}CONFIG"
@@ -96,7 +98,7 @@ class Cluster:
 def client_properties(config: str | None, environment: Mapping[str, str]) -> dict[str, str]:
     """The properties of ``config`` (or of the file that the environment names) and of the environment.
 
-    Raises ConfigError for a file that cannot be read.
+    Raises ConfigError for a file that cannot be read, and for a misspelled name.
     """
     path = config or environment.get(_CONFIG)
     found: dict[str, str] = {}
@@ -105,10 +107,14 @@ def client_properties(config: str | None, environment: Mapping[str, str]) -> dic
             found = parse_properties(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"--config {path}: {error}") from None
-    for name, value in sorted(environment.items()):
-        if name.startswith(ENVIRONMENT) and name != _CONFIG:
-            found[name.removeprefix(ENVIRONMENT).lower().replace("_", ".")] = value
-    return found
+        check_names(found, f"--config {path}")
+    given = {
+        name.removeprefix(ENVIRONMENT).lower().replace("_", "."): value
+        for name, value in sorted(environment.items())
+        if name.startswith(ENVIRONMENT) and name != _CONFIG and not is_of_kubernetes(name)
+    }
+    check_names(given, f"{ENVIRONMENT}... in the environment")
+    return found | given
 
 
 def cluster_of(bootstrap: str | None, properties: Mapping[str, str]) -> Cluster:

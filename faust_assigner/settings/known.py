@@ -102,8 +102,13 @@ def _is_variable(name: str) -> bool:
     return (
         name in IN_THE_ENVIRONMENT
         or (name.startswith(_KAFKA) and name != _KAFKA)
-        or _KUBERNETES.fullmatch(name) is not None
+        or is_of_kubernetes(name)
     )
+
+
+def is_of_kubernetes(name: str) -> bool:
+    """Whether Kubernetes sets this variable for a Service named ``faust-assigner...``."""
+    return _KUBERNETES.fullmatch(name) is not None
 
 
 def _nearest(name: str, known: Iterable[str], before: str = "") -> str:

@@ -32,7 +32,9 @@ the prefix are checked as well and have priority over names without the prefix.
 
 The commands that connect to Kafka also accept Kafka's client properties: `--config FILE`, the file in
 `FAUST_ASSIGNER_KAFKA_CONFIG`, and, with the highest priority, `FAUST_ASSIGNER_KAFKA_X_Y` for the property
-`x.y` (`FAUST_ASSIGNER_KAFKA_SASL_PASSWORD` for `sasl.password`).
+`x.y` (`FAUST_ASSIGNER_KAFKA_SASL_PASSWORD` for `sasl.password`). A misspelled name, and a name
+from librdkafka or aiokafka, is an error with the nearest name. Any other name that Kafka does not
+define is logged.
 
 | name | a value is; **by default** | meaning |
 | --- | --- | --- |

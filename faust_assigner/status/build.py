@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -309,9 +310,10 @@ def _member(
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
         return None
+    return found if math.isfinite(found) else None  # JSON has neither NaN nor Infinity
 
 
 def _sum(lags: Sequence[int | None]) -> int | None:
@@ -350,7 +352,7 @@ def _problems(evidence: Evidence, views: Sequence[View]) -> Iterator[str]:
                 f"{view.name} was in the last round and does not answer. Its member id is unknown "
                 "during the rebalance"
             )
-    if not evidence.group.is_settled and not any(view.does_answer for view in views):
+    if evidence.group.is_rebalancing and not any(view.does_answer for view in views):
         yield (
             "The coordinator shows no assignments during a rebalance, and no worker "
             "answered. Name a worker with --worker http://HOST:PORT, or repeat the command after the "

@@ -28,7 +28,7 @@ from faust_assigner.settings.places import allowed
 from faust_assigner.settings.schema import TOPIC
 from faust_assigner.settings.table import LEDGER
 from faust_assigner.status.asking import ask_ledgers, ask_peers, ask_rounds, ask_status
-from faust_assigner.status.described import DescribedGroup, decode_group
+from faust_assigner.status.described import DescribedGroup, decode_group, replaced_urls
 from faust_assigner.status.evidence import Evidence, Heard, Place
 from faust_assigner.status.report import NOT_ASKED
 from faust_assigner.wire.worker_status import Peer, RoundTold, printable
@@ -107,11 +107,14 @@ class Looks:
             group=group, committed=committed, urls=dict(self._urls), taken_at=self._clock()
         )
         if group.is_settled:
+            wanted = {*self._where.workers, *(m.url for m in group.members if m.url)}
             heard, (ends, problems) = await asyncio.gather(
-                self._ask(group, {*self._where.workers, *(m.url for m in group.members if m.url)}),
+                self._ask(group, wanted | replaced_urls(group)),
                 self._ends(_topics(evidence)),
             )
-            evidence = replace(evidence, heard=heard)
+            # A replaced process should have ended: only its answer is evidence.
+            shown = {u: one for u, one in heard.items() if u in wanted or one.status is not None}
+            evidence = replace(evidence, heard=shown)
         else:
             evidence = await self._search(evidence)
             ends, problems = await self._ends(_topics(evidence))
@@ -199,7 +202,7 @@ class Looks:
 
     async def _ask(self, group: DescribedGroup, urls: Iterable[str]) -> dict[str, Heard]:
         """Query the workers at ``urls``; the given workers need no permission."""
-        own = URL.build(scheme="http", host=group.coordinator.rpartition(":")[0] or "localhost")
+        own = URL(_url_at(group.coordinator.rpartition(":")[0]) or "http://localhost")
         found: dict[str, Heard] = {}
         wanted = set[str]()
         for url in urls:
@@ -217,9 +220,10 @@ class Looks:
         """
         group, deadline_s = evidence.group, self._where.deadline_s
         guesses = {
-            str(URL.build(scheme="http", host=member.address, port=self._where.web_port))
+            url
             for member in group.members
-            if member.address and self._where.web_port is not None
+            if self._where.web_port is not None
+            and (url := _url_at(member.address, self._where.web_port))
         }
         known = {*self._where.workers, *evidence.urls.values()}
         heard, answers = await asyncio.gather(
@@ -295,6 +299,14 @@ def _check(group: DescribedGroup) -> None:
         raise FaustAssignerError(
             f"{group.group_id!r} is a group of {group.protocol_type}, not of consumers"
         )
+
+
+def _url_at(host: str, port: int | None = None) -> str:
+    """Return the URL of a host as brokers report it; "" for a text that is no host."""
+    try:
+        return str(URL.build(scheme="http", host=host, port=port)) if host else ""
+    except ValueError:
+        return ""
 
 
 def _allowed(url: str, own: URL, patterns: Sequence[str]) -> bool:

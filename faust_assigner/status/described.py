@@ -15,9 +15,10 @@ from aiokafka.coordinator.protocol import (
     ConsumerProtocolMemberMetadata,
 )
 
+from faust_assigner.errors import MetadataRefused
 from faust_assigner.model import Claims
 from faust_assigner.wire import join
-from faust_assigner.wire.answer import Answer, decode_answer, own_topics
+from faust_assigner.wire.answer import Answer, decode_answer, own_topics, read_directory
 from faust_assigner.wire.join import JoinData
 from faust_assigner.wire.worker_status import printable
 
@@ -97,6 +98,11 @@ class DescribedGroup:
         """Whether the coordinator shows metadata and assignments."""
         return self.state == STABLE
 
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether a round hides the members' metadata and assignments; an empty group has no members."""
+        return not self.is_settled and bool(self.members)
+
 
 def decode_group(group: Any, *, coordinator: str = "") -> DescribedGroup:
     """Decode the coordinator's description of a group. Members' bytes never raise."""
@@ -135,8 +141,9 @@ def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
         return DescribedMember(**found)
     try:
         said = ConsumerProtocolMemberMetadata.decode(metadata)
-        found["topics"] = frozenset(said.subscription)
-        found["said"] = join.decode_join(said.user_data, said.subscription, memo=memo)
+        topics = frozenset(topic for topic in said.subscription if topic is not None)
+        found["topics"] = topics
+        found["said"] = join.decode_join(said.user_data, topics, memo=memo)
     except Exception as error:  # refused, or not a consumer's metadata
         found["problem"] = printable(f"its metadata is unreadable: {error}")
     try:
@@ -146,6 +153,24 @@ def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
     except Exception as error:
         found["problem"] = printable(f"its assignment is unreadable: {error}")
     return DescribedMember(**found)
+
+
+def replaced_urls(group: DescribedGroup) -> frozenset[str]:
+    """Return the last round's URLs of instance ids whose member has a different URL now.
+
+    A process that joins with a used instance id replaces the former process without a round (KIP-345).
+    """
+    given = [member.given for member in group.members if member.given is not None]
+    newest = max(given, key=lambda answer: answer.generation, default=None)
+    if newest is None:
+        return frozenset()
+    try:
+        directory = read_directory(newest.directory)
+    except MetadataRefused:  # lags and members are known without it
+        return frozenset()
+    now = {member.instance_id: member.url for member in group.members if member.url}
+    before = zip(directory.instances, directory.urls, strict=False)
+    return frozenset(url for name, url in before if url and now.get(name, url) != url)
 
 
 def numbers_of(claims: Claims) -> Mapping[str, tuple[int, ...]]:

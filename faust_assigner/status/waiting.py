@@ -32,7 +32,7 @@ def waits_of(
 
 
 def _of_the_round(group: DescribedGroup, views: Sequence[View]) -> Iterator[Waiting]:
-    if group.is_settled or not group.members:
+    if not group.is_rebalancing:
         return
     ages = [view.status.round_age_s for view in views if view.status is not None]
     since = max((age for age in ages if age is not None), default=None)

@@ -79,7 +79,11 @@ class Fleet:
     # -- start and end
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -105,16 +109,16 @@ class Fleet:
         self._wait_for_rest(0.0 if is_single else QUIET_S, PATIENCE_S, is_hurried=is_single)
 
     def close(self) -> None:
-        """End all workers and the broker. May be called repeatedly."""
-        workers = list(self.workers.values())
-        try:
-            for worker in workers:
-                worker.thaw()
-            for worker in workers:
-                if worker.alive:
-                    worker.kill() if self.processes else worker.stop()
-        finally:
-            self._stack.close()
+        """End all workers and the broker, even if one of them fails to end. May be called repeatedly."""
+        with self._stack, contextlib.ExitStack() as ends:
+            for worker in self.workers.values():
+                ends.callback(self._end, worker)
+            for worker in self.workers.values():
+                ends.callback(worker.thaw)
+
+    def _end(self, worker: Member) -> None:
+        if worker.alive:
+            worker.kill() if self.processes else worker.stop()
 
     def _create_topics(self) -> None:
         with apps.configured(

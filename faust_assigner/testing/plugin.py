@@ -5,7 +5,9 @@ The plugin imports only pytest until a test uses one of its fixtures.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,15 +58,13 @@ def fleet(tmp_path: Path) -> Iterator[StartFleet]:
     with needs("faust"):
         from faust_assigner.testing.fleet import Fleet
 
-    started: list[Fleet] = []
+    numbers = count()
 
     def start(app: Any, **options: Any) -> Fleet:
-        started.append(Fleet(app, tmp_path / f"fleet-{len(started)}", **options))
-        started[-1].start()
-        return started[-1]
+        one = Fleet(app, tmp_path / f"fleet-{next(numbers)}", **options)
+        fleets.callback(one.close)
+        one.start()
+        return one
 
-    try:
+    with contextlib.ExitStack() as fleets:
         yield start
-    finally:
-        for one in reversed(started):
-            one.close()

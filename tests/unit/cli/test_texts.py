@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import click
 import pytest
 from click.testing import CliRunner
 
+import faust_assigner.cli.status as status_module
 from faust_assigner.cli.failure import quiet_kafka, reported_errors
 from faust_assigner.cli.options import Number
 from faust_assigner.cli.scaler import _pairs
 from faust_assigner.cli.simulate import _names, _numbers, _range
 from faust_assigner.cli.why import _moment
 from faust_assigner.errors import ConfigError
+from tests.support.status import group
 
 NOW = datetime(2026, 11, 23, 2, 0, 30, 5, tzinfo=UTC)
 
@@ -139,3 +141,25 @@ def test_an_error_of_ours_is_a_line_and_an_exit_code(
             raise ZeroDivisionError
 
     assert isinstance(CliRunner().invoke(broken, []).exception, ZeroDivisionError)
+
+
+def test_a_closed_output_is_no_error_of_the_command() -> None:
+    """As of ``| head``: click ends the command silently."""
+    with pytest.raises(BrokenPipeError), reported_errors():
+        raise BrokenPipeError
+
+
+async def test_a_repeated_status_ends_with_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed look is reported and repeated; a closed output ends the command."""
+    made = group(2)
+
+    class OneLook:
+        async def look(self) -> Any:
+            return made.evidence()
+
+    def closed(*_: Any) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(status_module, "_show", closed)
+    with pytest.raises(BrokenPipeError):
+        await status_module._line(cast(Any, OneLook()), False, True)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from click.testing import CliRunner, Result
 
 from faust_assigner.cli import main
+from faust_assigner.cli.deploy_check import _one_look
 from faust_assigner.cli.screen import console
-from faust_assigner.deploy.play import Question
+from faust_assigner.deploy.judge import COPIES, Budget
+from faust_assigner.deploy.pauses import Recoveries
+from faust_assigner.deploy.play import NoSuchWorker, Question
 from faust_assigner.deploy.render import render
-from tests.unit.deploy.looks import asked, at_rest, look
+from faust_assigner.deploy.steps import Known
+from tests.unit.deploy.looks import asked, at_rest, evidence, look
 
 NOWHERE = ("--bootstrap", "127.0.0.1:1", "--group", "shop")
 
@@ -72,3 +78,33 @@ def test_a_limit_that_is_no_finite_number_is_refused(option: str, value: str) ->
     done = command(*NOWHERE, "shop-1", option, value)
     assert done.exit_code == 2
     assert f"'{value}' is not a finite number" in done.output
+
+
+async def test_a_wait_names_the_error_of_the_last_check() -> None:
+    """A misspelled worker is not taken for a silent broker; the last check raises the error."""
+
+    class Looking:
+        async def look(self) -> Any:
+            return evidence(at_rest())
+
+    def one(*, must_answer: bool) -> Any:
+        question = Question(kind="stop", workers=("nobody",))
+        known = Known(recoveries=Recoveries(origin="a ledger"))
+        looks: Any = Looking()
+        return _one_look(looks, question, Budget(), known, must_answer=must_answer)
+
+    assert await one(must_answer=False) == (
+        "no worker 'nobody' in the group; its members are w0, w1, w2"
+    )
+    with pytest.raises(NoSuchWorker):
+        await one(must_answer=True)
+
+
+def test_an_empty_group_is_not_in_a_round() -> None:
+    """Its state is not Stable; the report names the reason."""
+    made = at_rest()
+    made.state = "Empty"
+    made.metadata.clear()
+    checks = {one.name: one.text for one in asked(look(made), Question(kind="rolling")).checks}
+    assert checks["no round is under way"] == "the group has no members"
+    assert checks[COPIES] == "the group has no members"

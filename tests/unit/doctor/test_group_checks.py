@@ -385,3 +385,11 @@ def test_each_code_of_a_group_is_fired_in_this_file() -> None:
     fired |= {"FA001", "FA002", "FA003", "FA004", "FA007", "FA008", "FA009", "FA010", "FA012"}
     fired |= {"FA014", "FA015"}
     assert fired == {code.code for code in CODES if GROUP in code.looks_at}
+
+
+def test_an_empty_group_is_named_as_such() -> None:
+    """No rebalance hides its members."""
+    evidence = group(2).evidence(heard={})
+    evidence = replace(evidence, group=replace(evidence.group, state="Empty", members=()), heard={})
+    (sentence,) = unchecked(facts(evidence=evidence))
+    assert sentence.startswith("The group has no members")

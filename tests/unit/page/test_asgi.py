@@ -111,6 +111,14 @@ async def test_events_end_when_the_page_is_closed(app: Any) -> None:
     assert getattr(app, MARK).watch._streams == 0
 
 
+async def test_a_head_request_on_the_event_stream_holds_no_place(app: Any) -> None:
+    """It ends with the headers of a stream, even if all places are taken."""
+    await seen(app)
+    getattr(app, MARK).watch._streams = watch.MOST_STREAMS
+    status, headers, body = await asyncio.wait_for(get(app, "/events", method="HEAD"), 20)
+    assert (status, headers["content-type"], body) == (200, "text/event-stream", b"")
+
+
 async def test_a_page_beyond_the_last_place_is_refused_as_busy(app: Any) -> None:
     """503, which a browser tries again later; the streams that are open stay."""
     await seen(app)

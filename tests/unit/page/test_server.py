@@ -125,3 +125,14 @@ async def test_a_stream_beyond_the_last_place_is_refused_as_busy() -> None:
     watch._streams = MOST_STREAMS
     async with client(watch) as browser:
         assert (await browser.get("/events")).status == 503
+
+
+async def test_a_head_request_on_the_event_stream_holds_no_place() -> None:
+    """It ends with the headers of a stream, even if all places are taken."""
+    watch = await looked()
+    watch._streams = MOST_STREAMS
+    async with client(watch) as browser:
+        found = await asyncio.wait_for(browser.head("/events"), 20)
+        assert (found.status, found.content_type) == (200, "text/event-stream")
+        assert await found.read() == b""
+    assert watch._streams == MOST_STREAMS

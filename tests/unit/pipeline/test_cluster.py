@@ -160,3 +160,55 @@ def test_a_keystore_that_is_not_pem_is_refused_with_the_way_to_one(
         cluster._ssl_context(given)
     with pytest.raises(ConfigError, match="No such file"):
         cluster._ssl_context({**given, "ssl.keystore.type": "pem"})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("security.protocal", "security.protocol"),
+        ("sasl.user", "sasl.username"),
+        ("boostrap.servers", "bootstrap.servers"),
+        ("Security.Protocol", "security.protocol"),
+        ("security_protocol", "security.protocol"),
+        ("sasl_plain_password", "sasl.password"),
+        ("sasl.mechanisms", "sasl.mechanism"),
+        ("ssl.ca.location", "ssl.truststore.location"),
+    ],
+)
+def test_a_misspelled_property_is_refused_with_the_nearest_name(
+    tmp_path: Path, name: str, meant: str
+) -> None:
+    """Ignored, security.protocal would mean a connection without TLS."""
+    path = tmp_path / "client.properties"
+    path.write_text(f"{name}=x\n")
+    with pytest.raises(ConfigError, match=f"client.properties: .*'{name}'; did you mean {meant}"):
+        client_properties(str(path), {})
+
+
+def test_a_misspelled_property_in_the_environment_is_refused() -> None:
+    """As in the file, by the property's name."""
+    with pytest.raises(ConfigError, match=r"KAFKA_.*'sasl\.pasword'.*sasl\.password"):
+        client_properties(None, {"FAUST_ASSIGNER_KAFKA_SASL_PASWORD": "x"})
+
+
+def test_a_vendors_property_is_logged_and_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Names that Kafka defines are not logged, whether or not a command uses them."""
+    known = {"client.id": "me", "sasl.oauthbearer.scope": "x", "acks": "all"}
+    vendors = {"schema.registry.ssl.truststore.location": "/x", "schema.registry.url": "http://x"}
+    path = tmp_path / "client.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in (known | vendors).items()))
+    assert client_properties(str(path), {}) == known | vendors
+    assert [one.args[1] for one in caplog.records if isinstance(one.args, tuple)] == sorted(vendors)
+
+
+def test_variables_of_kubernetes_are_no_properties(caplog: pytest.LogCaptureFixture) -> None:
+    """Each pod beside a Service faust-assigner-kafka has them; Spark's connector must not get them."""
+    environment = {
+        "FAUST_ASSIGNER_KAFKA_SERVICE_HOST": "10.0.0.1",
+        "FAUST_ASSIGNER_KAFKA_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+        "FAUST_ASSIGNER_KAFKA_CLIENT_ID": "me",
+    }
+    assert client_properties(None, environment) == {"client.id": "me"}
+    assert not caplog.records

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from faust_assigner.status.build import build
 from faust_assigner.status.described import EAGER, STOCK, STRANGER, decode_group
@@ -465,3 +466,33 @@ def test_a_silent_worker_that_may_be_either_of_two_members_has_a_row_of_its_own(
     assert len(report.members) == 5
     assert "w9 (does not answer)" in report.waits[0].text
     assert any(problem.startswith("w9 was in the last round") for problem in report.problems)
+
+
+def test_an_empty_group_is_not_in_a_rebalance() -> None:
+    """No assignment is hidden, and --worker would not help."""
+    made = group(2)
+    evidence = made.evidence(heard={})
+    evidence = replace(evidence, group=replace(evidence.group, state="Empty", members=()), heard={})
+    assert build(evidence).problems == ()
+
+
+@pytest.mark.parametrize("capacity", ["nan", "inf", "much"])
+def test_a_capacity_that_is_no_finite_number_is_unknown(capacity: str) -> None:
+    """JSON has neither NaN nor Infinity; the text comes from a worker."""
+    made = group(1)
+    answer = heard(made, "m0", settings={"FAUST_ASSIGNER_CAPACITY": capacity})
+    (member,) = build(rebalancing(made, heard=answer)).members
+    assert member.capacity is None
+
+
+def test_a_topic_without_a_name_is_left_out() -> None:
+    """Kafka accepts any bytes as metadata; a null in a list of texts is valid in its format."""
+    made = group(2)
+    said = ConsumerProtocolMemberMetadata.decode(made.metadata["m1"])
+    made.metadata["m1"] = ConsumerProtocolMemberMetadata(
+        0, [*said.subscription, None], said.user_data
+    ).encode()
+    evidence = made.evidence()
+    assert evidence.group.members[1].topics == frozenset(made.topics)
+    assert evidence.group.members[1].problem == ""
+    assert build(evidence).problems == ()

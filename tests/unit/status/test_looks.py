@@ -9,17 +9,19 @@ from typing import Any, cast
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from aiokafka.errors import GroupLoadInProgressError
 
 from faust_assigner.clients.groups import GroupNotFound, NoBrokerAnswers
 from faust_assigner.errors import FaustAssignerError, TryAgain
 from faust_assigner.status import collect
 from faust_assigner.status.collect import TRIES, Looks, Where, _check, _topics
-from faust_assigner.status.described import DescribedGroup, DescribedMember
+from faust_assigner.status.described import DescribedGroup, DescribedMember, replaced_urls
 from faust_assigner.status.evidence import Evidence, Heard
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, SILENT
-from faust_assigner.wire.join import JoinData
+from faust_assigner.wire.join import JoinData, encode_join
 from faust_assigner.wire.worker_status import Peer, Peers, Rounds, RoundTold, WorkerStatus
+from tests.support.status import group as made_group
 
 
 class Net:
@@ -351,3 +353,54 @@ async def test_a_silent_coordinator_is_told_within_its_time() -> None:
     """The error names who was silent, and the time."""
     with pytest.raises(TryAgain, match=r"the coordinator did not answer within 0\.01 s"):
         await collect._in_time(asyncio.Event().wait(), 0.01, "the coordinator")
+
+
+@pytest.mark.parametrize("address", ["no host/at all", "[::1", "a b"])
+async def test_an_address_that_is_no_host_is_not_guessed(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """A broker may report any text; the other members are queried."""
+    made = net(
+        monkeypatch, group(member("m1", address=address), member("m2"), state=MOVING), workers=()
+    )
+    await made.looks.look()
+    assert made.asked[0] == {"http://10.0.0.1:6066"}
+
+
+def of_two_static_members() -> tuple[DescribedGroup, str]:
+    """(A group whose member ``a`` has moved to a new URL without a round, its former URL)."""
+    made = made_group(2)
+    made.offers = {"m0": {"instance_id": "a"}, "m1": {"instance_id": "b"}}
+    made.round()
+    moved = replace(made.claims["m0"], url="http://new:6066", instance_id="a")
+    made.metadata["m0"] = ConsumerProtocolMemberMetadata(
+        0, sorted(made.topics), encode_join(moved, made.topics)
+    ).encode()
+    return made.described(), "http://w0:6066"
+
+
+async def test_the_former_process_of_an_instance_id_is_queried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two processes with one id may both answer; a former process that has ended is no evidence."""
+    described, former = of_two_static_members()
+    made = net(monkeypatch, described)
+    members = {"http://new:6066", "http://w1:6066"}
+    assert set((await made.looks.look()).heard) == members
+    assert made.asked == [members | {former}]
+    made.status[former] = WorkerStatus(app="shop", member_id="m9", instance_id="a")
+    assert set((await made.looks.look()).heard) == members | {former}
+
+
+def test_only_an_instance_id_at_another_url_has_been_replaced() -> None:
+    """A dynamic member, a member that left and an unreadable directory name no process."""
+    described, former = of_two_static_members()
+    assert replaced_urls(described) == {former}
+    assert replaced_urls(replace(described, members=described.members[1:])) == frozenset()
+    assert replaced_urls(made_group(2).described()) == frozenset()
+    broken = tuple(
+        replace(one, given=replace(one.given, directory=b"x")) if one.given else one
+        for one in described.members
+    )
+    assert replaced_urls(replace(described, members=broken)) == frozenset()
+    assert replaced_urls(replace(described, members=())) == frozenset()

@@ -139,3 +139,39 @@ def test_moves_amid_a_round_are_those_after_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Fleet, "owners", lambda self: seen.append(self._is_at_rest) or {})
     assert not fleet.moves()
     assert seen == [True]
+
+
+def test_each_worker_ends_even_if_another_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the broker; the failure is raised afterwards."""
+    fleet = object.__new__(Fleet)
+    fleet.processes, fleet._stack = False, contextlib.ExitStack()
+    events: list[str] = []
+    fleet._stack.callback(events.append, "broker")
+
+    def worker(name: str) -> Any:
+        def stop() -> None:
+            events.append(name)
+            if name == "w2":
+                raise AssertionError("waited 60 s for: the worker w2 to stop")
+
+        return SimpleNamespace(alive=True, thaw=lambda: events.append("thaw"), stop=stop)
+
+    fleet.workers = {name: worker(name) for name in ("w1", "w2", "w3")}
+    with pytest.raises(AssertionError, match="w2 to stop"):
+        fleet.close()
+    assert events == ["thaw"] * 3 + ["w3", "w2", "w1", "broker"]
+
+
+def test_a_fleet_that_does_not_come_to_rest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ``with`` block never begins, so that its end would not come."""
+    fleet = object.__new__(Fleet)
+    closed: list[bool] = []
+
+    def fails(self: Fleet) -> None:
+        raise AssertionError("waited 120 s for: the group to be at rest")
+
+    monkeypatch.setattr(Fleet, "start", fails)
+    monkeypatch.setattr(Fleet, "close", lambda self: closed.append(True))
+    with pytest.raises(AssertionError, match="at rest"), fleet:
+        pytest.fail("it has not started")
+    assert closed == [True]
