@@ -60,7 +60,10 @@ class Compaction:
                 )
 
     async def clean_all(self) -> int:
-        """Compact the partitions that are due now, the dirtiest first; return the bytes freed."""
+        """Compact the partitions that are due now, the dirtiest first; return the bytes freed.
+
+        Raises the first failure, after all other partitions.
+        """
         due: list[tuple[float, int, Topic, PartitionLog]] = []
         for number, (topic, log) in enumerate(self._compacted()):
             found = self._due(topic, log)
@@ -70,10 +73,20 @@ class Compaction:
                 await asyncio.sleep(0)
         due.sort(key=lambda one: one[:2])
         freed = 0
+        failed: list[tuple[str, Exception]] = []
         for _, _, topic, log in due:
-            freed += await self._clean(topic, log)
+            try:
+                freed += await self._clean(topic, log)
+            except Exception as error:
+                failed.append((f"{topic.name}-{log.number}", error))
         if freed:
             self._host.freed()
+        if failed:
+            name, first = failed[0]
+            if isinstance(first, StoreFailed):
+                raise StoreFailed(f"{len(failed)} partitions; {name}: {first}") from first
+            first.add_note(f"while compacting {name}, and {len(failed) - 1} others failed")
+            raise first
         return freed
 
     def _compacted(self) -> Iterator[tuple[Topic, PartitionLog]]:

@@ -12,7 +12,7 @@ import pytest
 from faust_assigner.broker.compaction import Compaction
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage import cleaning
+from faust_assigner.broker.storage import clean_writes, cleaning
 from faust_assigner.broker.storage.cleaning import KEY_COST, Rules
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import parse_batch
@@ -153,6 +153,26 @@ async def test_a_topic_that_is_compacted_no_more_keeps_its_records_from_then_on(
     monkeypatch.setattr(node, "aside", aside)
     assert await node.compaction.clean_all() == 0
     assert (list(log.index.bases), log.cleaned_to) == ([0, 1, 2], 0)
+
+
+@pytest.mark.parametrize("error", [StoreFailed("damaged"), ZeroDivisionError()])
+async def test_a_partition_that_cannot_be_compacted_does_not_stop_the_others(
+    node: Node, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """It would stop them in each round; the error names the partition."""
+    logs = [write(topic(node, name), b"a", b"a", b"b") for name in ("bad", "good")]
+    begin = clean_writes.begin
+
+    def fail(log: PartitionLog, *rest: Any) -> Any:
+        if log is logs[0]:
+            raise error
+        return begin(log, *rest)
+
+    monkeypatch.setattr(clean_writes, "begin", fail)
+    with pytest.raises(type(error)) as raised:
+        await node.compaction.clean_all()
+    assert [list(log.index.bases) for log in logs] == [[0, 1, 2], [1, 2]]
+    assert "bad-0" in "".join([str(raised.value), *getattr(raised.value, "__notes__", ())])
 
 
 @pytest.mark.parametrize(
