@@ -18,16 +18,24 @@ CLIENT_CERTIFICATES = {
 
 
 class Certificates:
-    """One TLS context. Open connections keep their certificate; new ones get the latest."""
+    """The TLS context of the listeners, which hands each new connection to the context of the latest files.
+
+    Open connections keep their certificate. A context that is in use is never changed: OpenSSL can add
+    authorities to a context, but cannot remove them.
+    """
 
     def __init__(self, settings: Settings) -> None:
         """Load the files. Raises ConfigError if a file is missing or unusable."""
         self._settings = settings
         self._seen = self._stamps()
         try:
-            self.context = self._load()
+            self.context = self._latest = self._load()
         except OSError as error:
             raise ConfigError(f"the TLS files cannot be read: {error}") from None
+        self.context.sni_callback = self._hand_over
+
+    def _hand_over(self, peer: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: object) -> None:
+        peer.context = self._latest
 
     def _files(self) -> tuple[Path, ...]:
         names = (self._settings.ssl_keystore_location, self._settings.ssl_truststore_location)
@@ -45,14 +53,15 @@ class Certificates:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = CLIENT_CERTIFICATES[settings.ssl_client_auth]
-        self._fill(context)
-        return context
-
-    def _fill(self, context: ssl.SSLContext) -> None:
-        settings = self._settings
+        if (
+            settings.ssl_client_auth != "none"
+        ):  # a resumed session would skip the check of a certificate
+            context.options |= ssl.OP_NO_TICKET
+            context.num_tickets = 0
         context.load_cert_chain(settings.ssl_keystore_location, password=_no_password)
         if settings.ssl_truststore_location:
             context.load_verify_locations(settings.ssl_truststore_location)
+        return context
 
     def reload(self) -> bool:
         """Load changed files; if they do not match, keep the previous certificate."""
@@ -61,8 +70,7 @@ class Certificates:
             return False
         self._seen = stamps
         try:
-            self._load()  # into a separate context first, so that a bad key cannot break the used one
-            self._fill(self.context)
+            self._latest = self._load()
         except (OSError, ConfigError) as error:
             logger.error(
                 "the changed TLS files are unusable; new connections get the former "

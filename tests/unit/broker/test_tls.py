@@ -135,3 +135,52 @@ def test_a_client_needs_a_certificate_as_the_setting_says(
     context = files.open(ssl_client_auth=choice, ssl_truststore_location=store).context
     assert (context.verify_mode, context.minimum_version) == (mode, ssl.TLSVersion.TLSv1_2)
     assert len(context.get_ca_certs()) == 1
+
+
+def is_let_in(
+    certificates: Certificates, client: ssl.SSLContext, sessions: list[ssl.SSLSession | None]
+) -> bool:
+    """Whether the broker accepts the client, after a handshake in memory that resumes its last session."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    mine = client.wrap_bio(to_client, to_server, session=sessions[-1])
+    server = certificates.context.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for end in (mine, server):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError:
+                return False
+    server.write(b"x")
+    mine.read(1)  # with the ticket of the session
+    sessions.append(mine.session)
+    return server.getpeercert() is not None
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_an_authority_that_left_the_trust_store_signs_for_no_new_connection(
+    files: Files, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """After a reload, also for a client that resumes its session; the new authority's clients are let in."""
+    trust, authorities, clients = tmp_path / "trust.pem", [], []
+    sessions: list[list[ssl.SSLSession | None]] = [[None], [None]]
+    for name in ("former", "latter"):
+        folder = tmp_path / name
+        folder.mkdir()
+        authorities.append(Authority(folder, name))
+        pair = authorities[-1].sign("client")
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+        client.maximum_version = version
+        client.load_cert_chain(pair.cert, pair.key)
+        clients.append(client)
+    trust.write_bytes(authorities[0].ca.read_bytes())
+    certificates = files.open(ssl_client_auth="required", ssl_truststore_location=str(trust))
+    found = [is_let_in(certificates, *one) for one in zip(clients, sessions, strict=True)]
+    assert found == [True, False]
+    trust.write_bytes(authorities[1].ca.read_bytes())
+    os.utime(trust, (1_000_000_000, 1_000_000_000))
+    assert certificates.reload()
+    found = [is_let_in(certificates, *one) for one in zip(clients, sessions, strict=True)]
+    assert found == [False, True]
