@@ -177,11 +177,12 @@ async def end_txn(call: Call, request: Any) -> Values:
             return {"error_code": ErrorCode.coordinator_not_available}
         event = EndAndBump(*producer, fresh_id)
     error = _ask(call, END_TXN, transactional_id, event)
+    # Read before the wait for the disk: meanwhile a new producer may fence this one.
+    ended = call.node.transactions.get(transactional_id)
     if error is ErrorCode.none:
         error = await _flush(call, transactional_id)
     if error is not ErrorCode.none or call.version < BUMPING_SINCE:
         return {"error_code": error}
-    ended = call.node.transactions.get(transactional_id)
     assert ended is not None, "an end without an error keeps its transactional id"
     return {
         "error_code": error,

@@ -410,3 +410,23 @@ def test_a_transaction_lasts_as_long_as_the_broker_allows(timeout_ms: int, error
         return await Producer(hall).init(transaction_timeout=timeout)
 
     assert in_hall(story) == error
+
+
+def test_an_end_that_waits_for_the_disk_does_not_get_the_epoch_of_the_next_producer() -> None:
+    """The next producer begins during the wait: the one before must stay fenced."""
+
+    async def story(hall: Hall) -> tuple[int, int, int]:
+        hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
+        before, after = Producer(hall), Producer(hall)
+        await before.init()
+        await before.add(0)
+
+        async def flushed() -> None:
+            assert await after.init() == 0
+
+        hall.node.flushing.flushed = flushed  # type: ignore[method-assign]
+        ended = await before.end(5)
+        before.epoch = ended.producer_epoch
+        return ended.producer_epoch, after.epoch, (await before.add(0))[0]
+
+    assert in_hall(story) == (1, 2, PRODUCER_FENCED)
