@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from kio.schema.errors import ErrorCode
 
@@ -15,7 +15,7 @@ from faust_assigner.broker.api.operations import of_cluster
 from faust_assigner.broker.groups.configs import GROUP_CONFIGS
 from faust_assigner.broker.settings import Settings, kafka_name
 from faust_assigner.broker.storage.store import StoreFailed
-from faust_assigner.broker.topic_configs import INT, TOPIC_CONFIGS, kafka_type
+from faust_assigner.broker.topic_configs import INT, LIST, TOPIC_CONFIGS, kafka_type
 from faust_assigner.broker.topics import Refused, Topic
 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
@@ -200,15 +200,18 @@ def _edited(call: Call, resource: Any, configs: Mapping[str, str]) -> dict[str, 
         elif change.config_operation == DELETE:
             changed.pop(change.name, None)
         elif change.config_operation != SET:
-            words = {APPEND: "APPEND to", SUBTRACT: "SUBTRACT from"}
-            word = words.get(change.config_operation, "change")
-            raise Refused(
-                ErrorCode.invalid_config,
-                f"Can't {word} key {change.name} because its type is not LIST.",
-            )
+            _refuse_edit(change)
         else:
             changed[change.name] = change.value
     return changed
+
+
+def _refuse_edit(change: Any) -> NoReturn:
+    words = {APPEND: "APPEND to", SUBTRACT: "SUBTRACT from"}
+    word = words.get(change.config_operation, "change")
+    raise Refused(
+        ErrorCode.invalid_config, f"Can't {word} key {change.name} because its type is not LIST."
+    )
 
 
 async def list_config_resources(call: Call, request: Any) -> Values:
@@ -243,6 +246,8 @@ def _apply(call: Call, topic: Topic, configs: dict[str, str], change: Any) -> No
     if change.config_operation == SET:
         configs[change.name] = change.value
         return
+    if TOPIC_CONFIGS[change.name][1].config_type != LIST:
+        _refuse_edit(change)
     parts = [p for p in call.node.config(topic, change.name).split(",") if p]
     given = change.value.split(",")
     if change.config_operation == APPEND:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -148,7 +148,7 @@ async def _data(wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
 
 async def _answer(
     call: Call,
-    wants: Sequence[Want],
+    wants: list[Want],
     max_bytes: int,
     session: FetchSession | None,
 ) -> Values:
@@ -156,7 +156,11 @@ async def _answer(
     readings: dict[int, Reading] = {}
     aborted: dict[int, list[Values]] = {}
     for number, want in enumerate(wants):
-        if want.log is not None and want.error is ErrorCode.none and not want.log.deleted:
+        if want.log is None or want.error is not ErrorCode.none or want.log.deleted:
+            pass
+        elif want.offset < want.log.start_offset:  # trimmed while the consumer waited
+            wants[number] = replace(want, error=ErrorCode.offset_out_of_range)
+        else:
             # The first batch is returned regardless of its size, so that the consumer can pass it (KIP-74).
             reading = want.log.plan_read(
                 want.offset,

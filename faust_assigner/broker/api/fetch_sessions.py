@@ -17,7 +17,7 @@ from faust_assigner.broker.api.call import Call, Values
 NO_SESSION: Final = 0
 FIRST_EPOCH, FINAL_EPOCH = 0, -1
 LAST_EPOCH: Final = 2**31 - 1
-MAX_PARTITIONS: Final = 10_000  # a larger request gets no session
+MAX_PARTITIONS: Final = 10_000  # a larger request gets no session, and a larger session ends
 TOPIC_IDS_SINCE: Final = 13
 
 Place = tuple[Any, int]  # topic name or id, partition
@@ -87,6 +87,9 @@ def session_of(call: Call, request: Any) -> tuple[FetchSession | None, ErrorCode
     if not session.parts:
         call.peer.fetch_session = None
         return None, ErrorCode.none
+    if len(session.parts) > MAX_PARTITIONS:
+        call.peer.fetch_session = None
+        return None, ErrorCode.fetch_session_id_not_found  # the consumer asks again, in full
     session.advance()
     return session, ErrorCode.none
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -24,6 +24,16 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
     -6,
 )
 UNKNOWN: Final = -1
+NEVER: Final = 2**15  # above all versions
+#: The first version of ListOffsets in which a special timestamp is known.
+KNOWN_SINCE: Final[Mapping[int, int]] = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING: 11,
+}
 
 
 async def list_offsets(call: Call, request: Any) -> Values:
@@ -60,6 +70,8 @@ async def _partition(call: Call, name: str, same: Sequence[Any], *, is_committed
     }
     if len(same) > 1:
         return values | {"error_code": ErrorCode.invalid_request}
+    if part.timestamp < 0 and call.version < KNOWN_SINCE.get(part.timestamp, NEVER):
+        return values | {"error_code": ErrorCode.unsupported_version}
     if log is None:
         return values | {"error_code": ErrorCode.unknown_topic_or_partition}
     if getattr(part, "current_leader_epoch", -1) > LEADER_EPOCH:

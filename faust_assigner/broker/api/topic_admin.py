@@ -215,12 +215,16 @@ async def delete_records(call: Call, request: Any) -> Values:
 
 
 def _trim(call: Call, name: str, part: Any) -> Values:
+    topic = call.node.catalogue.get(name)
     log: PartitionLog | None = call.node.catalogue.partition(name, part.partition_index)
     values = {"partition_index": part.partition_index, "low_watermark": -1}
     if internal_topics.is_internal(name):
         return values | {"error_code": ErrorCode.invalid_topic_exception}
-    if log is None:
+    if topic is None or log is None:
         return values | {"error_code": ErrorCode.unknown_topic_or_partition}
+    policy = call.node.config(topic, "cleanup.policy")
+    if "compact" in policy and "delete" not in policy:
+        return values | {"error_code": ErrorCode.policy_violation}
     target = log.end_offset if part.offset == HIGH_WATERMARK else part.offset
     if not 0 <= target <= log.end_offset:
         return values | {"error_code": ErrorCode.offset_out_of_range}

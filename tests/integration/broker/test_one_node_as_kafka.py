@@ -11,7 +11,7 @@ import pytest
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.testing.kafka import KafkaServer
-from tests.support.clients.raw_client import RawClient, batch
+from tests.support.clients.raw_client import RawClient, batch, keyed_record
 
 ACLS, CREATE, DELETE, LOG_DIRS, ELECT, REASSIGN, REASSIGNMENTS, QUOTAS = (
     29,
@@ -24,6 +24,7 @@ ACLS, CREATE, DELETE, LOG_DIRS, ELECT, REASSIGN, REASSIGNMENTS, QUOTAS = (
     48,
 )
 CHANGE, QUORUM = 49, 55
+POLICY_VIOLATION = 44
 ANY_ACL = {
     "resource_type_filter": 1,
     "resource_name_filter": None,
@@ -180,3 +181,50 @@ def test_a_node_alone_answers_what_tools_probe_as_kafka_does(kafka: KafkaServer)
     with EmbeddedBroker() as broker:
         ours = told(broker.bootstrap)
     assert {step: (ours[step], theirs[step]) for step in theirs if ours[step] != theirs[step]} == {}
+
+
+def small_rules(bootstrap: str) -> dict[str, int]:
+    """The errors of DeleteRecords by policy, of special timestamps by version, and of edits of configs."""
+    seen = dict[str, int]()
+    policies = ("delete", "compact", "compact,delete", "")
+    names = {policy: f"rules-{uuid.uuid4().hex[:8]}" for policy in policies}
+    with RawClient(bootstrap, 30) as client:
+        for policy, name in names.items():
+            configs = [{"name": "cleanup.policy", "value": policy}]
+            new = {"name": name, "num_partitions": 1, "replication_factor": 1, "configs": configs}
+            client.call(19, 5, topics=[new])
+            deadline = time.monotonic() + 20
+            while client.produce(name, 0, batch(keyed_record(b"k", b"v"))).error_code:
+                assert time.monotonic() < deadline, f"no topic {name}"
+                time.sleep(0.05)
+            parts = [{"partition_index": 0, "offset": 1}]
+            (topic,) = client.call(21, 2, topics=[{"name": name, "partitions": parts}]).topics
+            seen[f"trimmed {policy}"] = int(topic.partitions[0].error_code)
+        for version in range(4, 12):
+            for timestamp in range(-7, 0):
+                parts = [{"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": -1}]
+                wanted = [{"name": names["delete"], "partitions": parts}]
+                (topic,) = client.call(2, version, replica_id=-1, topics=wanted).topics
+                found = int(topic.partitions[0].error_code)
+                seen[f"timestamp {timestamp}, version {version}"] = found
+        for way in (2, 3):
+            for config, value in (("retention.ms", "604800000"), ("cleanup.policy", "delete")):
+                change = {"name": config, "config_operation": way, "value": value}
+                resource = {
+                    "resource_type": 2,
+                    "resource_name": names["compact,delete"],
+                    "configs": [change],
+                }
+                (answer,) = client.call(44, 1, resources=[resource]).responses
+                seen[f"{config}, edit {way}"] = int(answer.error_code)
+    return seen
+
+
+@pytest.mark.kafka
+def test_small_rules_are_kafkas(kafka: KafkaServer) -> None:
+    """A topic that is only compacted keeps its records; old requests know few timestamps."""
+    theirs = small_rules(kafka.bootstrap)
+    with EmbeddedBroker() as broker:
+        ours = small_rules(broker.bootstrap)
+    assert ours == theirs
+    assert theirs["trimmed compact"] == POLICY_VIOLATION

@@ -11,7 +11,7 @@ from typing import Any
 import faust
 import pytest
 from confluent_kafka import TopicPartition as CTopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from faust.stores.rocksdb import RocksDBOptions
 
 from faust_assigner.app.recovery.bring_up import (
@@ -281,6 +281,13 @@ def test_a_chain_of_snapshots_forgets_what_retention_removed(local: App, tmp_pat
     cluster, url = Cluster(local.bootstrap), str(tmp_path / "chain")
     [before, *_] = take_snapshot(cluster, local.changelog, url)
     admin = AdminClient({"bootstrap.servers": local.bootstrap})
+    policy = ConfigEntry(
+        "cleanup.policy", "compact,delete", incremental_operation=AlterConfigOpType.SET
+    )
+    changelog = ConfigResource(
+        ConfigResource.Type.TOPIC, local.changelog, incremental_configs=[policy]
+    )
+    admin.incremental_alter_configs([changelog])[changelog].result(30)
     cut = CTopicPartition(local.changelog, 0, before.next_offset - 10)
     for done in admin.delete_records([cut]).values():
         done.result(30)

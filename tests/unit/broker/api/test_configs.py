@@ -14,8 +14,8 @@ from tests.support.hall import Hall, in_hall
 DESCRIBE, REPLACE, EDIT, LIST = 32, 33, 44, 74
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 DYNAMIC_TOPIC, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, DYNAMIC_GROUP = 1, 3, 4, 5, 8
-SET, UNSET, APPEND = 0, 1, 2
-INVALID_REQUEST = 42
+SET, UNSET, APPEND, SUBTRACT = 0, 1, 2, 3
+INVALID_CONFIG, INVALID_REQUEST = 40, 42
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 
@@ -149,6 +149,20 @@ def test_a_value_that_is_appended_again_stays_once() -> None:
         return topic.configs["cleanup.policy"]
 
     assert in_hall(story) == "delete,compact"
+
+
+@pytest.mark.parametrize("way", [APPEND, SUBTRACT])
+@pytest.mark.parametrize(
+    ("name", "value"), [("retention.ms", "604800000"), ("message.timestamp.type", "CreateTime")]
+)
+def test_only_a_list_is_edited(way: int, name: str, value: str) -> None:
+    """Also where the result would be a valid value; the topic keeps its default."""
+
+    async def story(hall: Hall) -> tuple[int, dict[str, str]]:
+        topic = hall.node.catalogue.create("t", 1, {})
+        return await edited(hall, TOPIC, (name, way, value)), dict(topic.configs)
+
+    assert in_hall(story) == (INVALID_CONFIG, {})
 
 
 def test_version_0_of_the_list_knows_client_metrics_alone() -> None:

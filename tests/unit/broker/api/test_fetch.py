@@ -222,3 +222,22 @@ def test_the_first_answer_after_an_error_is_news_with_unchanged_offsets() -> Non
     session.update((), [place])
     session.update([(place, None)], ())
     assert answered(high=6, start=1), "a partition that is named anew"
+
+
+def test_a_log_that_is_trimmed_while_a_consumer_waits_puts_its_offset_out_of_range() -> None:
+    """Records after a gap, without an error, would hide the lost ones from the consumer."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        log = hall.node.catalogue.create("t", 1, {}).partitions[0]
+        await ask(hall, PRODUCE, 9, **to_topic(batch()))
+        limits = {"topics": wanting(1), "max_bytes": 10_000, "min_bytes": 2 * log.size}
+        asked = asyncio.ensure_future(ask(hall, FETCH, 11, max_wait=LATER, **limits))
+        while not log.waiters:
+            await asyncio.sleep(0)
+        log.trim(1)
+        for _ in range(2):
+            await ask(hall, PRODUCE, 9, **to_topic(batch()))
+        (part,) = (await asked).responses[0].partitions
+        return int(part.error_code), len(part.records or b"")
+
+    assert in_hall(story) == (OUT_OF_RANGE, 0)

@@ -282,3 +282,20 @@ def test_the_session_of_a_lost_connection_gives_its_place_back() -> None:
         return counts
 
     assert in_hall(story) == [1, 0]
+
+
+@pytest.mark.parametrize(("more", "error"), [(1, 0), (2, NOT_FOUND)])
+def test_a_session_that_grows_too_large_ends(
+    monkeypatch: pytest.MonkeyPatch, more: int, error: int
+) -> None:
+    """Each request may add partitions, also unknown ones, so a session would take all memory."""
+    monkeypatch.setattr(fetch_sessions, "MAX_PARTITIONS", 2)
+
+    async def story(hall: Hall) -> list[int]:
+        consumer = await with_partitions(hall, 1)
+        await consumer.fetch(0, 1)
+        named = [{**wanting(1)[0], "topic": f"unknown-{n}"} for n in range(more)]
+        codes = [int((await consumer.fetch(1, topics=named)).error_code)]
+        return [*codes, int((await consumer.fetch(2)).error_code)]
+
+    assert in_hall(story) == [error, error]

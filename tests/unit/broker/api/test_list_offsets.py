@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.support.hall import Hall, in_hall
 
 PRODUCE, LIST_OFFSETS, EPOCH_END = 0, 2, 23
 LATEST, LATEST_TIERED, EARLIEST_PENDING = -1, -5, -6
-UNKNOWN_PARTITION, STORAGE_ERROR, UNKNOWN_LEADER_EPOCH = 3, 56, 75
+UNKNOWN_PARTITION, UNSUPPORTED_VERSION, STORAGE_ERROR, UNKNOWN_LEADER_EPOCH = 3, 35, 56, 75
 
 
 async def two_records(hall: Hall) -> None:
@@ -23,11 +24,14 @@ async def two_records(hall: Hall) -> None:
         await ask(hall, PRODUCE, 9, **to_topic(batch(timestamp=timestamp)))
 
 
-async def listed(hall: Hall, timestamp: int, *, epoch: int = -1) -> Any:
+async def listed(hall: Hall, timestamp: int, *, epoch: int = -1, version: int = 11) -> Any:
     """The answer for partition 0 of "t"."""
     part = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": epoch}
+    values: dict[str, Any] = {"replica_id": -1, "isolation_level": 0}
+    if version >= 10:
+        values["timeout"] = datetime.timedelta(seconds=1)
     topics = [{"name": "t", "partitions": [part]}]
-    answer = await ask(hall, LIST_OFFSETS, 8, replica_id=-1, isolation_level=0, topics=topics)
+    answer = await ask(hall, LIST_OFFSETS, version, topics=topics, **values)
     return answer.topics[0].partitions[0]
 
 
@@ -115,3 +119,21 @@ def test_the_end_of_a_partition_that_does_not_exist_is_an_error() -> None:
         return int(answer.topics[0].partitions[0].error_code)
 
     assert in_hall(story) == UNKNOWN_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "since"), [(-1, 4), (-2, 4), (-3, 7), (-4, 8), (-5, 9), (-6, 11), (-7, 12)]
+)
+def test_a_special_timestamp_is_known_from_its_version_on(timestamp: int, since: int) -> None:
+    """As in Kafka; below, the answer has an error and no offset. -7 is unknown in all versions."""
+
+    async def story(hall: Hall) -> list[tuple[int, int]]:
+        await two_records(hall)
+        answers = [await listed(hall, timestamp, version=version) for version in range(4, 12)]
+        return [
+            (version, int(answer.offset))
+            for version, answer in enumerate(answers, 4)
+            if answer.error_code == UNSUPPORTED_VERSION
+        ]
+
+    assert in_hall(story) == [(version, -1) for version in range(4, since)]

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from tests.support.asking import ask, to_topic
-from tests.support.clients.raw_client import batch
+from tests.support.clients.raw_client import batch, keyed_record
 from tests.support.hall import Hall, in_hall
 
 PRODUCE, CREATE, DELETE, DELETE_RECORDS, GROW, COMMIT = 0, 19, 20, 21, 37, 8
 BAD_PARTITIONS, BAD_REPLICATION, BAD_ASSIGNMENT, INVALID_REQUEST = 37, 38, 39, 42
+POLICY_VIOLATION = 44
 
 
 async def created(hall: Hall, **topic: Any) -> int:
@@ -130,3 +131,27 @@ def test_a_topic_to_delete_is_named_in_one_way(both: bool) -> None:
         return int(answer.responses[0].error_code)
 
     assert in_hall(story) == (INVALID_REQUEST if both else 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "found"),
+    [
+        ("delete", (0, 1)),
+        ("compact,delete", (0, 1)),
+        ("", (0, 1)),
+        ("compact", (POLICY_VIOLATION, 0)),
+    ],
+)
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(
+    policy: str, found: tuple[int, int]
+) -> None:
+    """Its first records may be the only ones of their keys."""
+
+    async def story(hall: Hall) -> tuple[int, int]:
+        log = hall.node.catalogue.create("t", 1, {"cleanup.policy": policy}).partitions[0]
+        await ask(hall, PRODUCE, 9, **to_topic(batch(keyed_record(b"k", b"v"))))
+        parts = [{"partition_index": 0, "offset": 1}]
+        answer = await ask(hall, DELETE_RECORDS, 1, topics=[{"name": "t", "partitions": parts}])
+        return int(answer.topics[0].partitions[0].error_code), log.start_offset
+
+    assert in_hall(story) == found
