@@ -15,6 +15,7 @@ MAX_OFFSETS_PER_GROUP: Final = 200_000
 MAX_PENDING_MEMBERS: Final = 10_000  # member ids of one group that are assigned but not used yet
 MAX_PRODUCERS_PER_PARTITION: Final = 10_000
 MAX_ACLS: Final = 10_000
+MAX_CREDENTIALS: Final = 20_000  # a user has one for each SCRAM mechanism
 MAX_TRANSACTIONAL_IDS: Final = 100_000  # at the limit, a new id replaces the longest idle one
 MAX_ARRAY_ELEMENTS: Final = 250_000  # of one request, nested arrays included
 MAX_PROTOCOLS_PER_MEMBER: Final = 1_000

@@ -9,8 +9,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from faust_assigner.broker.api.call import Api, Call, Values
+from faust_assigner.broker.limits import MAX_CREDENTIALS
 from faust_assigner.broker.security.credentials import (
     ITERATIONS,
+    LONGEST_SALT,
     LONGEST_USER,
     MECHANISMS,
     MOST_ITERATIONS,
@@ -129,7 +131,10 @@ def _alter(call: Call, user: str, changes: Sequence[Any]) -> None:
             deletes.append((user, mechanism))
     if len(changes) > 1:  # Kafka allows one change per user in a request, for any mechanisms
         raise Refused(ErrorCode.duplicate_resource, f"user {user!r} is changed twice")
-    call.node.credentials.change(puts, deletes)
+    credentials = call.node.credentials
+    if len(credentials) >= MAX_CREDENTIALS and any(credentials.get(*name) is None for name in puts):
+        raise Refused(ErrorCode.policy_violation, f"there are {MAX_CREDENTIALS} credentials")
+    credentials.change(puts, deletes)
 
 
 def _credential(mechanism: str, change: Any) -> Credential:
@@ -140,6 +145,10 @@ def _credential(mechanism: str, change: Any) -> Credential:
         )
     if not change.salt or not change.salted_password:
         raise Refused(ErrorCode.unacceptable_credential, "the salt or the password is empty")
+    if len(change.salt) > LONGEST_SALT:
+        raise Refused(
+            ErrorCode.unacceptable_credential, f"the salt has more than {LONGEST_SALT} bytes"
+        )
     return from_salted(mechanism, change.salted_password, change.salt, change.iterations)
 
 

@@ -79,6 +79,10 @@ class GroupConfigs:
         for name, value in configs.items():
             self._check(name, value)
         self._check_together(configs)
+        if configs and group_id not in self._set and len(self._set) >= limits.MAX_GROUPS:
+            raise Refused(
+                ErrorCode.policy_violation, f"{limits.MAX_GROUPS} groups have configs of their own"
+            )
         if validate_only:
             return
         key = PREFIX + group_id.encode()

@@ -1,7 +1,7 @@
 """Users and their salted credentials (RFC 5802): passwords are not stored and cannot be recovered.
 
-A credential belongs to a user and a SCRAM mechanism. A PLAIN log-in checks the password against any of the
-user's credentials.
+A credential belongs to a user and a SCRAM mechanism. A PLAIN log-in checks the password against the user's
+first credential in the order of MECHANISMS.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ ITERATIONS: Final = 4_096
 MOST_ITERATIONS: Final = 16_384
 SALT_BYTES: Final = 16
 LONGEST_USER: Final = 1_024  # bytes
+LONGEST_SALT: Final = 1_024  # bytes
 
 
 class Credential(NamedTuple):
@@ -73,6 +74,9 @@ class Credentials:
         """Return (user, mechanism) pairs in order."""
         return iter(sorted(self._known))
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def get(self, user: str, mechanism: str) -> Credential | None:
         """Return the user's credential for a mechanism, or None."""
         return self._known.get((user, mechanism))
@@ -112,11 +116,11 @@ class Credentials:
 
     def is_password(self, user: str, password: str) -> bool:
         """Check a user's password; equally slow for an unknown user. In any thread."""
-        name = next(((user, m) for m in MECHANISMS if (user, m) in self._known), None)
-        mechanism = MECHANISMS[0] if name is None else name[1]
-        known = self.made_up(user, mechanism) if name is None else self._known[name]
+        found = {m: known for m in MECHANISMS if (known := self._known.get((user, m))) is not None}
+        mechanism = next(iter(found), MECHANISMS[0])
+        known = found.get(mechanism) or self.made_up(user, mechanism)
         given = from_password(mechanism, password, known.salt, known.iterations)
-        return hmac.compare_digest(given.stored_key, known.stored_key) and name is not None
+        return hmac.compare_digest(given.stored_key, known.stored_key) and bool(found)
 
 
 def read_users(path: Path) -> list[tuple[str, str]]:

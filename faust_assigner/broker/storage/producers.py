@@ -92,9 +92,7 @@ class ProducerBook:
         state.is_forgotten = False
         state.batches.append((base_sequence, advance(base_sequence, last_delta), base_offset))
         state.last_seen_ms = now_ms
-        self._states[producer_id] = state  # re-inserted, so the longest idle producer is first
-        if len(self._states) > MAX_PRODUCERS_PER_PARTITION:
-            del self._states[next(iter(self._states))]
+        self._keep(producer_id, state)
 
     def mark(self, producer_id: int, epoch: int, now_ms: int, *, is_trimmed: bool = False) -> None:
         """Record the marker of a transaction's end; under a later epoch the sequence restarts.
@@ -105,7 +103,12 @@ class ProducerBook:
         if state is None or state.epoch != epoch:
             state = ProducerState(epoch, is_forgotten=is_trimmed and state is None)
         state.last_seen_ms, state.coordinator_epoch = now_ms, COORDINATOR_EPOCH
-        self._states[producer_id] = state
+        self._keep(producer_id, state)
+
+    def _keep(self, producer_id: int, state: ProducerState) -> None:
+        self._states[producer_id] = state  # re-inserted, so the longest idle producer is first
+        if len(self._states) > MAX_PRODUCERS_PER_PARTITION:
+            del self._states[next(iter(self._states))]
 
     def items(self) -> Iterator[tuple[int, ProducerState]]:
         """Return producer ids and their states, the longest idle first."""

@@ -12,6 +12,7 @@ import cramjam
 XERIAL: Final = b"\x82SNAPPY\0"
 XERIAL_HEADER: Final = 16
 GZIP_MEMBER: Final = b"\x1f\x8b\x08"
+GZIP_STEP: Final = 16 * 1024  # bytes: zlib copies the rest of its input at the end of each member
 LZ4_MAGIC: Final = 0x184D2204
 #: A frame of independent blocks of at most 64 KiB, without checksums of content or blocks. The last byte is
 #: the checksum of the two bytes before it.
@@ -76,16 +77,19 @@ def _pack_zstd(body: bytes) -> bytes:
 def _gzip(body: bytes, limit: int) -> bytes:
     """Decompress one or more members; ignore bytes after the last one, as Java does."""
     out: list[bytes] = []
+    position = 0
     while True:
         member = zlib.decompressobj(wbits=31)
-        out.append(member.decompress(body, limit + 1))
-        limit -= len(out[-1])
-        if limit < 0:
-            raise TooMuch
-        if not member.eof:
-            raise Unreadable("the gzip stream ends early")
-        body = member.unused_data
-        if not body.startswith(GZIP_MEMBER):
+        while not member.eof:
+            piece = body[position : position + GZIP_STEP]
+            if not piece:
+                raise Unreadable("the gzip stream ends early")
+            out.append(member.decompress(piece, limit + 1))
+            limit -= len(out[-1])
+            if limit < 0:
+                raise TooMuch
+            position += len(piece) - len(member.unused_data)
+        if not body.startswith(GZIP_MEMBER, position):
             return b"".join(out)
 
 

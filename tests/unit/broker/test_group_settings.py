@@ -60,6 +60,19 @@ def test_a_setting_that_cannot_be_stored_does_not_hold() -> None:
     assert found.explicit("g") == {}
 
 
+def test_only_so_many_groups_have_settings_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group need not exist for it, so that any client could fill the store; known ones still change."""
+    monkeypatch.setattr(limits, "MAX_GROUPS", 1)
+    found = GroupConfigs(MemoryStore(), Settings.parse({}))
+    found.configure("g", {SESSION: "50000"}, validate_only=False)
+    found.configure("g", {SESSION: "51000"}, validate_only=False)
+    with pytest.raises(Refused, match="have configs of their own"):
+        found.configure("h", {SESSION: "50000"}, validate_only=False)
+    found.configure("g", {}, validate_only=False)
+    found.configure("h", {SESSION: "50000"}, validate_only=False)
+    assert list(found) == ["h"]
+
+
 # -- offsets -----------------------------------------------------------------------------------
 
 

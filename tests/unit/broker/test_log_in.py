@@ -15,6 +15,7 @@ from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.security import gate as module
 from faust_assigner.broker.security.credentials import (
     ITERATIONS,
+    LONGEST_SALT,
     LONGEST_USER,
     MECHANISMS,
     MOST_ITERATIONS,
@@ -29,6 +30,7 @@ from tests.support.hall import Hall, Wire, frames, in_hall
 
 SCRAM = MECHANISMS[0]
 FETCH, METADATA, API_VERSIONS, HANDSHAKE, AUTHENTICATE, DESCRIBE, ALTER = 1, 3, 18, 17, 36, 50, 51
+POLICY_VIOLATION = 44
 FAILED, UNSUPPORTED_MECHANISM, ILLEGAL_STATE, NOT_FOUND, DUPLICATE, UNACCEPTABLE = (
     58,
     33,
@@ -310,6 +312,8 @@ def upsert(**more: Any) -> dict[str, Any]:
         ([upsert(iterations=ITERATIONS - 1)], [], UNACCEPTABLE),
         ([upsert(iterations=MOST_ITERATIONS + 1)], [], UNACCEPTABLE),
         ([upsert(salt=b"")], [], UNACCEPTABLE),
+        ([upsert(salt=b"s" * LONGEST_SALT)], [], 0),
+        ([upsert(salt=b"s" * (LONGEST_SALT + 1))], [], UNACCEPTABLE),
         ([upsert(salted_password=b"")], [], UNACCEPTABLE),
         ([upsert(name="")], [], UNACCEPTABLE),
         ([upsert(name="u" * LONGEST_USER)], [], 0),
@@ -346,3 +350,20 @@ def test_a_description_of_a_user_has_no_salt_and_no_key() -> None:
     infos, text = in_hall(story)
     assert infos == [(1, ITERATIONS), (2, ITERATIONS)]
     assert not re.search("salt|key|secret", text)
+
+
+def test_credentials_are_stored_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit an existing one is still changed and deleted; without authorizer any client may ask."""
+    monkeypatch.setattr(sasl, "MAX_CREDENTIALS", 2)
+
+    async def story(hall: Hall) -> list[int]:
+        codes = []
+        for change in (upsert(), upsert(mechanism=2), upsert(name="v"), upsert(salt=b"t")):
+            answer = await ask(hall, ALTER, 0, upsertions=[change], deletions=[])
+            codes.append(int(answer.results[0].error_code))
+        gone = [{"name": "u", "mechanism": 2}]
+        await ask(hall, ALTER, 0, upsertions=[], deletions=gone)
+        answer = await ask(hall, ALTER, 0, upsertions=[upsert(name="v")], deletions=[])
+        return [*codes, int(answer.results[0].error_code), len(hall.node.credentials)]
+
+    assert in_hall(story) == [0, 0, POLICY_VIOLATION, 0, 0, 2]

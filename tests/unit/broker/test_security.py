@@ -165,3 +165,12 @@ def test_a_file_of_users_is_named_where_it_is_wrong_and_its_passwords_are_not(
     assert "canary" not in str(refused.value)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_users(tmp_path / "none")
+
+
+def test_a_plain_password_is_that_of_the_users_first_mechanism() -> None:
+    """A later change for the other mechanism alone does not change it."""
+    found = Credentials(MemoryStore())
+    found.change({("alice", "SCRAM-SHA-512"): from_password("SCRAM-SHA-512", "later")})
+    assert found.is_password("alice", "later")
+    found.change({("alice", "SCRAM-SHA-256"): from_password("SCRAM-SHA-256", "first")})
+    assert [found.is_password("alice", one) for one in ("first", "later")] == [True, False]

@@ -7,14 +7,16 @@ import logging
 import mmap
 import os
 import struct
+import zlib
 from pathlib import Path
+from typing import Any
 
 import cramjam
 import pytest
 
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage import producers, write_audit
+from faust_assigner.broker.storage import producers, unpacking, write_audit
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.producers import ProducerBook
 from faust_assigner.broker.storage.rate_limited_log import (
@@ -257,6 +259,46 @@ def test_a_gzip_body_of_several_members_is_read_to_its_end() -> None:
         unpack(GZIP, body, 6)
 
 
+def test_many_gzip_members_cost_no_more_bytes_than_a_few_steps_of_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """zlib copies the rest of its input after each member: 500 copies of a whole body here."""
+    given: list[int] = []
+    make = zlib.decompressobj
+
+    class Counting:
+        """A decompressor that counts the bytes of its input."""
+
+        def __init__(self, **more: Any) -> None:
+            self.true = make(**more)
+
+        def decompress(self, data: bytes, limit: int) -> bytes:
+            """Count and decompress."""
+            given.append(len(data))
+            return self.true.decompress(data, limit)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.true, name)
+
+    monkeypatch.setattr(unpacking.zlib, "decompressobj", Counting)
+    monkeypatch.setattr(unpacking, "GZIP_STEP", 100)
+    body = b"".join(gzip.compress(bytes([n % 256]) * 300) for n in range(500))
+    assert unpack(GZIP, body, 150_000) == b"".join(bytes([n % 256]) * 300 for n in range(500))
+    assert sum(given) <= 100 * len(given) < 10 * len(body)
+
+
+def test_a_gzip_body_that_ends_early_is_unreadable_at_each_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where it ends together with a step."""
+    monkeypatch.setattr(unpacking, "GZIP_STEP", 4)
+    body = gzip.compress(bytes(range(64)))
+    assert unpack(GZIP, body, 64) == bytes(range(64))
+    for end in range(len(body)):
+        with pytest.raises(Unreadable):
+            unpack(GZIP, body[:end], 64)
+
+
 def test_snappy_as_javas_streams_write_it_is_read() -> None:
     """A header, then blocks with their lengths; the cap is on all of them together."""
     blocks = [bytes(cramjam.snappy.compress_raw(part)) for part in (b"one ", b"two")]
@@ -325,6 +367,8 @@ def test_of_too_many_producers_the_longest_idle_is_forgotten(
         book.record(producer, 0, sequence, 0, sequence, 0)
     gap = [parse_batch(batch(producer_id=producer, epoch=0, sequence=5)) for producer in (1, 2, 3)]
     assert [bool(book.judge(each).error) for each in gap] == [True, False, True]
+    book.mark(4, 0, 0)
+    assert [producer for producer, _ in book.items()] == [3, 4]
 
 
 # -- lines about strangers -------------------------------------------------------------------
