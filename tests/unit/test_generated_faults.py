@@ -269,7 +269,7 @@ def test_the_tests_of_a_file() -> None:
     assert room_tests(ROOT, "faust_assigner/app/recovery/restore_throttle.py") == (
         "tests/unit/app/recovery",
     )
-    assert room_tests(ROOT, "faust_assigner/app/host/duties/put.py") == ("tests/unit/app/host",)
+    assert room_tests(ROOT, "faust_assigner/app/host/duties/table.py") == ("tests/unit/app/host",)
     assert "tests/unit/app/test_assignor.py" in room_tests(ROOT, "faust_assigner/app/assignor.py")
     assert "tests/unit/test_planner.py" in room_tests(ROOT, "faust_assigner/planner.py")
     below = room_tests(ROOT, "faust_assigner/coordinator/assignors/uniform.py")

@@ -7,13 +7,21 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from faust_assigner.app.host.duties.row import HERE, ORIGINAL
-from faust_assigner.app.host.duties.table import CALLS, PUT, TAKEN, Duty, Put, Taken
+from faust_assigner.app.host.duties.table import (
+    CALLS,
+    HERE,
+    ORIGINAL,
+    PUT,
+    TAKEN,
+    Duty,
+    Put,
+    Taken,
+)
 
 HEAD = """\
 # Duties of what we replace
 
-Made from `faust_assigner/app/host/duties/`:
+Made from `faust_assigner/app/host/duties/duties.toml`:
 `python -m faust_assigner.app.host.duties.page docs/reference/duties.md`.
 
 A method of Faust, mode or aiokafka does more than its name says: it sends signals, calls sensors and

@@ -1,25 +1,73 @@
-"""Every method of Faust, mode and aiokafka that ours override, replace or wrap, and its duties."""
+"""Every method of Faust, mode and aiokafka that ours override, replace or wrap, and its duties.
+
+The rows are in ``duties.toml``; a test compares them with our classes and with the host's source.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
 
-from faust_assigner.app.host.duties.assignor import ASSIGNOR
-from faust_assigner.app.host.duties.calls import CALLS as CALLS
-from faust_assigner.app.host.duties.client import CLIENT
-from faust_assigner.app.host.duties.consumer import CONSUMER
-from faust_assigner.app.host.duties.put import PUT as PUT
-from faust_assigner.app.host.duties.row import HERE, ORIGINAL
-from faust_assigner.app.host.duties.row import Duty as Duty
-from faust_assigner.app.host.duties.row import Put as Put
-from faust_assigner.app.host.duties.row import Taken as Taken
-from faust_assigner.app.host.duties.tables import TABLES
-
-TAKEN: Final[tuple[Taken, ...]] = (*CONSUMER, *CLIENT, *ASSIGNOR, *TABLES)
+#: As a place: our method in this row.
+HERE = "here"
+#: As a place: the host's own method, which ours calls on the paths where the duty is due.
+ORIGINAL = "original"
 
 
-def places_of(row: Taken, duty: Duty) -> tuple[str, ...]:
-    """Return our functions that fulfil the duty; the host's own method is omitted."""
-    return tuple(
-        row.ours if place == HERE else place for place in duty.where.split() if place != ORIGINAL
-    )
+class Duty(NamedTuple):
+    """A visible effect of the host's method.
+
+    ``what`` uses the words of ``tests/support/host/source.py``, which reads the host's source. A
+    duty that the syntax tree does not show begins with ``also``. ``where`` names our functions as
+    ``module:Class.name``, separated by spaces. If ``where`` is empty, no function of ours fulfils
+    the duty, and ``why`` gives the reason.
+    """
+
+    what: str
+    where: str
+    why: str = ""
+
+
+class Taken(NamedTuple):
+    """A method of the host, ``module:Class.name``, and our function that replaces it on some path.
+
+    ``why`` names these paths or the difference. ``duties`` are the duties of the host's method. In
+    the file, ``names`` lists methods that are alike; ``host`` and ``ours`` are then their classes.
+    """
+
+    host: str
+    ours: str
+    why: str
+    duties: tuple[Duty, ...]
+
+
+class Put(NamedTuple):
+    """An attribute of a host's object that our code replaces at ``site``.
+
+    ``made`` is our function or class. ``holds`` is the parameter or expression by which ``made``
+    calls the host's original; it is empty without such a call. ``why`` is necessary if there is no
+    call, or if some path has none.
+    """
+
+    site: str
+    host: str
+    made: str
+    holds: str
+    why: str = ""
+
+
+def _taken(row: Mapping[str, Any]) -> Iterator[Taken]:
+    duties = tuple(Duty(*duty) for duty in row.get("duties", ()))
+    for name in row["names"].split() if "names" in row else [""]:
+        dotted = f".{name}" if name else ""
+        yield Taken(f"{row['host']}{dotted}", f"{row['ours']}{dotted}", row.get("why", ""), duties)
+
+
+_FILE = files("faust_assigner.app.host.duties").joinpath("duties.toml")
+_TABLES = tomllib.loads(_FILE.read_text("utf-8"))
+TAKEN: Final = tuple(taken for row in _TABLES["taken"] for taken in _taken(row))
+PUT: Final = tuple(Put(site, *row) for site, row in _TABLES["put"].items())
+#: Our class -> names of its methods, separated by spaces, that call the host's method on every path.
+CALLS: Final[Mapping[str, str]] = _TABLES["calls"]
