@@ -9,10 +9,16 @@ from typing import NoReturn
 
 import click
 
+from faust_assigner.wire.worker_status import printable
+
 
 def fail(message: object, code: int) -> NoReturn:
-    """Print an error on stderr and exit; the codes are listed in ``pipeline/failure.py``."""
-    click.echo(f"faust-assigner: {message}", err=True)
+    """Print an error on stderr and exit; the codes are listed in ``pipeline/failure.py``.
+
+    The message may contain names of strangers: of members, or from a ledger.
+    """
+    text = "\n".join(printable(line) for line in str(message).splitlines())
+    click.echo(f"faust-assigner: {text}", err=True)
     raise SystemExit(code)
 
 

@@ -11,16 +11,21 @@ from rich.text import Text
 
 from faust_assigner.status.render import span
 from faust_assigner.story.tell import Answer
+from faust_assigner.wire.worker_status import printable
 
 
 def render(answer: Answer) -> RenderableType:
-    """Render the whole answer; times are UTC."""
+    """Render the whole answer; times are UTC. Ledgers contain texts from any client of the group."""
     return Group(*_parts(answer))
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(printable(text), style=style)
 
 
 def _parts(answer: Answer) -> Iterator[RenderableType]:
     still = "" if answer.restored_s is None else f"; restored {span(answer.restored_s)} later"
-    yield Text(f"{answer.headline}{still} (group {answer.group})", style="bold")
+    yield _text(f"{answer.headline}{still} (group {answer.group})", "bold")
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
@@ -31,17 +36,19 @@ def _parts(answer: Answer) -> Iterator[RenderableType]:
             day = moment.strftime("%Y-%m-%d")
             table.add_row(f"  {day} UTC", "")
         table.add_row(
-            f"  {moment.strftime('%H:%M:%S')}.{moment.microsecond // 1000:03}", event.text
+            f"  {moment.strftime('%H:%M:%S')}.{moment.microsecond // 1000:03}", _text(event.text)
         )
     yield table
     if answer.rule:
-        yield Text(f"rule: it {answer.rule}")
+        yield _text(f"rule: it {answer.rule}")
     if answer.avoided_by:
         best, *others = answer.avoided_by
-        yield Text.assemble("avoided by: ", (best.change, "bold"), f": {best.then}")
+        yield (
+            Text("avoided by: ").append(_text(best.change, "bold")).append(_text(f": {best.then}"))
+        )
         for other in others:
-            yield Text(f"        or: {other.change}: {other.then}")
+            yield _text(f"        or: {other.change}: {other.then}")
     elif answer.rule and not answer.unknown and not answer.is_first:
         yield Text("avoided by: none of the tried changes")
     for sentence in answer.unknown:
-        yield Text(f"not known: {sentence}", style="yellow")
+        yield _text(f"not known: {sentence}", "yellow")

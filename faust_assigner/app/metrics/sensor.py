@@ -17,7 +17,7 @@ from faust_assigner.app.metrics import exporters, readings
 from faust_assigner.app.metrics.book import Book, Series, Snapshot
 from faust_assigner.app.metrics.copies import Copies
 from faust_assigner.app.metrics.document import peers_of, status_of
-from faust_assigner.app.metrics.figures import SEVERAL
+from faust_assigner.app.metrics.figures import BY_NAME, COUNTER, SEVERAL
 from faust_assigner.app.metrics.probes import Restores, ready_problems
 from faust_assigner.app.metrics.recent_rounds import RecentRounds
 from faust_assigner.app.metrics.stalled import StalledPartitions
@@ -39,6 +39,8 @@ IDLE_ASK_S = 30.0
 #: Seconds that a request for the document waits for the broker's answer, and seconds for which the
 #: worker then goes on asking the broker.
 DOCUMENT_ASK_S, WATCHED_S = 1.0, 60.0
+#: Failed readings in a row that the last readings replace: a rebalance may disturb a reading.
+BRIDGED_LOOKS = 5
 #: Seconds that the broker has to answer.
 ASK_TIMEOUT_S = 4.0
 
@@ -81,6 +83,7 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
         self._led: tuple[int, Mapping[str, Series]] = -1, {}
         self._round_began: float | None = None
         self._has_failed = False
+        self._failed_looks = 0
 
     @property
     def app_id(self) -> str:
@@ -221,14 +224,28 @@ class MetricsSensor(faust.Sensor):  # type: ignore[misc]
             self._sizes = await asyncio.to_thread(state_sizes, held, tables)
 
     def _look_once(self) -> None:
-        """Read all figures and push them to exporters; a failure is logged once."""
+        """Read all figures and push them to exporters; a failure is logged once.
+
+        After :data:`BRIDGED_LOOKS` failures in a row the gauges are dropped, and ``ready`` is 0. Counters
+        keep their values: a counter that went back to 0 would count everything twice.
+        """
         try:
             self.look()
+            self._failed_looks = 0
+        except Exception:
+            self._failed_looks += 1
+            if self._failed_looks > BRIDGED_LOOKS:
+                self._read = {n: s for n, s in self._read.items() if BY_NAME[n].kind == COUNTER}
+            self._log_failure()
+        try:
             self._exporters.push()
         except Exception:
-            if not self._has_failed:
-                logger.exception("Could not read the metrics of this worker")
-            self._has_failed = True
+            self._log_failure()
+
+    def _log_failure(self) -> None:
+        if not self._has_failed:
+            logger.exception("Could not read the metrics of this worker")
+        self._has_failed = True
 
     def look(self) -> None:
         """Read all figures; on the app's thread."""

@@ -117,6 +117,7 @@ def test_kafkas_log_is_quiet_during_a_command_only() -> None:
     ("error", "code", "words"),
     [
         (ConfigError("wrong"), 2, "faust-assigner: wrong"),
+        (ConfigError("names \x1b[2J\nand more"), 2, "faust-assigner: names ?[2J\nand more\n"),
         (click.UsageError("odd"), 2, "odd"),
         (click.exceptions.Exit(5), 5, ""),
     ],

@@ -74,3 +74,18 @@ def test_no_change_is_said_only_if_changes_were_tried() -> None:
     assert words not in shown()
     assert words not in shown(rule="placed", is_first=True)
     assert words not in shown(rule="moves", unknown=("z",))
+
+
+def test_no_text_of_a_ledger_reaches_the_terminal_as_a_command() -> None:
+    """Ledger lines come from workers' URLs and files: a name may contain an escape sequence."""
+    odd = "\x1b]0;x\x07\x9b2J"
+    found = shown(
+        group=odd,
+        headline=odd,
+        events=(Event(at=0, text=odd),),
+        rule=odd,
+        avoided_by=(Remedy(change=odd, then=odd), Remedy(change=odd, then=odd)),
+        unknown=(odd,),
+    )
+    assert all(line.isprintable() for line in found)
+    assert sum(line.count("?]0;x??2J") for line in found) == 9

@@ -413,6 +413,33 @@ async def test_every_monitor_has_the_figures_without_labels(monitored: Scraped) 
     assert counts[PREFIX + "rounds_total"] == 0.0
 
 
+async def test_readings_that_fail_repeatedly_are_dropped(
+    monitored: Scraped, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker must not look healthy by its last reading; one failure amid a rebalance is bridged."""
+    sensor, monitor = monitored.sensor, Monitor()
+    monitored.app.sensors.add(monitor)
+    monkeypatch.setattr(sensor_module.MetricsSensor, "not_ready", lambda self: [])
+    monitored.app.assignor.counters["refused_members"] = 3
+
+    def ready() -> float:
+        sensor._look_once()
+        shown: float = monitor.asdict()["metric_counts"][PREFIX + "ready"]
+        return shown
+
+    assert ready() == 1.0
+    with monkeypatch.context() as patch:
+        patch.setattr(sensor_module.readings, "worker", lambda app: 1 / 0)
+        assert [ready() for _ in range(6)] == [1.0] * 5 + [0.0]
+        counts = monitor.asdict()["metric_counts"]
+        assert counts[PREFIX + "refused_members_total"] == 3.0, "a counter does not go back"
+    assert ready() == 1.0
+    with monkeypatch.context() as patch:
+        patch.setattr(sensor_module.readings, "worker", lambda app: 1 / 0)
+        assert ready() == 1.0, "the failures are counted from the last good reading"
+    assert caplog.text.count("Could not read the metrics") == 1
+
+
 async def test_statsd_and_datadog_get_gauges(
     monitored: Scraped, caplog: pytest.LogCaptureFixture
 ) -> None:
