@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 from yarl import URL
 
@@ -158,33 +159,32 @@ def _heard(
 def _guessed(
     members: Sequence[DescribedMember], urls: Mapping[str, str], evidence: Evidence
 ) -> dict[str, str]:
-    """Guess the URLs of silent members while the coordinator hides them.
+    """Guess the URLs of silent members while the coordinator hides them. Cost: O(members).
 
     A peer belongs to the member with its instance id, else with its host, else to the only remaining member.
     """
-    found = dict(urls)
-    free = [peer for peer in evidence.peers if peer.url not in found.values()]
-    for alike in (_same_instance, _same_host, _any):
+    found, known = dict(urls), {*urls.values()}
+    free = {peer.url: peer for peer in evidence.peers if peer.url not in known}
+    keys: tuple[tuple[_MemberKey, _PeerKey], ...] = (
+        (lambda member: member.instance_id or "", lambda peer: peer.instance_id or ""),
+        (lambda member: member.address, lambda peer: host_of(peer.url)),
+        (lambda member: "any", lambda peer: "any"),
+    )
+    for of_member, of_peer in keys:
         open_ = [member for member in members if not found[member.member_id]]
+        rivals = Counter(map(of_member, open_))
+        counted = Counter(map(of_peer, free.values()))
+        fitting = {of_peer(peer): peer.url for peer in free.values()}
         for member in open_:
-            fits = [peer for peer in free if alike(member, peer)]
-            rivals = [other for other in open_ if fits and alike(other, fits[0])]
-            if len(fits) == 1 and len(rivals) == 1:
-                found[member.member_id] = fits[0].url
-                free.remove(fits[0])
+            key = of_member(member)
+            if key and rivals[key] == counted[key] == 1:
+                found[member.member_id] = fitting[key]
+                del free[fitting[key]]
     return found
 
 
-def _same_instance(member: DescribedMember, peer: Peer) -> bool:
-    return bool(member.instance_id) and member.instance_id == peer.instance_id
-
-
-def _same_host(member: DescribedMember, peer: Peer) -> bool:
-    return host_of(peer.url) == member.address
-
-
-def _any(member: DescribedMember, peer: Peer) -> bool:
-    return True
+_MemberKey: TypeAlias = Callable[[DescribedMember], str]
+_PeerKey: TypeAlias = Callable[[Peer], str]
 
 
 def host_of(url: str) -> str:

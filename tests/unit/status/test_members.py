@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from faust_assigner.status import members as members_module
 from faust_assigner.status.build import build, changelogs_of
 from faust_assigner.status.described import (
     COOPERATIVE,
@@ -129,6 +132,20 @@ def test_two_members_without_an_instance_id_are_not_alike() -> None:
         "x": "http://h1:1",
         "y": "http://h2:1",
     }
+
+
+def test_the_cost_of_guesses_grows_with_the_members_and_not_with_their_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand silent members are named within a second: each URL is read a few times."""
+    read: list[str] = []
+    monkeypatch.setattr(members_module, "host_of", lambda url: read.append(url) or url[7:])
+    hosts = [f"10.0.0.{n}" for n in range(50)]
+    found = guessed(
+        {host: (None, host) for host in hosts}, *((f"http://{host}", None) for host in hosts)
+    )
+    assert found == {host: f"http://{host}" for host in hosts}
+    assert len(read) <= 2 * len(hosts)
 
 
 def test_a_peer_that_answers_elsewhere_has_no_row_of_its_own() -> None:
