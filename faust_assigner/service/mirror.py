@@ -15,8 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import Clock
@@ -31,9 +30,6 @@ logger = logging.getLogger(__name__)
 
 Listener = Callable[[Sequence[Change]], None]
 RETRY_S = 0.5
-#: The most unread changes of an operator's watch. Older changes are dropped: the screen shows the
-#: state.
-MAX_UNREAD = 10_000
 #: The most unreadable keys that a log line names.
 NAMED = 10
 #: The number of keys above which a worker thread compares a listing with the copy.
@@ -121,9 +117,9 @@ class Mirror:
             if began < rest_until:
                 await self._greet()
                 continue
-            await self._relist()
-            ended = self._clock.monotonic()
-            rest_until = ended + REST * (ended - began)
+            if await self._relist():
+                ended = self._clock.monotonic()
+                rest_until = ended + REST * (ended - began)
 
     async def _greet(self) -> None:
         try:
@@ -275,29 +271,6 @@ class Mirror:
                 ", ".join(new[:NAMED]),
                 ", ..." if len(new) > NAMED else "",
             )
-
-    async def watched(self) -> AsyncIterator[Change]:
-        """Iterate over every change from now on.
-
-        At most :data:`MAX_UNREAD` changes wait to be read; then the oldest are dropped.
-        """
-        unread: deque[Change] = deque(maxlen=MAX_UNREAD)
-        wake = asyncio.Event()
-
-        def heard(changes: Sequence[Change]) -> None:
-            unread.extend(changes)
-            wake.set()
-
-        self.listeners.append(heard)
-        try:
-            while True:
-                wake.clear()
-                while unread:
-                    yield unread.popleft()
-                await wake.wait()
-        finally:
-            with contextlib.suppress(ValueError):
-                self.listeners.remove(heard)
 
     async def past(self, revision: int, known: int) -> None:
         """Return when the copy has the write of ``revision``.

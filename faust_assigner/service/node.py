@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from faust_assigner.service.clock import Clock, SystemClock
 from faust_assigner.service.condition import Condition
 from faust_assigner.service.digest import Held
-from faust_assigner.service.errors import (
-    NotFound,
-    expelled,
-)
+from faust_assigner.service.errors import NotFound, StoreUnavailable, expelled
 from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.keys import (
     Keys,
@@ -43,6 +41,8 @@ from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Store
 from faust_assigner.service.tasks import ended, first
 from faust_assigner.service.view import Change, View
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["AssignerNode", "CountPartitions", "Metrics", "NoMetrics"]
 
@@ -87,7 +87,7 @@ class AssignerNode:
             store, self.keys, settings, clock, self._mirror, metrics, self._beats, node_id
         )
         self._rebalancer = Rebalancer(self._mirror, settings, clock, metrics)
-        self.overview = Overview(self._mirror, clock, self._rebalancer)
+        self.overview = Overview(self._mirror, self._rebalancer)
         self._election = Election(
             store, self.keys, settings, clock, node_id, self._lead, self._vacant
         )
@@ -177,9 +177,23 @@ class AssignerNode:
         checked_incarnation(consumer.incarnation)
         checked_endpoint(consumer.endpoint)
         check_claims(consumer)
-        for topic in consumer.topics:
-            await self._catalogue.need(checked_topic(topic))
+        await self._need_topics(consumer)
         return await self._sessions.register(consumer)
+
+    async def _need_topics(self, consumer: Consumer) -> None:
+        """Add the unknown topics of a subscription. Raises NotFound and StoreUnavailable.
+
+        A process that registers again keeps its other topics: a topic may have been removed since.
+        """
+        for topic in map(checked_topic, consumer.topics):
+            try:
+                await self._catalogue.need(topic)
+            except (NotFound, StoreUnavailable) as error:
+                if not consumer.returns:
+                    raise
+                logger.info("%s registers again without %s: %s", consumer.name, topic, error)
+                if isinstance(error, StoreUnavailable):
+                    return  # the next topic would wait, too; the leader asks Kafka later
 
     async def heartbeat(
         self,

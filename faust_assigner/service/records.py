@@ -151,7 +151,10 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class OpenHandoff:
-    """A hand-off with its id (the revision that created its key) and its age in seconds."""
+    """A hand-off with its id, the revision that created its key.
+
+    ``age_s``: seconds since this instance first saw the hand-off.
+    """
 
     handoff: Handoff
     handoff_id: int

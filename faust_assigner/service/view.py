@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -307,9 +307,8 @@ def unowned(view: View) -> int:
     return max(0, everything - sum(view.granted[process] for process in processes))
 
 
-def waits_in_vain(view: View, name: str) -> bool:
-    """Whether no ready consumer can take any of a draining consumer's partitions."""
-    ready = view.ready()
+def waits_in_vain(view: View, name: str, ready: Sequence[Consumer]) -> bool:
+    """Whether none of the ``ready`` consumers can take any of a draining consumer's partitions."""
     mine = view.incarnation(name)
     topics = {
         at.topic

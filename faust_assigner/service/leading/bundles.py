@@ -76,22 +76,25 @@ def lines(bundles: Iterable[Bundle]) -> Iterator[str]:
 def chunks(bundles: Sequence[Bundle], limit: int) -> Iterator[list[Bundle]]:
     """Group the bundles in order.
 
-    The compares and the writes of a group are each at most ``limit``, and its values at most
-    :data:`MAX_CHUNK_BYTES`. A bundle above these limits is a group of its own.
+    The different compares and the writes of a group are each at most ``limit``, and its values at
+    most :data:`MAX_CHUNK_BYTES`. A bundle above these limits is a group of its own.
     """
     chunk: list[Bundle] = []
-    sizes = [0, 0, 0]
+    compared: set[Compare] = set()
+    writes = size = 0
     for bundle in bundles:
         values = sum(len(write.value) for write in bundle.writes if isinstance(write, Put))
-        more = [len(bundle.compares), len(bundle.writes), values]
-        limits = (limit, limit, MAX_CHUNK_BYTES)
-        if chunk and any(
-            size + extra > most for size, extra, most in zip(sizes, more, limits, strict=True)
+        more = len(set(bundle.compares) - compared)
+        if chunk and (
+            len(compared) + more > limit
+            or writes + len(bundle.writes) > limit
+            or size + values > MAX_CHUNK_BYTES
         ):
             yield chunk
-            chunk, sizes = [], [0, 0, 0]
+            chunk, compared, writes, size = [], set(), 0, 0
         chunk.append(bundle)
-        sizes = [size + extra for size, extra in zip(sizes, more, strict=True)]
+        compared.update(bundle.compares)
+        writes, size = writes + len(bundle.writes), size + values
     if chunk:
         yield chunk
 

@@ -33,8 +33,9 @@ def rebalance(
 ) -> Iterator[Bundle]:
     """Assign orphans at once, then begin hand-offs while places are free. ``now``: unix seconds."""
     wanted, held, living = targets.owner, held_back(view), living_owners(view)
-    # An orphan with a hand-off has already been assigned by ``advance``.
-    for at in sorted(wanted.keys() - living.keys() - held):
+    # An orphan with a hand-off has already been assigned by ``advance``. Partitions for one consumer
+    # come together: they share a compare and a line of the log.
+    for at in sorted(wanted.keys() - living.keys() - held, key=lambda at: (wanted[at], at)):
         if not _is_fenced(view, at):
             yield _given(view, at, wanted[at])
     # A living, staying owner has unsubscribed from the topic and loses the partition. A dead
@@ -144,7 +145,9 @@ def _is_fenced(view: View, at: TopicPartition) -> bool:
 
 def _given(view: View, at: TopicPartition, to: str) -> Bundle:
     key = view.keys.handoff(at)
-    compares = (view.same(view.keys.assignment(at)), view.same(key), *_of_owner(view, at))
+    # If the new owner has changed, it may leave, or be a new process.
+    there = view.same(view.keys.consumer(to))
+    compares = (view.same(view.keys.assignment(at)), view.same(key), *_of_owner(view, at), there)
     writes: tuple[Write, ...] = (owner(view, at, to, view.incarnation(to)),)
     entry = view.assignments.get(at)
     why = "it had no owner" if entry is None else f"{entry.value.owner} is gone"
@@ -214,12 +217,13 @@ def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
     """
     for name in sorted(targets.replicas.keys() | view.replicas.keys()):
         yield from _replicas(view, name, targets.replicas.get(name, ()))
+    ready = view.ready()
     for name in sorted(view.draining):
         if not has_more(view, name):
             key = view.keys.consumer(name)
             told = (name, "drained: it owns no partitions any longer, and its stream ends")
             yield Bundle((view.same(key),), (Delete(key),), (told,))
-        elif name not in view.departed and waits_in_vain(view, name):
+        elif name not in view.departed and waits_in_vain(view, name, ready):
             # Its stream ends, and its partitions stay: after an outage the group does not await it.
             key = view.keys.consumer(name)
             yield Bundle((view.same(key),), (Put(view.keys.departed(name), b"dismissed"),))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import NotFound
 from faust_assigner.service.keys import checked_consumer
 from faust_assigner.service.leading.moves import planned
@@ -26,9 +27,8 @@ from faust_assigner.service.view import Change
 class Overview:
     """Reads of one group."""
 
-    def __init__(self, mirror: Mirror, clock: Clock, rebalancer: Rebalancer) -> None:
+    def __init__(self, mirror: Mirror, rebalancer: Rebalancer) -> None:
         self._mirror = mirror
-        self._clock = clock
         self._rebalancer = rebalancer
 
     async def consumers(self) -> tuple[Consumer, ...]:
@@ -47,10 +47,9 @@ class Overview:
 
     async def handoffs(self) -> tuple[OpenHandoff, ...]:
         """List all hand-offs under way, by topic and number."""
-        view, now = self._mirror.view, self._clock.wall()
         return tuple(
-            OpenHandoff(entry.value, entry.kv.create_revision, now - entry.value.started_at)
-            for _, entry in sorted(view.handoffs.items())
+            OpenHandoff(entry.value, entry.kv.create_revision, self._rebalancer.age_s(at))
+            for at, entry in sorted(self._mirror.view.handoffs.items())
         )
 
     async def topics(self) -> tuple[TopicConfig, ...]:
@@ -84,6 +83,16 @@ class Overview:
         targets = await self._rebalancer.targets(sorted([*there, *extra], key=lambda c: c.name))
         return tuple(planned(self._mirror.view, targets, without)) if targets else ()
 
-    def watch(self) -> AsyncIterator[Change]:
-        """Iterate over the store's changes, for operators' screens; old unread changes are lost."""
-        return self._mirror.watched()
+    @contextlib.contextmanager
+    def changes(self) -> Iterator[asyncio.Event]:
+        """Yield an event that every change of the store sets, from now to the end of the context."""
+        changed = asyncio.Event()
+
+        def heard(changes: Sequence[Change]) -> None:
+            changed.set()
+
+        self._mirror.listeners.append(heard)
+        try:
+            yield changed
+        finally:
+            self._mirror.listeners.remove(heard)

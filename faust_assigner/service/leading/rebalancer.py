@@ -16,6 +16,7 @@ from typing import TypeVar
 from faust_assigner.errors import PlanInputError
 from faust_assigner.service.clock import Clock
 from faust_assigner.service.errors import QuotaExceeded, StoreError
+from faust_assigner.service.handoff import TopicPartition
 from faust_assigner.service.heap import without_collections
 from faust_assigner.service.leading.advance import advance
 from faust_assigner.service.leading.bundles import (
@@ -182,6 +183,10 @@ class Rebalancer:
             self._mirror.view, lambda view: _targets(view, consumers, replicas, standing)
         )
 
+    def age_s(self, at: TopicPartition) -> float:
+        """Return the seconds since this instance first saw the partition's hand-off."""
+        return self._record.age_s(at, self._clock.monotonic())
+
     def _tell_ages(self, now: float) -> None:
         """Report the hand-offs' ages by phase, counted since this instance first saw each."""
         ages: dict[str, list[float]] = {}
@@ -231,7 +236,7 @@ class Rebalancer:
         write.
         """
         result = await term.commit(
-            [compare for bundle in bundles for compare in bundle.compares],
+            list(dict.fromkeys(compare for bundle in bundles for compare in bundle.compares)),
             [write for bundle in bundles for write in bundle.writes],
         )
         if result.succeeded:

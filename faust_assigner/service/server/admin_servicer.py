@@ -51,27 +51,13 @@ class AdminServicer:
         """Stream the state now and after every change, until the caller ends the call."""
         async with spoken(context):
             node = self._asked(request, context)
-            changed = asyncio.Event()
-            following = asyncio.create_task(self._follow(node, changed))
-            try:
+            with node.overview.changes() as changed:
                 while True:
                     changed.clear()
                     for part in await self._state(request.group, node):
                         yield part
                     await changed.wait()
                     await asyncio.sleep(TOGETHER_S)
-                    if following.done():
-                        await following
-                        return
-            finally:
-                following.cancel()
-
-    async def _follow(self, node: AssignerNode, changed: asyncio.Event) -> None:
-        try:
-            async for _ in node.overview.watch():
-                changed.set()
-        finally:
-            changed.set()
 
     async def _state(self, group: str, node: AssignerNode) -> list[pb.State]:
         """Return the state, made once for all callers: many watchers do not slow consumers."""

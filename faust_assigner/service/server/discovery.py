@@ -27,16 +27,22 @@ class KafkaTopics:
 
         Raises StoreUnavailable.
         """
-        async with self._turn:
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    return await self._count(topic)
-            except Exception as error:
-                await self._drop()
-                raise StoreUnavailable(
-                    f"Kafka at {self._bootstrap} did not return the number of partitions of "
-                    f"{topic}: {type(error).__name__}: {error}"
-                ) from error
+        try:
+            # The time includes the wait for requests before this one.
+            async with asyncio.timeout(self._timeout_s), self._turn:
+                return await self._connected(topic)
+        except Exception as error:
+            raise StoreUnavailable(
+                f"Kafka at {self._bootstrap} did not return the number of partitions of "
+                f"{topic}: {type(error).__name__}: {error}"
+            ) from error
+
+    async def _connected(self, topic: str) -> int | None:
+        try:
+            return await self._count(topic)
+        except BaseException:
+            await self._drop()
+            raise
 
     async def _count(self, topic: str) -> int | None:
         if self._client is None:

@@ -68,7 +68,7 @@ class Registered:
             # A later process has the name, or an operator has ended the drain.
             return Action.WAIT_FOR_DRAIN
         if has_more(self._mirror.view, name):
-            if not waits_in_vain(self._mirror.view, name):
+            if not waits_in_vain(self._mirror.view, name, self._mirror.view.ready()):
                 return Action.WAIT_FOR_DRAIN
             # No ready consumer can take its partitions. The key stays, so that no consumer takes
             # over before the process has stopped.

@@ -265,7 +265,7 @@ class Sessions:
                 by_operator=before.by_operator,
                 leaves=before.leaves and before.incarnation == after.incarnation,
                 # If True, _relieve() ends the new stream as its first step.
-                dismissed=_is_left_alone(self._mirror.view, after.name),
+                dismissed=_is_left_alone(self._mirror.view, after.name, self._mirror.view.ready()),
             )
         return replace(
             after,
@@ -357,9 +357,11 @@ class Sessions:
 
     def _relieve(self, view: View) -> None:
         """End the streams of draining consumers whose partitions no ready consumer can take."""
-        for name in sorted(view.draining):
+        leaving = [name for name in sorted(view.draining) if self.registry.get(name) is not None]
+        ready = view.ready() if leaving else []
+        for name in leaving:
             stream = self.registry.get(name)
-            if stream is not None and _is_left_alone(view, name):
+            if stream is not None and _is_left_alone(view, name, ready):
                 self._end(stream, Ended.DRAINED)
                 self._drop(stream)
 
@@ -398,6 +400,6 @@ class Sessions:
             await self._stop_keeping(stream)
 
 
-def _is_left_alone(view: View, name: str) -> bool:
-    """Return whether a draining consumer has partitions that no ready consumer can take."""
-    return has_more(view, name) and waits_in_vain(view, name)
+def _is_left_alone(view: View, name: str, ready: Sequence[Consumer]) -> bool:
+    """Return whether a draining consumer has partitions that no ``ready`` consumer can take."""
+    return has_more(view, name) and waits_in_vain(view, name, ready)

@@ -43,8 +43,8 @@ class MemoryStore:
 
     ``history``         the number of revisions kept for watches; older revisions are compacted
     ``history_bytes``   the limit of this history in bytes of values
-    ``first_revision``  the first revision; a restarted process sets it above the revisions of the
-                        previous process
+    ``first_revision``  the first revision, and the first id of a lease; a restarted process sets it
+                        above those of the previous process
     ``quota_bytes``     a put beyond this size sets an alarm, as in etcd: the store refuses puts
                         and new leases until :meth:`disarm`
     """
@@ -68,7 +68,7 @@ class MemoryStore:
         self._log: list[Event] = []
         self._log_bytes, self._most_bytes = 0, history_bytes
         self._leases: dict[int, _Lease] = {}
-        self._next_lease = 1
+        self._next_lease = first_revision
         self._news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self.revision = first_revision

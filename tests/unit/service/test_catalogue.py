@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from faust_assigner.service import values as codec
-from faust_assigner.service.errors import NotFound
+from faust_assigner.service.errors import NotFound, StoreUnavailable
 from faust_assigner.service.keys import Keys
 from faust_assigner.service.leading.catalogue import Catalogue
 from faust_assigner.service.leading.election import Deposed
-from faust_assigner.service.records import Consumer
+from faust_assigner.service.records import BY_OPERATOR, Consumer
+from faust_assigner.service.server.discovery import KafkaTopics
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Delete, KeyValue
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
-from tests.unit.service.stories import ALL, store, view_of
+from tests.unit.service.stories import ALL, put, store, view_of
 
 KEYS = Keys("/x/")
 
@@ -95,6 +97,25 @@ async def test_a_removal_beside_a_subscription_holds() -> None:
     with pytest.raises(NotFound, match="an operator removed it"):
         await subscribed.need("orders")
     assert await kept.get(KEYS.topic("orders")) is None
+
+
+def test_consumers_that_wait_for_a_silent_kafka_wait_beside_each_other() -> None:
+    """Each waited for those before it: the tenth consumer was answered after a hundred seconds."""
+
+    async def story() -> None:
+        topics = KafkaTopics("nowhere:1", timeout_s=10.0)
+
+        async def silent(topic: str) -> int | None:
+            await asyncio.sleep(1e6)
+            return None
+
+        topics._count = silent  # type: ignore[method-assign]
+        began = asyncio.get_running_loop().time()
+        found = await asyncio.gather(*map(topics.count, "abcdefghij"), return_exceptions=True)
+        assert [type(one) for one in found] == [StoreUnavailable] * 10
+        assert asyncio.get_running_loop().time() < began + 11.0
+
+    virtually(story)
 
 
 def test_a_leader_that_was_deposed_asks_kafka_no_more() -> None:
@@ -198,6 +219,31 @@ def test_a_topic_that_an_operator_removed_is_nobodys_and_stays_away() -> None:
             await node.register(Consumer(name="b", topics=("orders",)))
         await node.set_topic("orders", 3)
         await eventually(lambda: len(one.owned) == 5)
+
+    told(story)
+
+
+@pytest.mark.parametrize(
+    "fault", ["an operator removed it", "Kafka has it no more", "Kafka is down"]
+)
+def test_a_process_registers_again_without_a_topic_that_is_gone(fault: str) -> None:
+    """It was refused at its next connection, and its work on its other topics ended; only a new process is
+    refused, whose configuration may have a wrong name."""
+
+    async def story(b: Bench, kept: MemoryStore) -> None:
+        kafka = Kafka(orders=4)
+        node = await b.node({"orders": 4, "bills": 2}, count=kafka.count)
+        wishes = Consumer(
+            name="a", topics=("bills", "gone", "orders"), incarnation="i1", returns=True
+        )
+        if fault == "an operator removed it":
+            await put(kept, ALL.removed("gone"), BY_OPERATOR)
+        kafka.answers = fault != "Kafka is down"
+        one = await b.consumer(node, "a", consumer=wishes)
+        await b.settles(6)
+        assert {at.topic for at in one.owned} == {"bills", "orders"}
+        with pytest.raises((NotFound, StoreUnavailable)):
+            await node.register(replace(wishes, name="b", returns=False))
 
     told(story)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from grpc_health.v1 import health_pb2
@@ -16,16 +17,24 @@ from faust_assigner.service.leading import bundles
 from faust_assigner.service.leading.bundles import Bundle, lines
 from faust_assigner.service.node import AssignerNode
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
-from faust_assigner.service.records import Assigned
+from faust_assigner.service.records import Assigned, TopicConfig
 from faust_assigner.service.server.admin_servicer import AdminServicer
 from faust_assigner.service.server.auth import NoAuthentication
 from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.health import LIVES, READY, SERVES, Health
 from faust_assigner.service.server.metrics import LOOK_S, PrometheusMetrics
-from faust_assigner.service.store.base import Compare, KeyValue, Listing, Put, TxnResult, Write
+from faust_assigner.service.store.base import (
+    Compare,
+    Event,
+    KeyValue,
+    Listing,
+    Put,
+    TxnResult,
+    Write,
+)
 from faust_assigner.service.store.memory import MemoryStore
-from tests.support.assigning.consumers import Bench, LoopClock, eventually, virtually
-from tests.unit.service.stories import ALL, AT, put, store
+from tests.support.assigning.consumers import Bench, LoopClock, eventually, quick, virtually
+from tests.unit.service.stories import ALL, AT, HANDOFF, put, store
 
 
 class _Failing(MemoryStore):
@@ -133,6 +142,43 @@ def test_an_operators_state_has_the_age_of_the_instances_view() -> None:
             kept.silent = False
             await eventually(lambda: node.condition.hears_store)
             assert await age_s() < 2.0
+        await kept.close()
+
+    virtually(story)
+
+
+async def test_a_screen_misses_no_change_right_after_its_first_state() -> None:
+    """The change came before the screen listened, and was shown with the next one only."""
+    kept = MemoryStore()
+    node = AssignerNode(kept, quick("/g/"), node_id="n", topics={"t": 1})
+    await node._mirror.load()
+    servicer = AdminServicer(Groups.of_one(node), NoAuthentication())
+    states = servicer.WatchState(pb.GetStateRequest(), None)
+    assert not (await anext(states)).topics
+    new = await put(kept, ALL.topic("t"), codec.dump_topic(TopicConfig("t", 1)))
+    node._mirror._apply([Event(new.key, new.mod_revision, new)], new.mod_revision)
+    async with asyncio.timeout(20):
+        assert [one.topic for one in (await anext(states)).topics] == ["t"]
+    listening = len(node._mirror.listeners)
+    await states.aclose()
+    assert len(node._mirror.listeners) == listening - 1
+    await kept.close()
+
+
+def test_the_age_of_a_hand_off_does_not_depend_on_the_leaders_clock() -> None:
+    """It was an hour below 0 where the leader's clock was an hour ahead."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node(start=False)
+            await node._mirror.load()
+            handoff = codec.dump_handoff(replace(HANDOFF, started_at=1e6))
+            kv = await put(kept, ALL.handoff(AT), handoff)
+            node._mirror._apply([Event(kv.key, kv.mod_revision, kv)], kv.mod_revision)
+            await asyncio.sleep(7.0)
+            [shown] = await node.overview.handoffs()
+            assert shown.age_s == pytest.approx(7.0)
         await kept.close()
 
     virtually(story)

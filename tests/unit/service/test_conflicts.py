@@ -8,10 +8,22 @@ from dataclasses import replace
 
 import pytest
 
-from faust_assigner.service.handoff import Phase
+from faust_assigner.service.commands import Assignment
+from faust_assigner.service.handoff import Phase, TopicPartition
 from faust_assigner.service.leading.advance import advance
-from faust_assigner.service.records import Consumer
-from faust_assigner.service.store.base import Compare, Put, TxnResult, Write, absent
+from faust_assigner.service.leading.bundles import MAX_BUNDLE, chunks
+from faust_assigner.service.leading.moves import rebalance
+from faust_assigner.service.leading.targets import Targets
+from faust_assigner.service.records import Consumer, Ended
+from faust_assigner.service.store.base import (
+    Compare,
+    Delete,
+    Put,
+    TxnResult,
+    Write,
+    absent,
+    unchanged,
+)
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, LoopClock, virtually
 from tests.unit.service.stories import ALL, AT, HANDOFF, SETTINGS, view_of
@@ -58,3 +70,62 @@ def test_a_handoffs_orphan_is_given_only_while_its_owner_is_still_gone(phase: Ph
     [bundle] = advance(view, (), SETTINGS, 0.0)
     assert any(write.key == ALL.assignment(AT) for write in bundle.writes)
     assert absent(ALL.consumer("old")) in bundle.compares
+
+
+class LeavesMeanwhile(MemoryStore):
+    """The leader's first assignment arrives between the two writes of its new owner's leave."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=LoopClock())
+        self.asks, self.lands, self.landed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def txn(self, compares: Sequence[Compare], writes: Sequence[Write]) -> TxnResult:
+        """Hold the assignment back until the consumer's key is about to be deleted."""
+        is_give = any(isinstance(w, Put) and w.key.startswith(ASSIGNMENTS) for w in writes)
+        if is_give and not self.asks.is_set():
+            self.asks.set()
+            await self.lands.wait()
+            done = await super().txn(compares, writes)
+            self.landed.set()
+            return done
+        if Delete(ALL.consumer("a")) in writes:
+            self.lands.set()
+            await self.landed.wait()
+        return await super().txn(compares, writes)
+
+
+def test_a_consumer_that_leaves_gets_no_partition_by_a_plan_from_before() -> None:
+    """It was told to stop at once, and worked: the leader gave the partition to another one meanwhile."""
+
+    async def story() -> None:
+        kept = LeavesMeanwhile()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1}, strict=True)
+            a = await b.consumer(node, "a")
+            await kept.asks.wait()
+            await node.deregister("a")
+            later = await b.consumer(node, "b")
+            await b.settles(1)
+            assert (later.owned.keys(), a.owned, a.ended) == ({AT}, {}, Ended.DRAINED)
+            assert [command.assigned for command in a.of(Assignment)] == [()]
+        await kept.close()
+
+    virtually(story)
+
+
+def test_a_partition_is_given_only_while_its_new_owner_is_still_who_it_was() -> None:
+    """A new process of the name would wait for the lease of a process that never had the partition."""
+    view = view_of(Consumer(name="new"), topics={"t": 1})
+    [bundle] = rebalance(view, Targets({AT: "new"}, {}), SETTINGS, 0.0)
+    assert unchanged(view.consumers["new"].kv) in bundle.compares
+
+
+def test_partitions_for_one_consumer_share_a_compare_of_its_key() -> None:
+    """Four hundred partitions for two consumers are seven transactions; etcd takes 128 compares."""
+    ats = [TopicPartition("t", number) for number in range(400)]
+    view = view_of(Consumer(name="a"), Consumer(name="b"), topics={"t": 400})
+    wanted = {at: "ab"[at.partition % 2] for at in ats}
+    given = list(chunks(list(rebalance(view, Targets(wanted, {}), SETTINGS, 0.0)), MAX_BUNDLE))
+    assert len(given) == 7
+    for chunk in given:
+        assert len({compare for bundle in chunk for compare in bundle.compares}) <= MAX_BUNDLE

@@ -26,3 +26,11 @@ async def test_a_watch_begins_at_any_revision_of_a_new_store(begun: int) -> None
     with pytest.raises(Compacted):
         await first_seen(store, begun - 2)
     await store.close()
+
+
+async def test_leases_of_a_restarted_process_have_other_numbers() -> None:
+    """Sessions are named by them: a process from before the restart renewed its successor's registration."""
+    before, after = (MemoryStore(first_revision=begun) for begun in (1_000, 2_000))
+    assert (await before.grant(30.0)).lease_id != (await after.grant(30.0)).lease_id
+    for kept in (before, after):
+        await kept.close()

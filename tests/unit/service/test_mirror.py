@@ -12,6 +12,7 @@ import pytest
 from faust_assigner.service import mirror as mirror_module
 from faust_assigner.service import values as codec
 from faust_assigner.service.clock import SystemClock
+from faust_assigner.service.errors import StoreUnavailable
 from faust_assigner.service.mirror import AHEAD, REST, Mirror
 from faust_assigner.service.records import TopicConfig
 from faust_assigner.service.store.base import Event, KeyValue, Listing
@@ -101,6 +102,36 @@ def test_listings_of_a_large_group_take_a_twentieth_of_the_time_at_most() -> Non
         gaps = [later - sooner for sooner, later in pairwise(kept.began)]
         assert gaps
         assert all(3.0 + REST * 3.0 <= gap < 3.0 + REST * 3.0 + 3.0 for gap in gaps)
+
+    virtually(story)
+
+
+class _Hanging(MemoryStore):
+    """The first listing gets no answer for five seconds; keeps when each began."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=LoopClock())
+        self.began: list[float] = []
+
+    async def list(self, prefix: str) -> Listing:
+        """As the store, but for the first one."""
+        self.began.append(asyncio.get_running_loop().time())
+        if len(self.began) == 1:
+            await asyncio.sleep(5.0)
+            raise StoreUnavailable("no answer in time")
+        return await super().list(prefix)
+
+
+def test_after_a_listing_without_an_answer_the_next_one_is_soon() -> None:
+    """No rest: it brought nothing, and where the watch hangs, too, the copy was old for 100 seconds more."""
+
+    async def story() -> None:
+        kept = _Hanging()
+        mirror = Mirror(kept, ALL, LoopClock(), reconcile_s=1.0)
+        task = asyncio.create_task(mirror.reconcile())
+        await asyncio.sleep(20.0)
+        task.cancel()
+        assert kept.began[1] - kept.began[0] == 6.0
 
     virtually(story)
 

@@ -6,12 +6,16 @@ import random
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
-from faust_assigner.service.records import Assigned, Consumer
+from faust_assigner.service.leading.moves import tidy
+from faust_assigner.service.leading.targets import Targets
+from faust_assigner.service.records import Assigned, Consumer, Status
 from faust_assigner.service.serving.relay import snapshot
+from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import View, has_more, leaving, waits_in_vain
 from tests.unit.service.stories import ALL, view_of
@@ -94,7 +98,7 @@ def test_a_snapshot_for_one_consumer_goes_through_its_own_partitions_only() -> N
     assert [len(commands) for commands in told] == [1, 2, 1]
     assert all(has_more(view, name) for name in NAMES)
     assert not has_more(view, "d")
-    assert not waits_in_vain(view, "a")
+    assert not waits_in_vain(view, "a", view.ready())
 
 
 def test_what_an_earlier_process_is_to_release_is_not_asked_of_the_next_one() -> None:
@@ -110,3 +114,23 @@ def test_what_an_earlier_process_is_to_release_is_not_asked_of_the_next_one() ->
     process = Consumer(name="a", incarnation="two")
     view = view_of(process, Consumer(name="b"), topics={"t": 4}, handoffs=handoffs)
     assert (leaving(view, "a"), leaving(view, "b")) == ({asked}, set())
+
+
+def test_consumers_that_leave_together_go_through_the_ready_ones_once() -> None:
+    """Each consumer that left went through all ready ones, at each change of any consumer."""
+    leaving = [Consumer(name=f"d{number}", status=Status.DRAINING) for number in range(9)]
+    owners = {TopicPartition("t", number): one.name for number, one in enumerate(leaving)}
+    view = view_of(Consumer(name="r"), *leaving, topics={"t": 9}, owners=owners)
+    asked: list[View] = []
+
+    def ready(self: View) -> list[Consumer]:
+        asked.append(self)
+        return [self.consumers["r"].value]
+
+    view.ready = ready.__get__(view)  # type: ignore[method-assign]
+    registry: Any = {one.name: "a stream" for one in leaving}
+    sessions: Any = SimpleNamespace(registry=registry)
+    Sessions._relieve(sessions, view)
+    assert len(asked) == 1
+    assert list(tidy(view, Targets({}, {}))) == []
+    assert len(asked) == 2
