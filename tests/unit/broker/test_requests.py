@@ -131,7 +131,7 @@ async def offset_at(hall: Hall, timestamp: int, times: int = 1) -> tuple[int, in
     """(answers, error, offset) of ListOffsets for partition 0, named so many times."""
     part = {"partition_index": 0, "timestamp": timestamp, "current_leader_epoch": -1}
     answer = await ask(
-        hall, LIST_OFFSETS, 5, replica_id=-1, topics=[{"name": "t", "partitions": [part] * times}]
+        hall, LIST_OFFSETS, 8, replica_id=-1, topics=[{"name": "t", "partitions": [part] * times}]
     )
     (found, *more) = answer.topics[0].partitions
     return 1 + len(more), int(found.error_code), found.offset
