@@ -217,7 +217,7 @@ def _decision(report: Report, names: Mapping[str, str]) -> str:
     decision = report.decision
     if decision is None:
         return "No member reported the last round." if report.members else ""
-    when = "" if decision.at is None else f", {ago(max(0.0, report.taken_at - decision.at))}"
+    when = "" if decision.at is None else f", {ago(report.taken_at - decision.at)}"
     by = f", decided by {decision.leader}" if decision.leader else ""
     done = (
         f"{decision.moved:,} of {decision.tasks:,} tasks moved, {decision.cold:,} without their state"
