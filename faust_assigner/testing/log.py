@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka.partitioner import murmur2
@@ -12,9 +12,11 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from faust_assigner.broker import EmbeddedBroker
 from faust_assigner.broker.node import Node
+from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.records import parse_batch
+from faust_assigner.broker.storage.transactions import Aborted
 
-#: The magic number of current record batches, and a size beyond any test.
+#: The magic number of current record batches, and the bytes of a read.
 MAGIC, BATCH_BYTES = 2, 16 << 20
 
 
@@ -60,22 +62,30 @@ def append(
 
 
 def read(broker: EmbeddedBroker, topic: str) -> list[Record]:
-    """Return every record of a topic, by time, partition and offset; empty for an unknown topic."""
+    """Return every record of a topic, by time, partition and offset; empty for an unknown topic.
 
-    def bytes_of(node: Node) -> list[bytes]:
+    Records of aborted transactions are left out; those of an open transaction are included.
+    """
+
+    def logs_of(node: Node) -> list[tuple[bytes, list[Aborted]]]:
         found = node.catalogue.get(topic)
-        return (
-            [log.read(log.start_offset, BATCH_BYTES, at_least_one=True) for log in found.partitions]
-            if found
-            else []
-        )
+        return [_whole(log) for log in found.partitions] if found else []
 
     records = [
         record
-        for partition, data in enumerate(broker.call(bytes_of))
-        for record in _decoded(data, partition)
+        for partition, (data, aborted) in enumerate(broker.call(logs_of))
+        for record in _decoded(data, partition, aborted)
     ]
     return sorted(records, key=lambda record: record[2:])
+
+
+def _whole(log: PartitionLog) -> tuple[bytes, list[Aborted]]:
+    """Return all batches of a partition, and its aborted transactions."""
+    parts, offset = [], log.start_offset
+    while reading := log.plan_read(offset, BATCH_BYTES, at_least_one=True):
+        parts += log.present_batches(log.load(reading), reading)
+        offset = reading.beyond
+    return b"".join(parts), log.aborted(log.start_offset, log.end_offset)
 
 
 def ends(broker: EmbeddedBroker, topic: str) -> list[int]:
@@ -88,11 +98,16 @@ def ends(broker: EmbeddedBroker, topic: str) -> list[int]:
     return broker.call(found)
 
 
-def _decoded(data: bytes, partition: int) -> Iterator[Record]:
+def _decoded(data: bytes, partition: int, aborted: Sequence[Aborted]) -> Iterator[Record]:
     records = MemoryRecords(data)
     while records.has_next():
         batch = records.next_batch()
         if batch is None or batch.is_control_batch:
+            continue
+        if batch.is_transactional and any(
+            one.producer_id == batch.producer_id and one.first <= batch.base_offset < one.last
+            for one in aborted
+        ):
             continue
         for one in batch:
             yield Record(

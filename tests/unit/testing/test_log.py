@@ -1,0 +1,58 @@
+"""Records of the embedded broker's logs, as a test reads them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faust_assigner.broker.storage.log import PartitionLog
+from faust_assigner.broker.storage.records import TRANSACTIONAL
+from faust_assigner.broker.storage.store import MemoryStore
+from faust_assigner.testing import log as log_module
+from faust_assigner.testing.log import read
+from tests.unit.broker.cleaned import TOPIC, write
+from tests.unit.broker.test_cleaning_transactions import end_transaction
+
+
+@pytest.fixture
+def log() -> PartitionLog:
+    """An empty partition in memory."""
+    return PartitionLog(MemoryStore(), TOPIC, 0, is_new=True)
+
+
+def values(log: PartitionLog) -> list[Any]:
+    """The values of all records, as a test gets them."""
+    topics = {"out": SimpleNamespace(partitions=[log])}
+    broker: Any = SimpleNamespace(call=lambda work: work(SimpleNamespace(catalogue=topics)))
+    return [record.value for record in read(broker, "out")]
+
+
+def test_records_of_an_aborted_transaction_are_left_out(log: PartitionLog) -> None:
+    """A later transaction of the same producer counts, and an open one; a plain record is never aborted."""
+    for sequence, commits in enumerate((False, True, False)):
+        write(
+            log,
+            (b"k", b"%d" % sequence),
+            attributes=TRANSACTIONAL,
+            producer_id=1,
+            epoch=0,
+            sequence=sequence,
+        )
+        write(log, (b"k", b"%d" % (10 + sequence)))
+        end_transaction(log, 1, commits=commits)
+    write(log, (b"k", b"20"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=3)
+    assert values(log) == [10, 1, 11, 12, 20]
+
+
+def test_a_partition_larger_than_one_read_is_read_whole(
+    log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch after batch, each once; a batch larger than a read, too."""
+    for number in range(5):
+        write(log, (b"k", b"%d" % number))
+    monkeypatch.setattr(log_module, "BATCH_BYTES", 1)
+    assert values(log) == [0, 1, 2, 3, 4]
+    monkeypatch.setattr(log_module, "BATCH_BYTES", log.index.bytes_between(0, 2))
+    assert values(log) == [0, 1, 2, 3, 4]
