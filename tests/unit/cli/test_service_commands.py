@@ -212,6 +212,7 @@ def test_the_status_counts_the_group(
     assert found == {
         "leader": "node-1",
         "revision": 41,
+        "age_s": 0.0,
         "paused": is_paused,
         "reason": reason,
         "consumers": 3,
