@@ -184,7 +184,7 @@ def _add_partitions(known: Transaction, event: AddPartitions, now_ms: int) -> De
 
 
 def _add_group(known: Transaction, event: AddGroup | AddAndWriteOffsets, now_ms: int) -> Decision:
-    if known.state is State.ONGOING and event.group_id in known.groups:
+    if event.group_id in known.groups:  # of the open transaction
         return _DONE
     return Decision(
         Code.NONE, replace(_open(known, now_ms), groups=known.groups | {event.group_id})
@@ -234,8 +234,7 @@ def _is_repeated(known: Transaction, event: EndAndBump) -> bool:
     if event.producer_id == known.producer_id:
         return event.epoch + 1 == known.epoch
     # The id before was exhausted, and its producer goes on with a fresh one.
-    is_last = event.producer_id == known.previous_producer_id and event.epoch == LAST_EPOCH
-    return is_last and known.epoch == 0
+    return event.producer_id == known.previous_producer_id and event.epoch == LAST_EPOCH
 
 
 def _end_and_bump(known: Transaction, event: EndAndBump, now_ms: int) -> Decision:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from faust_assigner.broker.storage import clean_writes, cleaning
 from faust_assigner.broker.storage.cleaning import Rules, cleanable
-from faust_assigner.broker.storage.entries import CLEAN
+from faust_assigner.broker.storage.entries import BATCHES, CLEAN
 from faust_assigner.broker.storage.log import PartitionLog
 from faust_assigner.broker.storage.losses import unexplained_holes
 from faust_assigner.broker.storage.records import (
@@ -290,3 +292,34 @@ def test_the_first_chunk_of_a_pass_raises_the_format_of_the_store(log: Partition
     _, chunk = decided(log)
     clean_writes.apply(log, chunk)
     assert log.store.get(FORMAT) == WITH_COMPACTION
+
+
+def test_lags_are_those_of_the_records_behind_the_last_pass(log: PartitionLog) -> None:
+    """Records that are clean are neither overdue nor too young, whatever their times."""
+    for at_ms in (0, 90, 0, 50, 60, 70):
+        write(log, (b"%d" % len(log.index), b"v"), at_ms=at_ms)
+        if len(log.index) == 4:
+            clean(log)
+    assert log.cleaned_to == 3
+    found = cleanable(log, Rules(min_lag_ms=35, max_lag_ms=60), 100)
+    assert found is not None
+    assert (found.dirty, found.stop, found.is_overdue) == (3, 5, False)
+
+
+def test_a_key_that_is_the_digest_of_another_key_is_a_key_of_its_own(log: PartitionLog) -> None:
+    """Else a client could delete the records of a key by writing another one."""
+    long = b"k" * 40
+    for key in (long, hashlib.sha256(long).digest(), b"z"):
+        write(log, (key, b"v"))
+    clean(log)
+    assert offsets(log) == [0, 1, 2]
+
+
+def test_a_log_that_is_emptied_during_a_pass_stays_empty(log: PartitionLog) -> None:
+    """Its rewritten batches would be records again that a client deleted."""
+    for keys in (b"ab", b"a", b"z"):
+        write(log, *((bytes([key]), b"v") for key in keys))
+    _, chunk = decided(log)
+    log.trim(log.end_offset)
+    assert clean_writes.apply(log, chunk) == 0
+    assert (len(log.index), list(log.store.scan(BATCHES))) == (0, [])

@@ -98,3 +98,14 @@ def test_nothing_at_or_behind_an_open_transaction_is_touched(log: PartitionLog) 
     write(log, (b"a", b"5"))
     clean(log)
     assert offsets(log) == [1, 2, 3, 4]
+
+
+def test_a_marker_stays_while_an_emptied_batch_of_its_transaction_does(log: PartitionLog) -> None:
+    """The batch stays for its producer's sequence; its transaction has an end as long."""
+    write(log, (b"a", b"1"), attributes=TRANSACTIONAL, producer_id=1, epoch=0, sequence=0)
+    end_transaction(log, 1, commits=True)
+    write(log, (b"a", b"2"))
+    for now in (0, DELETE_RETENTION_MS, 2 * DELETE_RETENTION_MS):
+        write(log, (b"z", b"3"))
+        clean(log, now_ms=now)
+    assert list(log.index.bases)[:2] == [0, 1]

@@ -17,7 +17,7 @@ from faust_assigner.broker.storage.records import TRANSACTIONAL, parse_batch
 from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.broker.storage.transactions import Aborted, TransactionIndex
 from faust_assigner.coordinator.errors import Code
-from tests.support.clients.raw_client import batch
+from tests.support.clients.raw_client import batch, one_record
 from tests.unit.broker.test_transactions import Bench
 
 TOPIC = uuid.UUID(int=1).bytes
@@ -211,3 +211,15 @@ def test_a_transaction_opens_with_its_first_batch_alone() -> None:
         append(log, producer_id=4, epoch=0, sequence=sequence, attributes=TRANSACTIONAL)
     assert (log.stable_offset, log.end_offset) == (0, 2)
     assert PartitionLog(store, TOPIC, 0).stable_offset == 0
+
+
+def test_a_repeated_batch_has_the_same_last_sequence_as_well() -> None:
+    """Another batch that begins alike is a fault of the client, and must not be acknowledged as stored."""
+    book = ProducerBook()
+    book.record(1, 0, 0, 2, 0, 0)
+    same, other = (
+        parse_batch(batch(one_record() * count, count=count, producer_id=1, epoch=0, sequence=0))
+        for count in (3, 2)
+    )
+    assert book.judge(same).duplicate_of == 0
+    assert (book.judge(other).duplicate_of, bool(book.judge(other).error)) == (None, True)

@@ -174,3 +174,11 @@ def test_a_plain_password_is_that_of_the_users_first_mechanism() -> None:
     assert found.is_password("alice", "later")
     found.change({("alice", "SCRAM-SHA-256"): from_password("SCRAM-SHA-256", "first")})
     assert [found.is_password("alice", one) for one in ("first", "later")] == [True, False]
+
+
+def test_a_known_password_is_completed_for_the_mechanism_that_lacks_it() -> None:
+    """A tool created the user for one mechanism; the file of users is for all."""
+    users = Credentials(MemoryStore())
+    users.change({("alice", MECHANISMS[0]): from_password(MECHANISMS[0], "secret")})
+    users.set_password("alice", "secret")
+    assert list(users) == [("alice", mechanism) for mechanism in MECHANISMS]

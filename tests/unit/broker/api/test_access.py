@@ -14,18 +14,29 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker import wire
 from faust_assigner.broker.api import access
 from faust_assigner.broker.security.acls import (
+    ALLOW,
     ALTER,
     CLUSTER,
+    CLUSTER_ACTION,
     CREATE,
     DESCRIBE,
     DESCRIBE_CONFIGS,
     GROUP,
+    LITERAL,
     READ,
     THE_CLUSTER,
     TOPIC,
+    TRANSACTIONAL_ID,
+    WRITE,
+    Acl,
+    Acls,
 )
+from faust_assigner.broker.security.authorizer import ANONYMOUS, Authorizer
+from faust_assigner.broker.storage.records import TRANSACTIONAL
 from faust_assigner.broker.wire import decode_request, read_header
-from tests.support.clients.raw_client import request_frame
+from tests.support.asking import ask, to_topic
+from tests.support.clients.raw_client import batch, request_frame
+from tests.support.hall import Hall, in_hall
 
 Right = tuple[int, int, str]
 
@@ -222,3 +233,69 @@ def test_a_request_without_a_name_needs_no_right_on_one() -> None:
     call = cast(Any, asked.call)
     assert access._may_whole(call, SimpleNamespace(group_id=None), right)
     assert not access._may_whole(call, SimpleNamespace(group_id="g"), right)
+
+
+@pytest.mark.parametrize(
+    ("operation", "handled"), [(CLUSTER_ACTION, ["t"]), (DESCRIBE, []), (CREATE, [])]
+)
+async def test_another_right_on_the_cluster_is_not_enough(
+    operation: int, handled: list[str]
+) -> None:
+    """OffsetForLeaderEpoch is a question of brokers: CLUSTER_ACTION, else DESCRIBE on the topic."""
+    parts = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]
+    topics = [{"topic": "t", "partitions": parts}]
+    right = (operation, CLUSTER, THE_CLUSTER)
+    asked = Asked(23, 3, {"replica_id": -1, "topics": topics}, right)
+    await asked.outcome()
+    assert [one.topic for one in asked.handled[0].topics] == handled
+
+
+def allow(kind: int, name: str, operation: int) -> Acl:
+    """A rule for clients without a log-in."""
+    return Acl(kind, name, LITERAL, ANONYMOUS, "*", operation, ALLOW)
+
+
+@pytest.mark.parametrize(
+    ("rule", "error"), [(None, ErrorCode.transactional_id_authorization_failed), (WRITE, None)]
+)
+def test_a_transactional_batch_needs_a_right_on_its_transactional_id(
+    rule: int | None, error: ErrorCode | None
+) -> None:
+    """Beside the right to write to the topic; its topic and its producer would be accepted."""
+
+    async def story(hall: Hall) -> int:
+        hall.node.catalogue.create("t", 1, {})
+        rules = Acls(hall.node.store)
+        rules.add(
+            [allow(TOPIC, "t", WRITE), *([allow(TRANSACTIONAL_ID, "tx", rule)] if rule else [])]
+        )
+        hall.node.authorizer = Authorizer(rules, frozenset())
+        data = batch(producer_id=1, epoch=0, sequence=0, attributes=TRANSACTIONAL)
+        answer = await ask(hall, 0, 9, **to_topic(data), transactional_id="tx")
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+    expected = error or ErrorCode.invalid_producer_id_mapping  # no producer began under "tx"
+    assert in_hall(story) == expected
+
+
+def test_a_barred_partition_keeps_the_others_out_of_the_transaction() -> None:
+    """AddPartitionsToTxn takes all or none, and names the one that is barred."""
+
+    async def story(hall: Hall) -> dict[str, int]:
+        for name in ("t", "u"):
+            hall.node.catalogue.create(name, 1, {})
+        rules = Acls(hall.node.store)
+        rules.add([allow(TOPIC, "t", WRITE), allow(TRANSACTIONAL_ID, "tx", WRITE)])
+        hall.node.authorizer = Authorizer(rules, frozenset())
+        answer = await ask(
+            hall, 24, 3, v3_and_below_transactional_id="tx", v3_and_below_producer_id=1,
+            v3_and_below_producer_epoch=0,
+            v3_and_below_topics=[{"name": name, "partitions": (0,)} for name in ("t", "u")],
+        )  # fmt: skip
+        return {
+            one.name: int(one.results_by_partition[0].partition_error_code)
+            for one in answer.results_by_topic_v3_and_below
+        }
+
+    barred = {"u": ErrorCode.topic_authorization_failed, "t": ErrorCode.operation_not_attempted}
+    assert in_hall(story) == barred

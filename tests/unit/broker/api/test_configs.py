@@ -151,6 +151,20 @@ def test_a_value_that_is_appended_again_stays_once() -> None:
     assert in_hall(story) == "delete,compact"
 
 
+@pytest.mark.parametrize(
+    ("value", "left"), [("delete", "compact"), ("delete,compact", ""), ("compact,delete", "")]
+)
+def test_each_of_the_subtracted_values_goes(value: str, left: str) -> None:
+    """In any order."""
+
+    async def story(hall: Hall) -> str:
+        topic = hall.node.catalogue.create("t", 1, {"cleanup.policy": "compact,delete"})
+        assert await edited(hall, TOPIC, ("cleanup.policy", SUBTRACT, value)) == 0
+        return topic.configs["cleanup.policy"]
+
+    assert in_hall(story) == left
+
+
 @pytest.mark.parametrize("way", [APPEND, SUBTRACT])
 @pytest.mark.parametrize(
     ("name", "value"), [("retention.ms", "604800000"), ("message.timestamp.type", "CreateTime")]

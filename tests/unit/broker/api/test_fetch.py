@@ -187,6 +187,18 @@ def test_a_long_poll_counts_no_more_bytes_of_a_partition_than_it_may_have() -> N
     assert in_hall(story) == (1, False)
 
 
+@pytest.mark.parametrize(("offset", "error"), [(0, 0), (1, 0), (2, OUT_OF_RANGE)])
+def test_an_offset_is_in_range_up_to_the_end_of_the_log(offset: int, error: int) -> None:
+    """A reader at the end waits there; there is one record."""
+
+    async def story(hall: Hall) -> int:
+        await two_records(hall)
+        (part,) = await fetched(hall, 1, fetch_offset=offset)
+        return int(part.error_code)
+
+    assert in_hall(story) == error
+
+
 def test_an_offset_out_of_range_names_no_offsets() -> None:
     """The reader asks for the beginning and the end of the log itself, as Kafka's clients do."""
 

@@ -118,3 +118,23 @@ def test_a_batch_that_does_not_begin_at_0_is_refused() -> None:
         return int((await produced(hall, b"\0" * 7 + b"\5" + batch()[8:])).error_code)
 
     assert in_hall(story) == INVALID_RECORD
+
+
+def test_a_repeated_batch_waits_for_the_disk_though_later_ones_follow() -> None:
+    """The waits of both batches failed; the acknowledgement of the first repetition must hold."""
+
+    async def story(hall: Hall) -> tuple[list[int], int]:
+        hall.node.catalogue.create("t", 1, {"flush.messages": "1"})
+        waits: list[None] = []
+
+        async def flushed() -> None:
+            waits.append(None)
+            if len(waits) <= 2:
+                raise StoreFailed("no space")
+
+        hall.node.flushing.flushed = flushed  # type: ignore[method-assign]
+        batches = [batch(producer_id=1, epoch=0, sequence=number) for number in (0, 1)]
+        codes = [int((await produced(hall, data)).error_code) for data in (*batches, batches[0])]
+        return codes, len(waits)
+
+    assert in_hall(story) == ([STORAGE_ERROR, STORAGE_ERROR, 0], 3)

@@ -430,3 +430,28 @@ def test_an_end_that_waits_for_the_disk_does_not_get_the_epoch_of_the_next_produ
         return ended.producer_epoch, after.epoch, (await before.add(0))[0]
 
     assert in_hall(story) == (1, 2, PRODUCER_FENCED)
+
+
+def test_a_later_end_waits_for_its_own_partitions_after_a_failed_wait() -> None:
+    """The first transaction's wait failed, and its producer went on."""
+
+    async def story(hall: Hall) -> list[Any]:
+        for name in ("t", "u"):
+            hall.node.catalogue.create(name, 1, {"flush.messages": "1"})
+        producer = Producer(hall)
+        await producer.init()
+        waited: list[list[str]] = []
+
+        async def flushed() -> None:
+            waited.append([topic.name for topic, _ in hall.node.transactions.touched("tx")])
+            if len(waited) == 1:
+                raise StoreFailed("no space")
+
+        hall.node.flushing.flushed = flushed  # type: ignore[method-assign]
+        codes = []
+        for name in ("t", "u"):
+            await producer.add(0, topic=name)
+            codes.append(int((await producer.end()).error_code))
+        return [codes, waited]
+
+    assert in_hall(story) == [[NOT_AVAILABLE, 0], [["t"], ["u"]]]

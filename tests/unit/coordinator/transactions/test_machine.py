@@ -196,6 +196,27 @@ def test_after_the_last_epoch_comes_another_producer_id(expected: tuple[int, int
         assert (again.transaction.producer_id, again.transaction.epoch) == (FRESH, 0)
 
 
+def test_after_the_last_epoch_only_its_own_producer_goes_on() -> None:
+    """Earlier epochs of the former id are fenced before and after the change, also the fresh id's epoch 0."""
+    last = known(E_, epoch=LAST_EPOCH, last_epoch=LAST_EPOCH - 1)
+    again = ask(last, InitProducer(TIMEOUT, FRESH, (ID, LAST_EPOCH - 1))).transaction
+    assert again is not None
+    assert (again.producer_id, again.epoch) == (ID, LAST_EPOCH)
+    rotated = ask(last, InitProducer(TIMEOUT, FRESH, (ID, LAST_EPOCH))).transaction
+    fenced = Decision(Code.PRODUCER_FENCED)
+    assert ask(last, InitProducer(TIMEOUT, FRESH, (ID, LAST_EPOCH - 2))) == fenced
+    for epoch in (0, LAST_EPOCH - 1):
+        assert ask(rotated, InitProducer(TIMEOUT, FRESH + 1, (ID, epoch))) == fenced
+
+
+def test_a_request_without_partitions_opens_a_transaction() -> None:
+    """As in Kafka: the producer may end it."""
+    opened = ask(known(C_), AddPartitions(ID, 4, frozenset())).transaction
+    assert opened is not None
+    assert opened.state is O_
+    assert ask(opened, AddPartitions(ID, 4, frozenset())) == Decision(Code.NONE)
+
+
 @pytest.mark.parametrize("epoch", [LAST_EPOCH - 1, LAST_EPOCH])
 def test_an_open_transaction_of_the_last_epochs_can_still_be_fenced(epoch: int) -> None:
     """The epoch above the last one is for that."""

@@ -119,7 +119,10 @@ def test_only_an_end_of_this_version_can_be_repeated_with_the_epoch_before() -> 
     begun = ask(known(O_), InitProducer(TIMEOUT, FRESH)).transaction
     first = ask(known(O_), EndTransaction(ID, 4, False)).transaction
     assert first is not None
-    for after in (timed_out, begun, replace(first, epoch=5)):
+    second = ask(known(O_), end(4, commits=False)).transaction
+    open_again = ask(second, AddAndWriteRecords(ID, 5, P)).transaction
+    mixed = ask(open_again, EndTransaction(ID, 5, False)).transaction
+    for after in (timed_out, begun, replace(first, epoch=5), mixed):
         assert ask(after, end(4, commits=False)) == Decision(Code.PRODUCER_FENCED)
 
 
