@@ -11,7 +11,7 @@ from faust_assigner.doctor.codes import APP, CODES, GROUP, Code
 HEAD = """\
 # The doctor's findings
 
-This page is generated from `faust_assigner/doctor/codes.py`:
+This page is generated from `faust_assigner/doctor/codes.toml`:
 `python -m faust_assigner.doctor.page docs/reference/doctor.md`.
 [How to run the doctor](../how-to/doctor.md).
 
