@@ -32,9 +32,9 @@ class Kind(Generic[T_co]):
 class Setting(Generic[T]):
     """A setting; ``name`` is its name in the environment, in lower case the name of the argument.
 
-    ``shown`` describes the default if the value alone says little; ``read_in`` is the module that uses
-    the setting; ``is_keyword`` tells whether ``faust.App`` accepts the setting; ``of_worker`` whether
-    workers of one group may have different values.
+    ``shown`` describes the default if the value alone says little; ``is_keyword`` tells whether
+    ``faust.App`` accepts the setting; ``of_worker`` whether workers of one group may have different
+    values.
     """
 
     name: str
@@ -42,7 +42,6 @@ class Setting(Generic[T]):
     default: T
     unit: str
     meaning: str
-    read_in: str
     shown: str = ""
     is_keyword: bool = True
     of_worker: bool = False

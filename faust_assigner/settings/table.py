@@ -30,7 +30,6 @@ RACK: Final = Setting[str | None](
     None,
     "",
     "the rack of this worker; standbys go to other racks",
-    "app/rebalance/member.py",
     "none",
     of_worker=True,
 )
@@ -40,7 +39,6 @@ CAPACITY: Final = Setting(
     1.0,
     "shares",
     "the share of load of this worker, relative to the other workers",
-    "app/rebalance/member.py",
     of_worker=True,
 )
 GROUP_RECORD_BYTES: Final = Setting(
@@ -49,7 +47,6 @@ GROUP_RECORD_BYTES: Final = Setting(
     _RECORD_BYTES,
     "bytes",
     "the brokers' size limit for a group's record; above the limit the directory of owners is left out",
-    "app/assignor.py",
 )
 FOLLOW_UP_S: Final = Setting[float | None](
     "FAUST_ASSIGNER_FOLLOW_UP_S",
@@ -58,7 +55,6 @@ FOLLOW_UP_S: Final = Setting[float | None](
     "seconds",
     "the least time between a round and a follow-up round, requested by a worker to move tasks to warm "
     "state; 0 requests none",
-    "app/rebalance/follow_up.py",
     "5 after a cooperative round, 30 after an eager round",
 )
 WARMUPS: Final = Setting(
@@ -68,7 +64,6 @@ WARMUPS: Final = Setting(
     "",
     "whether a living owner keeps a table's partition until its target worker has caught up. The leader's "
     "value applies. Without follow-up rounds, or with `off` on either worker, partitions move immediately",
-    "app/rebalance/warming.py",
 )
 ACCEPTABLE_RECOVERY_LAG: Final = Setting(
     "FAUST_ASSIGNER_ACCEPTABLE_RECOVERY_LAG",
@@ -78,7 +73,6 @@ ACCEPTABLE_RECOVERY_LAG: Final = Setting(
     "a worker within this lag has caught up; the rest is replayed while a partition moves. "
     "A partition that receives more records within a heartbeat interval never moves, because the "
     "records since the last report count as lag",
-    "app/rebalance/warming.py",
 )
 ACCEPTABLE_FROM_NOTHING: Final = Setting[int | None](
     "FAUST_ASSIGNER_ACCEPTABLE_FROM_NOTHING",
@@ -87,7 +81,6 @@ ACCEPTABLE_FROM_NOTHING: Final = Setting[int | None](
     "records",
     "the acceptable lag of a worker without any state of the table. With a lower value, new workers wait "
     "for a follow-up round instead of filling short tables while the partitions stand still",
-    "app/rebalance/warming.py",
     "100 in a cooperative round, else the acceptable recovery lag",
 )
 MAX_WARMUPS: Final = Setting(
@@ -96,7 +89,6 @@ MAX_WARMUPS: Final = Setting(
     32,
     "replicas",
     "the number of concurrent warm-ups on a worker, beyond its standbys",
-    "app/rebalance/warming.py",
 )
 MAX_GROUP_WARMUPS: Final = Setting(
     "FAUST_ASSIGNER_MAX_GROUP_WARMUPS",
@@ -104,7 +96,6 @@ MAX_GROUP_WARMUPS: Final = Setting(
     256,
     "replicas",
     "the number of concurrent warm-ups in the group",
-    "app/rebalance/warming.py",
 )
 WARMUP_DEADLINE_S: Final = Setting(
     "FAUST_ASSIGNER_WARMUP_DEADLINE_S",
@@ -112,7 +103,6 @@ WARMUP_DEADLINE_S: Final = Setting(
     900.0,
     "seconds",
     "the time after which a worker gives up on a partition that has not caught up and tries another",
-    "app/rebalance/follow_up.py",
 )
 URLS: Final = Setting[tuple[str, ...]](
     "FAUST_ASSIGNER_URLS",
@@ -120,7 +110,6 @@ URLS: Final = Setting[tuple[str, ...]](
     (),
     "",
     "workers to which requests for keys may be forwarded: `host`, `host:port`, `*.domain`, `10.0.0.0/8`",
-    "app/queries/forwarding.py",
     "all except link-local ones; loopback only from loopback",
 )
 CREDENTIALS_TO: Final = Setting[tuple[str, ...]](
@@ -129,7 +118,6 @@ CREDENTIALS_TO: Final = Setting[tuple[str, ...]](
     (),
     "",
     "the workers that also receive the caller's `Authorization` and `Cookie`; the same patterns",
-    "app/queries/forwarding.py",
     "nobody",
 )
 STALE_READS: Final = Setting(
@@ -139,7 +127,6 @@ STALE_READS: Final = Setting(
     "seconds",
     "while the owner of a key cannot answer, a copy may answer if it lacks no record older than this; with 0 "
     "the answer is 503. The leader's value decides whether workers know the copies",
-    "app/compose.py",
 )
 WINDOW_RETENTION_S: Final = Setting(
     "FAUST_ASSIGNER_WINDOW_RETENTION_S",
@@ -148,7 +135,6 @@ WINDOW_RETENTION_S: Final = Setting(
     "seconds",
     "the time beyond `expires` for which the changelog of a windowed table keeps its rows, from their last "
     "change; a longer stop of the group loses open windows. Applies to topics that Faust creates",
-    "app/tables/window_closing.py",
 )
 FORWARD_S: Final = Setting(
     "FAUST_ASSIGNER_FORWARD_S",
@@ -156,7 +142,6 @@ FORWARD_S: Final = Setting(
     10.0,
     "seconds",
     "the time limit for a worker's answer to a GET or HEAD for a key, before the next worker is asked",
-    "app/queries/router.py",
 )
 REPAIRS: Final = Setting(
     "FAUST_ASSIGNER_REPAIRS",
@@ -166,7 +151,6 @@ REPAIRS: Final = Setting(
     "whether Faust's faults in rebalances are repaired. Without repairs, rebalances are eager, tables are "
     "restored by Faust alone, and a part that does not fit the host is left out instead of failing the "
     "app's start",
-    "app/fixup.py, app/assignor.py",
 )
 COOPERATIVE: Final = Setting(
     "FAUST_ASSIGNER_COOPERATIVE",
@@ -175,7 +159,6 @@ COOPERATIVE: Final = Setting(
     "",
     "whether workers keep processing their retained partitions during a rebalance; a single worker of the "
     "group without this makes every rebalance eager",
-    "app/rebalance/consumer_thread.py",
 )
 OVERLAY: Final = Setting(
     "FAUST_ASSIGNER_OVERLAY",
@@ -184,7 +167,6 @@ OVERLAY: Final = Setting(
     "",
     "whether a change of a RocksDB table is written after its changelog record is acknowledged, so that "
     "a row is never ahead of its log; always on under `exactly_once`",
-    "app/tables/write_behind.py",
 )
 OVERLAY_BYTES: Final = Setting(
     "FAUST_ASSIGNER_OVERLAY_BYTES",
@@ -192,7 +174,6 @@ OVERLAY_BYTES: Final = Setting(
     64 * _MIB,
     "bytes",
     "the memory limit for changes that wait for their changelog; above the limit the next record waits",
-    "app/tables/write_behind.py",
     "16777216, 16 MiB",
 )
 LEAVE_S: Final = Setting(
@@ -202,7 +183,6 @@ LEAVE_S: Final = Setting(
     "seconds",
     "the time for which a stopping worker keeps processing while other workers take over its partitions; "
     "0 leaves immediately. A static member hands nothing over: its return is expected",
-    "app/membership/leave.py",
 )
 RETIRE_FILE: Final = Setting[Path | None](
     "FAUST_ASSIGNER_RETIRE_FILE",
@@ -211,7 +191,6 @@ RETIRE_FILE: Final = Setting[Path | None](
     "",
     "if this file exists at the stop of a static member, the member hands its partitions over and leaves "
     "the group for good, as a dynamic member does; the file is removed",
-    "app/membership/leave.py",
     "`retire` in the app's data directory (`DATADIR/v1/retire`)",
     of_worker=True,
 )
@@ -221,7 +200,6 @@ SNAPSHOTS: Final = Setting[str | None](
     None,
     "",
     "folder or URL of changelog snapshots to restore tables from",
-    "app/recovery/restore_settings.py",
     "none",
 )
 BATCHED_REPLAY: Final = Setting(
@@ -230,7 +208,6 @@ BATCHED_REPLAY: Final = Setting(
     True,
     "",
     "whether changelogs are replayed in batches; otherwise by Faust's own loop",
-    "app/recovery/restore_settings.py",
 )
 RESTORE_SHARE: Final = Setting(
     "FAUST_ASSIGNER_RESTORE_SHARE",
@@ -239,7 +216,6 @@ RESTORE_SHARE: Final = Setting(
     "of a core",
     "the share of its thread's time that a restore uses while the worker's streams receive records; "
     "without records a restore uses all the time",
-    "app/recovery/restoring.py",
 )
 WEIGHTS: Final = Setting[str | None](
     "FAUST_ASSIGNER_WEIGHTS",
@@ -247,7 +223,6 @@ WEIGHTS: Final = Setting[str | None](
     None,
     "",
     "the source of partition weights: a file, `topic:NAME` or `kafka://host:port/NAME`",
-    "app/weights/provider.py",
     "none: every partition weighs 1.0",
 )
 WEIGHTS_MODE: Final = Setting(
@@ -256,7 +231,6 @@ WEIGHTS_MODE: Final = Setting(
     "on",
     "",
     "`on` uses the weights, `shadow` scores decisions with them, `off` does not read them",
-    "app/weights/provider.py",
 )
 WEIGHTS_MAX_AGE: Final = Setting(
     "FAUST_ASSIGNER_WEIGHTS_MAX_AGE",
@@ -264,7 +238,6 @@ WEIGHTS_MAX_AGE: Final = Setting(
     7 * 86_400.0,
     "seconds",
     "the age after which a version of the weights is stale",
-    "app/weights/provider.py",
     "604800, 7 days",
 )
 WEIGHTS_CLAMP: Final = Setting(
@@ -273,7 +246,6 @@ WEIGHTS_CLAMP: Final = Setting(
     (0.25, 4.0),
     "medians",
     "the lowest and the highest weight",
-    "app/weights/provider.py",
     "0.25:4",
 )
 LEDGER: Final = Setting[Path | str | None](
@@ -283,7 +255,6 @@ LEDGER: Final = Setting[Path | str | None](
     "",
     "the folder of the ledger, in which each process writes a separate file; or `topic:NAME`: a topic "
     "of the app's own cluster, created if missing; or `off`",
-    "app/ledger/install.py",
     "`ledger` in the app's data directory (Faust's `datadir`)",
     of_worker=True,
 )
@@ -294,7 +265,6 @@ LEDGER_FILE_BYTES: Final = Setting(
     "bytes",
     "the size at which a ledger file is rotated; `.1` is the oldest, and numbers are never reused. For a "
     "created topic: the segment size",
-    "app/ledger/install.py",
     "16777216, 16 MiB",
 )
 LEDGER_BYTES: Final = Setting(
@@ -304,7 +274,6 @@ LEDGER_BYTES: Final = Setting(
     "bytes",
     "the size limit of all ledger files of the folder; the oldest rotated files, and files of ended workers, "
     "are removed first. For a created topic: the size limit of all partitions together",
-    "app/ledger/install.py",
     "268435456, 256 MiB",
 )
 LEDGER_SAMPLE_S: Final = Setting(
@@ -313,7 +282,6 @@ LEDGER_SAMPLE_S: Final = Setting(
     30.0,
     "seconds",
     "the time between two samples of a partition",
-    "app/ledger/install.py",
 )
 DEPLOY: Final = Setting[str | None](
     "FAUST_ASSIGNER_DEPLOY",
@@ -321,7 +289,6 @@ DEPLOY: Final = Setting[str | None](
     None,
     "",
     "the name of this release; the history compares releases by name",
-    "app/ledger/install.py",
     "none",
 )
 PAGE: Final = Setting(
@@ -330,7 +297,6 @@ PAGE: Final = Setting(
     True,
     "",
     "whether the worker's web server serves a page about the group at `/assignor/`",
-    "page/mount.py",
     of_worker=True,
 )
 CACHE: Final = Setting(
@@ -339,7 +305,6 @@ CACHE: Final = Setting(
     Path("~/.cache/faust-assigner"),
     "",
     "the cache folder for jars, a Kafka and Faust's own tests",
-    "pipeline/maven.py",
     is_keyword=False,
 )
 

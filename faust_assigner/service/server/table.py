@@ -83,9 +83,7 @@ _SHORT: Final = {
 def _setting(
     name: str, kind: Kind[Any], default: Any, unit: str, meaning: str, shown: str = ""
 ) -> Setting[Any]:
-    return Setting(
-        f"FAUST_ASSIGNER_{name}", kind, default, unit, meaning, "service/server", shown, False
-    )
+    return Setting(f"FAUST_ASSIGNER_{name}", kind, default, unit, meaning, shown, False)
 
 
 OPTIONS: Final[tuple[Setting[Any], ...]] = (

@@ -107,9 +107,7 @@ def test_a_value_is_taken_up_to_the_edges_of_its_kind(
 
 def test_an_empty_text_is_no_value_and_zero_is_one() -> None:
     """The next source of the value counts; an error names the setting and what was given."""
-    setting = Setting(
-        "FAUST_ASSIGNER_X", whole("a number", least=0), 7, "unit", "meaning", "module"
-    )
+    setting = Setting("FAUST_ASSIGNER_X", whole("a number", least=0), 7, "unit", "meaning")
     assert read(setting, argument=0, environment={setting.name: "3"}) == 0
     assert read(setting, argument="", environment={setting.name: "3"}) == 3
     assert read(setting, argument=None, environment={setting.name: ""}) == 7
