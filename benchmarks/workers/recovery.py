@@ -108,9 +108,7 @@ def sources_of(app: Any) -> dict[int, str]:
     """Partition -> where its state came from, as the recovery says."""
     if not SETTINGS.get("restore"):
         return {}
-    from faust_assigner.app.recovery.restoring import restored_partitions
-
-    return {tp.partition: each.source for tp, each in sorted(restored_partitions(app).items())}
+    return {tp.partition: each.source for tp, each in sorted(app.tables.recovery.restored.items())}
 
 
 async def run(app: Any, table: Any, watch: Stopwatch) -> None:

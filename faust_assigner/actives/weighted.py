@@ -285,8 +285,8 @@ class _Shift:
 
     def _best_swap(self, h: int, m: int, mine: Ints) -> tuple[float, int, int, int] | None:
         theirs = np.flatnonzero((self.owner == m) & self.free)
-        give = self._swappable(mine, h, m)
-        take = self._swappable(theirs, m, h)
+        give = self._swappable(mine, m)
+        take = self._swappable(theirs, h)
         if not give.size or not take.size or self.budget < 2:
             return None
         change = self.weight[give][:, None] - self.weight[take]
@@ -296,7 +296,7 @@ class _Shift:
         row, column = divmod(int(after.argmin()), take.size)
         return float(after[row, column]), m, int(give[row]), int(take[column])
 
-    def _swappable(self, tasks: Ints, giver: int, receiver: int) -> Ints:
+    def _swappable(self, tasks: Ints, receiver: int) -> Ints:
         able = tasks[self.allowed[self.group[tasks], receiver]]
         order = np.lexsort((able, -self.weight[able]))
         # The heaviest tasks and a spread of the rest give differences of every size.

@@ -1,8 +1,9 @@
 """Topic configs: Kafka's names, their types and valid values, and their defaults.
 
 The broker knows all of Kafka's names, because applications set them unasked: Faust sets ``retention.ms`` and
-``cleanup.policy`` on every changelog. The configs in ``EFFECTIVE`` change the broker's behaviour. All other
-configs are checked, stored and shown, but have no effect: this broker is one node without segment files.
+``cleanup.policy`` on every changelog. docs/reference/broker.md names the configs that change the broker's
+behaviour. All other configs are checked, stored and shown, but have no effect: this broker is one node
+without segment files.
 """
 
 from __future__ import annotations
@@ -112,21 +113,6 @@ TOPIC_CONFIGS: Final[Mapping[str, tuple[str, Kind]]] = {
     "segment.ms": ("604800000", _number(1, INT64_MAX)),
     "unclean.leader.election.enable": ("false", _boolean),
 }
-
-EFFECTIVE: Final = (
-    "cleanup.policy",
-    "delete.retention.ms",
-    "flush.messages",
-    "max.compaction.lag.ms",
-    "max.message.bytes",
-    "message.timestamp.after.max.ms",
-    "message.timestamp.before.max.ms",
-    "message.timestamp.type",
-    "min.cleanable.dirty.ratio",
-    "min.compaction.lag.ms",
-    "retention.bytes",
-    "retention.ms",
-)
 
 
 def check_configs(configs: Mapping[str, str]) -> str | None:

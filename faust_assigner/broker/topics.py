@@ -200,7 +200,7 @@ class Catalogue:
         def keys() -> Iterator[bytes]:
             return (key for log in topic.partitions for key in log.every_key())
 
-        ranges = [prefix_range(kind + topic.topic_id.bytes, None, keys) for kind in KINDS]
+        ranges = [prefix_range(kind + topic.topic_id.bytes, keys) for kind in KINDS]
         self._store.write((), [b"t" + topic.name.encode()], ranges=ranges)
         del self._topics[topic.name]
         del self._names[topic.topic_id]

@@ -136,7 +136,7 @@ def _session(shared: Mapping[str, Any], history: Any) -> Iterator[None]:
     for entry in history if isinstance(history, list) else [history]:
         settings |= settings_of(entry.get("format", ""))
     jars = cached_connector_jars()
-    with held_session(master, "faust-assigner pipeline", jars, packages, settings):
+    with held_session(master, jars, packages, settings):
         yield
 
 

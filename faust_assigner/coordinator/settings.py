@@ -53,9 +53,3 @@ class ConsumerLimits:
     assignment_interval_ms: int = 1_000
     #: Subscriptions + partitions up to which a step computes the target itself; above, ``ComputeTarget``.
     inline_size: int = 2_000
-
-
-#: The minima and maxima of Kafka's settings (``group.consumer.min.session.timeout.ms``, ...).
-SESSION_TIMEOUT_MS = (45_000, 60_000)
-HEARTBEAT_INTERVAL_MS = (5_000, 15_000)
-ASSIGNMENT_INTERVAL_MS = (0, 15_000)

@@ -41,24 +41,6 @@ def columns(text: str) -> tuple[Column, ...]:
     return tuple(Column(name.rstrip("?"), kind, name.endswith("?")) for name, kind in pairs)
 
 
-PARTITION_WEIGHT = (
-    GROUP,
-    DAY,
-    *columns(
-        "version long, computed_at timestamp, topic string, partition int, weight double, "
-        "bytes_rate double, record_rate double, cpu_rate double, state_bytes long, "
-        "recovery_s_est double, samples int, sampled_at timestamp, confidence double"
-    ),
-)
-SIM_RESULT = (
-    GROUP,
-    DAY,
-    *columns(
-        "scenario_id string, seed long, members int, partitions int, standbys int, "
-        "policy string, moved int, imbalance double, unavailable_s double"
-    ),
-)
-
 #: The ledger's lines in the history: each accepted line once, stored by its day.
 FACTS: Mapping[str, tuple[Column, ...]] = MappingProxyType(
     {

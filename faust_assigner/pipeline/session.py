@@ -104,13 +104,13 @@ _held: list[SparkSession] = []
 @contextlib.contextmanager
 def held_session(
     master: str | None,
-    app_name: str,
     jars: Iterable[str | Path],
     packages: Sequence[str],
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, str],
 ) -> Iterator[SparkSession]:
     """A session that all commands inside the block share; stopped at the end of the block."""
-    spark = spark_session(master, app_name, jars=jars, packages=packages, settings=settings)
+    name = "faust-assigner pipeline"
+    spark = spark_session(master, name, jars=jars, packages=packages, settings=settings)
     _held.append(spark)
     try:
         yield spark

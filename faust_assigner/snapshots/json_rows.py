@@ -14,7 +14,6 @@ from typing import Any
 #: The treatment of keys or values: JSON is checked, raw bytes are not. Auto means JSON unless more than
 #: half of the first rows are not JSON; a worker refuses a snapshot that was checked in error.
 AUTO, JSON, RAW = "auto", "json", "raw"
-CODECS = (AUTO, JSON, RAW)
 #: The text between two payloads of a joined list: random, so that no record contains it.
 _FENCE = secrets.token_hex(16)
 _STRETCH = 1024

@@ -64,7 +64,7 @@ def fair_shares(problem: StandbyProblem) -> Shares:
     rack, has_racks = settled_racks(problem.rack)
     eligible, row_to_kind = np.unique(problem.eligible, axis=0, return_inverse=True)
     kind = row_to_kind.ravel()[problem.group] if problem.tasks else problem.group
-    need, outside, distinct = _needs(problem, kind, eligible, rack, has_racks)
+    need, outside, distinct = _needs(problem, kind, eligible, rack)
     ratio = _ratios(eligible, rack, has_racks, problem.replicas)
     even, lopsided, cap = _pair_counts(problem, kind, eligible, rack, has_racks, ratio, need)
     held = np.zeros_like(cap)
@@ -102,7 +102,7 @@ def settled_racks(rack: Ints) -> tuple[Ints, bool]:
 
 
 def _needs(
-    problem: StandbyProblem, kind: Ints, eligible: Bools, rack: Ints, has_racks: bool
+    problem: StandbyProblem, kind: Ints, eligible: Bools, rack: Ints
 ) -> tuple[Ints, Ints, Ints]:
     """Return R', how many of them fit outside the active's rack, and the number of racks."""
     owner = np.maximum(problem.owner, 0)

@@ -15,9 +15,6 @@ from faust_assigner.story.read import Decision, Place, Story
 from faust_assigner.warmup import WarmupPolicy
 from faust_assigner.wire.plan_input import PlanInput
 
-#: A lag above any copy's lag.
-_ANY_LAG = 1 << 40
-
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:

@@ -112,7 +112,7 @@ def _answer(story: Story, move: Moved, place: Place, subject: str) -> Answer:
         restored_s=max((one.ended for one in restored), default=move.by.at) - move.by.at
         if restored
         else None,
-        unknown=tuple(one for one in (unknown, _no_recovery(topics, restored, active.cold)) if one),
+        unknown=tuple(one for one in (unknown, _no_recovery(restored, active.cold)) if one),
     )
 
 
@@ -127,7 +127,7 @@ def _warmth(move: Moved, active: Active, topics: Sequence[str]) -> str:
     return "cold: no living member had its table"
 
 
-def _no_recovery(topics: Sequence[str], restored: Sequence[Recovery], is_cold: bool) -> str:
+def _no_recovery(restored: Sequence[Recovery], is_cold: bool) -> str:
     if restored or not is_cold:
         return ""
     return (

@@ -19,7 +19,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,11 +58,6 @@ SETTLE_TIMEOUT_S = 15.0
 SILENT_SHARE = 0.5
 #: Seconds between two checks of a restore's progress.
 TELL_S = 0.5
-
-
-def restored_partitions(app: Any) -> Mapping[TP, Restored]:
-    """The source of each table partition's state in this generation; empty if not installed."""
-    return getattr(app.tables.recovery, "restored", {})
 
 
 class RestoringRecovery(RecoveryLoop):

@@ -484,6 +484,6 @@ class PartitionLog:
     def erase(self) -> None:
         """Delete all data of this partition."""
         self.store.write(
-            (), ranges=[prefix_range(kind + self.place, None, self.every_key) for kind in KINDS]
+            (), ranges=[prefix_range(kind + self.place, self.every_key) for kind in KINDS]
         )
         self.close()

@@ -56,7 +56,7 @@ class Range(NamedTuple):
     known: Keys | None = None
 
 
-def prefix_range(prefix: bytes, size: int | None = None, known: Keys | None = None) -> Range:
+def prefix_range(prefix: bytes, known: Keys | None = None) -> Range:
     """Return the range of all keys that start with ``prefix``.
 
     >>> prefix_range(b"ab")[:2], prefix_range(b"a\\xff")[:2]
@@ -64,7 +64,7 @@ def prefix_range(prefix: bytes, size: int | None = None, known: Keys | None = No
     """
     head = prefix.rstrip(b"\xff")
     beyond = head[:-1] + bytes([head[-1] + 1]) if head else b"\xff" * 64
-    return Range(prefix, beyond, size, known)
+    return Range(prefix, beyond, None, known)
 
 
 def raise_format(store: Store, version: bytes) -> tuple[tuple[bytes, bytes], ...]:

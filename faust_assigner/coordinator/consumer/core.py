@@ -87,9 +87,6 @@ class GroupCore:
     def _emit(self, effect: fx.Effect) -> None:
         self._out.append(effect)
 
-    def _is_static(self, member_id: str) -> bool:
-        return self.book.members[member_id].instance_id is not None
-
     def _fence_instance(self, member_id: str, instance_id: str) -> Code:
         """Check that this member is the current owner of the instance id (KIP-345)."""
         current = self.book.instances.get(instance_id)

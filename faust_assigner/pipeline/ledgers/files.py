@@ -239,17 +239,6 @@ def _read_packed(fs: Any, inside: str) -> Iterator[tuple[int, bytes]]:
         raise LedgerDamaged(position, f"not read further: {error}") from error
 
 
-def read_lines_if_there(chunk: Chunk) -> Iterator[tuple[int, bytes]]:
-    """:func:`read_lines` for files that may be rotated during the run: a missing file has no lines.
-
-    No line is lost: the next listing of the folder finds the renamed file as a new file.
-    """
-    try:
-        yield from read_lines(chunk)
-    except FileNotFoundError:
-        return
-
-
 def _skip_line(stream: IO[bytes]) -> int:
     """Read past the next newline (or to the end) and return the number of bytes."""
     skipped = 0

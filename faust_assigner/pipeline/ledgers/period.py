@@ -69,14 +69,6 @@ class Period:
         first = _first_moment(file)
         return first is None or first < self.until + SLACK
 
-    def takes_in(self, day: date) -> bool:
-        """Whether the whole UTC day is in the period."""
-        begin = datetime.combine(day, time(), UTC)
-        end = begin + timedelta(days=1)
-        return (self.since is None or self.since <= begin) and (
-            self.until is None or self.until >= end
-        )
-
     def rows(self, rows: Sequence[Row]) -> list[Row]:
         """The accepted lines of the period."""
         if not self:

@@ -49,7 +49,7 @@ class SimRow(NamedTuple):
     ``worst_load``: the maximum of this ratio; ``unavailable_s``: seconds summed over partitions;
     ``worst_gap_s``: the longest standstill of one partition; ``restored``: records replayed; ``state``:
     the class of an average partition's state (none, small, medium, large); ``members``, ``racks``: at the
-    start. The columns up to ``unavailable_s`` are ``schema.SIM_RESULT``; the other columns explain them.
+    start. The columns after ``unavailable_s`` explain the columns before it.
     """
 
     group_id: str

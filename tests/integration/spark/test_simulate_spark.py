@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from faust_assigner.ledger import encode
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
 from faust_assigner.pipeline.ledgers.sources import read_ledger
-from faust_assigner.pipeline.schema import SIM_RESULT, arrow_schema, spark_schema
+from faust_assigner.pipeline.schema import DAY, GROUP, arrow_schema, columns, spark_schema
 from faust_assigner.pipeline.simulate.events import event_rows
 from faust_assigner.pipeline.simulate.facts import facts_on_spark
 from faust_assigner.pipeline.simulate.job import Request, simulate_here, simulate_on_spark
@@ -50,6 +50,17 @@ def test_spark_and_plain_python_give_identical_rows_and_reports(
     assert json.loads((there / "report.json").read_text()) == json.loads(
         (here / "report.json").read_text()
     )
+
+
+#: The published table ``sim_result``.
+SIM_RESULT = (
+    GROUP,
+    DAY,
+    *columns(
+        "scenario_id string, seed long, members int, partitions int, standbys int, "
+        "policy string, moved int, imbalance double, unavailable_s double"
+    ),
+)
 
 
 def test_the_rows_begin_with_the_table_sim_result(spark: SparkSession, tmp_path: Path) -> None:

@@ -122,5 +122,5 @@ def test_the_shared_session_has_the_settings_of_deltas_tables(
     done = CliRunner().invoke(main, ["pipeline", "run", "--config", str(home / "pipeline.toml")])
     assert done.exit_code == 0, done.output
     (given,) = started
-    assert given[3] == ("a:b:1",)
-    assert ("spark.sql.catalog.spark_catalog" in given[4]) is is_set
+    assert given[2] == ("a:b:1",)
+    assert ("spark.sql.catalog.spark_catalog" in given[3]) is is_set

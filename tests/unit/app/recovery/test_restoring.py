@@ -81,7 +81,7 @@ async def test_a_restored_offset_is_what_recovery_goes_on_from(
     monkeypatch.setattr(recovery, "bring_up", answer(7))
     assert await build(restoring) == {HERE: 7}
     assert restoring.active_highwaters[HERE] == 9
-    assert recovery.restored_partitions(restoring.app)[HERE].source == "snapshot"
+    assert restoring.app.tables.recovery.restored[HERE].source == "snapshot"
 
 
 async def test_an_offset_beyond_the_known_highwater_raises_the_highwater(

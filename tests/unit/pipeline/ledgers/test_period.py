@@ -141,14 +141,6 @@ def test_a_period_begins_with_its_first_moment_and_ends_before_its_last() -> Non
     ]
 
 
-def test_a_day_that_a_period_begins_or_ends_in_is_not_whole_in_it() -> None:
-    """A day is replaced in a history only by a run that saw all of it."""
-    noon, after = DAY + timedelta(hours=12), DAY + timedelta(days=1)
-    assert Period(DAY, after).takes_in(DAY.date())
-    assert not Period(None, noon).takes_in(DAY.date())
-    assert not Period(noon, None).takes_in(DAY.date())
-
-
 def test_a_file_that_begins_within_the_slack_after_the_period_is_opened(ledger: Path) -> None:
     """The clock of its worker may be fast."""
     files = find_files([str(ledger)])
