@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -212,3 +214,105 @@ def test_variables_of_kubernetes_are_no_properties(caplog: pytest.LogCaptureFixt
     }
     assert client_properties(None, environment) == {"client.id": "me"}
     assert not caplog.records
+
+
+def test_a_connection_has_only_what_its_protocol_needs() -> None:
+    """Each broker; a login with SASL alone; the time limit as a number."""
+    plain = Cluster("a:1,b:2", {"sasl.mechanism": "PLAIN", "request.timeout.ms": "700"})
+    assert plain.connection() == {
+        "bootstrap_servers": ["a:1", "b:2"],
+        "security_protocol": "PLAINTEXT",
+        "request_timeout_ms": 700,
+    }
+    found = Cluster("a:1", {**SASL, "security.protocol": "sasl_plaintext"}).connection()
+    assert found == {
+        "bootstrap_servers": ["a:1"],
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": "worker",
+        "sasl_plain_password": 'pa"ss\\word',
+    }
+    both = Cluster("a:1", {**SASL, "security.protocol": "SASL_SSL"}).connection()
+    assert {"ssl_context", "sasl_mechanism"} <= both.keys()
+    with pytest.raises(ConfigError, match=r"request\.timeout\.ms is a number, not 'soon'"):
+        Cluster("a:1", {"request.timeout.ms": "soon"}).connection()
+
+
+@pytest.mark.parametrize(
+    ("given", "mechanism", "has_login"),
+    [
+        ({"client.id": "me"}, None, False),
+        ({**SASL, "sasl.jaas.config": "own;"}, "SCRAM-SHA-256", False),
+        ({**SASL, "security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN"}, "PLAIN", True),
+    ],
+)
+def test_spark_is_told_a_login_only_if_it_needs_one(
+    given: dict[str, str], mechanism: str | None, has_login: bool
+) -> None:
+    """A login of the user's own stays; other properties are passed on."""
+    told = Cluster("a:1", given).spark_options()
+    assert told.get("kafka.sasl.mechanism") == mechanism
+    login = told.get("kafka.sasl.jaas.config", "")
+    assert login.startswith("org.apache.kafka.common.security.plain.PlainLoginModule ") is has_login
+    assert has_login or login == given.get("sasl.jaas.config", "")
+    assert told.get("kafka.client.id") == given.get("client.id")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a=b=c", {"a": "b=c"}),
+        ("a: b:c", {"a": "b:c"}),
+        ("a b c", {"a": "b c"}),
+        ("! no\n  # no\n\n a = b ", {"a": "b"}),
+        ("a=b\\\n   c\nd=e", {"a": "bc", "d": "e"}),
+        ("a=b\\\\\nd=e", {"a": "b\\", "d": "e"}),
+        ("a=", {"a": ""}),
+        ("a=1\na=2", {"a": "2"}),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(text: str, found: dict[str, str]) -> None:
+    """Continued lines, comments and escapes."""
+    assert cluster.parse_properties(text) == found
+
+
+@pytest.mark.parametrize(
+    ("jaas", "user"),
+    [
+        ("x required myusername=a username=b;", "b"),
+        ('x required username = "a b";', "a b"),
+        ("x required username='';", ""),
+        ("x required password=b;", None),
+    ],
+)
+def test_an_option_of_a_login_is_found_by_its_whole_name(jaas: str, user: str | None) -> None:
+    """An empty value is one."""
+    assert cluster._jaas_option(jaas, "username") == user
+
+
+def test_a_truststore_of_java_is_read_by_its_tool_without_a_password_on_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All its certificates; the tool's first line is the reason against it."""
+    (tmp_path / "store").touch()
+    given = {"ssl.truststore.location": str(tmp_path / "store"), "ssl.truststore.password": "p"}
+    pem = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----"
+    asked: list[Any] = []
+
+    def run(command: list[str], **how: Any) -> Any:
+        asked.append((command, how["env"]["STOREPASS"], how["timeout"]))
+        return SimpleNamespace(returncode=code, stdout=said, stderr="")
+
+    monkeypatch.setattr(cluster.subprocess, "run", run)
+    code, said = 0, f"words\n{pem.format('a')}\nwords\n{pem.format('b')}\n"
+    assert cluster._authorities(given) == f"{pem.format('a')}\n{pem.format('b')}"
+    [(command, password, timeout)] = asked
+    assert ("p" in command, password, timeout) == (False, "p", 60)
+    code, said = 1, f"keytool error: wrong password\n{pem.format('a')}"
+    with pytest.raises(ConfigError, match=r"keytool error: wrong password$"):
+        cluster._authorities(given)
+    code, said = 0, ""
+    with pytest.raises(ConfigError, match="no certificate"):
+        cluster._authorities(given)
+    assert cluster._authorities({}) is None
+    assert cluster._authorities({**given, "ssl.truststore.certificates": "inline"}) == "inline"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -70,3 +74,127 @@ def test_jars_of_a_download_that_broke_off_are_none(
 def test_a_question_mark_makes_a_column_optional_and_is_no_part_of_its_name() -> None:
     """columns("a int, b? string")."""
     assert columns("a int, b? string") == (Column("a", "int", False), Column("b", "string", True))
+
+
+class Builder:
+    """A builder of sessions, which notes each call; ``runs`` is the master of a session that runs."""
+
+    def __init__(self, runs: str) -> None:
+        self.calls: list[Any] = []
+        self.runs = runs
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*given: str) -> Builder:
+            self.calls.append((name, *given))
+            return self
+
+        return call
+
+    def getOrCreate(self) -> Any:  # noqa: N802 - Spark's
+        """Return a session with its settings."""
+        self.calls.append("started")
+        conf = {"spark.master": self.runs}
+        return SimpleNamespace(
+            conf=SimpleNamespace(
+                get=lambda name, default="": conf.get(name, default),
+                set=lambda *given: self.calls.append(("set", *given)),
+            ),
+            stop=lambda: self.calls.append("stopped"),
+        )
+
+
+def started(monkeypatch: pytest.MonkeyPatch, runs: str) -> Builder:
+    """Return the builder of the next session; shipping is noted among its calls."""
+    builder = Builder(runs)
+    monkeypatch.setattr("pyspark.sql.SparkSession.builder", builder)
+    monkeypatch.setattr(session, "ship", lambda spark: builder.calls.append("shipped"))
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("master", "runs", "is_shipped", "address"),
+    [
+        ("local[2]", "local[2]", False, "127.0.0.1"),
+        ("yarn", "yarn", True, None),
+        (None, "spark://a:1", True, None),
+        (None, "local[4]", False, None),
+    ],
+)
+def test_this_package_is_sent_to_the_executors_of_a_cluster_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    master: str | None,
+    runs: str,
+    is_shipped: bool,
+    address: str | None,
+) -> None:
+    """Without a master the session has the one of spark-submit; the workers run this interpreter."""
+    builder = started(monkeypatch, runs)
+    session.spark_session(master, "name", packages=("a:b:1",), settings={"x": "y"})
+    calls = builder.calls
+    assert calls[0] == ("appName", "name")
+    assert (("master", master) in calls) is (master is not None)
+    assert {("config", "x", "y"), ("config", "spark.jars.packages", "a:b:1")} <= set(calls)
+    assert calls[-1] == ("shipped" if is_shipped else "started")
+    assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    assert os.environ.get("SPARK_LOCAL_IP") == address
+
+
+def test_a_session_of_spark_connect_gets_its_settings_after_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Jars and packages are the server's own."""
+    builder = started(monkeypatch, "")
+    session.spark_session("sc://h:15002", packages=("a:b:1",))
+    settings = [("set", name, value) for name, value in session.SETTINGS.items()]
+    assert builder.calls[1:] == [("remote", "sc://h:15002"), "started", *settings, "shipped"]
+
+
+def test_commands_share_a_held_session_which_ends_after_a_failure_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A command's release does not stop it; afterwards a new session is started."""
+    builder = started(monkeypatch, "local[1]")
+
+    def fails() -> None:
+        with session.held_session("local[1]", "all", ["k.jar"], (), {"x": "y"}) as held:
+            assert session.spark_session("local[9]", "one") is held
+            session.release(held)
+            assert "stopped" not in builder.calls
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert builder.calls.count("started") == 1
+    assert {("config", "x", "y"), ("config", "spark.jars", "k.jar")} <= set(builder.calls)
+    assert builder.calls[-1] == "stopped"
+    other = session.spark_session("local[1]")
+    assert builder.calls.count("started") == 2
+    session.release(other)
+    assert builder.calls.count("stopped") == 2
+
+
+@pytest.mark.parametrize(
+    ("conf", "tasks"),
+    [
+        ({"spark.master": "local[3]"}, 3),
+        ({"spark.master": "yarn"}, 2),
+        ({"spark.master": "yarn", "spark.executor.instances": "5"}, 5),
+        (
+            {
+                "spark.master": "yarn",
+                "spark.executor.instances": "5",
+                "spark.executor.cores": "4",
+            },
+            20,
+        ),
+        ({"spark.executor.cores": "4"}, 8),
+        ({"spark.executor.instances": ""}, 2),
+    ],
+)
+def test_a_cluster_is_as_wide_as_its_executors_cores(conf: dict[str, str], tasks: int) -> None:
+    """Two tasks without settings."""
+    spark: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda name, d="": conf.get(name, d)))
+    assert session.width(spark) == tasks
