@@ -30,6 +30,8 @@ COOPERATIVE, EAGER, STOCK, STRANGER, UNKNOWN = (
     "not Faust",
     "unknown",
 )
+#: The limit of the partitions and copies in a member's assignment: each becomes a row of the report.
+MOST_PARTITIONS = 200_000
 #: The state in which a coordinator shows metadata and assignments.
 STABLE = "Stable"
 
@@ -149,10 +151,19 @@ def _member(member: Any, memo: join.Memo, *, settled: bool) -> DescribedMember:
     try:
         if assignment:
             given = ConsumerProtocolMemberAssignment.decode(assignment)
-            found["given"] = decode_answer(given.user_data)
+            found["given"] = _bounded(decode_answer(given.user_data))
     except Exception as error:
         found["problem"] = printable(f"its assignment is unreadable: {error}")
     return DescribedMember(**found)
+
+
+def _bounded(answer: Answer) -> Answer:
+    """Return the answer; a run of a few bytes may name two thousand million partitions."""
+    claims = answer.actives, answer.standbys, answer.writes, answer.awaited, answer.promised
+    count = sum(runs.size for one in claims for runs in one.values())
+    if count > MOST_PARTITIONS:
+        raise MetadataRefused(f"{count} partitions, the limit is {MOST_PARTITIONS}")
+    return answer
 
 
 def replaced_urls(group: DescribedGroup) -> frozenset[str]:

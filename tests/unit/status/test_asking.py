@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -62,6 +63,17 @@ async def halfway(request: web.Request) -> web.StreamResponse:
     return response
 
 
+async def dripping(request: web.Request) -> web.StreamResponse:
+    """One whose answer is never quite whole: a byte at a time, for three seconds."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    with contextlib.suppress(ConnectionError):
+        for _ in range(150):
+            await response.write(b" ")
+            await asyncio.sleep(0.02)
+    return response
+
+
 def answering(body: bytes, status: int = 200, **headers: str) -> Handler:
     """One that answers so."""
 
@@ -77,6 +89,7 @@ def answering(body: bytes, status: int = 200, **headers: str) -> Handler:
         (answering(GOOD), ANSWERED, ""),
         (never, SILENT, "did not answer within 0.2 s"),
         (halfway, SILENT, "did not answer within 0.2 s"),
+        (dripping, SILENT, "did not answer within 0.2 s"),
         (answering(b"", 404), UNREADABLE, "does not exist (404): an older version"),
         (answering(b"", 500), UNREADABLE, "answers 500"),
         (answering(b"", 302, Location="http://169.254.169.254/"), UNREADABLE, "answers 302"),

@@ -7,7 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 
 from faust_assigner.status.build import build
 from faust_assigner.status.described import EAGER, STOCK, STRANGER, decode_group
@@ -21,6 +24,8 @@ from faust_assigner.status.report import (
     Partition,
     Report,
 )
+from faust_assigner.wire.answer import AnswerWriter
+from faust_assigner.wire.directory import Directory
 from faust_assigner.wire.outcome import for_others
 from faust_assigner.wire.worker_status import Peer, Standstill, TableStatus
 from tests.support.status import LOG, MadeGroup, group
@@ -496,3 +501,18 @@ def test_a_topic_without_a_name_is_left_out() -> None:
     assert evidence.group.members[1].topics == frozenset(made.topics)
     assert evidence.group.members[1].problem == ""
     assert build(evidence).problems == ()
+
+
+@pytest.mark.parametrize("claims", ["promised", "awaited", "writes"])
+def test_an_assignment_of_millions_of_partitions_is_refused(claims: str) -> None:
+    """Some bytes name them all as one run; the bytes come from any member that leads the group."""
+    made = group(2)
+    writer = AnswerWriter(Directory(), {"orders": 0}, generation=3, is_uniform=True, among=2)
+    held = {"orders": range(1)}
+    for count, problem in ((200_000, ""), (2**31 - 1, "2147483647 partitions")):
+        claimed: Any = {claims: {"orders": range(count - 2)}}
+        answer = writer.for_ours(held, held, "http://w1:6066", **claimed)
+        made.answers["m1"] = ConsumerProtocolMemberAssignment(0, [], answer).encode()
+        described = made.described().members[1]
+        assert problem in described.problem
+        assert bool(described.problem) == (described.given is None) == bool(problem)
