@@ -207,9 +207,18 @@ class Watch:
         try:
             while True:
                 await self._wanted.wait()
-                async with self._looks() as looks:
-                    while self._is_wanted():
-                        await asyncio.sleep(await self._once(looks))
+                try:
+                    async with self._looks() as looks:
+                        while self._is_wanted():
+                            await asyncio.sleep(await self._once(looks))
+                except Exception:
+                    logger.exception(
+                        "Could not open or close the connections of the page of group %s; the page "
+                        "opens them again in %g s",
+                        self.group,
+                        self._every_s,
+                    )
+                    await asyncio.sleep(self._every_s)
                 self._wanted.clear()
                 if self._is_wanted():
                     self._wanted.set()

@@ -300,6 +300,45 @@ async def test_a_page_that_is_opened_while_the_connections_close_is_looked_at() 
     assert opened == 2
 
 
+@pytest.mark.parametrize("fails", ["open", "close"])
+async def test_connections_that_cannot_be_opened_or_closed_are_opened_again(
+    fails: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The failure is logged; without another try the page would never show a further look."""
+    looks, clock, opened = script(group(2).evidence()), Clock(), 0
+
+    @asynccontextmanager
+    async def connections() -> AsyncIterator[Script]:
+        nonlocal opened
+        opened += 1
+        if opened == 1 and fails == "open":
+            raise OSError("no such certificate")
+        yield looks
+        if opened == 1:
+            raise OSError("not closed")
+
+    watch = Watch("shop", connections, monotonic=clock, every_s=0.01)
+    watch.touch()
+    task = asyncio.create_task(watch.run())
+    try:
+        async with asyncio.timeout(30):
+            while not looks.asked:
+                await asyncio.sleep(0.01)
+            if fails == "close":
+                clock.now += IDLE_S  # the page is closed, and so are the connections
+                while "Could not open or close" not in caplog.text:
+                    await asyncio.sleep(0.01)
+                asked = looks.asked
+                watch.touch()
+                while looks.asked == asked:
+                    await asyncio.sleep(0.01)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert opened == 2
+    assert caplog.text.count("Could not open or close") == 1
+
+
 async def test_a_look_while_an_event_is_written_is_the_next_event() -> None:
     """A slow browser does not wait for the next beat."""
     watch = Watch("shop", script())

@@ -404,3 +404,12 @@ def test_only_an_instance_id_at_another_url_has_been_replaced() -> None:
     )
     assert replaced_urls(replace(described, members=broken)) == frozenset()
     assert replaced_urls(replace(described, members=())) == frozenset()
+    old = made_group(
+        2
+    ).described()  # an answer of an earlier round, for example of a member that is gone
+    assert old.members[0].given is not None
+    later = replace(old.members[0].given, generation=99)
+    mixed = replace(described, members=(*described.members, replace(old.members[0], given=later)))
+    assert replaced_urls(mixed) == frozenset(), (
+        "the directory of the last round has no instance ids"
+    )
