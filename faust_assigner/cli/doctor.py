@@ -97,6 +97,8 @@ def doctor(
         return
     if app is None and group_id is None:
         raise click.UsageError("give -A APP, or --bootstrap HOST:PORT --group APP, or both")
+    if app is None and (workers or racks):
+        raise click.UsageError("--workers and --racks plan the deployment of an app: add -A APP")
     deployment = Deployment(workers=workers, racks=racks, grace_s=grace)
     try:
         with reported_errors(), quiet_kafka():
@@ -160,17 +162,24 @@ def _look(
         findings += check_app(facts, deployment, topics)
         unchecked += [f"Topic {name} does not exist yet" for name in sorted(names - topics.keys())]
     named = group_id or (facts.app_id if facts is not None else "")
-    seen = _group(connection, named, workers_at, must_exist=group_id is not None)
+    # With -A the grace is checked by the app's settings.
+    grace_s = deployment.grace_s if facts is None else None
+    seen = _group(connection, named, workers_at, grace_s, must_exist=group_id is not None)
     return result(
         [*looked_at, *seen.looked_at], [*findings, *seen.findings], [*unchecked, *seen.unchecked]
     )
 
 
 def _group(
-    connection: object, group_id: str, workers_at: tuple[str, ...], *, must_exist: bool
+    connection: object,
+    group_id: str,
+    workers_at: tuple[str, ...],
+    grace_s: float | None,
+    *,
+    must_exist: bool,
 ) -> Result:
     from faust_assigner.clients.groups import GroupNotFound
-    from faust_assigner.doctor.group_checks import check_group, unchecked
+    from faust_assigner.doctor.group_checks import check_group, check_group_grace, unchecked
     from faust_assigner.doctor.group_facts import look
     from faust_assigner.doctor.result import result
     from faust_assigner.settings import schema
@@ -190,7 +199,10 @@ def _group(
             raise
         return result([], [], [str(error)])
     members = len(facts.evidence.group.members)
-    return result([f"group {group_id} ({members} members)"], check_group(facts), unchecked(facts))
+    found = check_group(facts)
+    if grace_s is not None:
+        found = (*found, *check_group_grace(facts, grace_s))
+    return result([f"group {group_id} ({members} members)"], found, unchecked(facts))
 
 
 def _show(found: Result, fail_on: str, as_json: bool) -> NoReturn:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from faust_assigner.app.host.check import in_range
 from faust_assigner.app.host.private_apis import VERSIONS
 from faust_assigner.doctor.codes import NOTE, WARNING, Finding, finding
-from faust_assigner.doctor.times import Times, check_times
+from faust_assigner.doctor.times import Times, check_grace, check_times
 from faust_assigner.doctor.topics import TopicFacts, check_changelog, check_partitions
 from faust_assigner.doctor.words import listed, size
 from faust_assigner.settings.places import is_loopback, is_loopback_url
 from faust_assigner.settings.table import (
     COOPERATIVE,
     GROUP_RECORD_BYTES,
+    LEAVE_S,
     LEDGER,
     REPAIRS,
 )
@@ -78,6 +79,30 @@ def check_group(facts: GroupFacts) -> tuple[Finding, ...]:
         *_ledger(views),
         *_corrupt(views),
     )
+
+
+def check_group_grace(facts: GroupFacts, grace_s: float) -> tuple[Finding, ...]:
+    """Check that the supervisor's grace is enough for each worker's stop, by the worker's own settings."""
+    alike: defaultdict[float, list[str]] = defaultdict(list)
+    for view in views_of(facts.evidence):
+        if view.status is not None:
+            alike[_leave_s(view)].append(view.name)
+    return tuple(
+        one
+        for leave_s, names in sorted(alike.items())
+        for one in check_grace(grace_s, leave_s, subject=listed(names))
+    )
+
+
+def _leave_s(view: View) -> float:
+    """Return the limit of the hand-over at a stop; 0 for a worker that hands nothing over."""
+    settings = {} if view.status is None else view.status.settings
+    if view.kind != described.COOPERATIVE or view.instance_id or settings.get(REPAIRS.name) == "0":
+        return 0.0
+    try:
+        return float(settings.get(LEAVE_S.name, ""))
+    except ValueError:
+        return 0.0
 
 
 def unchecked(facts: GroupFacts) -> tuple[str, ...]:

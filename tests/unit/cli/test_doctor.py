@@ -173,3 +173,18 @@ def test_the_text_names_what_was_looked_at(asked: list[Any]) -> None:
     done = CliRunner().invoke(main, ["doctor", "-A", "shop.app"])
     assert done.exit_code == 1
     assert "app shop" in done.stdout
+
+
+def test_the_grace_is_judged_by_the_workers_if_no_app_is_given(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan of a deployment needs an app: the number of a group's workers is known."""
+    grace = finding("FA007", "short", level="warning")
+    monkeypatch.setattr(group_checks, "check_group_grace", lambda facts, s: (grace,) * (s == 9))
+    group = ("--bootstrap", "a:1", "--group", "shop")
+    assert codes(run(*group, "--grace", "9", code=1)) == ["FA007", "FA002"]
+    assert codes(run(*group, code=0)) == ["FA002"]
+    assert codes(run("-A", "shop.app", *group, "--grace", "9", code=1)) == ["FA001", "FA002"]
+    for option in ("--workers", "--racks"):
+        done = CliRunner().invoke(main, ["doctor", *group, option, "3"])
+        assert (done.exit_code, "add -A APP" in done.output) == (2, True)

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from faust_assigner.doctor.codes import CODES, GROUP, Finding
-from faust_assigner.doctor.group_checks import GroupFacts, check_group, unchecked
+from faust_assigner.doctor.group_checks import (
+    GroupFacts,
+    check_group,
+    check_group_grace,
+    unchecked,
+)
 from faust_assigner.doctor.topics import TopicFacts
 from faust_assigner.status.described import decode_group
 from faust_assigner.status.evidence import Heard
@@ -393,3 +398,38 @@ def test_an_empty_group_is_named_as_such() -> None:
     evidence = replace(evidence, group=replace(evidence.group, state="Empty", members=()), heard={})
     (sentence,) = unchecked(facts(evidence=evidence))
     assert sentence.startswith("The group has no members")
+
+
+@pytest.mark.parametrize(
+    ("grace_s", "changes", "found"),
+    [
+        (35.0, {}, {}),
+        (34.0, {}, {"w0, w1, w2": "warning"}),
+        (20.0, {}, {"w0, w1, w2": "error"}),
+        (20.0, settings(FAUST_ASSIGNER_LEAVE_S="5"), {"w0, w2": "error"}),
+        (20.0, settings(FAUST_ASSIGNER_LEAVE_S="60"), {"w0, w2": "error", "w1": "error"}),
+        (20.0, settings(FAUST_ASSIGNER_REPAIRS="0"), {"w0, w2": "error"}),
+        (20.0, settings(FAUST_ASSIGNER_LEAVE_S="soon"), {"w0, w2": "error"}),
+    ],
+)
+def test_the_grace_of_a_running_group_is_judged_by_its_workers_settings(
+    grace_s: float, changes: dict[str, Any], found: dict[str, str]
+) -> None:
+    """20 s to hand over and 15 s to close; a worker that hands nothing over needs 15 s."""
+    base = settings(FAUST_ASSIGNER_LEAVE_S="20")
+    odd = {"m0": base, "m1": changes or base, "m2": base}
+    findings = check_group_grace(facts(odd=odd), grace_s)
+    assert {one.subject: one.level for one in findings} == found
+    assert {one.code for one in findings} <= {"FA007"}
+
+
+def test_static_eager_and_silent_workers_hand_nothing_over() -> None:
+    """The first two close their tables only; nothing is known of a silent worker's settings."""
+    base = settings(FAUST_ASSIGNER_LEAVE_S="20")
+    shop = static("a", "b")
+    odd = {"m0": base, "m1": base}
+    assert check_group_grace(facts(shop, odd=odd), 15.0) == ()
+    eager = group(2)
+    eager.offers = {name: {"cooperative": False} for name in eager.claims}
+    assert check_group_grace(facts(eager.round(), odd=odd), 15.0) == ()
+    assert check_group_grace(facts(evidence=group(2).evidence(silent=["m0", "m1"])), 1.0) == ()
