@@ -17,7 +17,13 @@ from faust_assigner.service.leading.advance import moved
 from faust_assigner.service.leading.bundles import Bundle, joined, owner, still_gone
 from faust_assigner.service.leading.record import NEUTRAL, Suitability
 from faust_assigner.service.leading.slots import beginning
-from faust_assigner.service.leading.targets import Targets, bound_topics, copartitioned_with, hinted
+from faust_assigner.service.leading.targets import (
+    Targets,
+    bound_topics,
+    copartitioned_with,
+    hinted,
+    pinned,
+)
 from faust_assigner.service.records import FORGOTTEN, PlannedMove
 from faust_assigner.service.settings import ServiceSettings
 from faust_assigner.service.store.base import Compare, Delete, Put, Write
@@ -238,13 +244,14 @@ def tidy(view: View, targets: Targets) -> Iterator[Bundle]:
 
 def _moved_once(view: View) -> Iterator[Bundle]:
     """Delete an operator's one-time moves that are complete or impossible."""
-    for at, entry in sorted(view.pins.items()):
+    once = [(at, entry) for at, entry in sorted(view.pins.items()) if entry.value.once]
+    ready = {consumer.name: consumer for consumer in view.ready()} if once else {}
+    possible = pinned(view, ready, bound_topics(view)) if once else {}
+    for at, entry in once:
         name = entry.value.consumer
-        if not entry.value.once:
-            continue
         if _living_owner(view, at) == name and at not in view.handoffs:
             told = f"the move to {name} that an operator ordered is complete"
-        elif name not in view.consumers or (at, name) in view.cooldowns or not view.exists(at):
+        elif possible.get(at) != name:
             told = (
                 f"the move to {name} that an operator ordered is cancelled: {name} cannot take "
                 "the partition"

@@ -180,14 +180,19 @@ def test_two_tokens_of_one_name_both_count(tmp_path: Path) -> None:
     ]
 
 
-def test_tokens_are_read_again_when_the_file_changes(tmp_path: Path) -> None:
-    """A token that was taken out is refused, and a new one is known."""
+def test_tokens_are_read_again_when_the_file_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A token that was taken out is refused, and a new one is known; a changed file is read once."""
     authenticator = tokens(tmp_path, "a old")
     authenticator.look()
     (tmp_path / "next").write_text("a new-one")
     (tmp_path / "next").replace(tmp_path / "tokens")
     assert authenticator.caller(bearer("old")).acting_as("a") == "a"
-    authenticator.look()
+    with caplog.at_level("INFO"):
+        authenticator.look()
+        authenticator.look()
+    assert caplog.text.count("has changed") == 1
     assert authenticator.caller(bearer("new-one")).acting_as("a") == "a"
     with pytest.raises(Unauthenticated):
         authenticator.caller(bearer("old"))

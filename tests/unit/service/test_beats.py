@@ -22,7 +22,7 @@ from faust_assigner.service.serving.holdings import Holdings
 from faust_assigner.service.store.base import Event, KeyValue, Put
 from faust_assigner.service.store.memory import MemoryStore
 from tests.support.assigning.consumers import Bench, Helper, LoopClock, eventually, virtually
-from tests.unit.service.stories import ALL, AT, HANDOFF, store, view_of
+from tests.unit.service.stories import ALL, AT, HANDOFF, put, store, view_of
 
 TIMES: dict[str, Any] = {
     "consumer_ttl_s": 30.0,
@@ -406,6 +406,26 @@ def test_raised_epochs_are_held_under_their_new_numbers() -> None:
         assert (len(one.owned), counted.repairs) == (2, 0)
 
     staged(story)
+
+
+def test_only_the_session_that_is_named_gets_its_assignment_again() -> None:
+    """The mark of the session before is still in the store when its consumer has registered again."""
+
+    async def story() -> None:
+        kept = store()
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            one = await b.consumer(node, "a")
+            await b.settles(1)
+            assert one.stream is not None
+            before = len(one.of(Assignment))
+            for session, told in (("another", before), (one.stream.session, before + 1)):
+                await put(kept, ALL.resync("a"), session.encode())
+                await asyncio.sleep(1.0)
+                assert len(one.of(Assignment)) == told
+        await kept.close()
+
+    virtually(story)
 
 
 def test_a_consumer_that_goes_on_differing_is_told_once_in_a_time_to_live() -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from faust_assigner.service.client import AssignerClient, Grant, Release, Retry, TopicPartition
+from faust_assigner.service.client import (
+    AssignerClient,
+    Grant,
+    Lost,
+    Release,
+    Retry,
+    TopicPartition,
+)
 from faust_assigner.service.client import calls as room
 from faust_assigner.service.errors import Expelled, NotFound, Replaced, ServiceRefused
 from faust_assigner.service.proto import kafka_assigner_pb2 as pb
@@ -99,6 +107,38 @@ async def test_a_session_counts_from_when_it_was_asked_for(lives_ms: int, ends_a
     client.holdings.update([Grant(at, 1)], [], snapshot=True)
     for now[0] in (12.0, 14.9, 15.1):
         assert client.may_work(at) == (now[0] < ends_at)
+
+
+async def test_a_session_that_begins_after_the_last_ones_time_gives_nothing_back() -> None:
+    """The partitions were others' in between; only the new snapshot says which are still its own."""
+    client = AssignerClient("nowhere:1", "c", clock=lambda: 20.0)
+    at = TopicPartition("t", 0)
+    client.holdings.begin(10.0)
+    client.holdings.update([Grant(at, 1)], [], snapshot=True)
+    client._session.begin(pb.AssignmentUpdate(session_id="s", lives_ms=10_000), until=30.0)
+    assert not client.may_work(at)
+    assert await client._inbox.read() == Lost((at,))
+
+
+async def test_an_answer_for_the_session_before_does_not_end_the_next_stream() -> None:
+    """The heartbeat was on its way while the consumer registered again."""
+    client = AssignerClient("nowhere:1", "c")
+    client._session.begin(pb.AssignmentUpdate(session_id="s1", lives_ms=60), until=float("inf"))
+    ended: list[str] = []
+    client._streams.cancel = lambda: ended.append(client._session.id)  # type: ignore[method-assign]
+
+    async def once(method: str, request: Any, *, timeout: float) -> Any:
+        later = pb.AssignmentUpdate(session_id="s2", lives_ms=60_000)
+        client._session.begin(later, until=float("inf"))
+        return pb.HeartbeatResponse(known=False)
+
+    client._calls.once = once  # type: ignore[method-assign]
+    beating = asyncio.create_task(client._heart.beat())
+    while client._session.id != "s2":
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)
+    beating.cancel()
+    assert ended == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,10 @@ import asyncio
 import pytest
 
 from faust_assigner.service.commands import AbortWarm, Warm
+from faust_assigner.service.handoff import State
+from faust_assigner.service.leading.record import Seen
 from faust_assigner.service.node import AssignerNode
+from faust_assigner.service.settings import ServiceSettings
 from tests.support.assigning.consumers import Bench, LoopClock, eventually, quick, virtually
 from tests.unit.service.stories import store
 
@@ -35,6 +38,16 @@ async def _skewed(bench: Bench, ahead_s: float, *, topics: int | None = None) ->
     bench.nodes.append(node)
     await node.start()
     return node
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.GONE])
+def test_a_release_and_an_expulsion_have_their_own_time_after_a_long_warm_up(state: State) -> None:
+    """Else a hand-off after five minutes of warming ended as soon as its owner was expelled, and the warm
+    new owner had warmed in vain."""
+    settings = ServiceSettings(handoff_timeout_s=300.0, release_timeout_s=60.0)
+    over_at = Seen(1, state, began=1_000.0, since=1_299.0).over_at(settings)
+    is_timed_anew = state in (State.RELEASING, State.EXPELLED)
+    assert over_at == (1_359.0 if is_timed_anew else 1_300.0)
 
 
 @pytest.mark.parametrize("ahead_s", [3_600.0, -3_600.0])

@@ -70,6 +70,18 @@ def test_a_silent_consumers_registration_ends_with_its_time_to_live() -> None:
     virtually(story)
 
 
+def test_a_registration_promises_two_thirds_of_its_time_to_live() -> None:
+    """Its instance stops renewing it by then, and the next owner may begin at its whole time to live."""
+
+    async def story() -> None:
+        async with served() as (_, servicer, request):
+            stream = servicer.Register(request, _Context())
+            assert (await anext(stream)).assignment.lives_ms == 20_000
+            await stream.aclose()
+
+    virtually(story)
+
+
 def test_a_consumer_whose_connection_breaks_late_is_not_waited_for_once_more() -> None:
     """Pings find a stopped one at half its time to live: no sign of life, no second wait."""
 

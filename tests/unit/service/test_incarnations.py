@@ -168,6 +168,22 @@ def test_a_replaced_process_is_refused_whatever_it_says(call: str) -> None:
     staged(story)
 
 
+@pytest.mark.parametrize("call", ["register", "deregister", "replicas"])
+def test_a_process_that_was_replaced_twice_is_refused_as_replaced(call: str) -> None:
+    """Its own successor is gone, too; a retry of its first registration would take the name back."""
+
+    async def story(b: Bench) -> None:
+        node = await b.node({"t": 2}, strict=True)
+        for incarnation in ("one", "two", "three"):
+            await begin(b, node, "b", incarnation)
+        with pytest.raises(Replaced, match="b: incarnation one is replaced by three"):
+            await _says(node, 1, "one")[call]()
+        [consumer] = await node.overview.consumers()
+        assert (consumer.incarnation, consumer.replaced) == ("three", ("two", "one"))
+
+    staged(story)
+
+
 def test_a_handoff_begins_anew_when_its_new_owner_is_another_process() -> None:
     """The successor is not warm; what the process before had warmed is gone with it."""
 

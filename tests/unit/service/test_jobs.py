@@ -111,6 +111,23 @@ async def test_a_partition_is_not_warmed_beside_its_running_release() -> None:
     await jobs.close()
 
 
+async def test_a_release_under_way_ends_before_its_partition_is_lost() -> None:
+    """The next owner may work: the flush of the former one must not go on."""
+
+    class Loses(Slow):
+        async def lost(self, command: Lost) -> None:
+            with self._call("lost"):
+                pass
+
+    handlers = Loses()
+    jobs = Jobs(Heard(), handlers)  # type: ignore[arg-type]
+    await jobs.take(RELEASE)
+    await until(lambda: "release" in handlers.running)
+    await jobs.take(Lost((AT,)))
+    assert (handlers.done, handlers.beside) == (["release", "lost"], [])
+    await jobs.close()
+
+
 class Late(Heard):
     """A client that hears that its hand-off is over."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -12,7 +13,7 @@ from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
 from faust_assigner.service.leading import targets
 from faust_assigner.service.leading.moves import rebalance, tidy
 from faust_assigner.service.leading.targets import Targets, bound_topics, choose
-from faust_assigner.service.records import Consumer, Pause, Pin
+from faust_assigner.service.records import Consumer, Pause, Pin, Status
 from faust_assigner.service.store.base import Delete, Event, KeyValue
 from faust_assigner.service.view import View
 from tests.unit.service.stories import ALL, AT, SETTINGS, view_of
@@ -170,6 +171,20 @@ def test_a_move_ends_when_it_is_made_or_cannot_be_and_a_pin_does_not(
         cool(view, AT, "b")
     written = [write for bundle in tidy(view, Targets({}, {})) for write in bundle.writes]
     assert (Delete(ALL.pin(pin.at)) in written) is ends
+
+
+@pytest.mark.parametrize("hindrance", ["", "does not subscribe", "pinned elsewhere", "drains"])
+def test_a_move_that_a_partition_that_travels_along_forbids_is_cancelled(hindrance: str) -> None:
+    """It was neither made nor ended, and was made when the hindrance was gone, however late."""
+    moved = replace(CONSUMERS[1], topics=("u",) if hindrance == "does not subscribe" else ())
+    if hindrance == "drains":
+        moved = replace(moved, status=Status.DRAINING)
+    view = view_of(CONSUMERS[0], moved, topics={"t": 1, "u": 1}, owners={AT: "a", MATE: "a"})
+    pins = [Pin(AT, "a")] if hindrance == "pinned elsewhere" else []
+    view = pinned(view, *pins, Pin(MATE, "b", once=True))
+    written = [write for bundle in tidy(view, Targets({}, {})) for write in bundle.writes]
+    assert (Delete(ALL.pin(MATE)) in written) is bool(hindrance)
+    assert Delete(ALL.pin(AT)) not in written
 
 
 @pytest.mark.parametrize(

@@ -340,3 +340,29 @@ def test_raised_epochs_reach_the_watchers_as_a_whole_table() -> None:
         await kept.close()
 
     virtually(story)
+
+
+def test_a_slice_of_a_large_table_is_no_whole_table() -> None:
+    """More than two thousand partitions come in slices: callers took the first one for all there is."""
+    route = Route(AT, "a", 5)
+    for more in (True, False):
+        [message] = routed(RouteUpdate(5, (route,), full=True, more=more), 100)
+        assert message.more is more
+
+
+async def test_a_router_begins_anew_when_no_instance_has_reached_its_revision() -> None:
+    """The store was reset, and every instance refused the router for ever."""
+    router = Router(["one:1", "two:1"], retry=Retry(first_s=0.0, most_s=0.0))
+    router.revision = 7
+    asked: list[tuple[str, int]] = []
+
+    async def hold_one(target: str, least: int) -> None:
+        asked.append((target, least))
+        if least == 0:
+            raise asyncio.CancelledError
+        raise TimeoutError
+
+    router._hold_one = hold_one  # type: ignore[method-assign]
+    with pytest.raises(asyncio.CancelledError):
+        await router._follow()
+    assert asked == [("one:1", 7), ("two:1", 7), ("one:1", 7), ("two:1", 0)]

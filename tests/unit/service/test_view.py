@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from faust_assigner.service import values as codec
 from faust_assigner.service.handoff import Handoff, Phase, TopicPartition
@@ -18,7 +20,7 @@ from faust_assigner.service.serving.relay import snapshot
 from faust_assigner.service.serving.sessions import Sessions
 from faust_assigner.service.store.base import Event, KeyValue
 from faust_assigner.service.view import View, has_more, leaving, waits_in_vain
-from tests.unit.service.stories import ALL, view_of
+from tests.unit.service.stories import ALL, HANDOFF, view_of
 
 NAMES = ("a", "b", "c")
 
@@ -134,3 +136,15 @@ def test_consumers_that_leave_together_go_through_the_ready_ones_once() -> None:
     assert len(asked) == 1
     assert list(tidy(view, Targets({}, {}))) == []
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "is_input"), [({"progress": 0.5}, False), ({"strict": True}, True)]
+)
+def test_a_report_of_progress_is_no_reason_to_plan(change: dict[str, Any], is_input: bool) -> None:
+    """Hundreds of warm-ups report every few seconds; a plan of a large group takes seconds."""
+    view = view_of(Consumer(name="old"), topics={"t": 1}, handoffs=[HANDOFF])
+    before, key = view.inputs, ALL.handoff(HANDOFF.at)
+    value = codec.dump_handoff(replace(HANDOFF, **change))
+    view.apply(Event(key, 90, KeyValue(key, value, 3, 90)))
+    assert (view.inputs > before) is is_input
