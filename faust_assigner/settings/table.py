@@ -308,40 +308,7 @@ CACHE: Final = Setting(
     is_keyword=False,
 )
 
-SETTINGS: Final[tuple[Setting[Any], ...]] = (
-    RACK,
-    CAPACITY,
-    GROUP_RECORD_BYTES,
-    FOLLOW_UP_S,
-    WARMUPS,
-    ACCEPTABLE_RECOVERY_LAG,
-    ACCEPTABLE_FROM_NOTHING,
-    MAX_WARMUPS,
-    MAX_GROUP_WARMUPS,
-    WARMUP_DEADLINE_S,
-    URLS,
-    CREDENTIALS_TO,
-    STALE_READS,
-    WINDOW_RETENTION_S,
-    FORWARD_S,
-    REPAIRS,
-    COOPERATIVE,
-    OVERLAY,
-    OVERLAY_BYTES,
-    LEAVE_S,
-    RETIRE_FILE,
-    SNAPSHOTS,
-    BATCHED_REPLAY,
-    RESTORE_SHARE,
-    WEIGHTS,
-    WEIGHTS_MODE,
-    WEIGHTS_MAX_AGE,
-    WEIGHTS_CLAMP,
-    LEDGER,
-    LEDGER_FILE_BYTES,
-    LEDGER_BYTES,
-    LEDGER_SAMPLE_S,
-    DEPLOY,
-    PAGE,
-    CACHE,
+#: Every setting of this module, in the order of the page.
+SETTINGS: Final[tuple[Setting[Any], ...]] = tuple(
+    made for made in tuple(globals().values()) if isinstance(made, Setting)
 )

@@ -32,6 +32,10 @@ def _numbered(asked: str, answered: str, number: str, asked_number: str | None =
 
 
 _NAMED: Final = {"name": "name", "topic_id": "topic_id"}
+_RESOURCE: Final = {"resource_type": "resource_type", "resource_name": "resource_name"}
+_PARTITIONS: Final = Listing(
+    "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
+)
 _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
     0: (
         Listing(
@@ -49,17 +53,9 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             _numbered("partitions", "partitions", "partition_index", "partition"),
         ),
     ),
-    2: (
-        Listing(
-            "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
-        ),
-    ),
+    2: (_PARTITIONS,),
     3: (Listing("topics", "topics", _NAMED),),
-    8: (
-        Listing(
-            "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
-        ),
-    ),
+    8: (_PARTITIONS,),
     9: (
         Listing("groups", "groups", {"group_id": "group_id"}),
         Listing(
@@ -75,11 +71,7 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
     15: (Listing("groups", "groups", {"group_id": ""}),),
     19: (Listing("topics", "topics", {"name": "name"}),),
     20: (Listing("topics", "responses", _NAMED), Listing("topic_names", "responses", {"name": ""})),
-    21: (
-        Listing(
-            "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
-        ),
-    ),
+    21: (_PARTITIONS,),
     23: (
         Listing(
             "topics",
@@ -101,27 +93,11 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             ),
         ),
     ),
-    28: (
-        Listing(
-            "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
-        ),
-    ),
+    28: (_PARTITIONS,),
     30: (Listing("creations", "results", {}),),
     31: (Listing("filters", "filter_results", {}),),
-    32: (
-        Listing(
-            "resources",
-            "results",
-            {"resource_type": "resource_type", "resource_name": "resource_name"},
-        ),
-    ),
-    33: (
-        Listing(
-            "resources",
-            "responses",
-            {"resource_type": "resource_type", "resource_name": "resource_name"},
-        ),
-    ),
+    32: (Listing("resources", "results", _RESOURCE),),
+    33: (Listing("resources", "responses", _RESOURCE),),
     35: (Listing("topics", "results", {}, more={"log_dir": "", "topics": ()}),),
     37: (Listing("topics", "results", {"name": "name"}),),
     42: (Listing("groups_names", "results", {"group_id": ""}),),
@@ -133,24 +109,14 @@ _ANSWERS: Final[Mapping[int, tuple[Listing, ...]]] = {
             _numbered("partitions", "partition_result", "partition_id", ""),
         ),
     ),
-    44: (
-        Listing(
-            "resources",
-            "responses",
-            {"resource_type": "resource_type", "resource_name": "resource_name"},
-        ),
-    ),
+    44: (Listing("resources", "responses", _RESOURCE),),
     45: (
         Listing(
             "topics", "responses", _NAMED, _numbered("partitions", "partitions", "partition_index")
         ),
     ),
     50: (Listing("users", "results", {}),),  # Kafka omits the names, too
-    47: (
-        Listing(
-            "topics", "topics", _NAMED, _numbered("partitions", "partitions", "partition_index")
-        ),
-    ),
+    47: (_PARTITIONS,),
     49: (
         Listing(
             "entries",
