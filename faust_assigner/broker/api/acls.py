@@ -27,19 +27,23 @@ def _refused(error: ErrorCode, message: str) -> dict[str, Any]:
     return {"error_code": error, "error_message": message}
 
 
+def _filter(asked: Any) -> AclFilter:
+    return AclFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
+
+
 async def describe_acls(call: Call, request: Any) -> Values:
     """Return the rules that a filter selects, by resource pattern."""
     if call.node.authorizer is None:
         return {**NO_AUTHORIZER, "resources": ()}
-    wanted = AclFilter(
-        request.resource_type_filter,
-        request.resource_name_filter,
-        request.pattern_type_filter,
-        request.principal_filter,
-        request.host_filter,
-        request.operation,
-        request.permission_type,
-    )
+    wanted = _filter(request)
     problem = wanted.problem()
     if problem is not None:
         return {**_refused(ErrorCode.invalid_request, problem), "resources": ()}
@@ -105,16 +109,7 @@ async def delete_acls(call: Call, request: Any) -> Values:
         return {"filter_results": [{**NO_AUTHORIZER, "matching_acls": ()} for _ in request.filters]}
     results = []
     for one in request.filters:
-        wanted = AclFilter(
-            one.resource_type_filter,
-            one.resource_name_filter,
-            one.pattern_type_filter,
-            one.principal_filter,
-            one.host_filter,
-            one.operation,
-            one.permission_type,
-        )
-        results.append(_delete(call, wanted))
+        results.append(_delete(call, _filter(one)))
         await call.throttle.turn(ACL_BYTES * len(results[-1]["matching_acls"]))
     return {"filter_results": results}
 
