@@ -15,7 +15,7 @@ from faust_assigner.deploy.play import (
     play,
     stopped_by,
 )
-from faust_assigner.deploy.read import Seen, listed
+from faust_assigner.deploy.read import Seen
 from faust_assigner.deploy.report import (
     CANNOT_TELL,
     EXIT_CODES,
@@ -31,6 +31,7 @@ from faust_assigner.deploy.report import (
 )
 from faust_assigner.deploy.steps import Known, shown_bytes, size_of, step_of
 from faust_assigner.settings import table
+from faust_assigner.status.members import listed
 from faust_assigner.status.report import ANSWERED, MemberReport
 
 #: Names of checks.

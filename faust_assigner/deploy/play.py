@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from faust_assigner.deploy.fleet import Fleet, Moved, Worker, by_topic
-from faust_assigner.deploy.read import listed
 from faust_assigner.errors import FaustAssignerError
 from faust_assigner.status.evidence import Place
+from faust_assigner.status.members import listed
 from faust_assigner.status.report import MemberReport
 from faust_assigner.wire.join import JoinData
 

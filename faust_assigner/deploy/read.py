@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from faust_assigner.app.rebalance.table_facts import TableFacts
@@ -12,12 +12,9 @@ from faust_assigner.settings import table
 from faust_assigner.settings.schema import Setting
 from faust_assigner.status.build import build, changelogs_of
 from faust_assigner.status.evidence import Evidence, Place
-from faust_assigner.status.members import View, views_of
+from faust_assigner.status.members import View, listed, views_of
 from faust_assigner.status.report import Report
 from faust_assigner.warmup import WarmupPolicy
-
-#: The number of names in a sentence; further names are counted.
-MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +46,6 @@ def seen(evidence: Evidence) -> Seen:
     except NotKnown as error:
         missing = str(error)
     return Seen(status=status, views=views, fleet=fleet, missing=missing, bytes_of=_bytes_of(views))
-
-
-def listed(names: Iterable[str]) -> str:
-    """Join at most five names, with a count of the rest.
-
-    >>> listed(["b", "a"]), listed("abcdefg")
-    ('a, b', 'a, b, c, d, e and 2 more')
-    """
-    ordered = sorted(names)
-    more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
-    return ", ".join(ordered[:MOST_NAMED]) + more
 
 
 def _settings(status: Report, views: Sequence[View]) -> Mapping[str, str]:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from faust_assigner.deploy.fleet import Moved
 from faust_assigner.deploy.pauses import Recoveries
 from faust_assigner.deploy.play import Played
-from faust_assigner.deploy.read import Seen, listed
+from faust_assigner.deploy.read import Seen
 from faust_assigner.deploy.report import Move, Step
 from faust_assigner.settings import table
+from faust_assigner.status.members import listed
 
 SESSION = "broker_session_timeout"
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from faust_assigner.clients.groups import as_ranges
 from faust_assigner.grouper import PartitionGrouper
 from faust_assigner.status.build import build, changelogs_of
 from faust_assigner.status.evidence import Evidence, Place
-from faust_assigner.status.members import View, views_of
+from faust_assigner.status.members import View, listed, views_of
 from faust_assigner.status.report import ANSWERED, MemberReport, Partition, Report
 
-#: The number of names, or ranges of partitions, in a sentence; the rest is counted.
-MOST_NAMED = 5
 #: The reasons for a standstill while state or ownership moves.
 _MOVING = {
     "restoring": "restores its tables",
@@ -77,17 +75,6 @@ def look_of(evidence: Evidence) -> Look:
         busy=tuple(_busy(report, views)),
         notes=tuple(_notes(report, sources)),
     )
-
-
-def listed(names: Collection[str]) -> str:
-    """Join at most five names, with a count of the rest.
-
-    >>> listed(["b", "a"]), listed("abcdefg")
-    ('a, b', 'a, b, c, d, e and 2 more')
-    """
-    ordered = sorted(names)
-    more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
-    return ", ".join(ordered[:MOST_NAMED]) + more
 
 
 def _tasks(evidence: Evidence, views: Sequence[View]) -> int:

@@ -21,6 +21,9 @@ from faust_assigner.status.evidence import Evidence, Heard, Place
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, OTHER, SILENT, UNREACHABLE, Numbers
 from faust_assigner.wire.worker_status import Peer, WorkerStatus
 
+#: The number of names in a sentence; further names are counted.
+MOST_NAMED = 5
+
 
 @dataclass(frozen=True, kw_only=True)
 class View:
@@ -185,6 +188,17 @@ def _guessed(
 
 _MemberKey: TypeAlias = Callable[[DescribedMember], str]
 _PeerKey: TypeAlias = Callable[[Peer], str]
+
+
+def listed(names: Iterable[str]) -> str:
+    """Join at most five names, with a count of the rest.
+
+    >>> listed(["b", "a"]), listed("abcdefg")
+    ('a, b', 'a, b, c, d, e and 2 more')
+    """
+    ordered = sorted(names)
+    more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
+    return ", ".join(ordered[:MOST_NAMED]) + more
 
 
 def host_of(url: str) -> str:
