@@ -7,9 +7,10 @@ are not installed, so that an app that the parts would refuse can be checked.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,13 @@ from faust_assigner.doctor.facts import AppFacts, Table
 from faust_assigner.errors import ConfigError, FaustAssignerError, HostMismatch
 from faust_assigner.settings import table as settings_table
 from faust_assigner.settings.table import SETTINGS
+
+#: A value of so few characters, such as SHLVL's 1, is in many instance ids by chance: it counts only if the
+#: variable's name says that it names or numbers a worker.
+SHORT_CHARS = 2
+_NAMING = re.compile(
+    r"ORDINAL|INDEX|POD|INSTANCE|WORKER|REPLICA|NODE|NAME|HOST|NUMBER|(^|_)ID($|_)", re.IGNORECASE
+)
 
 
 class AppNotLoaded(FaustAssignerError):
@@ -78,7 +86,7 @@ def facts_of(app: Any) -> AppFacts:
         brokers=tuple(str(url.host or "") for url in conf.broker_consumer),
         url=str(conf.canonical_url),
         instance_id=conf.consumer_group_instance_id or None,
-        environment=tuple(os.environ.values()),
+        environment=naming_values(os.environ),
         host=os.uname().nodename,
         tables=tuple(_tables(app)),
         sources=dict(_sources(app)),
@@ -99,6 +107,19 @@ def facts_of(app: Any) -> AppFacts:
         ledger=_text(settings.read_or_default(app, settings_table.LEDGER)),
         disk_free_bytes=_free(folder),
         stores_bytes=tuple(sorted(tree_bytes(path) for path in folder.glob("*-*.db"))),
+    )
+
+
+def naming_values(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values that may make a worker's name unique.
+
+    >>> naming_values({"SHLVL": "1", "POD_INDEX": "4", "LC_NAME": "C.UTF-8"})
+    ('4', 'C.UTF-8')
+    """
+    return tuple(
+        value
+        for name, value in environment.items()
+        if len(value) > SHORT_CHARS or _NAMING.search(name)
     )
 
 

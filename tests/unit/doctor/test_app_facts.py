@@ -89,6 +89,27 @@ def test_an_app_that_would_not_start_is_read_all_the_same(module: Any) -> None:
     assert "FAUST_ASSIGNER_CAPACITY must be" in facts.wrong_settings[1]
 
 
+def test_a_short_value_names_a_worker_only_by_its_variable(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SHLVL=1 is in the fixed id shop-1 by chance; the ordinal of a pod is not."""
+    for name, value in (
+        ("SHLVL", "87"),
+        ("DEBUG", "86"),
+        ("SLOT", "853"),
+        ("POD_INDEX", "84"),
+        ("worker_id", "83"),
+        ("VALID", "82"),
+    ):
+        monkeypatch.setenv(name, value)
+    environment = load(module()).environment
+    assert [v for v in ("87", "86", "853", "84", "83", "82") if v in environment] == [
+        "853",
+        "84",
+        "83",
+    ]
+
+
 def test_the_environment_counts(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it will for a worker."""
     monkeypatch.setenv("FAUST_ASSIGNER_COOPERATIVE", "0")
