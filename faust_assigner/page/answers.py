@@ -37,7 +37,6 @@ _STATIC: Final[Mapping[str, str]] = {
 #: Paths with a separate answer; ``events`` is a stream.
 PATHS: Final = ("", "parts", "story", *_STATIC)
 _HTML: Final = "text/html; charset=utf-8"
-_MOST_KEY_CHARS: Final = 512
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ async def answer(
     if path == "story":
         watch.touch()
         is_part = bool(query.get("part"))
-        found = watch.story(query.get("t", "")[:_MOST_KEY_CHARS], is_part=is_part)
+        found = watch.story(query.get("t", ""), is_part=is_part)
         if found is None:
             return _answer(b"There is no such task now.", "text/plain; charset=utf-8", 404)
         return _answer(found.encode(), _HTML)

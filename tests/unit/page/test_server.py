@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from faust_assigner.page import server as server_module
+from faust_assigner.page import watch as watch_module
 from faust_assigner.page.server import application, served
 from faust_assigner.page.watch import MOST_STREAMS, Watch
 from tests.support.page import Script
@@ -136,3 +137,19 @@ async def test_a_head_request_on_the_event_stream_holds_no_place() -> None:
         assert (found.status, found.content_type) == (200, "text/event-stream")
         assert await found.read() == b""
     assert watch._streams == MOST_STREAMS
+
+
+async def test_a_browser_that_goes_gives_its_place_back_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not at the next event, which may be a long time away."""
+    monkeypatch.setattr(watch_module, "BEAT_S", 600.0)
+    watch = Watch("shop", Script(iter([group(2).evidence()])), every_s=600.0)
+    async with served(watch, host="127.0.0.1", port=0) as (host, port), asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await reader.readuntil(b"event: look")
+        assert watch._streams == 1
+        writer.close()
+        while watch._streams:
+            await asyncio.sleep(0.01)
