@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -14,12 +15,14 @@ from faust_assigner.broker.api import CLOSE, NO_RESPONSE, Api, Call, Encoded, ac
 from faust_assigner.broker.api.call import Peer
 from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.api.refusals import refuse
-from faust_assigner.broker.limits import INLINE_BYTES, INLINE_ELEMENTS
+from faust_assigner.broker.limits import ANSWER_TIMEOUT_S, INLINE_BYTES, INLINE_ELEMENTS
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.security.gate import Gate, LogInFailed
 from faust_assigner.broker.wire import NullArray, RequestHeader
 
 FRAME_SIZE: Final = struct.Struct(">i")
+#: APIs whose answers wait for other clients: Fetch, JoinGroup, SyncGroup.
+WAITING_FOR_OTHERS: Final = frozenset((1, 11, 14))
 
 
 def read_request(header: RequestHeader, frame: bytes, **limits: int) -> Any:
@@ -36,12 +39,37 @@ async def answer_token(gate: Gate, token: bytes) -> list[bytes]:
     return [FRAME_SIZE.pack(len(answer)) + answer]
 
 
-async def answer_long(node: Node, peer: Peer, api: Api, header: RequestHeader, frame: bytes) -> Any:
-    """Decode a long request in a thread, then answer it."""
+async def answer_long(
+    node: Node,
+    peer: Peer,
+    api: Api,
+    header: RequestHeader,
+    frame: bytes,
+    stops_waiting: Callable[[], None],
+) -> Any:
+    """Wait for a place, call ``stops_waiting``, decode a long request in a thread, then answer it.
+
+    The number of places limits the memory of decoded requests. A request that waits for other clients gives
+    its place back before its handler runs.
+    """
+    decoded = node.line.decoded
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            await decoded.acquire()
+    except TimeoutError as late:
+        if api.key == PRODUCE:  # perhaps with acks=0: its producer reads no answer
+            return CLOSE
+        return await answer_error(node, peer, header, None, late)
+    finally:
+        stops_waiting()
     try:
         request = await node.crunch(lambda: read_request(header, frame))
+        if api.key not in WAITING_FOR_OTHERS:
+            return await answer(node, peer, api, header, request)
     except NullArray as error:
         return await answer_error(node, peer, header, None, error)
+    finally:
+        decoded.release()
     return await answer(node, peer, api, header, request)
 
 

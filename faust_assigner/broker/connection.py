@@ -84,6 +84,7 @@ class Connection(asyncio.Protocol):
         self.created_groups = 0
         self._unsent = 0
         self._held = 0
+        self._undecoded = 0  # bytes of a long request that waits for its turn
         self._in_lane = False
         self._has_ended = False
         self._repeated = ECHO_OF_NOTHING
@@ -188,7 +189,12 @@ class Connection(asyncio.Protocol):
             )()
         self._hold(len(self._buffer))
 
+    def _stop_waiting(self) -> None:
+        self._undecoded = 0
+        self._hold(len(self._buffer))
+
     def _hold(self, size: int) -> None:
+        size += self._undecoded
         if size != self._held:
             self._held = size
             self._server.hold(self, size)
@@ -274,7 +280,9 @@ class Connection(asyncio.Protocol):
             self.close("frames_malformed", str(error))
             return
         except LongRequest:
-            long = answering.answer_long(self._node, self, api, header, frame)
+            self._undecoded = len(frame)
+            self._hold(len(self._buffer))
+            long = answering.answer_long(self._node, self, api, header, frame, self._stop_waiting)
             self._wait(self._loop.create_task(long), header)
             return
         except NullArray as error:

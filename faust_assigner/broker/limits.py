@@ -18,6 +18,7 @@ MAX_ACLS: Final = 10_000
 MAX_CREDENTIALS: Final = 20_000  # a user has one for each SCRAM mechanism
 MAX_TRANSACTIONAL_IDS: Final = 100_000  # at the limit, a new id replaces the longest idle one
 MAX_ARRAY_ELEMENTS: Final = 250_000  # of one request, nested arrays included
+MAX_WAITING_PARTITIONS: Final = 1_000_000  # of all fetches that wait for records
 MAX_PROTOCOLS_PER_MEMBER: Final = 1_000
 MAX_LEAVERS: Final = 20_000  # members in one LeaveGroup request
 MAX_STRING_BYTES: Final = 32_767  # the longest string that every version of an answer can encode

@@ -102,6 +102,7 @@ class Node:
         self.flushing = Flushing(self.store, self.aside)
         self.fetch_sessions: WeakSet[object] = WeakSet()  # each session's connection keeps it alive
         self.unsent_bytes = 0  # of answers that the peers have not read yet
+        self.waiting_partitions = 0  # of all fetches that wait for records
         self.metadata_cache = MetadataCache(lambda: self.catalogue.version)
         self.group_timers = GroupTimers(self.timer, self._fire)
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -105,12 +105,12 @@ class BrokerServer:
         )
 
     def hold(self, connection: Connection, size: int) -> None:
-        """Set the bytes of a peer that wait for the rest of their frame, or for an earlier answer.
+        """Set the bytes of a peer that wait for the rest of their frame, for an answer, or to be decoded.
 
         All peers share queued.max.request.bytes. Beyond it, the peers with the longest wait are closed.
         """
         for oldest in self._held.hold(connection, size):
-            oldest.close("frames_over_budget", "half-sent frames hold too much memory")
+            oldest.close("frames_over_budget", "frames that wait hold too much memory")
             oldest.abort()
 
     def forget(self, connection: Connection) -> None:

@@ -20,6 +20,7 @@ from faust_assigner.errors import FaustAssignerError
 
 SLICE_S: Final = 0.002
 LONG_AT_A_TIME: Final = 4
+DECODED_AT_A_TIME: Final = 4  # long requests: with its answer, one takes up to 80 MB
 
 
 class AnswerTooLarge(FaustAssignerError):
@@ -27,10 +28,11 @@ class AnswerTooLarge(FaustAssignerError):
 
 
 class HandlerQueue:
-    """The queue for the long handlers of one broker."""
+    """The queues for the long handlers of one broker, and for the long requests before their decoding."""
 
     def __init__(self) -> None:
         self.places = asyncio.Semaphore(LONG_AT_A_TIME)
+        self.decoded = asyncio.Semaphore(DECODED_AT_A_TIME)
 
 
 class Throttle:

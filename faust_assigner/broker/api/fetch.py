@@ -20,6 +20,7 @@ from faust_assigner.broker.api.fetch_sessions import (
     asked_in,
     session_of,
 )
+from faust_assigner.broker.limits import MAX_WAITING_PARTITIONS
 from faust_assigner.broker.security.acls import READ, TOPIC
 from faust_assigner.broker.storage import records
 from faust_assigner.broker.storage.log import LEADER_EPOCH, PartitionLog, Reading
@@ -30,6 +31,7 @@ FETCH: Final = 1
 READ_COMMITTED: Final = 1
 ZSTD_SINCE: Final = 10
 MAX_WAIT_MS: Final = 300_000
+BRIEF_WAIT_MS: Final = 100
 NO_PREFERRED_REPLICA: Final = -1
 _waiter_ids = itertools.count()
 
@@ -66,7 +68,7 @@ async def fetch(call: Call, request: Any) -> Values:
     min_bytes = max(request.min_bytes, 0)
     sound = bool(wants) and not any(w.error is not ErrorCode.none for w in wants)
     if sound and wait_ms > 0 and sum(map(_available, wants)) < min_bytes:
-        await _data(wants, min_bytes, wait_ms)
+        await _wait(call, wants, min_bytes, wait_ms)
     return await _answer(call, wants, request.max_bytes, session)
 
 
@@ -108,6 +110,18 @@ def _available(want: Want) -> int:
     if want.log is None:
         return 0
     return min(want.log.available(want.offset, want.beyond), max(want.max_bytes, 1))
+
+
+async def _wait(call: Call, wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
+    """Wait for data; only briefly if all waiting fetches have too many partitions for the memory."""
+    node = call.node
+    node.waiting_partitions += len(wants)
+    if node.waiting_partitions > MAX_WAITING_PARTITIONS:
+        wait_ms = min(wait_ms, BRIEF_WAIT_MS)
+    try:
+        await _data(wants, min_bytes, wait_ms)
+    finally:
+        node.waiting_partitions -= len(wants)
 
 
 async def _data(wants: Sequence[Want], min_bytes: int, wait_ms: int) -> None:
