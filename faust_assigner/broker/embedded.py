@@ -94,10 +94,10 @@ class EmbeddedBroker:
     async def start(self) -> None:
         """Start on the running loop."""
         node = await asyncio.to_thread(Node, self.settings, self.data, clock=self._clock)
-        server = BrokerServer(node)
-        for user, password in self._users.items():
-            node.credentials.set_password(user, password)
         try:
+            server = BrokerServer(node)
+            for user, password in self._users.items():
+                node.credentials.set_password(user, password)
             self.port = await server.start(self.host, self.port)
         except BaseException:
             node.close()

@@ -17,7 +17,7 @@ import uvloop
 
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.server import STOP_GRACE_S, BrokerServer
-from faust_assigner.broker.settings import WILDCARDS, Settings
+from faust_assigner.broker.settings import Settings
 from faust_assigner.errors import ConfigError
 from faust_assigner.settings.extras import needs
 
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 # A full garbage collection over a few hundred thousand partitions blocks the event loop, so it is very rare.
 # Garbage collections of young objects are short.
-EVERYBODY: Final = (
-    "%s accepts every client that reaches this machine, without log-in: each client may read, "
-    "write and delete all topics. Listen on 127.0.0.1, or use a SASL listener."
-)
 COLLECT_AFTER: Final = (50_000, 5, 1_000)
 SWITCH_INTERVAL_S: Final = 0.001  # after this time a thread must give the GIL to the event loop
 
@@ -98,10 +94,6 @@ async def _serve(
             say(f"listening on {', '.join(map(str, server.listeners))}")
         else:
             say(f"listening on {host}:{taken}")
-        for listener in server.listeners:
-            is_open = not (listener.has_sasl or settings.authorizer_class_name)
-            if listener.host in WILDCARDS and is_open:
-                logger.warning(EVERYBODY, listener)
         await stop.wait()
     finally:
         if metrics is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,9 +17,24 @@ from faust_assigner.broker.scheduler import Scheduler
 from faust_assigner.broker.security.gate import LOG_IN_TIMEOUT_S
 from faust_assigner.broker.security.listeners import Listener
 from faust_assigner.broker.security.tls import Certificates
+from faust_assigner.broker.settings import WILDCARDS, Settings
 
+logger = logging.getLogger(__name__)
 SWEEP_INTERVAL_S: Final = 1.0
 STOP_GRACE_S: Final = 1.0  # for peers to read their last answers
+
+EVERYBODY: Final = (
+    "%s accepts every client that reaches this machine, without log-in: each client may read, "
+    "write and delete all topics. Listen on 127.0.0.1, or use a SASL listener."
+)
+
+
+def warn_if_open(listener: Listener, addresses: Iterable[str], settings: Settings) -> None:
+    """Log a warning about a listener on all addresses of the machine that accepts every client."""
+    needs_certificate = listener.has_tls and settings.ssl_client_auth == "required"
+    is_checked = listener.has_sasl or needs_certificate or bool(settings.authorizer_class_name)
+    if not is_checked and not set(WILDCARDS).isdisjoint(addresses):
+        logger.warning(EVERYBODY, listener)
 
 
 class BrokerServer:
@@ -73,6 +90,8 @@ class BrokerServer:
         taken = replace(wanted, port=int(opened.sockets[0].getsockname()[1]))
         self.listeners += (taken,)
         self.node.listen_on(taken.host, taken.port, taken.protocol)
+        addresses = [one.getsockname()[0] for one in opened.sockets]
+        warn_if_open(taken, addresses, self.node.settings)
 
     def _stop_listening(self) -> None:
         for opened in self._listening:

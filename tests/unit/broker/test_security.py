@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.broker import EmbeddedBroker, server
 from faust_assigner.broker.security import gate
 from faust_assigner.broker.security.credentials import (
     ITERATIONS,
@@ -19,9 +20,10 @@ from faust_assigner.broker.security.credentials import (
     read_users,
 )
 from faust_assigner.broker.security.gate import FailedLogIns
-from faust_assigner.broker.security.listeners import parse_listeners
+from faust_assigner.broker.security.listeners import Listener, parse_listeners
+from faust_assigner.broker.server import warn_if_open
 from faust_assigner.broker.settings import Settings
-from faust_assigner.broker.storage.store import MemoryStore
+from faust_assigner.broker.storage.store import MemoryStore, StoreFailed
 from faust_assigner.errors import ConfigError
 
 
@@ -182,3 +184,62 @@ def test_a_known_password_is_completed_for_the_mechanism_that_lacks_it() -> None
     users.change({("alice", MECHANISMS[0]): from_password(MECHANISMS[0], "secret")})
     users.set_password("alice", "secret")
     assert list(users) == [("alice", mechanism) for mechanism in MECHANISMS]
+
+
+AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+CERTIFICATES = {"ssl.client.auth": "required", "ssl.truststore.location": "ca.pem"}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "address", "given", "warns"),
+    [
+        ("PLAINTEXT", "0.0.0.0", {}, True),
+        ("PLAINTEXT", "::", {}, True),
+        ("PLAINTEXT", "127.0.0.1", {}, False),
+        ("PLAINTEXT", "0.0.0.0", CERTIFICATES, True),
+        ("PLAINTEXT", "0.0.0.0", AUTHORIZER, False),
+        ("SSL", "0.0.0.0", {}, True),
+        ("SSL", "0.0.0.0", CERTIFICATES, False),
+        ("SASL_PLAINTEXT", "0.0.0.0", {}, False),
+    ],
+)
+def test_a_listener_that_lets_every_client_of_the_network_in_is_a_warning(
+    protocol: str,
+    address: str,
+    given: dict[str, str],
+    warns: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It names the listener; the address is that of the socket, whatever the setting says."""
+    listener = Listener(protocol, "any", 9092)
+    warn_if_open(listener, ["10.0.0.1", address], Settings.parse(given))
+    found = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [text.startswith(f"{listener} accepts every client") for text in found] == [True] * warns
+
+
+async def test_a_listener_is_looked_at_with_the_addresses_of_its_sockets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the start of each broker, embedded or not."""
+    seen: list[tuple[str, list[str]]] = []
+    monkeypatch.setattr(
+        server, "warn_if_open", lambda one, addresses, _: seen.append((str(one), list(addresses)))
+    )
+    async with EmbeddedBroker() as broker:
+        assert seen == [(f"PLAINTEXT://{broker.bootstrap}", ["127.0.0.1"])]
+
+
+def test_a_start_that_fails_at_its_users_leaves_the_store_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start opens it."""
+
+    def full(*arguments: object) -> None:
+        raise StoreFailed("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Credentials, "set_password", full)
+        with pytest.raises(StoreFailed):
+            EmbeddedBroker(tmp_path, users={"alice": "secret"}).__enter__()
+    with EmbeddedBroker(tmp_path, users={"alice": "secret"}) as broker:
+        assert broker.call(lambda node: len(node.credentials)) == len(MECHANISMS)
