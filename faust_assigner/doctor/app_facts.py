@@ -130,7 +130,7 @@ def _text(value: object) -> str | None:
 def _is_our_driver(conf: Any) -> bool:
     try:
         return issubclass(by_url(conf.broker_consumer[0]).Consumer, driver.Consumer)
-    except (ImportError, KeyError):
+    except ImportError:
         return False
 
 

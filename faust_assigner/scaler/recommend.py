@@ -216,10 +216,7 @@ class _Case:
         if falls_behind:
             wanted = self.present + 1
         larger = [n for n in useful if n >= wanted and not is_within_tolerance(self.present, n)]
-        tasks = self.memory.tasks
         if wanted <= self.present or not larger:
-            return None
-        if most_tasks(tasks, larger[0]) >= most_tasks(tasks, self.present):
             return None
         if falls_behind:
             return self.answer(larger[0], GROW, self._why_behind(window[-1]))
@@ -291,10 +288,7 @@ class _Case:
 
     def _without_idle(self, useful: Sequence[int]) -> Recommendation:
         """Decide for a size that is not useful: move to the next smaller size with the same rate."""
-        below = [n for n in useful if n < self.present]
-        if not below:
-            return self.answer(self.present, STAY, "it is the smallest allowed size")
-        size, tasks = below[-1], self.memory.tasks
+        size, tasks = max(n for n in useful if n < self.present), self.memory.tasks
         limit = self.settings.most
         if is_within_tolerance(self.present, size):
             why = f"{size} would suffice, but Kubernetes ignores a change of a tenth or less"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from yarl import URL
 
 from faust_assigner.app.fixup import Fixup
+from faust_assigner.doctor import app_facts
 from faust_assigner.doctor.app_checks import Deployment, check_app
 from faust_assigner.doctor.app_facts import AppNotLoaded, facts_of, load, without_parts
 from faust_assigner.doctor.facts import AppFacts
+from faust_assigner.errors import ConfigError, HostMismatch
 from tests.support.faust_group import StockAssignor, make_app
 
 OURS = "faust_assigner:PartitionAssignor"
@@ -191,3 +195,57 @@ def test_sizes_of_table_files_are_read(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "000001.sst").write_bytes(b"x" * 1000)
         assert facts_of(app).stores_bytes == (1000,)
+
+
+@pytest.mark.parametrize(
+    ("url", "is_ours"),
+    [("aiokafka://a:1", True), ("confluent://a:1", False), ("nowhere://a:1", False)],
+)
+def test_a_driver_that_cannot_be_imported_is_another_one(url: str, is_ours: bool) -> None:
+    """The doctor reports it instead of its traceback; the first address of the consumer counts."""
+    conf: Any = SimpleNamespace(broker_consumer=[URL(url), URL("aiokafka://b:2")])
+    assert app_facts._is_our_driver(conf) is is_ours
+
+
+def test_every_wrong_setting_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Misspelled names, wrong values of keywords, and the instance id: one does not hide another."""
+    names = [setting.name for setting in app_facts.SETTINGS if setting.is_keyword]
+
+    def wrong(*given: Any) -> None:
+        raise ConfigError(f"wrong {getattr(given[-1], 'name', 'other')}")
+
+    for name in ("check_names", "read", "instance_id"):
+        monkeypatch.setattr(app_facts.settings, name, wrong)
+    found = list(app_facts._wrong_settings(SimpleNamespace()))
+    assert found == ["wrong other", *(f"wrong {name}" for name in names), "wrong other"]
+
+
+def test_a_host_that_does_not_fit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All parts are asked for, and the assignor with them."""
+    asked: list[Any] = []
+
+    def demand(parts: Any) -> None:
+        asked.append(parts)
+        raise HostMismatch("another Faust")
+
+    monkeypatch.setattr(app_facts, "demand", demand)
+    assert list(app_facts._misfits()) == ["another Faust"]
+    assert asked == [{"assignor", *app_facts.PARTS}]
+
+
+def test_the_room_of_a_folder_that_is_not_made_yet_is_its_parents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that does not answer has no known room."""
+    asked: list[Path] = []
+
+    def usage(folder: Path) -> Any:
+        asked.append(folder)
+        if len(asked) > 1:
+            raise OSError("silent")
+        return SimpleNamespace(free=5, total=9)
+
+    monkeypatch.setattr(app_facts.shutil, "disk_usage", usage)
+    assert app_facts._free(tmp_path / "a" / "b") == 5
+    assert app_facts._free(tmp_path) is None
+    assert asked == [tmp_path, tmp_path]

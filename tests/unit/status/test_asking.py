@@ -18,6 +18,8 @@ from faust_assigner.wire.worker_status import (
     LedgerPage,
     Peer,
     Peers,
+    Rounds,
+    RoundTold,
     WorkerStatus,
     encode_document,
     encode_ledger,
@@ -197,3 +199,23 @@ def test_the_limit_of_open_files_is_raised_and_never_lowered(
     monkeypatch.setattr(resource, "setrlimit", lambda _, values: done.append(values))
     asking._allow_sockets(1_000)
     assert done == raised
+
+
+async def test_rounds_are_those_of_the_workers_that_have_them() -> None:
+    """A worker of an older version, and a page of another service, are left out."""
+    told = Rounds(app="shop", rounds=(RoundTold(generation=4, at=2.5),))
+    paths: list[str] = []
+
+    async def rounds(request: web.Request) -> web.StreamResponse:
+        paths.append(request.path)
+        return web.Response(body=encode_document(told))
+
+    async def absent(request: web.Request) -> web.StreamResponse:
+        raise web.HTTPNotFound
+
+    async def other(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"[]")
+
+    async with serving(rounds, absent, other) as urls:
+        found = await asking.ask_rounds(urls, deadline_s=10.0)
+    assert (found, paths) == ({urls[0]: told}, [asking.ROUNDS_PATH])
