@@ -24,10 +24,10 @@ from faust_assigner.cli.options import Number
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["parquet", "delta"]),
+    type=click.Choice(["parquet", "delta", "iceberg"]),
     default="parquet",
     show_default=True,
-    help="Also write the tables as Delta tables; needs --packages with Delta for this Spark.",
+    help="Also write the tables as Delta or Iceberg tables; needs --packages with the format for this Spark.",
 )
 @click.option("--stream", is_flag=True, help="Read only the new lines since the last run.")
 @click.option(

@@ -126,7 +126,7 @@ def _session(shared: Mapping[str, Any], history: Any) -> Iterator[None]:
     if shared.get("no-spark"):
         yield
         return
-    from faust_assigner.pipeline.history.delta import settings_of
+    from faust_assigner.pipeline.history.lakehouse import settings_of
     from faust_assigner.pipeline.jars import cached_connector_jars
     from faust_assigner.pipeline.session import held_session
 

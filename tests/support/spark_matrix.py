@@ -3,8 +3,8 @@
 For each version it installs PySpark into a folder below build/, starts a session there and compares the
 history, two visits of a stream, the weights and a snapshot with those of the run without Spark. ``connect``
 does so through a local Spark Connect server, ``standalone`` on a cluster of a master and two workers on
-loopback whose Python lacks this package. ``delta`` compares the tables of ``--format delta``, with Delta's
-jars by Maven. Prints a table and ends with 1 if any of them differs.
+loopback whose Python lacks this package. ``delta`` and ``iceberg`` compare the tables of ``--format``, with
+the format's jars by Maven. Prints a table and ends with 1 if any of them differs.
 """
 
 from __future__ import annotations
@@ -29,8 +29,48 @@ from faust_assigner.testing.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "build" / "spark"
-DELTA_POM = Path(__file__).with_name("delta-pom.xml")
 VERSIONS = ("3.5", "4.0", "4.1", "4.2")
+#: Entry -> the version of Spark, the format, and its jars without what Spark brings itself.
+LAKEHOUSES = {
+    "delta": (
+        "4.2",
+        "delta",
+        (
+            "io.delta:delta-spark_4.2_2.13:4.4.0",
+            "io.delta:delta-storage:4.4.0",
+            "io.delta:delta-kernel-api:4.4.0",
+            "io.delta:delta-kernel-defaults:4.4.0",
+        ),
+    ),
+    "delta-3.5": (
+        "3.5",
+        "delta",
+        ("io.delta:delta-spark_2.12:3.3.2", "io.delta:delta-storage:3.3.2"),
+    ),
+    "iceberg": (
+        "4.0",
+        "iceberg",
+        ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",),
+    ),
+    "iceberg-3.5": (
+        "3.5",
+        "iceberg",
+        ("org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.10.1",),
+    ),
+}
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>faust-assigner</groupId>
+  <artifactId>lakehouse</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version><exclusions>"
+    "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>"
+)
 #: What Spark Connect's client needs beside what the extra brings.
 CONNECT = ("grpcio-status", "googleapis-common-protos", "zstandard")
 #: A cluster on two cores beside thirty other processes takes 12 minutes and more.
@@ -46,7 +86,7 @@ sys.path[:] = [p for p in sys.path if p != {root!r}]
 def main(wanted: list[str]) -> int:
     """Run the entries that are named, or all; the exit code."""
     outcomes = []
-    for name in wanted or (*VERSIONS, "connect", "standalone", "delta"):
+    for name in wanted or (*VERSIONS, "connect", "standalone", *LAKEHOUSES):
         version, said, seconds = _entry(name)
         print(f"{name:<11} {version:<8} {said:<60} {seconds:>5.0f} s", flush=True)
         outcomes.append(said)
@@ -56,7 +96,7 @@ def main(wanted: list[str]) -> int:
 def _entry(name: str) -> tuple[str, str, float]:
     """(version, "equal" or what went wrong, seconds)."""
     began = time.monotonic()
-    version = name if name in VERSIONS else VERSIONS[-1]
+    version = name if name in VERSIONS else LAKEHOUSES.get(name, VERSIONS[-1:])[0]
     folders = [_spark(version)]
     if name == "connect":
         folders.append(_installed(*CONNECT, at=HOME / "connect"))
@@ -64,9 +104,9 @@ def _entry(name: str) -> tuple[str, str, float]:
     environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}
     with _cluster(folders[0], environment) if name == "standalone" else _own(name) as master:
         command = [sys.executable, "-m", "tests.support.spark_matrix", "--one", master]
-        if name == "delta":
-            jars = sorted(fetch_jars(DELTA_POM, "delta-4.4.0").glob("*.jar"))
-            command[2:] = ["tests.support.delta", ",".join(map(str, jars))]
+        if name in LAKEHOUSES:
+            _, kind, jars = LAKEHOUSES[name]
+            command[2:] = ["tests.support.lakehouse", kind, _jars(name, jars)]
         try:
             done = subprocess.run(
                 command,
@@ -89,6 +129,16 @@ def _entry(name: str) -> tuple[str, str, float]:
 @contextlib.contextmanager
 def _own(name: str) -> Iterator[str]:
     yield "connect" if name == "connect" else "local[1]"
+
+
+def _jars(name: str, wanted: tuple[str, ...]) -> str:
+    """The files of the jars ``wanted``, in the notation of ``spark.jars``."""
+    versions = "-".join(sorted({coordinates.rpartition(":")[2] for coordinates in wanted}))
+    dependencies = "".join(DEPENDENCY.format(*coordinates.split(":")) for coordinates in wanted)
+    with tempfile.TemporaryDirectory(prefix="spark-matrix-") as folder:
+        pom = Path(folder) / "pom.xml"
+        pom.write_text(POM.format(dependencies=dependencies))
+        return ",".join(map(str, sorted(fetch_jars(pom, f"{name}-{versions}").glob("*.jar"))))
 
 
 def _spark(version: str) -> Path:

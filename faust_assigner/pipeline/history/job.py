@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from faust_assigner.errors import ConfigError
 from faust_assigner.pipeline.history import output
-from faust_assigner.pipeline.history.delta import PARQUET, DeltaTables, settings_of
+from faust_assigner.pipeline.history.lakehouse import PARQUET, LakehouseTables, settings_of
 from faust_assigner.pipeline.history.merge import tables_again
 from faust_assigner.pipeline.history.quality import Gates, say
 from faust_assigner.pipeline.history.refused import RefusedLines, joined, table_of
@@ -49,7 +49,7 @@ class HistoryOptions:
     packages: tuple[str, ...] = ()
     #: The conditions on the written history; the report has the verdicts.
     gates: Gates = field(default_factory=Gates)
-    #: The format of the tables for other readers, ``parquet`` or ``delta``.
+    #: The format of the tables for other readers, ``parquet``, ``delta`` or ``iceberg``.
     format: str = PARQUET
 
 
@@ -101,7 +101,7 @@ def run(spark: SparkSession, options: HistoryOptions, progress: Progress | None 
     progress.ui = ui_of(spark)
     tables = None
     if options.format != PARQUET:
-        tables = DeltaTables(spark, Store(options.out))
+        tables = LakehouseTables(spark, Store(options.out), options.format)
         tables.check()
     return _run(options, progress, lambda visit: OnSpark(spark, visit, options), tables)
 
@@ -120,7 +120,7 @@ def _run(
     options: HistoryOptions,
     progress: Progress,
     work: Callable[[Visit], Work],
-    tables: DeltaTables | None,
+    tables: LakehouseTables | None,
 ) -> Report:
     with only_writer(options.out):
         check(options)
@@ -128,7 +128,7 @@ def _run(
             store = Store(options.out)
             manifest, refused = _visit(store, options, progress, work)
             if tables is not None:
-                progress.enter("writing the Delta tables")
+                progress.enter(f"writing the {tables.format.title} tables")
                 tables.publish(manifest)
             progress.enter("writing the page")
             report = output.publish(store, manifest, options, refused)

@@ -103,7 +103,9 @@ def test_the_main_for_spark_submit_takes_the_commands_options(home: Path) -> Non
     assert jobs.main(["history", "--no-such-option"]) == 2
 
 
-@pytest.mark.parametrize(("kind", "is_set"), [("delta", True), ("parquet", False)])
+@pytest.mark.parametrize(
+    ("kind", "is_set"), [("delta", True), ("iceberg", False), ("parquet", False)]
+)
 def test_the_shared_session_has_the_settings_of_deltas_tables(
     home: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_set: bool
 ) -> None:

@@ -1,0 +1,174 @@
+"""The Delta and Iceberg tables that a visit writes, and the days of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.errors import AnalysisException
+
+from faust_assigner.cli import main
+from faust_assigner.errors import ConfigError
+from faust_assigner.pipeline.history.lakehouse import DELTA, ICEBERG, LakehouseTables
+from faust_assigner.pipeline.history.store import PENDING, TABLES, Day, Manifest, Store
+
+
+class Session:
+    """The settings of a session, as ``spark.conf``, and its statements; each table in ``tables`` exists."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self.settings = dict(settings or {})
+        self.conf, self.read = self, self
+        self.tables: Sequence[str] = ()
+        self.statements: list[str] = []
+
+    def get(self, name: str, default: str) -> str:
+        """A setting."""
+        return self.settings.get(name, default)
+
+    def set(self, name: str, value: str) -> None:
+        """Change a setting."""
+        self.settings[name] = value
+
+    def sql(self, statement: str) -> None:
+        """Record a statement."""
+        self.statements.append(statement)
+
+    def format(self, kind: str) -> Session:
+        """The reader of a format."""
+        return self
+
+    def load(self, path: str) -> Any:
+        """No folder is a table."""
+        raise AnalysisException(f"no table {path}")
+
+    def table(self, name: str) -> Any:
+        """A table, or the error of Spark."""
+        if name not in self.tables:
+            raise AnalysisException(f"no table {name}")
+        return SimpleNamespace(columns=[])
+
+
+class Recorded(LakehouseTables):
+    """Tables that record each call of their writer, and fail at the table ``fails_at``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        fails_at: str = "",
+        kind: str = DELTA,
+        session: Session | None = None,
+    ) -> None:
+        super().__init__(session or Session(), Store(str(folder)), kind)  # type: ignore[arg-type]
+        self.fails_at = fails_at
+        self.written: list[tuple[str, Any, Any]] = []
+
+    def _bring(self, table: str, stands: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+        if table == self.fails_at:
+            raise ConnectionError(table)
+        self.written.append((table, dict(stands), dict(wanted)))
+
+
+CATALOG = "spark.sql.catalog.faust_assigner"
+FIRST = Manifest(
+    days={
+        "2026-01-01": Day("a", {"decisions": 1, "moves": 2}),
+        PENDING: Day("p", {"placements": 1}),
+    },
+    quarantine="q",
+)
+SECOND = Manifest(
+    days={**FIRST.days, "2026-01-02": Day("b", {"decisions": 1})},
+    quarantine="q",
+)
+
+
+def test_only_tables_whose_days_changed_are_written_again(tmp_path: Path) -> None:
+    """The second visit has decisions of a new day, and nothing else; the third has no news."""
+    first, second, third = (Recorded(tmp_path) for _ in range(3))
+    first.publish(FIRST)
+    second.publish(SECOND)
+    third.publish(SECOND)
+    by_table = {table: wanted for table, _, wanted in first.written}
+    assert by_table["moves"] == by_table["decisions"] == {"2026-01-01": "a"}
+    assert (by_table["placements"], by_table["quarantine"]) == ({}, {"all": "q"})
+    before, after = {"2026-01-01": "a"}, {"2026-01-01": "a", "2026-01-02": "b"}
+    assert second.written == [("decisions", before, after)]
+    assert third.written == []
+
+
+def test_the_next_visit_completes_an_interrupted_one(tmp_path: Path) -> None:
+    """The tables before the failure are not written twice, the others are."""
+    whole, broken, next_one = (
+        Recorded(tmp_path / "whole"),
+        Recorded(tmp_path / "out", fails_at="moves"),
+        Recorded(tmp_path / "out"),
+    )
+    whole.publish(FIRST)
+    with pytest.raises(ConnectionError):
+        broken.publish(FIRST)
+    next_one.publish(FIRST)
+    assert broken.written
+    assert next_one.written[0][0] == "moves"
+    assert broken.written + next_one.written == whole.written
+
+
+def test_each_format_has_its_own_record_of_written_tables(tmp_path: Path) -> None:
+    """A visit with a second format writes all of its tables; the first format's record stays."""
+    for kind in (DELTA, ICEBERG):
+        first, second = (Recorded(tmp_path, kind=kind) for _ in range(2))
+        first.publish(FIRST)
+        second.publish(FIRST)
+        assert {table for table, _, _ in first.written} == {*TABLES, "quarantine"}
+        assert second.written == []
+    again = Recorded(tmp_path, kind=DELTA)
+    again.publish(FIRST)
+    assert again.written == []
+
+
+def test_each_folder_of_iceberg_tables_has_its_own_catalog(tmp_path: Path) -> None:
+    """Spark keeps a catalog under its name, so two histories of one session need two names."""
+    session = Session()
+    one, two = (Recorded(tmp_path / name, kind=ICEBERG, session=session) for name in ("a", "b"))
+    assert one.format.name("moves") != two.format.name("moves")
+    warehouses = {value for key, value in session.settings.items() if key.endswith(".warehouse")}
+    assert warehouses == {f"{tmp_path}/a/iceberg", f"{tmp_path}/b/iceberg"}
+
+
+def test_the_sessions_own_catalog_holds_the_iceberg_tables(tmp_path: Path) -> None:
+    """They are in its default namespace, which the first visit creates; no other catalog is set."""
+    settings = {CATALOG: "org.example.Catalog", f"{CATALOG}.default-namespace": "shop.history"}
+    session = Session(settings)
+    tables = Recorded(tmp_path, kind=ICEBERG, session=session)
+    tables.check()
+    tables.publish(FIRST)
+    assert tables.format.name("moves") == "`faust_assigner`.`shop`.`history`.moves"
+    assert session.statements == [
+        "CREATE NAMESPACE IF NOT EXISTS `faust_assigner`.`shop`.`history`"
+    ]
+    assert session.settings == settings
+
+
+def test_tables_of_another_history_are_not_replaced(tmp_path: Path) -> None:
+    """The history that wrote a catalog's tables may write them again, any other one is refused."""
+    session = Session({CATALOG: "org.example.Catalog"})
+    own, other = (Recorded(tmp_path / n, kind=ICEBERG, session=session) for n in ("own", "other"))
+    own.publish(FIRST)
+    session.tables = ["`faust_assigner`.`history`.decisions"]
+    own.check()
+    with pytest.raises(ConfigError, match="another history"):
+        other.check()
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_format_is_refused_without_spark(tmp_path: Path, kind: str) -> None:
+    """A process without Spark cannot write these tables."""
+    asked = ["history", "--ledger", str(tmp_path), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(main, [*asked, "--no-spark", "--format", kind])
+    assert done.exit_code == 2
+    assert f"--format {kind} needs Spark" in done.output
+    assert not (tmp_path / "out").exists()
