@@ -149,6 +149,7 @@ async def show(
         print_rows([row(one) for one in getattr(state, kind)], heads, as_json)
         return
     async for state in operator.watch():
+        warn_if_old(state)
         rows = [row(one) for one in getattr(state, kind)]
         if rows != before:
             print_rows(rows, heads, as_json)

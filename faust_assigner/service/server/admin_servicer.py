@@ -14,9 +14,12 @@ from faust_assigner.service.server.groups import Groups
 from faust_assigner.service.server.limits import check_plan
 from faust_assigner.service.server.servicer import spoken
 from faust_assigner.service.serving.orders import Orders
+from faust_assigner.service.tasks import first
 
 #: Seconds for which changes are gathered, and for which a made state is reused.
 TOGETHER_S: Final = 0.2
+#: Seconds between two states of a watch while the store is silent.
+SILENT_S: Final = 15.0
 
 
 class AdminServicer:
@@ -48,7 +51,10 @@ class AdminServicer:
     async def WatchState(
         self, request: pb.GetStateRequest, context: Any
     ) -> AsyncIterator[pb.State]:
-        """Stream the state now and after every change, until the caller ends the call."""
+        """Stream the state now and after every change, until the caller ends the call.
+
+        While the store is silent, stream the last known state every :data:`SILENT_S` seconds.
+        """
         async with spoken(context):
             node = self._asked(request, context)
             with node.overview.changes() as changed:
@@ -56,7 +62,7 @@ class AdminServicer:
                     changed.clear()
                     for part in await self._state(request.group, node):
                         yield part
-                    await changed.wait()
+                    await _news(node, changed)
                     await asyncio.sleep(TOGETHER_S)
 
     async def _state(self, group: str, node: AssignerNode) -> list[pb.State]:
@@ -173,3 +179,11 @@ class AdminServicer:
             )
             for part in plans(moves, revision):
                 yield part
+
+
+async def _news(node: AssignerNode, changed: asyncio.Event) -> None:
+    """Return after a change, or later, while the store is silent: the state has a higher age."""
+    while True:
+        await first(changed.wait(), asyncio.sleep(SILENT_S))
+        if changed.is_set() or not node.condition.hears_store:
+            return

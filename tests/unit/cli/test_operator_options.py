@@ -122,6 +122,9 @@ def test_a_command_warns_if_the_instance_has_not_heard_from_its_store(
     found = CliRunner().invoke(getattr(looks, command), ["--json"])
     warned = f"has not answered this instance for {age_s:.0f} s" in found.stderr
     assert (found.exit_code, warned, bool(found.stderr)) == (0, is_old, is_old)
+    if command == "assignments":
+        watched = CliRunner().invoke(looks.assignments, ["--watch"])
+        assert watched.stderr == found.stderr
     said = json.loads(found.stdout)
     if command == "status":
         assert said["age_s"] == round(age_s, 1)

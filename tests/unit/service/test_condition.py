@@ -147,6 +147,26 @@ def test_an_operators_state_has_the_age_of_the_instances_view() -> None:
     virtually(story)
 
 
+def test_a_screen_is_told_again_and_again_that_the_store_is_silent() -> None:
+    """Nothing changes meanwhile, and so the screen had no sign that its state was old."""
+
+    async def story() -> None:
+        kept = _Failing(clock=LoopClock())
+        async with Bench(lambda: kept) as b:
+            node = await b.node({"t": 1})
+            await eventually(lambda: node.leads)
+            servicer = AdminServicer(Groups.of_one(node), NoAuthentication())
+            states = servicer.WatchState(pb.GetStateRequest(), None)
+            assert (await anext(states)).age_s < 2.0
+            kept.silent = True
+            ages = [(await anext(states)).age_s for _ in range(4)]
+            assert ages[-1] > ages[-2] > 10.0
+            await states.aclose()
+        await kept.close()
+
+    virtually(story)
+
+
 async def test_a_screen_misses_no_change_right_after_its_first_state() -> None:
     """The change came before the screen listened, and was shown with the next one only."""
     kept = MemoryStore()
