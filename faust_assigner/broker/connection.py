@@ -20,7 +20,11 @@ from faust_assigner.broker.api import APIS, CLOSE, NO_RESPONSE, Api, Encoded
 from faust_assigner.broker.api.call import Again
 from faust_assigner.broker.api.produce import PRODUCE
 from faust_assigner.broker.api.versions import API_VERSIONS, unsupported_version
-from faust_assigner.broker.limits import INLINE_ELEMENTS, WRITE_STALL_TIMEOUT_S
+from faust_assigner.broker.limits import (
+    INLINE_ELEMENTS,
+    MOST_UNSENT_BYTES,
+    WRITE_STALL_TIMEOUT_S,
+)
 from faust_assigner.broker.scheduler import lane_of
 from faust_assigner.broker.security.authorizer import ANONYMOUS, distinguished_name
 from faust_assigner.broker.security.gate import (
@@ -76,18 +80,23 @@ class Connection(asyncio.Protocol):
         self._pending_key = 0
         self._reading_paused = False
         self._closing = False
-        self._writing_since: float | None = None
+        self.stalled_since: float | None = None  # None while the peer reads its answers
         now = self._loop.time()
         self._incomplete_since: float | None = now  # the timeout of the first frame starts here
         self._last_active = self._heard_at = self._connected_at = now
         self.address = ""
         self.created_groups = 0
-        self._unsent = 0
+        self.unsent = 0  # bytes of answers that the peer has not read
         self._held = 0
         self._undecoded = 0  # bytes of a long request that waits for its turn
         self._in_lane = False
         self._has_ended = False
         self._repeated = ECHO_OF_NOTHING
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the connection ends and serves no further frame."""
+        return self._closing
 
     def local_host(self) -> str:
         """Return the local address to which the peer connected."""
@@ -158,11 +167,11 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Record that the peer does not read its answers."""
-        self._writing_since = self._loop.time()
+        self.stalled_since = self._loop.time()
 
     def resume_writing(self) -> None:
         """Record that the peer reads again, and serve its next frame."""
-        self._writing_since = None
+        self.stalled_since = None
         self._count_unsent()
         self._get_on()
 
@@ -172,7 +181,7 @@ class Connection(asyncio.Protocol):
         """Queue the connection if a frame is complete; pause reading while too many bytes wait."""
         if self._closing or self._transport is None:
             return
-        is_busy = self._pending is not None or self._writing_since is not None
+        is_busy = self._pending is not None or self.stalled_since is not None
         if not (is_busy or self._in_lane) and self._has_frame():
             self._in_lane = True
             self._server.scheduler.wait(self, lane_of(int.from_bytes(self._buffer[4:6], "big")))
@@ -363,9 +372,11 @@ class Connection(asyncio.Protocol):
 
     def _count_unsent(self) -> None:
         now = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        if now != self._unsent:
-            self._node.unsent_bytes += now - self._unsent
-            self._unsent = now
+        if now != self.unsent:
+            self._node.unsent_bytes += now - self.unsent
+            self.unsent = now
+            if self._node.unsent_bytes > MOST_UNSENT_BYTES:
+                self._server.drop_stalled()
 
     # -- limits ----------------------------------------------------------------------------------
 
@@ -375,8 +386,8 @@ class Connection(asyncio.Protocol):
             self.abort()  # the peer had the time between two sweeps to read its last answers
             return
         idle_s = self._node.settings.connections_max_idle_ms / 1000
-        if self._writing_since is not None:
-            if now - self._writing_since > WRITE_STALL_TIMEOUT_S:
+        if self.stalled_since is not None:
+            if now - self.stalled_since > WRITE_STALL_TIMEOUT_S:
                 self.close("peers_stalled", "it does not read its answers")
                 self.abort()
         elif self._pending is not None:

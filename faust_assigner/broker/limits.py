@@ -29,6 +29,9 @@ ANSWER_TIMEOUT_S: Final = 30.0  # as long as clients wait
 MAX_UNPACKED_BYTES: Final = 64 * 2**20  # of one record batch
 INLINE_BATCH_BYTES: Final = 16 * 1024  # larger batches and compressed ones are checked in a thread
 MAX_UNSENT_BYTES: Final = 256 * 2**20  # of all answers that the peers have not read yet
+MOST_UNSENT_BYTES: Final = (
+    2 * MAX_UNSENT_BYTES
+)  # beyond, the peers that read nothing for longest are closed
 SMALLEST_ANSWER_BYTES: Final = 64 * 1024  # for records in an answer, even at MAX_UNSENT_BYTES
 CACHED_METADATA_BYTES: Final = 32 * 2**20
 CACHED_BATCH_BYTES: Final = 64 * 2**20  # of the latest batches, in memory

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from faust_assigner.broker.connection import Connection
 from faust_assigner.broker.held import HeldBytes
-from faust_assigner.broker.limits import FRAME_TIMEOUT_S
+from faust_assigner.broker.limits import FRAME_TIMEOUT_S, MOST_UNSENT_BYTES
 from faust_assigner.broker.node import Node
 from faust_assigner.broker.scheduler import Scheduler
 from faust_assigner.broker.security.gate import LOG_IN_TIMEOUT_S
@@ -130,6 +130,19 @@ class BrokerServer:
         """
         for oldest in self._held.hold(connection, size):
             oldest.close("frames_over_budget", "frames that wait hold too much memory")
+            oldest.abort()
+
+    def drop_stalled(self) -> None:
+        """Close the peers that have read nothing for longest, until MOST_UNSENT_BYTES is not exceeded."""
+        surplus = self.node.unsent_bytes - MOST_UNSENT_BYTES
+        stalled = [one for one in self._connections if one.stalled_since is not None]
+        for oldest in sorted(stalled, key=lambda one: one.stalled_since or 0.0):
+            if surplus <= 0:
+                return
+            surplus -= oldest.unsent
+            if oldest.is_closing:
+                continue  # its bytes are free soon
+            oldest.close("answers_over_budget", "its unread answers hold too much memory")
             oldest.abort()
 
     def forget(self, connection: Connection) -> None:

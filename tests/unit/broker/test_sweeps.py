@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.broker import connection, server
 from faust_assigner.broker.limits import WRITE_STALL_TIMEOUT_S
 from tests.support.asking import ask, wanting
 from tests.support.hall import Hall, frames, in_hall
@@ -41,6 +42,27 @@ def test_a_peer_that_takes_none_of_its_answers_is_dropped_with_them(
         return wire.aborted, hall.node.counters["peers_stalled"]
 
     assert in_hall(story) == (goes, int(goes))
+
+
+def test_unread_answers_over_the_limit_cost_the_longest_stalled_peers_their_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many as needed, each once; a peer that reads keeps its connection, however much it has to read."""
+    for module in (connection, server):
+        monkeypatch.setattr(module, "MOST_UNSENT_BYTES", 250)
+
+    async def story(hall: Hall) -> tuple[list[bool], int]:
+        peers = [hall.connect(name) for name in ("reads", "first", "second", "third")]
+        for number, (peer, wire) in enumerate(peers):
+            wire.unsent = 100
+            peer.data_received(next(frames(API_VERSIONS, 1)))
+            await turns()
+            if number:
+                peer.stalled_since = float(number)
+            assert [one.aborted for _, one in peers[1:3]] == [number > 1, number > 2]
+        return [wire.aborted for _, wire in peers], hall.node.counters["answers_over_budget"]
+
+    assert in_hall(story) == ([False, True, True, False], 2)
 
 
 def test_a_peer_that_reads_again_has_its_whole_time_again() -> None:
