@@ -45,10 +45,17 @@ def kafka_type(setting: Field[Any]) -> int:
     return number_type(setting.metadata["high"]) if isinstance(setting.default, int) else STRING
 
 
+def whole_number(text: str) -> int:
+    """Parse a number as Java does: without underscores. Raises ValueError."""
+    if "_" in text:
+        raise ValueError(f"{text!r} is no number")
+    return int(text)
+
+
 def _number(low: int, high: int) -> Kind:
     def check(text: str) -> bool:
         try:
-            return low <= int(text) <= high
+            return low <= whole_number(text) <= high
         except ValueError:
             return False
 
@@ -57,7 +64,7 @@ def _number(low: int, high: int) -> Kind:
 
 def _is_ratio(text: str) -> bool:
     try:
-        return 0.0 <= float(text) <= 1.0
+        return "_" not in text and 0.0 <= float(text) <= 1.0
     except ValueError:
         return False
 
@@ -75,7 +82,7 @@ def _is_cleanup_policy(text: str) -> bool:
 
 _ratio, _cleanup_policy = Kind(DOUBLE, _is_ratio), Kind(LIST, _is_cleanup_policy)
 _replicas = Kind(LIST, lambda text: True)
-_boolean = _one_of("true", "false", config_type=BOOLEAN)
+_boolean = Kind(BOOLEAN, lambda text: text.strip().lower() in ("true", "false"))
 
 TOPIC_CONFIGS: Final[Mapping[str, tuple[str, Kind]]] = {
     "cleanup.policy": ("delete", _cleanup_policy),

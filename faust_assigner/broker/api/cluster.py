@@ -15,7 +15,13 @@ from faust_assigner.broker.api.operations import of_cluster
 from faust_assigner.broker.groups.configs import GROUP_CONFIGS
 from faust_assigner.broker.settings import Settings, kafka_name
 from faust_assigner.broker.storage.store import StoreFailed
-from faust_assigner.broker.topic_configs import INT, LIST, TOPIC_CONFIGS, kafka_type
+from faust_assigner.broker.topic_configs import (
+    BOOLEAN,
+    INT,
+    LIST,
+    TOPIC_CONFIGS,
+    kafka_type,
+)
 from faust_assigner.broker.topics import Refused, Topic
 
 DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 32, 33, 44
@@ -122,7 +128,7 @@ def _entry(
 ) -> Values:
     return {
         "name": name,
-        "value": value,
+        "value": value.strip().lower() if config_type == BOOLEAN else value,
         "read_only": read_only,
         "config_source": source,
         "config_type": config_type,

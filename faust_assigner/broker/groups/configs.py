@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from faust_assigner.broker import limits
 from faust_assigner.broker.settings import Settings, kafka_default
 from faust_assigner.broker.storage.store import Store
+from faust_assigner.broker.topic_configs import whole_number
 from faust_assigner.broker.topics import Refused
 
 PREFIX: Final = b"c\0"
@@ -98,7 +99,7 @@ class GroupConfigs:
         if config is None:
             raise Refused(ErrorCode.invalid_config, f"Unknown group config name: {name}")
         try:
-            number = int(value)
+            number = whole_number(value)
         except ValueError:
             raise Refused(
                 ErrorCode.invalid_config,

@@ -66,6 +66,19 @@ def altered(bootstrap: str) -> list[Any]:
                 (TOPIC, "altered", [set_one]),
                 (TOPIC, "altered", [{**set_one, "value": "x"}]),
                 (TOPIC, "altered", [{**set_one, "value": None}]),
+                (TOPIC, "altered", [{**set_one, "value": "7_000"}]),
+                (TOPIC, "altered", [{**set_one, "name": "preallocate", "value": "TRUE"}]),
+                (TOPIC, "altered", [{**set_one, "name": "preallocate", "value": "yes"}]),
+                (
+                    TOPIC,
+                    "altered",
+                    [{**set_one, "name": "cleanup.policy", "value": "delete,delete"}],
+                ),
+                (
+                    TOPIC,
+                    "altered",
+                    [{**set_one, "name": "min.cleanable.dirty.ratio", "value": "0_1"}],
+                ),
                 (TOPIC, "altered", [set_one, set_one]),
                 (TOPIC, "altered", [{**set_one, "name": "no.such"}]),
                 (TOPIC, "altered", [{**set_one, "name": "cleanup.policy", "value": ""}]),
@@ -84,6 +97,11 @@ def altered(bootstrap: str) -> list[Any]:
                     GROUP,
                     "altered",
                     [{**set_one, "name": "consumer.session.timeout.ms", "value": None}],
+                ),
+                (
+                    GROUP,
+                    "altered",
+                    [{**set_one, "name": "consumer.session.timeout.ms", "value": "50_000"}],
                 ),
                 (GROUP, "altered", [{**set_one, "name": "no.such"}]),
             ):

@@ -197,3 +197,35 @@ def test_version_0_of_the_list_knows_client_metrics_alone() -> None:
     nothing, everything, topics = in_hall(story)
     assert (nothing, topics) == (0, 1)
     assert everything > topics
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("retention.ms", "7000", 0),
+        ("retention.ms", "7_000", INVALID_CONFIG),
+        ("min.cleanable.dirty.ratio", "0.5", 0),
+        ("min.cleanable.dirty.ratio", "0_1", INVALID_CONFIG),
+        ("preallocate", " TRUE", 0),
+        ("preallocate", "yes", INVALID_CONFIG),
+    ],
+)
+def test_values_of_topics_are_written_as_in_java(name: str, value: str, error: int) -> None:
+    """Python accepts underscores in numbers, and Java any case of a boolean."""
+
+    async def story(hall: Hall) -> int:
+        hall.node.catalogue.create("t", 1, {})
+        return await edited(hall, TOPIC, (name, SET, value))
+
+    assert in_hall(story) == error
+
+
+def test_a_number_of_a_group_has_no_underscores_and_a_boolean_is_shown_in_lower_case() -> None:
+    """As Kafka does both."""
+
+    async def story(hall: Hall) -> tuple[int, str]:
+        hall.node.catalogue.create("t", 1, {"preallocate": " TRUE"})
+        error = await edited(hall, GROUP, (SESSION, SET, "50_000"))
+        return error, (await described(hall, TOPIC, None))["preallocate"].value
+
+    assert in_hall(story) == (INVALID_CONFIG, "true")
