@@ -210,7 +210,7 @@ def test_the_sections_share_a_session_on_the_runs_master(
     Path("p").write_text(f'[pipeline]\n{file}[weights]\nledger = "l"\nout = "w"\n')
     run("pipeline", "run", "--config", "p", *option)
     assert held == [
-        (started, "faust-assigner pipeline", ["k.jar"], (), {}),
+        (started, ["k.jar"], (), {}),
         "begin",
         ("weights", ["--ledger", "l", "--out", "w"]),
         "end",

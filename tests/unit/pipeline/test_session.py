@@ -159,7 +159,7 @@ def test_commands_share_a_held_session_which_ends_after_a_failure_too(
     builder = started(monkeypatch, "local[1]")
 
     def fails() -> None:
-        with session.held_session("local[1]", "all", ["k.jar"], (), {"x": "y"}) as held:
+        with session.held_session("local[1]", ["k.jar"], (), {"x": "y"}) as held:
             assert session.spark_session("local[9]", "one") is held
             session.release(held)
             assert "stopped" not in builder.calls
