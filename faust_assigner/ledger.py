@@ -53,7 +53,7 @@ class Column:
     fields: tuple[Column, ...] = ()
 
 
-def _columns(text: str) -> tuple[Column, ...]:
+def columns(text: str) -> tuple[Column, ...]:
     """Parse columns from ``name type`` pairs; ``?`` after the name marks an optional column."""
     pairs = (entry.split() for entry in text.split(","))
     return tuple(Column(name.rstrip("?"), kind, name.endswith("?")) for name, kind in pairs)
@@ -63,12 +63,12 @@ GROUP: Final = Column("group_id", STRING)
 
 DECISION = (
     GROUP,
-    *_columns("decision_id string, ts timestamp, generation int, trigger string, policy string"),
+    *columns("decision_id string, ts timestamp, generation int, trigger string, policy string"),
     Column("config", STRING_MAP),
     Column(
         "members",
         STRUCTS,
-        fields=_columns(
+        fields=columns(
             "member_id string, rack? string, capacity double, epoch int, instance_id? string"
         ),
     ),
@@ -77,24 +77,24 @@ DECISION = (
 )
 ASSIGNMENT = (
     GROUP,
-    *_columns("decision_id string, topic string, partition int"),
+    *columns("decision_id string, topic string, partition int"),
     Column("role", STRING, words=("active", "standby", "warmup")),
-    *_columns(
+    *columns(
         "member_id string, prev_member_id? string, moved boolean, standby_hit boolean, cold boolean"
     ),
 )
 RECOVERY = (
     GROUP,
-    *_columns("decision_id string, topic string, partition int, member_id string"),
+    *columns("decision_id string, topic string, partition int, member_id string"),
     Column("source", STRING, words=("local", "standby", "snapshot", "replay")),
-    *_columns(
+    *columns(
         "started timestamp, ended timestamp, start_offset long, end_offset long, "
         "records long, bytes long"
     ),
 )
 PARTITION_SAMPLE = (
     GROUP,
-    *_columns(
+    *columns(
         "ts timestamp, topic string, partition int, end_offset long, committed_offset long, "
         "bytes_in long, records_in long, cpu_ms double, state_bytes long"
     ),

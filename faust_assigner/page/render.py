@@ -18,7 +18,7 @@ from faust_assigner.page.history import History
 from faust_assigner.page.story import story_of
 from faust_assigner.page.tasks import Family
 from faust_assigner.page.timeline import HEIGHT, LEFT, RIGHT, WIDTH, ago, chart_of
-from faust_assigner.status.render import NOTHING, condition, named, span, why
+from faust_assigner.status.render import NOTHING, condition, named, number, span, why
 from faust_assigner.status.report import ANSWERED, NOT_ASKED, Report
 
 #: The number of listed lines, and of listed rounds.
@@ -181,14 +181,14 @@ def _tiles(report: Report) -> Iterator[Tile]:
     lags = [one.lag for one in report.partitions if one.lag is not None]
     yield Tile(
         name="Lag",
-        value=_count(sum(lags)) if lags else NOTHING,
+        value=number(sum(lags)) if lags else NOTHING,
         note="records not yet processed",
         level="good" if lags else "unknown",
     )
     copies = totals.standby_partitions + totals.warmup_partitions
     yield Tile(
         name="Copies lack",
-        value=_count(totals.standby_lag) if copies else NOTHING,
+        value=number(totals.standby_lag) if copies else NOTHING,
         note=f"records; {totals.standby_partitions:,} standbys, {totals.warmup_partitions:,} warm-ups"
         if copies
         else "no table has a copy",
@@ -335,10 +335,6 @@ def _icon(name: str, words: str = "") -> Markup:
     ).format(name, words, name)
 
 
-def _count(value: int | None) -> str:
-    return NOTHING if value is None else f"{value:,}"
-
-
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -348,7 +344,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["count"] = _count
+    environment.filters["count"] = number
     environment.filters["px"] = "{:.4g}".format
     environment.globals["icon"] = _icon
     return environment

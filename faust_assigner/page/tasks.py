@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from faust_assigner.status.build import known_sum
 from faust_assigner.status.render import table_of
 from faust_assigner.status.report import Copy, Partition, Report
 
@@ -27,7 +28,7 @@ class Task:
     @cached_property
     def lag(self) -> int | None:
         """Records that the owner has not processed; None if unknown."""
-        return _sum([one.lag for one in self.partitions if not one.is_changelog])
+        return known_sum([one.lag for one in self.partitions if not one.is_changelog])
 
     @cached_property
     def is_standing(self) -> bool:
@@ -124,8 +125,3 @@ def _label(topics: list[str], group: str) -> str:
 
 def _order(family: Family) -> tuple[bool, str]:
     return family.tasks[0].partitions[0].is_changelog, family.topics[0]
-
-
-def _sum(lags: list[int | None]) -> int | None:
-    known = [lag for lag in lags if lag is not None]
-    return sum(known) if known else None

@@ -24,6 +24,7 @@ from faust_assigner.ledger import (
     TABLES,
     TIMESTAMP,
     Column,
+    columns,
 )
 
 if TYPE_CHECKING:
@@ -33,12 +34,6 @@ DATE = "date"
 LEADER_TOPIC = "__assignor-__leader"
 BINARY = "binary"
 DAY = Column("dt", DATE)
-
-
-def columns(text: str) -> tuple[Column, ...]:
-    """Columns from ``name type`` pairs, comma-separated; ``?`` after the name marks it optional."""
-    pairs = (entry.split() for entry in text.split(","))
-    return tuple(Column(name.rstrip("?"), kind, name.endswith("?")) for name, kind in pairs)
 
 
 #: The ledger's lines in the history: each accepted line once, stored by its day.

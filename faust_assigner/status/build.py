@@ -296,9 +296,9 @@ def _member(
         actives=view.actives,
         standbys=view.standbys,
         warmups=view.warmups,
-        lag=_sum(sources),
-        standby_lag=_sum([copy.lag for copy in standbys]),
-        warmup_lag=_sum([copy.lag for copy in warmups]),
+        lag=known_sum(sources),
+        standby_lag=known_sum([copy.lag for copy in standbys]),
+        warmup_lag=known_sum([copy.lag for copy in warmups]),
         standby_lag_s=max(ages, default=None),
         restore_remaining_records=None if status is None else status.restore_remaining_records,
         restore_remaining_s=None if status is None else status.restore_remaining_s,
@@ -316,7 +316,8 @@ def _number(text: str) -> float | None:
     return found if math.isfinite(found) else None  # JSON has neither NaN nor Infinity
 
 
-def _sum(lags: Sequence[int | None]) -> int | None:
+def known_sum(lags: Sequence[int | None]) -> int | None:
+    """Return the sum of the known lags; None if no lag is known."""
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
 

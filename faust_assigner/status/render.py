@@ -148,12 +148,12 @@ def _members(report: Report, rows: int | None) -> Iterator[RenderableType]:
             _name(member),
             _state(member),
             partitions(member.actives, report.group),
-            _number(member.lag),
+            number(member.lag),
             partitions(member.standbys, report.group),
             _behind(member.standby_lag, member.standby_lag_s),
         ]
         if has_warmups:
-            cells += [partitions(member.warmups, report.group), _number(member.warmup_lag)]
+            cells += [partitions(member.warmups, report.group), number(member.warmup_lag)]
         table.add_row(*cells, *(_COLUMNS[name](member) for name in columns))
     yield table
     if len(members) < len(report.members):
@@ -216,7 +216,7 @@ def _state(member: MemberReport) -> Text:
 def _behind(records: int | None, seconds: float | None) -> str:
     if records and seconds:
         return f"{records:,} ({span(seconds)})"
-    return _number(records)
+    return number(records)
 
 
 _COLUMNS: Mapping[str, Callable[[MemberReport], str]] = {
@@ -311,7 +311,7 @@ def _partitions(partitions: Iterable[Partition]) -> Table:
             one.topic,
             str(one.partition),
             one.owner or NOTHING,
-            NOTHING if one.is_changelog else _number(one.lag),
+            NOTHING if one.is_changelog else number(one.lag),
             NOTHING if still is None else f"{still.reason}, {span(still.seconds)}",
             "\n".join(copies) or NOTHING,
         )
@@ -325,7 +325,8 @@ def _table(*heads: str, numbers: Sequence[int] = ()) -> Table:
     return table
 
 
-def _number(value: int | None) -> str:
+def number(value: int | None) -> str:
+    """Format a count, or :data:`NOTHING` for an unknown count."""
     return NOTHING if value is None else f"{value:,}"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -38,14 +37,18 @@ Json = Mapping[str, Any]
 
 def records_prefix(group_id: str) -> bytes:
     """Return the prefix of a group's records, except a classic one; the length separates 'a' from 'ab'."""
-    return b"m" + _text(group_id)
+    return b"m" + group_store.packed_text(group_id)
 
 
 def record_key(key: Key) -> bytes:
     """Return the key of a record in the store."""
     if key.kind is Kind.CLASSIC:
         return group_store.group_key(key.group_id)
-    return records_prefix(key.group_id) + _text(key.kind.value) + key.member_id.encode()
+    return (
+        records_prefix(key.group_id)
+        + group_store.packed_text(key.kind.value)
+        + key.member_id.encode()
+    )
 
 
 def dump_record(value: Value) -> bytes:
@@ -70,8 +73,8 @@ def load_records(store: Store) -> Iterator[Record]:
     for record in group_store.load_groups(store):
         yield Record(Key(Kind.CLASSIC, record.group_id), record)
     for key, value in store.scan(b"m"):
-        group_id, position = _read_text(key, 1)
-        word, position = _read_text(key, position)
+        group_id, position = group_store.read_text(key, 1)
+        word, position = group_store.read_text(key, position)
         saved = json.loads(value)
         loader = _BY_WORD.get((word, saved.get("v")))
         if loader is None:
@@ -80,17 +83,6 @@ def load_records(store: Store) -> Iterator[Record]:
                 "which a later version of the broker wrote"
             )
         yield Record(Key(Kind(word), group_id, key[position:].decode()), loader(saved))
-
-
-def _text(value: str) -> bytes:
-    raw = value.encode()
-    return struct.pack(">H", len(raw)) + raw
-
-
-def _read_text(data: bytes, position: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from(">H", data, position)
-    end = position + 2 + length
-    return data[position + 2 : end].decode(), end
 
 
 # -- the content of each kind --------------------------------------------------------------------

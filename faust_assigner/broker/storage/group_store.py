@@ -25,18 +25,18 @@ def group_key(group_id: str) -> bytes:
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """Return the key of one committed offset; all offsets of a group share a prefix."""
-    return offsets_prefix(group_id) + _text(topic) + struct.pack(">i", partition)
+    return offsets_prefix(group_id) + packed_text(topic) + struct.pack(">i", partition)
 
 
 def offsets_prefix(group_id: str) -> bytes:
     """Return the prefix of a group's offsets; the length in front separates 'a' from 'ab'."""
-    return b"o" + _text(group_id)
+    return b"o" + packed_text(group_id)
 
 
 def pending_key(group_id: str, producer_id: int, topic: str, partition: int) -> bytes:
     """Return the key of an offset that waits for the end of a producer's transaction."""
-    place = _text(topic) + struct.pack(">i", partition)
-    return b"w" + _text(group_id) + struct.pack(">q", producer_id) + place
+    place = packed_text(topic) + struct.pack(">i", partition)
+    return b"w" + packed_text(group_id) + struct.pack(">q", producer_id) + place
 
 
 def dump_pending(entry: Committed, *, is_outdated: bool) -> bytes:
@@ -47,14 +47,15 @@ def dump_pending(entry: Committed, *, is_outdated: bool) -> bytes:
 def load_pending(store: Store) -> Iterator[tuple[str, int, TopicPartition, Committed, bool]]:
     """Yield every pending offset: group, producer id, partition, offset, whether it is outdated."""
     for key, value in store.scan(b"w"):
-        group_id, position = _read_text(key, 1)
+        group_id, position = read_text(key, 1)
         (producer_id,) = struct.unpack_from(">q", key, position)
-        topic, position = _read_text(key, position + 8)
+        topic, position = read_text(key, position + 8)
         (partition,) = struct.unpack_from(">i", key, position)
         yield group_id, producer_id, (topic, partition), _load_offset(value[1:]), bool(value[0])
 
 
-def _text(value: str) -> bytes:
+def packed_text(value: str) -> bytes:
+    """Encode a text with its length before it."""
     raw = value.encode()
     return struct.pack(">H", len(raw)) + raw
 
@@ -71,8 +72,8 @@ def dump_offset(entry: Committed) -> bytes:
 def load_offsets(store: Store) -> Iterator[tuple[str, TopicPartition, Committed]]:
     """Yield every committed offset in the store."""
     for key, value in store.scan(b"o"):
-        group_id, position = _read_text(key, 1)
-        topic, position = _read_text(key, position)
+        group_id, position = read_text(key, 1)
+        topic, position = read_text(key, position)
         (partition,) = struct.unpack_from(">i", key, position)
         yield group_id, (topic, partition), _load_offset(value)
 
@@ -88,7 +89,8 @@ def _load_offset(value: bytes) -> Committed:
     )
 
 
-def _read_text(data: bytes, position: int) -> tuple[str, int]:
+def read_text(data: bytes, position: int) -> tuple[str, int]:
+    """Decode the text at ``position``; return the text, and the position after it."""
     (length,) = struct.unpack_from(">H", data, position)
     end = position + 2 + length
     return data[position + 2 : end].decode(), end

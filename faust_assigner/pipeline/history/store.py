@@ -19,18 +19,16 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from faust_assigner.errors import ConfigError
+from faust_assigner.ledger import Column, columns
 from faust_assigner.pipeline.one_writer import FolderInUse
-from faust_assigner.pipeline.schema import DAILY, FACTS, HISTORY, arrow_schema, columns
+from faust_assigner.pipeline.schema import DAILY, FACTS, HISTORY, arrow_schema
 from faust_assigner.pipeline.sinks import Folder
-
-if TYPE_CHECKING:
-    from faust_assigner.ledger import Column
 
 MANIFEST, REPLACING = "manifest.json", "_REPLACING"
 FORMAT_VERSION = 1

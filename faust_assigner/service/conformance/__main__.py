@@ -1,8 +1,43 @@
-"""The entry point of the command."""
+"""``python -m faust_assigner.service.conformance [--rule NAME] -- COMMAND ...``."""
 
 from __future__ import annotations
 
-from faust_assigner.service.conformance.command import main
+import asyncio
+
+import click
+
+from faust_assigner.service.conformance.rules import PATIENCE_S, RULES, broken
+from faust_assigner.service.conformance.subjects import process_of
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.option(
+    "--rule", "rules", multiple=True, type=click.Choice(list(RULES)), help="Only this one."
+)
+@click.option(
+    "--patience",
+    default=PATIENCE_S,
+    show_default=True,
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="The time limit for each step of the client.",
+)
+@click.argument("command", nargs=-1, required=True)
+def main(rules: tuple[str, ...], patience: float, command: tuple[str, ...]) -> None:
+    """Try the client that COMMAND starts against every safety rule, a process for each rule.
+
+    COMMAND finds ASSIGNER_TARGET, ASSIGNER_NAME and ASSIGNER_TOPIC in its environment. It works on each
+    partition that it owns ten times a second, and prints `WORK TOPIC PARTITION EPOCH SECONDS` for each write,
+    flushed at once. SECONDS is the time of the write by CLOCK_MONOTONIC. The exit code is 1 where a rule is
+    broken.
+    """
+    start, found = process_of(command), 0
+    for rule in rules or tuple(RULES):
+        how = asyncio.run(broken(rule, start, patience_s=patience))
+        found += bool(how)
+        click.echo(f"{rule}: {f'BROKEN: {how}' if how else 'kept'}")
+    raise SystemExit(1 if found else 0)
+
 
 if __name__ == "__main__":
     main()

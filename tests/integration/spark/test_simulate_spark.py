@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from faust_assigner.ledger import encode
+from faust_assigner.ledger import columns, encode
 from faust_assigner.pipeline.ledgers.rows import accepted_rows
 from faust_assigner.pipeline.ledgers.sources import read_ledger
-from faust_assigner.pipeline.schema import DAY, GROUP, arrow_schema, columns, spark_schema
+from faust_assigner.pipeline.schema import DAY, GROUP, arrow_schema, spark_schema
 from faust_assigner.pipeline.simulate.events import event_rows
 from faust_assigner.pipeline.simulate.facts import facts_on_spark
 from faust_assigner.pipeline.simulate.job import Request, simulate_here, simulate_on_spark
