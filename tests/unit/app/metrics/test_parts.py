@@ -12,7 +12,7 @@ import pytest
 from faust.sensors.monitor import Monitor
 from faust.types import TP
 
-from faust_assigner.app.metrics import probes, readings, recent_rounds
+from faust_assigner.app.metrics import exporters, probes, readings, recent_rounds
 from faust_assigner.app.metrics import sensor as sensor_module
 from faust_assigner.app.metrics.book import Book, Spread
 from faust_assigner.app.metrics.copies import Copies
@@ -356,6 +356,32 @@ def test_a_closed_source_leaves_the_registry_and_the_others_stay() -> None:
     assert apps() == {"second"}
 
 
+def test_each_exporter_of_a_source_ends_with_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An app may have a monitor for Prometheus and one for OpenTelemetry."""
+    ended: list[str] = []
+
+    class PrometheusMonitor(Monitor):
+        """By its name."""
+
+    class OpenTelemetryMonitor(Monitor):
+        """By its name."""
+
+        meter = None
+
+    for name in ("prometheus", "otel"):
+        monkeypatch.setattr(
+            exporters, f"export_to_{name}", lambda *_, name=name: lambda: ended.append(name)
+        )
+    for sensor in (PrometheusMonitor(), OpenTelemetryMonitor()):
+        bench.app.sensors.add(sensor)
+    shown = Exporters(bench.sensor)
+    shown.push()
+    shown.close()
+    assert sorted(ended) == ["otel", "prometheus"]
+
+
 # -- the disk
 
 
@@ -437,6 +463,27 @@ async def test_requests_are_rare_unless_a_tool_or_a_monitor_uses_the_answers(ask
     assert not sensor._is_due()
     sensor._exporters.is_measured = True
     assert sensor._is_due()
+
+
+async def test_table_files_are_measured_only_while_a_tool_asks(
+    asks: Asks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No metric has their sizes, and a measurement reads the folder of each partition."""
+    measured: list[float] = []
+    monkeypatch.setattr(
+        sensor_module, "state_sizes", lambda *_: measured.append(asks.clock.now) or {}
+    )
+    sensor = asks.sensor
+    look_at_disk = type(sensor)._look_at_disk
+    await look_at_disk(sensor)
+    assert not measured
+    await sensor.document()
+    asks.clock.now += WATCHED_S - 0.1
+    await look_at_disk(sensor)
+    assert measured == [asks.clock.now]
+    asks.clock.now += 0.1
+    await look_at_disk(sensor)
+    assert len(measured) == 1
 
 
 async def test_a_request_is_not_made_twice_at_a_time_and_a_failed_one_is_made_again(
