@@ -43,6 +43,12 @@ def test_a_time_of_day_is_the_last_such_time_up_to_now(text: str, moment: str) -
     assert at(text) == moment
 
 
+def test_now_is_the_last_such_time() -> None:
+    """Not the same time of the day before."""
+    now = NOW.replace(second=0, microsecond=0)
+    assert _moment("02:00", now) == now.timestamp()
+
+
 @pytest.mark.parametrize("text", ["", "noon", "25:00", "02", "2026-13-01"])
 def test_another_text_is_no_time(text: str) -> None:
     """The error names it."""
