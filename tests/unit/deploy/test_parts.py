@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -492,3 +493,25 @@ def test_a_copy_beyond_the_end_of_a_new_log_has_no_negative_position() -> None:
     found = look(made, lags={"m0": 80})
     assert found.fleet is not None
     assert min(found.fleet.workers["w0"].positions.values()) == 0
+
+
+def test_a_table_in_memory_needs_no_disk_beside_tables_with_files() -> None:
+    """Only a table that each answering worker keeps in memory; another table's files do not count."""
+
+    def worker(**stores: str) -> Any:
+        tables = tuple(
+            TableStatus(name=name, changelog=name, store=store) for name, store in stores.items()
+        )
+        return SimpleNamespace(status=SimpleNamespace(tables=tables))
+
+    look: Any = SimpleNamespace(
+        fleet=SimpleNamespace(ends={("files", 1): 0}),
+        bytes_of={("files", 2): 70},
+        views=(
+            worker(memory="memory", files="rocksdb", mixed="memory"),
+            SimpleNamespace(status=None),
+            worker(memory="memory", mixed="rocksdb"),
+        ),
+    )
+    places = (("memory", 0), ("mixed", 0), ("files", 0), ("files", 1), ("files", 2))
+    assert [size_of(look, place) for place in places] == [0, None, None, 0, 70]
