@@ -120,9 +120,11 @@ class History:
         names |= {one.instance_id: one.name for one in report.members if one.instance_id}
         tasks = {f"{p.topic}/{p.partition}" for p in report.partitions}
         for one in told:
-            if one.outcome is None or abs(one.at - report.taken_at) > OLDEST_S:
+            if one.outcome is None:
                 continue
             at = float(one.outcome.decided_at) or one.at
+            if abs(at - report.taken_at) > OLDEST_S:
+                continue
             self.note_round(_round_told(one, at, self.names))
             for moved in one.moves:
                 key = f"{moved.topic}/{moved.partition}"

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from faust_assigner.page.history import KEPT_S, MOST_ROUNDS, SAMPLE_S, History, RoundSeen, Sample
+from faust_assigner.page.history import (
+    KEPT_S,
+    MOST_ROUNDS,
+    OLDEST_S,
+    SAMPLE_S,
+    History,
+    RoundSeen,
+    Sample,
+)
 from faust_assigner.page.story import story_of
 from faust_assigner.page.tasks import families_of
 from faust_assigner.page.timeline import LANES, LEFT, RIGHT, WIDTH, chart_of
@@ -185,6 +193,37 @@ def test_a_round_of_another_clock_or_topic_is_left_out() -> None:
     history.note_told([told(1, 0.0, moved("", "m1")), told(2, AT, strange)], report)
     assert history.moves_of(["orders/0", "nothing/0"]) == ()
     assert [one.generation for one in history.rounds] == [2]
+
+
+def test_the_date_of_a_round_is_checked_by_the_clock_that_dated_it() -> None:
+    """The leader's, or without its date the clock of the worker that reports the round."""
+    report = at(group(2), 0)
+    history = noted(report)
+    history.note_told(
+        [
+            told(11, AT, decided_at=5),
+            told(12, AT - OLDEST_S - 1),
+            told(13, AT - OLDEST_S),
+            told(14, AT + OLDEST_S),
+            told(15, AT + OLDEST_S + 1),
+            told(16, AT - 3, decided_at=0),
+            told(17, 5.0, decided_at=int(AT)),
+        ],
+        report,
+    )
+    assert {one.generation: one.at for one in history.rounds if one.generation > 10} == {
+        13: AT - OLDEST_S,
+        14: AT + OLDEST_S,
+        16: AT - 3,
+        17: AT,
+    }
+
+
+def test_rare_looks_are_forgotten_after_an_hour_too() -> None:
+    """Their number alone is no limit of time."""
+    report = build(group(2).evidence())
+    history = noted(*(replace(report, taken_at=AT + 600 * n) for n in range(20)))
+    assert [one.at for one in history.samples] == [AT + 600 * n for n in range(13, 20)]
 
 
 def test_a_task_that_stood_without_an_owner_came_from_its_last_owner() -> None:

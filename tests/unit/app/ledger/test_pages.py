@@ -178,3 +178,20 @@ async def test_a_cursor_of_thousands_of_digits_is_answered_as_an_unknown_one(
         told = await ledger_page(app, cursor)
         assert told is not None
         assert decode_ledger(told).lines == (line(0).strip(),)
+
+
+def test_a_page_in_memory_goes_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after the oldest lines were dropped, before the first page and between two pages."""
+    monkeypatch.setattr(pages, "TAIL_BYTES", 12)
+    monkeypatch.setattr(pages, "PAGE_BYTES", 4)
+    tail = pages.Tail()
+    tail.keep(b"l%d" % n for n in range(10))
+    newest = tail.page("shop")
+    assert newest.lines == (b"l8", b"l9")
+    before = tail.page("shop", newest.cursor)
+    assert before.lines == (b"l6", b"l7")
+    assert tail.page("shop", before.cursor).lines == (b"l4", b"l5")
+    tail.keep([b"m0", b"m1"])
+    again = tail.page("shop", newest.cursor)
+    assert (again.lines, again.cursor) == ((b"l6", b"l7"), "")
+    assert tail.page("shop", before.cursor).lines == (), "they are no longer kept"
