@@ -81,9 +81,10 @@ async def ask(port: int, *parts: bytes) -> bytes:
     ],
 )
 async def test_a_request_for_the_page_is_ours_and_all_else_is_theirs(
-    request_: bytes, name: bytes
+    monkeypatch: pytest.MonkeyPatch, request_: bytes, name: bytes
 ) -> None:
-    """Either reads the request from its first byte."""
+    """Either reads the request from its first byte, as soon as the line or the limit of bytes is there."""
+    monkeypatch.setattr(takeover, "FIRST_LINE_S", 600.0)
     async with taking() as port:
         assert await ask(port, request_) == name + b" " + request_
 
