@@ -1,0 +1,227 @@
+"""The operators' client: each call's fields, the parts of an answer, and errors; the groups' start."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from faust_assigner.errors import TryAgain
+from faust_assigner.service.client import operator
+from faust_assigner.service.client.operator import CALL_S, Operator
+from faust_assigner.service.proto import kafka_assigner_pb2 as pb
+from faust_assigner.service.server.groups import Groups
+
+PLACE = {"topic": "t", "partition": 3}
+SILENT = grpc.aio.AioRpcError(
+    grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "connection refused"
+)
+
+
+class Stub:
+    """The service: notes each call, and answers with the prepared messages."""
+
+    def __init__(self, told: list[Any], answers: list[Any]) -> None:
+        self.told, self.answers = told, answers
+
+    def __getattr__(self, method: str) -> Any:
+        def call(request: Any, **options: Any) -> Any:
+            self.told.append((method, request, options))
+            return _Call(self.answers)
+
+        return call
+
+
+class _Call:
+    """A call with one answer, or with a stream of answers."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.answers = answers
+
+    def __await__(self) -> Any:
+        yield from ()
+        if isinstance(self.answers[0], Exception):
+            raise self.answers[0]
+        return self.answers[0]
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for answer in self.answers:
+            if isinstance(answer, Exception):
+                raise answer
+            yield answer
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The calls of the client, and the end of its connection."""
+    found: list[Any] = []
+
+    async def close() -> None:
+        found.append("closed")
+
+    access = SimpleNamespace(
+        open=lambda target: SimpleNamespace(close=close), metadata=lambda: (("a", "b"),)
+    )
+    monkeypatch.setattr(operator, "Access", lambda: access)
+    return found
+
+
+def client(monkeypatch: pytest.MonkeyPatch, told: list[Any], *answers: Any) -> Operator:
+    """Return a client of the group ``g`` at a service with these answers."""
+    monkeypatch.setattr(operator, "KafkaAssignerAdminStub", lambda _: Stub(told, list(answers)))
+    return Operator("h:1", group="g")
+
+
+@pytest.mark.parametrize(
+    ("order", "words", "method", "request_"),
+    [
+        ("undrain", ("c",), "Undrain", pb.UndrainRequest(consumer_name="c", group="g")),
+        ("pause", ("r",), "Pause", pb.PauseRequest(reason="r", group="g")),
+        ("resume", (), "Resume", pb.ResumeRequest(group="g")),
+        (
+            "pin",
+            (("t", 3), "c"),
+            "Pin",
+            pb.PinRequest(partition=PLACE, consumer_name="c", group="g"),
+        ),
+        ("unpin", (("t", 3),), "Unpin", pb.UnpinRequest(partition=PLACE, group="g")),
+        (
+            "move",
+            (("t", 3), "c"),
+            "Move",
+            pb.PinRequest(partition=PLACE, consumer_name="c", group="g"),
+        ),
+        (
+            "set_topic",
+            ("t", 4),
+            "SetTopic",
+            pb.Topic(topic="t", partition_count=4, group="g"),
+        ),
+        ("remove_topic", ("t",), "RemoveTopic", pb.RemoveTopicRequest(topic="t", group="g")),
+    ],
+)
+async def test_an_order_is_sent_to_the_group_with_the_callers_token(
+    monkeypatch: pytest.MonkeyPatch,
+    told: list[Any],
+    order: str,
+    words: tuple[Any, ...],
+    method: str,
+    request_: Any,
+) -> None:
+    """With a deadline; the answer is the revision from which the order holds."""
+    service = client(monkeypatch, told, pb.OrderResponse(revision=42))
+    assert await getattr(service, order)(*words) == 42
+    assert told == [(method, request_, {"metadata": (("a", "b"),), "timeout": CALL_S})]
+
+
+@pytest.mark.parametrize(("given", "handoff_id"), [({}, 0), ({"handoff_id": 7}, 7)])
+async def test_a_handoff_is_given_up_by_its_id(
+    monkeypatch: pytest.MonkeyPatch, told: list[Any], given: dict[str, int], handoff_id: int
+) -> None:
+    """Without an id whichever is open."""
+    await client(monkeypatch, told, pb.AbortHandoffResponse()).abort(("t", 3), **given)
+    wanted = pb.AbortHandoffRequest(partition=PLACE, handoff_id=handoff_id, group="g")
+    assert told[0][:2] == ("AbortHandoff", wanted)
+
+
+@pytest.mark.parametrize(("action", "waits"), [(pb.WAIT_FOR_DRAIN, True), (pb.SHUTDOWN_NOW, False)])
+async def test_a_drain_tells_whether_the_consumer_has_partitions(
+    monkeypatch: pytest.MonkeyPatch, told: list[Any], action: Any, waits: bool
+) -> None:
+    """To hand over."""
+    found = client(monkeypatch, told, pb.DrainResponse(action=action))
+    assert await found.drain("c") is waits
+    assert told[0][:2] == ("Drain", pb.DrainRequest(consumer_name="c", group="g"))
+
+
+FIRST = pb.State(leader="n", topics=[{"topic": "a"}], more=True)
+SECOND = pb.State(leader="n", topics=[{"topic": "b"}])
+LATER = pb.State(leader="m", topics=[{"topic": "c"}])
+
+
+async def test_the_parts_of_a_state_are_put_together(
+    monkeypatch: pytest.MonkeyPatch, told: list[Any]
+) -> None:
+    """Of a whole list none is lost; the call has a deadline."""
+    found = await client(monkeypatch, told, FIRST, SECOND).state()
+    assert [one.topic for one in found.topics] == ["a", "b"]
+    [(method, request, options)] = told
+    assert (method, request, options["timeout"]) == (
+        "GetState",
+        pb.GetStateRequest(group="g"),
+        CALL_S,
+    )
+
+
+async def test_a_watch_yields_whole_states_that_are_not_mixed(
+    monkeypatch: pytest.MonkeyPatch, told: list[Any]
+) -> None:
+    """It has no deadline: a group may rest for days."""
+    service = client(monkeypatch, told, FIRST, SECOND, LATER)
+    found = [[one.topic for one in state.topics] async for state in service.watch()]
+    assert found == [["a", "b"], ["c"]]
+    [(method, request, options)] = told
+    assert (method, request, options) == (
+        "WatchState",
+        pb.GetStateRequest(group="g"),
+        {"metadata": (("a", "b"),)},
+    )
+
+
+async def test_a_dry_run_has_all_parts_of_its_moves(
+    monkeypatch: pytest.MonkeyPatch, told: list[Any]
+) -> None:
+    """Consumers that go and come keep their places."""
+    parts = [pb.PlanResponse(moves=[{"to_owner": name}]) for name in "xy"]
+    moves = await client(monkeypatch, told, *parts).plan(without=["a"], extra=["b", "c"])
+    assert [move.to_owner for move in moves] == ["x", "y"]
+    extra = [{"consumer_name": "b"}, {"consumer_name": "c"}]
+    assert told[0][:2] == ("Plan", pb.PlanRequest(group="g", without=["a"], extra=extra))
+
+
+@pytest.mark.parametrize("call", ["state", "plan", "resume"])
+async def test_a_service_that_does_not_answer_is_named(
+    monkeypatch: pytest.MonkeyPatch, told: list[Any], call: str
+) -> None:
+    """A later attempt may succeed; the connection is closed."""
+
+    async def work() -> None:
+        async with client(monkeypatch, told, SILENT) as service:
+            await getattr(service, call)()
+
+    with pytest.raises(TryAgain, match="h:1 did not answer: UNAVAILABLE: connection refused"):
+        await work()
+    assert told[-1] == "closed"
+
+
+@pytest.mark.parametrize(("fails", "stopped"), [("b", ["a"]), ("a", []), ("", [])])
+async def test_nodes_that_were_started_are_stopped_if_another_one_does_not_start(
+    fails: str, stopped: list[str]
+) -> None:
+    """Those that were not started are left alone."""
+    told: list[str] = []
+
+    def node(name: str) -> Any:
+        async def start() -> None:
+            if name == fails:
+                raise ZeroDivisionError
+
+        async def stop() -> None:
+            told.append(name)
+
+        return SimpleNamespace(start=start, stop=stop)
+
+    groups = Groups({name: node(name) for name in "abc"})
+    if fails:
+        with pytest.raises(ZeroDivisionError):
+            await groups.start()
+        assert told == stopped
+    else:
+        await groups.start()
+        assert told == []
+        await groups.stop()
+        assert told == ["a", "b", "c"]
