@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from faust_assigner.broker import limits
+from faust_assigner.broker import internal_topics, limits
 from faust_assigner.broker.api.call import Api, Call, Values
 from faust_assigner.broker.api.group_offsets import COMMITTED_AT_ONCE, weigh
 from faust_assigner.broker.api.membership import asked
@@ -114,7 +114,7 @@ async def add_partitions(call: Call, request: Any) -> Values:
     barred = {
         topic.name
         for topic in request.v3_and_below_topics
-        if not call.may(WRITE, TOPIC, topic.name)
+        if internal_topics.is_internal(topic.name) or not call.may(WRITE, TOPIC, topic.name)
     }
     for wanted in request.v3_and_below_topics:
         topic = call.node.catalogue.get(wanted.name)

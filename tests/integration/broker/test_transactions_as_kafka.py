@@ -92,6 +92,7 @@ def errors_of_an_open_one(client: RawClient, topic: str, name: str) -> dict[str,
     seen["init"] = producer.init()
     seen["end of nothing"] = [producer.end(commits=True), producer.end(commits=False)]
     seen["missing partition"] = [producer.add(0, 99), producer.add(0, topic=f"{name}-none")]
+    seen["internal topic"] = producer.add(0, topic="__consumer_offsets")
     for field, value in (("producer_id", 77_777), ("epoch", 7), ("epoch", -1)):
         wrong = producer.twin()
         setattr(wrong, field, value)

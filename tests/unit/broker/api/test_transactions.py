@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from faust_assigner.broker import internal_topics
 from faust_assigner.broker.api import transactions as room
 from faust_assigner.broker.storage.store import StoreFailed
 from faust_assigner.coordinator.errors import Code
@@ -22,6 +23,7 @@ MINUTE = datetime.timedelta(minutes=1)
 UNKNOWN_PARTITION, NOT_AVAILABLE, ILLEGAL_GENERATION, INVALID_GROUP = 3, 15, 22, 24
 INVALID_REQUEST, INVALID_EPOCH, INVALID_STATE, INVALID_MAPPING = 42, 47, 48, 49
 NOT_ATTEMPTED, PRODUCER_FENCED, ABORTABLE, METADATA_TOO_LARGE = 55, 90, 120, 12
+TOPIC_AUTHORIZATION_FAILED = 29
 
 
 class Producer:
@@ -455,3 +457,20 @@ def test_a_later_end_waits_for_its_own_partitions_after_a_failed_wait() -> None:
         return [codes, waited]
 
     assert in_hall(story) == [[NOT_AVAILABLE, 0], [["t"], ["u"]]]
+
+
+def test_no_transaction_writes_its_marker_into_an_internal_topic() -> None:
+    """Clients see these topics as empty; Kafka answers as without a right."""
+
+    async def story(hall: Hall) -> tuple[dict[int, int], int]:
+        name = internal_topics.OFFSETS
+        internal_topics.ensure(hall.node.catalogue, hall.node.settings, name)
+        producer = await begun(hall)
+        errors = await producer.add(0, topic=name)
+        await producer.add(0)
+        await producer.end()
+        log = hall.node.catalogue.partition(name, 0)
+        assert log is not None
+        return errors, log.end_offset
+
+    assert in_hall(story) == ({0: TOPIC_AUTHORIZATION_FAILED}, 0)
